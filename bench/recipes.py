@@ -44,7 +44,7 @@ from models.segmentation_discriminator import SegmentationUnet
 from training.methods import METHODS
 from utils.device import choose_device
 from utils.distributed import World
-from utils.image_grid import picture_table
+from utils.pictures import picture_table
 
 PAIRS = (125, 60)  # the demo's, and few
 SIDE = 128

@@ -33,7 +33,7 @@ from models.style_encoder import StyleConditionedGenerator, StyleEncoder
 from utils.device import use_deterministic_algorithms
 from utils.errors import ConfigError
 from utils.machine import keep_freed_memory, usable_cores
-from utils.palette import label_colors
+from utils.pictures import label_colors
 from utils.precision import allow_tf32
 from utils.signatures import accepted, argument_names
 from utils.torch_private import cpu_has_matrix_units

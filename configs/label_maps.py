@@ -9,7 +9,7 @@ from data import LAYOUTS
 from data.layout import ClassTable
 from utils.gallery import Swatch
 from utils.label_colors import CITYSCAPES, IGNORED, LabelColors
-from utils.palette import color_table
+from utils.pictures import color_table
 
 _WEIGHTS = "loss.class_weights"
 _LISTED = 8  # names in a message

@@ -28,8 +28,8 @@ from metrics.segmentation import class_table
 from utils.atomic_file import path_in_errors
 from utils.distributed import World
 from utils.gallery import Row, Swatch, write_gallery
-from utils.image_grid import difference
 from utils.log import logger
+from utils.pictures import difference
 from utils.strict_json import strict_json
 from utils.text import counted, printable
 

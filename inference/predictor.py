@@ -19,7 +19,7 @@ from inference.tiling import TiledNetwork, means_of_bands
 from inference.windows import Window
 from models.instance_features import average_in_instances
 from models.latent_inputs import choose_styles, draw_noise, takes_noise, takes_style
-from utils.palette import colorize
+from utils.pictures import colorize
 from utils.precision import Precision
 
 

@@ -5,8 +5,7 @@ from typing import Any, Protocol
 from torch import nn
 
 from models.generator import Generator
-from models.global_generator import GlobalGenerator
-from models.local_enhancer import LocalEnhancer
+from models.global_generator import GlobalGenerator, LocalEnhancer
 from models.patch_discriminator import MultiscalePatchDiscriminator, PixelDiscriminator
 from models.segmentation_discriminator import SegmentationDiscriminator
 from models.spade_generator import SpadeGenerator

@@ -1,10 +1,11 @@
-"""pix2pixHD's global generator, which with 2 downsamplings is pix2pix's ResNet generator."""
+"""pix2pixHD's global generator, which with 2 downsamplings is pix2pix's ResNet generator, and its local enhancer."""
 
 import math
 import re
 from collections.abc import Sequence
 from itertools import pairwise
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.blocks import (
@@ -27,46 +28,7 @@ from models.layers import UniformToZeros
 _LAYERS = re.compile(r"stem\.\d+|downs\.\d+\.\d+|blocks\.\d+")  # whose outputs are features
 
 
-class GlobalTrunk(nn.Module):
-    """The global generator without its head, which the local enhancer builds on."""
-
-    def __init__(
-        self,
-        *,
-        in_channels: int,
-        base_channels: int = 64,
-        n_downsamplings: int = 4,
-        n_blocks: int = 9,
-        norm: Norm = "instance",
-        dropout: bool = False,
-        upsample: Upsample = "transposed",
-        padding: Padding = "zeros",
-        downsample: Downsample = "strided",
-        biased_downs: bool = False,
-        scale: float = 1.0,
-    ) -> None:
-        super().__init__()
-        self.downsample, self.upsample, self.biased_downs = downsample, upsample, biased_downs
-        widths = [base_channels * 2**level for level in range(n_downsamplings + 1)]
-        self.stem = make_stem(in_channels, base_channels, norm)
-        self.downs = nn.Sequential(
-            *(
-                make_down(narrow, wide, norm, padding, downsample, bias=biased_downs)
-                for narrow, wide in pairwise(widths)
-            )
-        )
-        self.blocks = nn.Sequential(*(ResidualBlock(widths[-1], norm=norm, dropout=dropout) for _ in range(n_blocks)))
-        n_left_out = max(-n_doublings(scale), 0)
-        rising = [*reversed(widths[n_left_out:]), *widths_beyond(base_channels, scale)]
-        self.ups = nn.Sequential(*(make_up(wide, narrow, norm, upsample) for wide, narrow in pairwise(rising)))
-        self.out_channels = rising[-1]
-
-    def forward(self, source: Tensor) -> Tensor:
-        """Map (N, in_channels, H, W) to (N, C, scale * H, scale * W); C is base_channels at a scale of 1."""
-        return self.ups(self.blocks(self.downs(self.stem(source))))
-
-
-class GlobalGenerator(GlobalTrunk, Generator):
+class GlobalGenerator(Generator):
     """Encoder, residual blocks, decoder (Wang et al. 2018, section 3.1; Johnson et al. 2016).
 
     A 7x7 stem, `n_downsamplings` strided convolutions that double the channels, `n_blocks` residual blocks,
@@ -77,7 +39,7 @@ class GlobalGenerator(GlobalTrunk, Generator):
     biased_downs: whether the strided convolutions have biases, which count where features before the norm are compared.
     scale: sides of the output, in those of the source, a power of 2: more upsamplings, each of which halves the
         channels, or fewer of them.
-    output: tanh, or linear for values without bounds.
+    output: tanh; linear for values without bounds; None for the features before the head, which the enhancers take.
     """
 
     def __init__(
@@ -95,23 +57,24 @@ class GlobalGenerator(GlobalTrunk, Generator):
         downsample: Downsample = "strided",
         biased_downs: bool = False,
         scale: float = 1.0,
-        output: Output = "tanh",
+        output: Output | None = "tanh",
     ) -> None:
-        super().__init__(
-            in_channels=in_channels,
-            base_channels=base_channels,
-            n_downsamplings=n_downsamplings,
-            n_blocks=n_blocks,
-            norm=norm,
-            dropout=dropout,
-            upsample=upsample,
-            padding=padding,
-            downsample=downsample,
-            biased_downs=biased_downs,
-            scale=scale,
+        super().__init__()
+        self.downsample, self.upsample, self.biased_downs = downsample, upsample, biased_downs
+        widths = [base_channels * 2**level for level in range(n_downsamplings + 1)]
+        self.stem = make_stem(in_channels, base_channels, norm)
+        self.downs = nn.Sequential(
+            *(
+                make_down(narrow, wide, norm, padding, downsample, bias=biased_downs)
+                for narrow, wide in pairwise(widths)
+            )
         )
-        self.head = make_head(self.out_channels, out_channels, output)
-        self.uniform = UniformToZeros() if norm == "instance" else nn.Identity()
+        self.blocks = nn.Sequential(*(ResidualBlock(widths[-1], norm=norm, dropout=dropout) for _ in range(n_blocks)))
+        n_left_out = max(-n_doublings(scale), 0)
+        rising = [*reversed(widths[n_left_out:]), *widths_beyond(base_channels, scale)]
+        self.ups = nn.Sequential(*(make_up(wide, narrow, norm, upsample) for wide, narrow in pairwise(rising)))
+        self.head = nn.Identity() if output is None else make_head(rising[-1], out_channels, output)
+        self.uniform = UniformToZeros() if norm == "instance" and output else nn.Identity()
 
     @staticmethod
     def image_sides(*, n_downsamplings: int, scale: float = 1.0) -> ImageSides:
@@ -132,7 +95,7 @@ class GlobalGenerator(GlobalTrunk, Generator):
 
         The output is in [-1, 1], unless it is linear.
         """
-        return self.head(super().forward(self.uniform(source)))
+        return self.head(self.ups(self.blocks(self.downs(self.stem(self.uniform(source))))))
 
     def features(self, source: Tensor, taps: Sequence[str]) -> list[Tensor]:
         """Return the outputs of these layers of the encoder and the blocks, in their order; computes none behind them.
@@ -160,3 +123,99 @@ class GlobalGenerator(GlobalTrunk, Generator):
                 if stops and len(features) == len(taps):
                     break
         return x, features
+
+
+class EnhancerLevel(nn.Module):
+    """One enhancer: adds the downsampled source to the coarser level's features, then residual blocks, upsampling."""
+
+    def __init__(
+        self,
+        *,
+        in_channels: int,
+        channels: int,
+        n_blocks: int,
+        norm: Norm,
+        upsample: Upsample,
+        padding: Padding,
+    ) -> None:
+        super().__init__()
+        self.stem = make_stem(in_channels, channels, norm)
+        self.down = make_down(channels, 2 * channels, norm, padding)
+        self.blocks = nn.Sequential(*(ResidualBlock(2 * channels, norm=norm) for _ in range(n_blocks)))
+        self.up = make_up(2 * channels, channels, norm, upsample)
+
+    def forward(self, source: Tensor, coarse: Tensor) -> Tensor:
+        """Map a source (N, in_channels, H, W) and coarse features (N, 2 C, H/2, W/2) to features (N, C, H, W)."""
+        return self.up(self.blocks(self.down(self.stem(source)) + coarse))
+
+
+class LocalEnhancer(Generator):
+    """A global generator at the lowest resolution, and enhancers that each double it (Wang et al. 2018, section 3.1).
+
+    base_channels: width of the finest level; the trunk has 2**n_enhancers times as many.
+    output: tanh, or linear for values without bounds.
+    """
+
+    def __init__(
+        self,
+        *,
+        in_channels: int,
+        out_channels: int = 3,
+        base_channels: int = 32,
+        n_downsamplings: int = 4,
+        n_blocks: int = 9,
+        n_enhancers: int = 1,
+        n_enhancer_blocks: int = 3,
+        norm: Norm = "instance",
+        upsample: Upsample = "transposed",
+        padding: Padding = "zeros",
+        output: Output = "tanh",
+    ) -> None:
+        super().__init__()
+        self.trunk = GlobalGenerator(
+            in_channels=in_channels,
+            base_channels=base_channels * 2**n_enhancers,
+            n_downsamplings=n_downsamplings,
+            n_blocks=n_blocks,
+            norm=norm,
+            upsample=upsample,
+            padding=padding,
+            output=None,
+        )
+        self.enhancers = nn.ModuleList(
+            EnhancerLevel(
+                in_channels=in_channels,
+                channels=base_channels * 2**level,
+                n_blocks=n_enhancer_blocks,
+                norm=norm,
+                upsample=upsample,
+                padding=padding,
+            )
+            for level in reversed(range(n_enhancers))
+        )
+        self.head = make_head(base_channels, out_channels, output)
+        self.uniform = UniformToZeros() if norm == "instance" else nn.Identity()
+
+    @staticmethod
+    def image_sides(*, n_downsamplings: int, n_enhancers: int) -> ImageSides:
+        """Return the sides that the generator takes; reflection at the lowest resolution needs a second pixel."""
+        multiple = 2 ** (n_downsamplings + n_enhancers)
+        return ImageSides(multiple, minimum=2 * multiple)
+
+    @property
+    def coarse_parts(self) -> Sequence[str]:
+        """Prefixes of the names of the parameters below the finest enhancer."""
+        return ["trunk", *(f"enhancers.{number}" for number in range(len(self.enhancers) - 1))]
+
+    def forward(self, source: Tensor) -> Tensor:
+        """Translate (N, in_channels, H, W) into (N, out_channels, H, W); `image_sides` bounds H and W.
+
+        The output is in [-1, 1], unless it is linear.
+        """
+        pyramid = [self.uniform(source)]
+        for _ in self.enhancers:
+            pyramid.append(F.avg_pool2d(pyramid[-1], kernel_size=3, stride=2, padding=1, count_include_pad=False))
+        features = self.trunk(pyramid.pop())
+        for enhancer in self.enhancers:
+            features = enhancer(pyramid.pop(), features)
+        return self.head(features)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from models.blocks import Norm
-from models.generator import EncodedGenerator, Generator
+from models.generator import EncodedGenerator
 from models.global_generator import GlobalGenerator
 from utils.precision import at_least_float32
 
@@ -50,9 +50,6 @@ class FeatureConditionedGenerator(EncodedGenerator):
     """A generator with instance features among its input channels, and the encoder that computes them."""
 
     encoder: FeatureEncoder
-
-    def __init__(self, generator: Generator, encoder: FeatureEncoder) -> None:
-        super().__init__(generator, encoder)
 
     def forward(self, source: Tensor, image: Tensor, instances: Tensor) -> Tensor:
         """Translate a source (N, C, H, W) with the features of `image`, (N, 3, H, W) in [-1, 1].

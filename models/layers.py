@@ -68,9 +68,6 @@ class InstanceNorm(nn.InstanceNorm2d):
     gives the same values, and copies nothing. So do those of channels-last images on a CPU, which keep their layout.
     """
 
-    def __init__(self, channels: int) -> None:
-        super().__init__(channels)
-
     def forward(self, x: Tensor) -> Tensor:
         """Normalise each channel of each image of x, (N, C, H, W); H W is at least 2."""
         if not self.training or x.shape[2:].numel() == 1:

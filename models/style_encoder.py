@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.blocks import RecomputableSequential
-from models.generator import EncodedGenerator, Generator
+from models.generator import EncodedGenerator
 from models.layers import InstanceNorm
 from utils.precision import at_least_float32
 
@@ -89,9 +89,6 @@ class StyleConditionedGenerator(EncodedGenerator):
     """
 
     encoder: StyleEncoder
-
-    def __init__(self, generator: Generator, encoder: StyleEncoder) -> None:
-        super().__init__(generator, encoder)
 
     def forward(self, source: Tensor, image: Tensor) -> StyledImages:
         """Translate a source (N, C, H, W) in the style of `image`, (N, 3 or 1, H, W) in [-1, 1].

@@ -7,9 +7,8 @@ from typing import cast
 from torch import Tensor, nn
 
 from models.generator import EncodedGenerator
-from models.global_generator import GlobalGenerator
+from models.global_generator import GlobalGenerator, LocalEnhancer
 from models.instance_features import FeatureEncoder
-from models.local_enhancer import LocalEnhancer
 from models.patch_discriminator import MultiscalePatchDiscriminator
 from models.spectral_norm import settle_spectral_norm
 from models.style_encoder import StyleEncoder

@@ -11,9 +11,9 @@ from configs import build, sample_cache
 from data.batch import Batch, DeviceTransfer
 from data.loader import TrainingSampler, training_batches
 from data.worker_monitor import StoppedWaiting
-from training.graceful_stop import GracefulStop
 from training.methods.method import StepBatches
 from training.setup import Training
+from utils.signals import GracefulStop
 
 
 class Throughput:

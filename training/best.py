@@ -27,20 +27,13 @@ class BestScore:
     value: float | None = None
 
     def improved_by(self, figures: Mapping[str, float]) -> float | None:
-        """Return the score of new figures where it is better than `value`, None otherwise."""
-        reached = score(figures, self.figure)
-        is_better = reached is not None and (self.value is None or reached > self.value)
-        return reached if is_better else None
+        """Return the score of new figures where it is better than `value`, None otherwise.
 
-
-def score(figures: Mapping[str, float], name: str) -> float | None:
-    """Return a figure with the sign that makes higher better.
-
-    None where `name` is "none", or label maps had no pixel that counts.
-    """
-    if not math.isfinite(figures.get(name, math.nan)):
-        return None
-    return -figures[name] if name in LOWER_IS_BETTER else figures[name]
+        Its sign makes higher better. There is none where `figure` is "none", or label maps had no pixel that counts.
+        """
+        figure = figures.get(self.figure, math.nan)
+        score = -figure if self.figure in LOWER_IS_BETTER else figure
+        return score if math.isfinite(score) and (self.value is None or score > self.value) else None
 
 
 def check_best(config: Config, n_samples: int) -> None:

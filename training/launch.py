@@ -13,7 +13,6 @@ from configs.splits import HELD_BACK, has_split
 from data.batch import DataError
 from training.disk_space import describe_shortage
 from training.dry_run import dry_run
-from training.graceful_stop import GracefulStop
 from training.loop import open_loop
 from training.resume import ResumeOptions, continues_in, find_checkpoint_together, start
 from training.run_folder import prepare_folder, run_folder, run_lock, write_settings
@@ -23,6 +22,7 @@ from training.start_report import describe
 from utils.distributed import LONGEST_WAIT_S, World, joined_world
 from utils.errors import Interrupted
 from utils.log import log_to_console, logger
+from utils.signals import GracefulStop
 
 Job = Literal["train", "dry-run", "smoke"]
 

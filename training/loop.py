@@ -9,13 +9,13 @@ from typing import NoReturn
 from configs import build
 from configs.label_maps import legend
 from training.batches import BatchReader, open_batches, sample_names
-from training.graceful_stop import GracefulStop
 from training.optimizer_group import CHECKED_EVERY_STEPS, SkippedUpdates
 from training.profiler import profiler
 from training.run_log import RunLog
 from training.sample_page import SamplePage
 from training.setup import Training
 from utils.errors import Interrupted
+from utils.signals import GracefulStop
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,20 @@
 
 import json
 import logging
+import os
+import platform
+import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from logging.handlers import MemoryHandler
 from pathlib import Path
 from signal import Signals
 from typing import Any, Literal
+
+import torch
 
 from training.loop_state import LoopState
 from utils.atomic_file import replacing
@@ -17,7 +24,6 @@ from utils.distributed import is_of_a_lost_peer
 from utils.errors import Interrupted
 from utils.log import logger
 from utils.strict_json import read_json, strict_json
-from utils.versions import versions
 
 LOG_FILE, STATE_FILE = "log.txt", "state.json"
 
@@ -165,3 +171,32 @@ def _read(path: Path) -> list[dict[str, Any]]:
         if isinstance(row, dict) and isinstance(row.get("step"), int):
             rows.append(row)
     return rows
+
+
+_ROOT = Path(__file__).resolve().parents[1]
+_PATIENCE_S = 5.0  # with git, on a slow file system
+
+
+@cache
+def versions() -> str:
+    """Return the versions in one line, with the commit of the program where it runs from a git clone."""
+    project = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    commit = git_commit(_ROOT)
+    program = f"{project['name']} {project['version']}" + (f" (commit {commit})" if commit else "")
+    return f"{program}, Python {platform.python_version()}, torch {torch.__version__}"
+
+
+def git_commit(folder: Path) -> str | None:
+    """Return the commit of a git clone, with "-dirty" where files differ from it; None where there is no clone or git.
+
+    Folders above are not searched: the commit of a clone around this one is that of something else.
+    """
+    if not (folder / ".git").exists():
+        return None
+    command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    quiet = os.environ | {"GIT_OPTIONAL_LOCKS": "0"}  # git then writes nothing
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_S, check=True, env=quiet)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return result.stdout.strip() or None

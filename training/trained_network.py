@@ -7,8 +7,8 @@ from typing import Literal, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
-from utils.distributed import synchronized
 from utils.errors import ConfigError
 
 T_co = TypeVar("T_co", covariant=True)
@@ -112,8 +112,9 @@ def synchronized_passes(passes: Passes[T_co], *networks: TrainedNetwork) -> Iter
     """Yield each pass; the processes average these networks' gradients in the last one."""
     for number, inputs in enumerate(passes, start=1):
         with ExitStack() as stack:
-            for network in networks:
-                stack.enter_context(synchronized(network.network, number == len(passes)))
+            for network in networks if number < len(passes) else ():
+                if isinstance(network.network, DistributedDataParallel):
+                    stack.enter_context(network.network.no_sync())
             yield inputs
 
 

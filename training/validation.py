@@ -21,7 +21,7 @@ from metrics.evaluator import WEIGHTED, Evaluator, Features, Measurement, shown
 from models.running_statistics import batch_norms
 from training.diagnostics import TranslationHints
 from training.run_log import RunLog
-from utils.image_grid import difference, picture_table
+from utils.pictures import difference, picture_table
 from utils.precision import Precision
 
 

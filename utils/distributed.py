@@ -6,7 +6,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -165,13 +165,6 @@ def _free_networks() -> None:
     if error := sys.exception():
         traceback.clear_frames(error.__traceback__)
     gc.collect()
-
-
-def synchronized(network: nn.Module, is_last: bool) -> AbstractContextManager[None]:
-    """Return the context of a forward and backward pass; only the last of a step averages over the processes."""
-    if is_last or not isinstance(network, DistributedDataParallel):
-        return nullcontext()
-    return network.no_sync()
 
 
 def _fresh_store(timeout: timedelta) -> tuple[dist.Store, int, int]:

@@ -8,10 +8,9 @@ from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from models.blocks import Norm
-from models.global_generator import GlobalGenerator, GlobalTrunk
+from models.global_generator import GlobalGenerator, LocalEnhancer
 from models.instance_features import FeatureEncoder
 from models.layers import UpsampledConv2d
-from models.local_enhancer import LocalEnhancer
 from models.originals.format import Family, Names, OriginalFormat, StateDict, has
 from models.patch_discriminator import MultiscalePatchDiscriminator, PixelDiscriminator
 from models.spectral_norm import spectral_norms
@@ -22,7 +21,7 @@ _OF_PIX2PIX: tuple[Family, ...] = ("pix2pix", "CycleGAN")
 # In each table of names, k counts the layers of a Sequential: a convolution, the norm behind it.
 
 
-def _trunk_names(trunk: GlobalTrunk, ours: str = "") -> Names:
+def _trunk_names(trunk: GlobalGenerator, ours: str = "") -> Names:
     names, number = {f"{ours}stem.{k}": f"model.{k}" for k in (1, 2)}, 4
     for i, down in enumerate(trunk.downs):
         names |= {f"{ours}downs.{i}.{k}": f"model.{number + k}" for k in (0, 1)}

@@ -12,9 +12,8 @@ from torch.nn.utils import parametrize
 from inference.tiling import TiledNetwork
 from inference.windows import Window
 from models.activation_checkpointing import enable_activation_checkpointing
-from models.global_generator import GlobalGenerator
+from models.global_generator import GlobalGenerator, LocalEnhancer
 from models.latent_inputs import choose_styles, draw_noise
-from models.local_enhancer import LocalEnhancer
 from models.spade_generator import SpadeGenerator
 from models.spectral_norm import add_spectral_norm
 from models.unet_generator import UnetGenerator

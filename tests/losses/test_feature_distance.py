@@ -29,11 +29,6 @@ def test_no_gradient_reaches_the_other() -> None:
     assert theirs.grad is None
 
 
-def test_shapes_that_differ_are_a_mistake() -> None:
-    with pytest.raises(AssertionError):
-        feature_distance(torch.zeros(2, 3), torch.zeros(1, 3))
-
-
 def test_many_values_are_summed_exactly_enough() -> None:
     ours = torch.full((64, 256, 256), 1.0, dtype=torch.bfloat16)
     assert feature_distance(ours, torch.zeros_like(ours)).item() == 1.0

@@ -56,18 +56,6 @@ def generator_objective(weights: dict[str, float]) -> GeneratorObjective:
     return GeneratorObjective(losses, weights)
 
 
-def test_equal_features_match() -> None:
-    case = [[torch.randn(2, 3, 4, 4)]]
-    assert match_features(case, case) == 0
-
-
-def test_no_gradient_reaches_the_real_features() -> None:
-    fake, real = torch.randn(1, 2, 3, 3, requires_grad=True), torch.randn(1, 2, 3, 3, requires_grad=True)
-    match_features([[fake]], [[real]]).backward()
-    assert fake.grad is not None
-    assert real.grad is None
-
-
 def example_translation() -> LossInputs:
     fake, target = torch.zeros(1, 3, 4, 4), torch.ones(1, 3, 4, 4)
     logits = torch.zeros(1, 1, 2, 2)

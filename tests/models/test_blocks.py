@@ -10,9 +10,8 @@ from torch import Tensor, nn
 from losses.perceptual import PerceptualLoss, VGG19Features
 from models.activation_checkpointing import enable_activation_checkpointing
 from models.generator import Generator
-from models.global_generator import GlobalGenerator
+from models.global_generator import GlobalGenerator, LocalEnhancer
 from models.instance_features import FeatureConditionedGenerator, FeatureEncoder
-from models.local_enhancer import LocalEnhancer
 from models.spade_generator import SpadeGenerator
 from models.spectral_norm import add_spectral_norm
 from models.unet_generator import UnetGenerator

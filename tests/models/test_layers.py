@@ -22,7 +22,6 @@ from models.layers import (
     WideConv2d,
     reflect,
 )
-from models.patch_discriminator import MultiscalePatchDiscriminator
 from models.spectral_norm import add_spectral_norm, spectral_norms
 from models.style_encoder import StyleEncoder
 from tests.runs import ON_GPU
@@ -320,12 +319,3 @@ def test_a_pair_convolution_is_the_convolution_of_source_and_image_concatenated(
     weight = torch.randn_like(expected)
     gradients = [torch.autograd.grad((result * weight).sum(), inputs) for result in (found, expected)]
     torch.testing.assert_close(*gradients)
-
-
-def test_images_of_one_source_are_scored_together_as_one_by_one() -> None:
-    discriminator = MultiscalePatchDiscriminator(source_channels=2, base_channels=2).double()
-    source, images = torch.randn(1, 2, 32, 32).double(), torch.randn(2, 3, 32, 32).double()
-    alone = [discriminator(source, image[None]) for image in images]
-    for level, joint in enumerate(discriminator(source, images)):
-        for chunk, expected in zip(joint.chunk(2), alone, strict=True):
-            torch.testing.assert_close(chunk.logits, expected[level].logits)

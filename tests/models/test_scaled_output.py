@@ -7,8 +7,7 @@ import torch
 from torch import nn
 
 from models.blocks import Upsample
-from models.global_generator import GlobalGenerator
-from models.local_enhancer import LocalEnhancer
+from models.global_generator import GlobalGenerator, LocalEnhancer
 from models.spade_generator import SpadeGenerator
 from models.unet_generator import UnetGenerator
 

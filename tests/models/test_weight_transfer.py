@@ -1,8 +1,7 @@
 import pytest
 import torch
 
-from models.global_generator import GlobalGenerator
-from models.local_enhancer import LocalEnhancer
+from models.global_generator import GlobalGenerator, LocalEnhancer
 from models.patch_discriminator import MultiscalePatchDiscriminator
 from models.spectral_norm import add_spectral_norm
 from models.weight_transfer import transfer_weights

@@ -21,12 +21,12 @@ from models.spectral_norm import settle_spectral_norm
 from models.style_encoder import inference_network
 from tests.runs import STYLE, assert_equal, built, checkpoint, run
 from training.averages import make_average
-from training.graceful_stop import GracefulStop
 from training.loop import open_loop
 from training.setup import build_training
 from training.validation import Validation
 from utils.checkpoint_folder import checkpoint_path
 from utils.distributed import World
+from utils.signals import GracefulStop
 
 AVERAGED = ["generator.norm=batch", "train.ema_decay=0.9", "optimizer.learning_rate=1e-3"]
 

@@ -11,7 +11,7 @@ from data.batch import Batch, DeviceTransfer, Sample
 from data.worker_monitor import StoppedWaiting
 from tests.training.conftest import Build
 from training.batches import BatchReader, Throughput, open_batches, sample_names
-from training.graceful_stop import GracefulStop
+from utils.signals import GracefulStop
 
 
 def endless() -> Iterator[Batch]:

@@ -25,7 +25,6 @@ from inference.request import ComputeOptions
 from inference.requested_predictor import with_tiles
 from losses.augmentation import OPERATIONS
 from models import DISCRIMINATORS, GENERATORS
-from models.layers import AntialiasedDownsampling
 from tests.runs import ON_GPU, with_slow
 from training.averages import make_averages
 from training.methods import METHODS
@@ -247,12 +246,3 @@ def test_every_part_of_a_step_has_a_case() -> None:
 def test_what_waits_is_found(waits: Any) -> None:
     with pytest.raises((AssertionError, RuntimeError)), Watch(META):  # the last one by torch, whatever watches
         waits(torch.zeros(2, device=META))
-
-
-def test_the_kernel_of_a_blur_is_made_on_the_device() -> None:
-    x = torch.rand(1, 2, 4, 4)
-    row = torch.tensor([0.25, 0.5, 0.25])
-    blurred = torch.nn.functional.conv2d(
-        AntialiasedDownsampling().border(x), (row[:, None] * row).expand(2, 1, 3, 3), stride=2, groups=2
-    )
-    assert torch.equal(AntialiasedDownsampling()(x), blurred)

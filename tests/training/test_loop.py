@@ -14,12 +14,12 @@ from data.loader import read_fixed
 from tests.training.conftest import Build
 from training.batches import BatchReader
 from training.checkpointing import CheckpointManager
-from training.graceful_stop import GracefulStop
 from training.loop import TrainingLoop
 from training.optimizer_group import NotFiniteError
 from training.setup import Training
 from training.validation import Validation
 from utils.errors import Interrupted
+from utils.signals import GracefulStop
 
 
 @dataclass

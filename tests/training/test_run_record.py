@@ -2,6 +2,7 @@
 
 import json
 import platform
+import subprocess
 from contextlib import suppress
 from pathlib import Path
 from signal import Signals
@@ -17,7 +18,7 @@ from tests.reliability.faults import PLACES
 from tests.runs import run
 from training import run_record
 from training.loop_state import LoopState
-from training.run_record import STATE_FILE, recorded, write_state
+from training.run_record import STATE_FILE, git_commit, recorded, write_state
 from utils.checkpoint import CheckpointError
 from utils.errors import Interrupted
 from utils.log import logger
@@ -139,3 +140,25 @@ def test_a_disk_that_fails_costs_the_file_alone(tmp_path: Path, caplog: pytest.L
     (tmp_path / "file").touch()
     write_state(tmp_path / "file", "running", 0)
     assert "state.json not written" in caplog.text
+
+
+def test_the_commit_of_a_clone_and_whether_files_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+    clone = tmp_path / "clone"
+    git = ["git", "-C", str(clone), "-c", "user.name=a", "-c", "user.email=a@b.c"]
+    clone.mkdir()
+    (clone / "file").write_text("a")
+    for command in (["init", "-q"], ["add", "file"], ["commit", "-qm", "first"]):
+        subprocess.run([*git, *command], check=True)
+    head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout
+    assert git_commit(clone) == head[:12]
+    (clone / "file").write_text("b")
+    assert git_commit(clone) == f"{head[:12]}-dirty"
+
+
+def test_there_is_none_without_a_clone_or_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert git_commit(tmp_path) is None
+    (tmp_path / ".git").mkdir()
+    assert git_commit(tmp_path) is None  # no repository
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert git_commit(tmp_path) is None

@@ -6,7 +6,6 @@ from configs.schema import Config
 from tests.training.conftest import Build
 from training.lr_schedule import Plateau
 from training.setup import build_schedule
-from training.trained_network import TrainedNetwork
 
 
 def test_rates_follow_the_roles(build_fake: Build) -> None:
@@ -39,8 +38,4 @@ def test_the_last_step_is_that_of_the_epochs_or_earlier(build_fake: Build, setti
 
 def test_frozen_parts_are_frozen_from_the_start(build_fake: Build) -> None:
     networks = build_fake("train.freeze=[critic.1]").method.networks
-
-    def n_trained(network: TrainedNetwork) -> int:
-        return len(network.parameters)
-
-    assert {name: n_trained(network) for name, network in networks.items()} == {"painter": 2, "critic": 2}
+    assert {name: len(network.parameters) for name, network in networks.items()} == {"painter": 2, "critic": 2}

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from training.graceful_stop import GracefulStop
 from utils.errors import Interrupted
+from utils.signals import GracefulStop
 
 INTERRUPTED_IMPORT = f"""
 import os

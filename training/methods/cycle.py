@@ -12,7 +12,7 @@ from configs import build
 from configs.schema import Config, CycleConfig
 from data.batch import Batch
 from training.diagnostics import Diagnostics
-from training.image_pool import ImagePool
+from training.methods.judge import ImagePool
 from training.methods.method import NetworkBuilder
 from training.methods.unpaired import ImageDiscriminator, Pair, Unpaired, build_judge, translators
 from training.running_means import RunningMeans

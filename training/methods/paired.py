@@ -23,9 +23,8 @@ from losses.pixel_weights import LossWeights
 from models.style_encoder import StyledImages, StyleDistribution, inference_network
 from training.augmentation_controller import AugmentationController, Overfitting, change_by_plan
 from training.diagnostics import Diagnostics
-from training.image_pool import ImagePool
 from training.loop_state import LoopState
-from training.methods.judge import Judge, Outputs
+from training.methods.judge import ImagePool, Judge, Outputs
 from training.methods.method import Method, NetworkBuilder, StepBatches, Translator
 from training.optimizer_group import OptimizerGroup
 from training.run_data import Splits

@@ -18,9 +18,8 @@ from losses.augmentation import Augmentation
 from losses.objective import DiscriminatorObjective
 from losses.pixel_weights import PixelWeights
 from training.diagnostics import Diagnostics
-from training.image_pool import ImagePool
 from training.loop_state import LoopState
-from training.methods.judge import Judge
+from training.methods.judge import ImagePool, Judge
 from training.methods.method import Method, NetworkBuilder, StepBatches, Translator
 from training.optimizer_group import OptimizerGroup
 from training.run_data import Splits

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from models.originals.format import OriginalWeightsError
 from models.originals.weights import ImportedNetwork, export_original, import_original
-from tests.models.originals.cases import weights_of
+from tests.models.originals.cases import assert_close, empty_weights, weights_of
 
 REFERENCE = Path(__file__).parents[2] / "reference"
 FULL_SIZE = {
@@ -72,10 +72,6 @@ def imported(case: dict[str, Any]) -> ImportedNetwork:
     return found
 
 
-def assert_close(actual: Tensor, expected: Tensor) -> None:
-    torch.testing.assert_close(actual, expected, rtol=1e-12, atol=1e-12 * expected.abs().max().item())
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_generators_compute_what_the_originals_compute(reference: dict[str, Any], name: str) -> None:
     case = reference[name]
@@ -105,12 +101,7 @@ def test_discriminators_compute_what_the_originals_compute(reference: dict[str, 
 @pytest.mark.parametrize("name", FULL_SIZE)
 def test_full_size_networks_are_exported_with_the_originals_names_and_shapes(name: str) -> None:
     shapes = {key: tuple(shape) for key, shape in FULL_SIZE[name].items()}
-    with torch.device("meta"):
-        weights = {
-            key: torch.empty(shape, dtype=torch.int64 if "tracked" in key else torch.float32)
-            for key, shape in shapes.items()
-        }
-    found = import_original(weights)
+    found = import_original(empty_weights(shapes))
     network: nn.Module = found.network.to_empty(device="cpu")
     back = export_original(network, found.scheme, biases_before_norms=found.has_biases_before_norms)
     assert {key: tuple(value.shape) for key, value in back.items()} == shapes

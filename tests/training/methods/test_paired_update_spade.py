@@ -29,6 +29,7 @@ from tests.models.originals.cases import (
     with_iteration,
 )
 from tests.training.methods.test_paired_update import make_group, make_objective, make_paired_update
+from tests.training.methods.test_paired_update_oasis import stepped
 from training.methods.paired import ModelInputs
 from training.optimizer_group import OptimizerGroup, make_adam
 from training.trained_network import Role
@@ -130,13 +131,6 @@ def test_the_generator_first_with_a_style_encoder(reference: dict[str, Any]) -> 
 def judged(discriminator: nn.Module, source: Tensor, fake: Tensor, real: Tensor) -> tuple[list[Any], list[Any]]:
     fakes, reals = zip(*(scale.chunk(2) for scale in discriminator(source, torch.cat([fake, real]))), strict=True)
     return list(fakes), list(reals)
-
-
-def stepped(adam: Adam, loss: Tensor) -> None:
-    weights = [weight for group in adam.param_groups for weight in group["params"]]
-    for weight, gradient in zip(weights, torch.autograd.grad(loss, weights), strict=True):
-        weight.grad = gradient
-    adam.step()
 
 
 @pytest.mark.parametrize("name", ["", "_new_spectral_norm"])

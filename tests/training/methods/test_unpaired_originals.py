@@ -13,11 +13,11 @@ from losses.objective import DiscriminatorObjective
 from models.originals.weights import import_original
 from tests.models.originals.cases import as_double, assert_close, by_original_names, digest
 from training.diagnostics import Diagnostics
-from training.image_pool import ImagePool
 from training.lr_schedule import LearningRateSchedule
 from training.methods import contrastive
 from training.methods.contrastive import Contrastive, TappedGenerator
 from training.methods.cycle import Cycle
+from training.methods.judge import ImagePool
 from training.methods.unpaired import ImageDiscriminator, Pair
 from training.optimizer_group import OptimizerGroup, make_adam
 from training.running_means import RunningMeans
