@@ -253,8 +253,15 @@ def with_tiles(predictor: Predictor, loaded: LoadedGenerator, compute: ComputeOp
     if (tile := compute.tile) is None:
         return predictor
     sides, scale = image_sides(sampled(loaded, predictor.feature_sampler).config), loaded.config.generator.scale
-    lengths = {"tile": tile, "size_multiple": sides.multiple, "min_size": sides.minimum, "overlap": compute.overlap}
-    tiled = partial(TiledNetwork, **lengths, scale=scale, folder=folder)
+    tiled = partial(
+        TiledNetwork,
+        tile=tile,
+        size_multiple=sides.multiple,
+        min_size=sides.minimum,
+        overlap=compute.overlap,
+        scale=scale,
+        folder=folder,
+    )
     generator = predictor.generator
     if isinstance(generator, FeatureConditionedGenerator):
         tiles = Tiles(tiled(generator.generator), tiled(generator.encoder.network))

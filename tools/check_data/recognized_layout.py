@@ -21,7 +21,7 @@ ANY_CLASSES = 2**31 - 1  # data.n_classes where the user has not said it
 
 
 def data_set_in(folder: Path | str, n_classes: int | None, overrides: Sequence[str]) -> tuple[Config, dict[str, bool]]:
-    """Return the settings of a folder or an address whose layout is recognized, and its splits, each with whether it needs targets.
+    """Return the settings of a folder or an address whose layout is recognized, and which of its splits need targets.
 
     n_classes: of label maps; None where any id is allowed. overrides: settings as on the command line.
 
