@@ -58,7 +58,7 @@ def number_of_classes(data: DataConfig) -> int:
 def class_colors(data: DataConfig) -> Tensor:
     """Return (K, 3) uint8 colours in which label maps are displayed."""
     known = class_table(data)
-    return label_colors(data.n_classes) if known is None else known.colors
+    return label_colors(data.n_classes) if known is None else known.colors[: known.n_classes]
 
 
 def reads_instances(config: Config) -> bool:

@@ -6,7 +6,6 @@ from torch import Tensor
 
 from configs.schema import DataConfig, require
 from data import LAYOUTS
-from data.layout import ClassTable
 from utils.gallery import Swatch
 from utils.label_colors import CITYSCAPES, IGNORED, LabelColors
 from utils.pictures import color_table
@@ -15,19 +14,17 @@ _WEIGHTS = "loss.class_weights"
 _LISTED = 8  # names in a message
 
 
-def class_table(data: DataConfig) -> ClassTable | None:
+def class_table(data: DataConfig) -> LabelColors | None:
     """Return names and colours of the classes, from the data set or data.label_colors; None where neither has them."""
-    own, colors = LAYOUTS[data.layout].own_classes, data.colors
-    if own is None and colors is not None:
-        return ClassTable(colors.names, colors.colors[: colors.n_classes])
-    return own
+    return LAYOUTS[data.layout].own_classes or data.colors
 
 
-def named_classes(data: DataConfig) -> ClassTable | None:
+def named_classes(data: DataConfig) -> LabelColors | None:
     """Return the class table, which is that of Cityscapes where label maps hold its 35 ids; None without names."""
     table = class_table(data)
     if table is None and data.n_classes == len(CITYSCAPES):
-        return ClassTable(tuple(kind.name for kind in CITYSCAPES), color_table(kind.color for kind in CITYSCAPES))
+        rgb = tuple((red, green, blue) for red, green, blue in color_table(kind.color for kind in CITYSCAPES).tolist())
+        return LabelColors("cityscapes", tuple(kind.name for kind in CITYSCAPES), rgb)
     return table
 
 

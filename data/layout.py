@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from torch import Tensor
 
 from data.batch import DataError, Sample
 from data.store import Blob, Folder
+from utils.label_colors import LabelColors
 from utils.text import counted
 
 _WINDOW = 1024  # samples, which are permuted where blocks are read together
@@ -142,18 +142,6 @@ class Layout(ABC):
         """
 
 
-@dataclass(frozen=True, eq=False)
-class ClassTable:
-    """The classes of a label map.
-
-    names: by class id.
-    colors: (K, 3) uint8 RGB colours in which label maps are displayed.
-    """
-
-    names: tuple[str, ...]
-    colors: Tensor
-
-
 class RegisteredLayout(Layout):
     """A layout that `data.layout` can name: an entry of `data.LAYOUTS`.
 
@@ -168,8 +156,8 @@ class RegisteredLayout(Layout):
     target_scale: float, the sides of a target in those of its source. Layouts without it have pairs of one size.
     """
 
-    own_classes: ClassVar[ClassTable | None] = None
-    """The classes that the data set brings itself; None where `data.n_classes` says how many there are."""
+    own_classes: ClassVar[LabelColors | None] = None
+    """The classes that the data set brings itself, by id; None where `data.n_classes` says how many there are."""
 
     @classmethod
     @abstractmethod

@@ -9,9 +9,10 @@ from data.batch import DataError, Sample
 from data.facades.house_front import CLASS_COLORS, HouseFront, draw_house_front
 from data.facades.painting import paint, paint_winter_night
 from data.folder_store import SPLITS
-from data.layout import ClassTable, Layout, Provenance, RegisteredLayout
+from data.layout import Layout, Provenance, RegisteredLayout
 from data.preprocessing import resize_image
 from data.unpaired_folders import UnpairedFolders
+from utils.label_colors import LabelColors
 
 _PAINTERS = {"day": paint, "night": paint_winter_night}
 
@@ -60,8 +61,8 @@ class SyntheticFacades(_DrawnHouses):
     """
 
     n_classes = len(CLASS_COLORS)
-    own_classes: ClassVar[ClassTable | None] = ClassTable(
-        tuple(CLASS_COLORS), torch.tensor([*CLASS_COLORS.values()], dtype=torch.uint8)
+    own_classes: ClassVar[LabelColors | None] = LabelColors(
+        "synthetic_facades", tuple(CLASS_COLORS), tuple(CLASS_COLORS.values())
     )
 
     def __init__(

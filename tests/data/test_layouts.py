@@ -6,16 +6,15 @@ from typing import Any, ClassVar, Self, get_args, get_type_hints
 
 import numpy as np
 import pytest
-import torch
 
 from configs import build
 from configs.load import load_config
 from configs.schema import Config, DataConfig, SyntheticConfig
 from data import LAYOUTS
-from data.layout import ClassTable
 from data.side_by_side import SideBySide
 from data.store import Folder
 from tests.conftest import save_image
+from utils.label_colors import LabelColors
 from utils.signatures import argument_names
 
 SETTINGS = [field.name for section in (DataConfig, SyntheticConfig) for field in fields(section)]
@@ -40,7 +39,7 @@ def test_a_layout_takes_settings_by_their_names(name: str) -> None:
 class Added(SideBySide):
     """A new layout."""
 
-    own_classes: ClassVar[ClassTable | None] = ClassTable(("land", "sea"), torch.zeros(2, 3, dtype=torch.uint8))
+    own_classes: ClassVar[LabelColors | None] = LabelColors("added", ("land", "sea"), ((0, 0, 1), (0, 0, 2)))
     opened: ClassVar[list[Any]] = []
 
     @classmethod
@@ -63,7 +62,7 @@ def test_a_layout_that_is_added_is_opened_with_the_settings_that_it_reads(
     assert isinstance(layout, Added)
     assert Added.opened == ["dawn", str(tmp_path), 48, 0, False]
     assert build.number_of_classes(data) == 2
-    assert build.class_colors(data).tolist() == [[0, 0, 0], [0, 0, 0]]
+    assert build.class_colors(data).tolist() == [[0, 0, 1], [0, 0, 2]]
     (tmp_path / "there").mkdir()
     there = DataConfig(layout="side_by_side", root=str(tmp_path / "there"))
     assert [build.has_split(there, split) for split in ("dusk", "noon")] == [True, False]
