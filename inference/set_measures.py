@@ -26,14 +26,12 @@ class SetMeasures:
     evaluator: Evaluator
     of_sources: Evaluator
     reals: Layout
-    _sources: dict[int, Features] = field(default_factory=dict)
-    _fakes: dict[int, Features] = field(default_factory=dict)
-    _reals: dict[int, Features] = field(default_factory=dict)
+    _found: dict[tuple[str, int], Features] = field(default_factory=dict)
 
     def add(self, number: int, source: Tensor, fake: Tensor) -> None:
         """Add source `number` and its translation."""
-        self._sources[number] = self.of_sources.features(source, number)
-        self._fakes[number] = self.evaluator.features(fake, number)
+        self._found["source", number] = self.of_sources.features(source, number)
+        self._found["fake", number] = self.evaluator.features(fake, number)
 
     def add_reals(self, preprocessing: Preprocessing, world: World, problems: list[str], *, keeps_sizes: bool) -> None:
         """Add this process's share of the real images, sized as sources are.
@@ -43,7 +41,7 @@ class SetMeasures:
         for number in range(world.rank, len(self.reals), world.size):
             try:
                 image = read_padded(self.reals, preprocessing, number, keeps_size=keeps_sizes).sample.source
-                self._reals[number] = self.evaluator.features(image, number)
+                self._found["real", number] = self.evaluator.features(image, number)
             except DataError as error:
                 problems += error.problems
 
@@ -52,9 +50,9 @@ class SetMeasures:
 
         n_images, n_real: of translations, and of real images. whole: figures. floor, ceiling: see References.
         """
-        gathered = world.gather((self._sources, self._fakes, self._reals))
-        parts = [{n: one for part in parts for n, one in part.items()} for parts in zip(*gathered, strict=True)]
-        sources, fakes, reals = ([of[number] for number in sorted(of)] for of in parts)
+        found = {key: features for part in world.gather(self._found) for key, features in part.items()}
+        in_order = [(key[0], found[key]) for key in sorted(found)]
+        sources, fakes, reals = ([one for of, one in in_order if of == kind] for kind in ("source", "fake", "real"))
         if not fakes or not reals:
             return None
         counts, figures = {"n_images": len(fakes), "n_real": len(reals)}, self.evaluator.set_figures(fakes, reals)

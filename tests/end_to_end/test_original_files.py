@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
 
 from data.files.image_files import read_rgb
 from inference.load import load_generator, load_network
@@ -37,6 +38,11 @@ def of_spade(reference: dict[str, Any], tmp_path: Path) -> dict[str, Path]:
     return paths
 
 
+def assert_parameters(network: nn.Module, expected: dict[str, Tensor]) -> None:
+    for name, weight in network.named_parameters():
+        assert torch.equal(expected[name], weight), name
+
+
 def test_a_generator_translates_label_maps_of_any_size(of_spade: dict[str, Path], tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     for name, size in (("a", (64, 128)), ("b", (41, 59))):
@@ -64,10 +70,8 @@ def test_a_run_starts_from_files_of_spade(tiny_config: Path, of_spade: dict[str,
     settings += [f"data.root={label_data_set}", "data.n_classes=4", "data.ignore_id=4", "data.instance_edges=false"]
     settings += [f"init.generator={of_spade['G']}", f"init.discriminator={of_spade['D'].parent}"]
     run(tiny_config, *settings, "train.max_steps=1", "optimizer.learning_rate=0")
-    trained = checkpoint(tiny_config, 1)["networks"]["generator"]
     original = load_generator(of_spade["G"]).generator
-    for name, weight in original.named_parameters():
-        assert torch.equal(trained[name], weight), name
+    assert_parameters(original, checkpoint(tiny_config, 1)["networks"]["generator"])
     norms = spectral_norms(original)
     assert torch.equal(norms[0]._u, original.state_dict()["blocks.0.conv1.parametrizations.weight.0._u"])
 
@@ -168,14 +172,10 @@ def test_a_styled_run_starts_from_both_files_and_is_written_as_both(
         tiny_config, *settings, "optimizer.learning_rate=0", "train.max_steps=1", "generator.spectral_iteration=v_first"
     )
     trained = checkpoint(tiny_config, 1)["networks"]["generator"]
-    original = load_generator(with_encoder).generator
-    for name, weight in original.named_parameters():
-        assert torch.equal(trained[name], weight), name
+    assert_parameters(load_generator(with_encoder).generator, trained)
     folder = tiny_config.parent / "runs" / "tiny"
     export.main(["--checkpoint", str(folder), "--format", "original"])
-    again = load_generator(folder / "latest_net_G.pth").generator
-    for name, weight in again.named_parameters():
-        assert torch.equal(trained[name], weight), name
+    assert_parameters(load_generator(folder / "latest_net_G.pth").generator, trained)
 
 
 N_CLASSES = 5
@@ -243,5 +243,4 @@ def test_a_run_starts_from_files_of_oasis(tiny_config: Path, of_oasis: dict[str,
     for key, original in originals.items():
         trained = state["networks"][key]
         assert trained.keys() == original.state_dict().keys()
-        for name, weight in original.named_parameters():
-            assert torch.equal(trained[name], weight), name
+        assert_parameters(original, trained)
