@@ -83,10 +83,8 @@ class TarStore(Store):
             manifest = json.loads(file.read_all(_MOST_BYTES))
             sets = {name: tuple(Shard(**shard) for shard in shards) for name, shards in manifest["sets"].items()}
             all_shards = [shard for shards in sets.values() for shard in shards]
-            is_known = manifest["version"] == _VERSION and all(
-                is_inside(shard.name) and min(shard.n_bytes, shard.n_samples) > 0 for shard in all_shards
-            )
-        except (ValueError, TypeError, KeyError, AttributeError):
+            is_known = manifest["version"] == _VERSION and all(sets.values()) and all(map(_is_sound, all_shards))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             sets, is_known = {}, False
         if not is_known:
             raise StoreError(f"{file}: is no manifest of version {_VERSION} of files below it. {_AGAIN}")
@@ -172,6 +170,12 @@ class TarBlob(Blob):
     def content_key(self) -> str:
         """See Blob."""
         return self.state()
+
+
+def _is_sound(shard: Shard) -> bool:
+    """Return whether a shard is as `manifest_text` writes it."""
+    are_counts = all(isinstance(number, int) and number > 0 for number in (shard.n_bytes, shard.n_samples))
+    return are_counts and isinstance(shard.sha256, str) and is_inside(shard.name)
 
 
 def _check_header(header: bytes, member: TarBlob) -> None:

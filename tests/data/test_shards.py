@@ -232,7 +232,14 @@ def _replaced(old: str, new: str) -> Callable[[Path], None]:
         ("train-000001.tar.npy", lambda path: np.save(path, np.array([{}])), "cannot be read as an index"),
         ("shards.json", _shorten, "is no manifest of version 1"),
         ("shards.json", _replaced('"version": 1', '"version": 2'), "is no manifest of version 1"),
-        ("shards.json", _replaced("train-000000.tar", "../train-0.tar"), "of files below it"),
+        ("shards.json", _replaced('"n_samples": 2', '"n_samples": 2.0'), "is no manifest of version 1"),
+        ("shards.json", lambda path: path.write_text('{"version": 1, "sets": {"train": []}}'), "is no manifest of"),
+        ("shards.json", lambda path: path.write_text("[" * 10**5), "is no manifest of version 1"),
+        (
+            "shards.json",
+            _replaced("train-000000.tar", "../train-0.tar"),
+            "of files below it",
+        ),
         ("shards.json", _replaced("train-000000.tar", "/train-0.tar"), "of files below it"),
     ],
 )

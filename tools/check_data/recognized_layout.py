@@ -58,6 +58,8 @@ def _data_set_of_folders(
         if folder.resolve().name.endswith(("_A", "_B", "_label", "_img")):
             raise DataError(f"{folder}: is a side of pairs. Name the data set: {folder.resolve().parent}")
         data["root"], names = str(folder.resolve().parent), [folder.resolve().name]
+    if not names and next(folder.rglob("*.tar"), None):
+        tar_store(data_set_folder(str(folder)))  # which has no manifest
     if not names:
         raise DataError(
             f"{folder}: expected SPLIT_label and SPLIT_img, SPLIT_A and SPLIT_B, or images that hold both sides, in it "

@@ -33,6 +33,8 @@ def test_tar_files_of_others_are_indexed_and_checked(
     )
     write_tar(tmp_path / "train-000001.tar", ["é.1.target.png", "x.txt", "é.1.source.png"])
     write_tar(tmp_path / "val" / "any.tar", PAIR)
+    (line,) = command_line.refusal(check_data.main, str(tmp_path))
+    assert "has no shards.json: python -m tools.convert_data index-shards makes it" in line
     code, out = convert("index-shards", tmp_path)
     assert code == 0
     assert "train: 2 samples in 2 shards" in out
