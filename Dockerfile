@@ -8,12 +8,13 @@ ARG PYTHON=3.13
 FROM python:${PYTHON}-slim
 
 ARG TORCH_INDEX=""
+ARG EXTRAS="train"
 WORKDIR /pairgan
 COPY pyproject.toml constraints.txt README.md LICENSE pairgan.py ./
 RUN if [ -n "$TORCH_INDEX" ]; then \
         pip install --no-cache-dir --constraint constraints.txt --index-url "$TORCH_INDEX" torch torchvision; \
     fi \
-    && pip install --no-cache-dir --constraint constraints.txt ".[train]"
+    && pip install --no-cache-dir --constraint constraints.txt ".[$EXTRAS]"
 COPY . .
 
 # also for a user that `docker run --user` names: these are the folders that it may write to
