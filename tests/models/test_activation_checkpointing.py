@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from losses.perceptual import PerceptualLoss, VGG19Features
 from models.activation_checkpointing import enable_activation_checkpointing
+from models.blocks import Norm
 from models.generator import Generator
 from models.global_generator import GlobalGenerator, LocalEnhancer
 from models.instance_features import FeatureConditionedGenerator, FeatureEncoder
@@ -82,3 +83,34 @@ def test_a_generator_without_parts_to_recompute_is_refused() -> None:
     for network in (Plain(), FeatureConditionedGenerator(Plain(), FeatureEncoder(base_channels=2, n_downsamplings=1))):
         with pytest.raises(ConfigError, match=r"^train\.activation_checkpointing: Plain has no parts to recompute\."):
             enable_activation_checkpointing(network)
+
+
+def with_dropout(norm: Norm = "instance") -> nn.Module:
+    return GlobalGenerator(in_channels=3, base_channels=4, n_downsamplings=2, n_blocks=2, norm=norm, dropout=True)
+
+
+WITH_NORMS: dict[str, Callable[[], nn.Module]] = {
+    "u_first": lambda: add_spectral_norm(with_dropout(), iteration="u_first"),
+    "v_first": lambda: add_spectral_norm(with_dropout(), iteration="v_first"),
+    "batch": lambda: with_dropout("batch"),
+    "batch and spectral": lambda: add_spectral_norm(
+        SpadeGenerator(in_channels=3, base_channels=2, n_upsamplings=3, hidden_channels=8, norm="batch")
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WITH_NORMS)
+def test_a_pass_that_is_computed_again_iterates_nothing_and_does_not_count(name: str) -> None:
+    results = []
+    for is_on in (False, True):
+        torch.manual_seed(0)
+        network = WITH_NORMS[name]()
+        if is_on:
+            enable_activation_checkpointing(network)
+        # two passes before a backward pass: each has to be computed again with its own buffers, one of them twice
+        losses = [network(image).square().mean() for image in torch.randn(2, 2, 3, 16, 16)]
+        losses[0].backward(retain_graph=True)
+        (losses[0] + losses[1]).backward()
+        gradients = {key: weight.grad for key, weight in network.named_parameters()}
+        results.append((losses, gradients, network.state_dict()))
+    torch.testing.assert_close(*results, rtol=0, atol=0)
