@@ -177,11 +177,7 @@ def test_what_is_unusual_but_sound_is_read_as_it_looks(
         ("check", ["--config=a", "--config=b"], r"argument --config: given twice, a and b: keep one"),
         ("train", ["--name", "x", "--no_instance"], r"--name, --no_instance: .* see docs/coming_from_pix2pixHD\.md"),
         ("train", ["--config", "demo", "--label_nc", "0"], r"; here --label_nc is data\.n_classes=…$"),
-        (
-            "test",
-            ["--results_dir", "x", "--ntest", "3"],
-            r"_pix2pixHD\.md or .*; here --results_dir is --output$",
-        ),
+        ("test", ["--results_dir", "x", "--ntest", "3"], r"coming_from_CycleGAN\.md; here --results_dir is --output$"),
         ("test", ["--batch_size", "3"], r"--batch_size; did you mean --batch-size\?$"),
         ("test", ["--device", "gpu"], r"--device: invalid choice: 'gpu' .*; did you mean cuda\?$"),
         ("convert", ["to-folder", "A", "B"], r"invalid choice: 'to-folder' .*; did you mean to-folders\?$"),
