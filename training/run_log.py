@@ -15,8 +15,8 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 from metrics.evaluator import Summary
 from metrics.segmentation import class_line
 from training.diagnostics import Diagnostics
-from training.loop_state import LoopState
 from training.optimizer_group import OptimizerGroup
+from training.run_data import LoopState
 from training.run_record import JsonLines, write_state
 from training.sample_page import SamplePage
 from utils.log import logger

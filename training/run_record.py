@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import torch
 
-from training.loop_state import LoopState
+from training.run_data import LoopState
 from utils.atomic_file import replacing
 from utils.checkpoint_folder import latest_step
 from utils.distributed import is_of_a_lost_peer

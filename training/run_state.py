@@ -12,10 +12,10 @@ from models.spectral_norm import settle_spectral_norm
 from models.style_encoder import inference_network
 from training.averages import AverageStatistics
 from training.best import BestScore
-from training.loop_state import LoopState
 from training.lr_schedule import LearningRateSchedule
 from training.methods.method import Method
 from training.optimizer_group import NotFiniteError, are_finite
+from training.run_data import LoopState
 from utils.distributed import World
 from utils.log import logger
 

@@ -17,11 +17,10 @@ from data.preprocessing import Preprocessing
 from training.averages import build_average_statistics, make_averages
 from training.best import BestScore, check_best, compared_figures
 from training.checkpointing import CheckpointManager
-from training.loop_state import LoopState
 from training.lr_schedule import LearningRateSchedule, Plateau
 from training.methods import METHODS
 from training.methods.method import Method
-from training.run_data import Splits, open_data
+from training.run_data import LoopState, Splits, open_data
 from training.run_folder import run_folder
 from training.run_state import RunState
 from training.trained_network import Freezing

@@ -11,8 +11,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tests.processes import torchrun
 from tests.reliability.faults import struck, throw
 from tests.runs import assert_equal, checkpoint, run, with_slow, without_config
-from training.loop_state import LoopState
 from training.methods.paired import PairedUpdate
+from training.run_data import LoopState
 
 PRECISIONS = {
     "float32": ["amp.opt_level=O0"],

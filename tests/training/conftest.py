@@ -16,10 +16,9 @@ from configs.schema import Config
 from data.batch import Batch, Sample
 from models.spectral_norm import add_spectral_norm
 from training.diagnostics import Diagnostics
-from training.loop_state import LoopState
 from training.methods import METHODS
 from training.methods.method import Method, NetworkBuilder, StepBatches, Translator
-from training.run_data import Splits
+from training.run_data import LoopState, Splits
 from training.running_means import RunningMeans
 from training.setup import Training, build_training
 from training.validation import Validation

@@ -17,7 +17,7 @@ from tests.conftest import save_image
 from tests.reliability.faults import PLACES
 from tests.runs import run
 from training import run_record
-from training.loop_state import LoopState
+from training.run_data import LoopState
 from training.run_record import STATE_FILE, git_commit, recorded, write_state
 from utils.checkpoint import CheckpointError
 from utils.errors import Interrupted

@@ -10,8 +10,8 @@ from data.batch import Batch
 from data.loader import read_fixed
 from tests.runs import assert_equal
 from tests.training.conftest import Build, FakeMethod
-from training.loop_state import LoopState
 from training.optimizer_group import NotFiniteError
+from training.run_data import LoopState
 from training.setup import Training
 
 AVERAGED = ["train.ema_decay=0.9", "optimizer.decay=plateau"]

@@ -17,9 +17,8 @@ from data.conditioning import Conditioning
 from inference.predictor import Predictor
 from models.style_encoder import inference_network
 from training.diagnostics import Diagnostics
-from training.loop_state import LoopState
 from training.optimizer_group import OptimizerGroup, make_adam
-from training.run_data import Splits
+from training.run_data import LoopState, Splits
 from training.running_means import RunningMeans
 from training.trained_network import Role, TrainedNetwork, Wrap
 from training.validation import Validation

@@ -23,11 +23,10 @@ from losses.pixel_weights import LossWeights
 from models.style_encoder import StyledImages, StyleDistribution, inference_network
 from training.augmentation_controller import AugmentationController, Overfitting, change_by_plan
 from training.diagnostics import Diagnostics
-from training.loop_state import LoopState
 from training.methods.judge import ImagePool, Judge, Outputs
 from training.methods.method import Method, NetworkBuilder, StepBatches, Translator
 from training.optimizer_group import OptimizerGroup
-from training.run_data import Splits
+from training.run_data import LoopState, Splits
 from training.running_means import RunningMeans
 from training.trained_network import Passes, TrainedNetwork, synchronized_passes
 from training.validation import Validation, ValidationLogits

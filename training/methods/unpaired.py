@@ -18,11 +18,10 @@ from losses.augmentation import Augmentation
 from losses.objective import DiscriminatorObjective
 from losses.pixel_weights import PixelWeights
 from training.diagnostics import Diagnostics
-from training.loop_state import LoopState
 from training.methods.judge import ImagePool, Judge
 from training.methods.method import Method, NetworkBuilder, StepBatches, Translator
 from training.optimizer_group import OptimizerGroup
-from training.run_data import Splits
+from training.run_data import LoopState, Splits
 from training.running_means import RunningMeans
 from training.validation import UnpairedValidation, Validation
 from utils.distributed import World
