@@ -5,7 +5,7 @@ import json
 import tarfile
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
 from itertools import accumulate, pairwise
 from pathlib import Path, PurePath, PurePosixPath
@@ -174,8 +174,8 @@ class TarBlob(Blob):
 
 def _is_sound(shard: Shard) -> bool:
     """Return whether a shard is as `manifest_text` writes it."""
-    are_counts = all(isinstance(number, int) and number > 0 for number in (shard.n_bytes, shard.n_samples))
-    return are_counts and isinstance(shard.sha256, str) and is_inside(shard.name)
+    has_types = all(type(vars(shard)[one.name]) is one.type for one in fields(shard))
+    return has_types and min(shard.n_bytes, shard.n_samples) > 0 and is_inside(shard.name)
 
 
 def _check_header(header: bytes, member: TarBlob) -> None:

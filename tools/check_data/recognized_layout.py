@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from configs import build
 from configs.load import config_from_dict
@@ -58,16 +58,19 @@ def _data_set_of_folders(
         if folder.resolve().name.endswith(("_A", "_B", "_label", "_img")):
             raise DataError(f"{folder}: is a side of pairs. Name the data set: {folder.resolve().parent}")
         data["root"], names = str(folder.resolve().parent), [folder.resolve().name]
-    if not names and next(folder.rglob("*.tar"), None):
-        tar_store(data_set_folder(str(folder)))  # which has no manifest
     if not names:
-        raise DataError(
-            f"{folder}: expected SPLIT_label and SPLIT_img, SPLIT_A and SPLIT_B, or images that hold both sides, in it "
-            "or in a folder for each split; name other folders "
-            "by data.source_folder={split}_X data.target_folder={split}_Y"
-        )
-
+        _refuse(folder)
     return _settings(data, names, overrides), {name: name != "test" for name in names}
+
+
+def _refuse(folder: Path) -> NoReturn:
+    """Raise an error that says what the folder of a data set is expected to hold."""
+    if next(folder.rglob("*.tar"), None):
+        tar_store(data_set_folder(str(folder)))  # which has no manifest
+    raise DataError(
+        f"{folder}: expected SPLIT_label and SPLIT_img, SPLIT_A and SPLIT_B, or images that hold both sides, in it or "
+        "in a folder for each split; name other folders by data.source_folder={split}_X data.target_folder={split}_Y"
+    )
 
 
 def _settings(data: dict[str, Any], splits: Sequence[str], overrides: Sequence[str]) -> Config:
