@@ -17,6 +17,7 @@ from tests.servers import range_server, s3_server
 from tests.shards import save_folders
 from tools.check_data import __main__ as check_data
 from tools.convert_data.shards import to_shards
+from utils import worker_threads
 from utils.checkpoint_folder import list_checkpoints
 
 DATA = ["data.layout=shards", "data.instance_edges=false", "data.on_bad_sample=skip"]
@@ -92,7 +93,7 @@ def test_a_server_that_dies_ends_the_run_which_goes_on_once_it_is_back(
 
 
 def test_translation_reads_over_a_network_and_ends_where_the_server_does(
-    tiny_config: Path, shards: Path, tmp_path: Path
+    tiny_config: Path, shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("aiohttp")
     with range_server(shards) as server:
@@ -104,6 +105,7 @@ def test_translation_reads_over_a_network_and_ends_where_the_server_does(
 
         n_before = [path for path, *_ in server.requests].index("/test-000000.tar")
         server.requests.clear()
+        monkeypatch.setattr(worker_threads, "MOST_THREADS", 1)
         server.faults = [""] * n_before + ["500"]
         with pytest.raises(StoreError, match=r"test-000000\.tar: .* Tried 3 times\."):
             translate(*command)
