@@ -21,6 +21,7 @@ import torch
 from bench import inference, train_step
 from bench.cases import TINY, Case
 from bench.measure import RESULTS, markdown_table, surroundings
+from utils.atomic_file import replacing
 from utils.cli import run_entry_point
 from utils.device import choose_device
 
@@ -79,7 +80,8 @@ def main(arguments: Sequence[str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     for part, rows in measurements(report, device):
         report[part] = rows if part == "tests" else report[part] + rows
-        path.write_text(json.dumps(report, indent=2) + "\n")
+        with replacing(path) as temporary:
+            temporary.write_text(json.dumps(report, indent=2) + "\n")
         print(markdown_table(rows) if rows else f"{part}: nothing fitted the GPU", flush=True)
     print(path)
 

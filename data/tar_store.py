@@ -261,7 +261,8 @@ class ShardIndex(Sequence[str]):
             kinds = (table.dtype.names or ())[1:]
             fits = table.shape == (n_samples,) and table.dtype == index_type(kinds, table.dtype["name"].itemsize)
         except (OSError, ValueError, EOFError, KeyError, TypeError, SyntaxError) as error:
-            raise StoreError(f"{file}: cannot be read as an index: {str(error).splitlines()[0]}. {_AGAIN}") from error
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error).splitlines()[0]
+            raise StoreError(f"{file}: cannot be read as an index: {reason}. {_AGAIN}") from error
         if not fits or kinds != (self.kinds or kinds):
             raise StoreError(f"{file}: is not the index of {n_samples} samples with the same maps. {_AGAIN}")
         self._tables[number] = table

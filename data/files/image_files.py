@@ -28,6 +28,7 @@ IMAGE_FORMATS = ("PNG", "JPEG", "PPM", "BMP", "TIFF", "WEBP")
 ARRAY_SUFFIX = ".npy"  # images as well, in folders that hold no others
 Image.MAX_IMAGE_PIXELS = None  # check_size is the guard
 JPEG_QUALITY = 95
+_PNG_LEVEL = 5  # of 9; against the usual 6, contact sheets take half to nine tenths of the time and 1 % more space
 _SEEN_ROWS = 8  # of as many, one is searched for repetitions
 _LISTED = 5
 
@@ -197,7 +198,8 @@ def write_png(path: Path, image: Tensor) -> None:
     seen = image[:, ::_SEEN_ROWS]
     neighbours = (seen[1:], seen[:-1]), (seen[..., 1:], seen[..., :-1])
     repeats = any((one == other).float().mean() > 0.5 for one, other in neighbours)
-    _write(path, image, format="PNG", compress_type=zlib.Z_DEFAULT_STRATEGY if repeats else zlib.Z_RLE)
+    strategy = zlib.Z_DEFAULT_STRATEGY if repeats else zlib.Z_RLE
+    _write(path, image, format="PNG", compress_level=_PNG_LEVEL, compress_type=strategy)
 
 
 def _write(path: Path, image: Tensor, **options: Any) -> None:

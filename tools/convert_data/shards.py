@@ -45,7 +45,7 @@ def to_shards(origin: Path, target: Path, shard_bytes: int, settings: Sequence[s
     """
     existing = [*sorted(target.glob("*.tar")), *(folder / MANIFEST for folder in (origin, target))]
     if found := next((path for path in existing if path.exists()), None):
-        raise DataError(f"{found}: already exists; choose folders without shards")
+        raise DataError(f"{found}: already exists; choose a folder without shards, or delete what is left of others")
     config, splits = data_set_in(origin, None, settings)
     data, sets = config.data, dict[str, list[Shard]]()
     open_split, reader = LAYOUTS[data.layout].open, MapReader(n_classes=data.n_classes)
