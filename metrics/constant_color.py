@@ -21,14 +21,17 @@ class ConstantColorBaseline:
 
         Ids of another size are those of the nearest pixels.
         """
-        ids = source[0].long() if self._n_classes else torch.zeros_like(target[0], dtype=torch.int64)
-        if ids.shape != target.shape[1:]:
-            places = [torch.arange(n) * own // n for n, own in zip(target.shape[1:], ids.shape, strict=True)]
-            ids = ids[places[0][:, None], places[1]]
-        for channel in range(self._histograms.shape[1]):
-            bins = ids * 256 + target[channel].long()
-            counts = torch.bincount(bins.flatten(), minlength=self._histograms.shape[0] * 256)
-            self._histograms[:, channel] += counts.view(-1, 256) / ids.numel()
+        n_bins, first_bins = self._histograms.shape[0] * 256, None
+        if self._n_classes:
+            ids = source[0].int()
+            if ids.shape != target.shape[1:]:
+                places = [torch.arange(n) * own // n for n, own in zip(target.shape[1:], ids.shape, strict=True)]
+                ids = ids[places[0][:, None], places[1]]
+            first_bins = ids * 256
+        for channel, levels in enumerate(target):
+            bins = levels if first_bins is None else first_bins + levels
+            counts = torch.bincount(bins.flatten(), minlength=n_bins)
+            self._histograms[:, channel] += counts.view(-1, 256) / levels.numel()
         self._n_images += 1
 
     def add_all(self, other: "ConstantColorBaseline") -> None:
