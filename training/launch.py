@@ -54,6 +54,10 @@ def train(config: Config, world: World, options: ResumeOptions, stop: GracefulSt
         if training := start_training(config, world, options, stop, record):
             with open_loop(training, stop) as loop:
                 loop.run(stop)
+            step, last_step = training.run_state.loop.step, training.total_steps
+            if record and step < last_step:
+                record.end_reason = loop.end_reason
+                logger.info("ended early, at step %d of %d: %s", step, last_step, loop.end_reason)
 
 
 def start_training(

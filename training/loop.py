@@ -15,23 +15,25 @@ from training.run_log import RunLog
 from training.sample_page import SamplePage
 from training.setup import Training
 from utils.errors import Interrupted
-from utils.signals import GracefulStop
+from utils.signals import END, GracefulStop
 
 
-@dataclass(frozen=True)
+@dataclass
 class TrainingLoop:
     """Trains from the present state of `training` to its last step.
 
     end_step: called after each step, for a trace.
+    end_reason: why the run shall end before its last step. The main process sets it, and all end together.
     """
 
     training: Training
     batches: BatchReader
     log: RunLog
     end_step: Callable[[], None]
+    end_reason: str | None = None
 
     def run(self, stop: GracefulStop) -> None:
-        """Train to the end, or until a signal asks to stop.
+        """Train to the end, to `end_reason`, or until a signal asks to stop.
 
         Raises:
             Interrupted: a signal asked to stop; everything is saved.
@@ -44,9 +46,12 @@ class TrainingLoop:
             training.freezing.apply(epoch)
             training.run_state.schedule.apply(method.optimizers, epoch)
             batches = self.batches.read_step()
-            # between two steps, all processes learn together whether any of them has a signal to stop
-            if signal_number := training.world.all_reduce_max(stop.poll()):
-                self._leave(signal_number)
+            # between two steps, all processes learn together whether any of them has a reason to stop
+            request = training.world.all_reduce_max(END if self.end_reason else stop.poll())
+            if request == END:
+                break
+            if request:
+                self._leave(request)
             assert batches is not None, "waiting ends for a signal alone"
 
             method.step(batches)

@@ -34,11 +34,13 @@ class RunRecord:
     """log.txt of a run's folder: the messages of all its sessions, each with its time.
 
     loop: how far the run has come; None before that is known.
+    end_reason: why a run that is finished ended before its last step.
     is_open: whether messages go to the file as they come. Before, they are collected, since a new run has no folder.
     """
 
     def __init__(self, folder: Path) -> None:
         self.loop: LoopState | None = None
+        self.end_reason: str | None = None
         self.is_open = False
         self._folder = folder
         self._messages = MemoryHandler(capacity=sys.maxsize, flushLevel=sys.maxsize)
@@ -100,13 +102,14 @@ def recorded(folder: Path) -> Iterator[RunRecord]:
     if record.is_open:
         record.write(f"finished at step {record.step}")
     record.close()
-    write_state(folder, "finished", record.step)
+    write_state(folder, "finished", record.step, reason=record.end_reason)
 
 
 def write_state(folder: Path, state: State, step: int, *, signal: str | None = None, reason: str | None = None) -> None:
     """Write state.json, which is complete at any time. A failing disk costs the file alone.
 
-    step: the latest one that was made. signal: the name of the one that stopped the run. reason: why it failed.
+    step: the latest one that was made. signal: the name of the one that stopped the run.
+    reason: why it failed, or ended early.
     """
     path = folder / STATE_FILE
     text = json.dumps({"state": state, "step": step, "signal": signal, "reason": reason}) + "\n"

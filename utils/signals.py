@@ -25,6 +25,7 @@ def available(*names: str) -> tuple[signal.Signals, ...]:
 
 
 STOPPING = available("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")  # those that ask a run to stop
+END = int(signal.NSIG)  # in place of a signal's number, above all of them: the run asks for its own end
 
 
 @contextmanager

@@ -1,7 +1,9 @@
 """Two processes against one on the joint batch."""
 
+import json
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -12,9 +14,14 @@ from torch import Tensor
 import train
 from tests.processes import PATIENCE_S, run_two, torchrun
 from tests.runs import OASIS, SPADE, assert_equal, checkpoint, with_slow, without_config
+from training import launch, loop
+from training.loop import TrainingLoop
+from training.run_record import STATE_FILE
+from training.setup import Training
 from utils.checkpoint import load_checkpoint
 from utils.checkpoint_folder import checkpoint_path
 from utils.distributed import World, joined_world
+from utils.signals import GracefulStop
 
 STEPS = 3
 TWO_EPOCHS = ["data.synthetic.train_samples=4"]  # one of two joint batches, and the beginning of another
@@ -91,6 +98,37 @@ def test_a_run_of_two_processes_goes_on_with_one(tiny_config: Path) -> None:
     train.main(["--config", str(tiny_config), "train.max_steps=5", "data.synthetic.train_samples=12"])
     state = load_checkpoint(checkpoint_path(tiny_config.parent / "runs" / "tiny", 5))
     assert state["samples_into_epoch"] == 3 * 2 + 2 * 1
+
+
+def end_after_step_2() -> None:
+    """Let the main process end the run early."""
+
+    @contextmanager
+    def open_loop(training: Training, stop: GracefulStop) -> Iterator[TrainingLoop]:
+        with loop.open_loop(training, stop) as opened:
+
+            def ask() -> None:
+                if training.world.is_main and training.run_state.loop.step == 2:
+                    opened.end_reason = "enough"
+
+            opened.end_step = ask
+            yield opened
+
+    launch.open_loop = open_loop
+
+
+def test_two_processes_end_early_together_and_resume_exactly(tiny_config: Path) -> None:
+    common = [f"train.max_steps={STEPS}", "data.synthetic.train_samples=12"]
+    run_with_torchrun(tiny_config, *common, "run.name=whole")
+    with torchrun(tiny_config, *common, "run.name=parts", prepare=end_after_step_2) as processes:
+        assert processes.wait() == 0, processes.said()
+        assert processes.said().count("ended early, at step 2 of 3: enough") == 1
+    folder = tiny_config.parent / "runs" / "parts"
+    state = json.loads((folder / STATE_FILE).read_text())
+    assert state == {"state": "finished", "step": 2, "signal": None, "reason": "enough"}
+    run_with_torchrun(tiny_config, *common, "run.name=parts")
+    whole, parts = (checkpoint(tiny_config, STEPS, name) for name in ("whole", "parts"))
+    assert_equal(without_config(parts), without_config(whole))
 
 
 def leave_the_world() -> None:

@@ -18,8 +18,9 @@ from training.loop import TrainingLoop
 from training.optimizer_group import NotFiniteError
 from training.setup import Training
 from training.validation import Validation
+from utils.distributed import World
 from utils.errors import Interrupted
-from utils.signals import GracefulStop
+from utils.signals import END, GracefulStop
 
 
 @dataclass
@@ -95,6 +96,21 @@ def test_a_signal_saves_before_the_next_step(build_fake: Build) -> None:
         one.loop.run(stop)
     assert one.steps["save"] == [2]
     assert interrupted.value.signal_number == signal.SIGTERM
+
+
+@pytest.mark.parametrize("of_another", [False, True], ids=["here", "in the main process"])
+def test_a_run_that_asks_for_its_end_is_saved_before_the_next_step(
+    build_fake: Build, monkeypatch: pytest.MonkeyPatch, of_another: bool
+) -> None:
+    one = watched(build_fake("train.max_steps=9", "log.every_steps=9", "log.images_every_steps=9"))
+    if of_another:
+        requests = iter([0, 0, END])
+        monkeypatch.setattr(World, "all_reduce_max", lambda _world, own: max(own, next(requests)))
+    else:
+        ask = iter([None, "enough"])
+        one.loop.end_step = lambda: setattr(one.loop, "end_reason", next(ask))
+    one.loop.run(GracefulStop())
+    assert one.steps == {"save if due": [1, 2], "save": [2]}
 
 
 def test_too_many_updates_that_are_left_out_save_and_end_the_run(build_fake: Build) -> None:

@@ -78,6 +78,12 @@ def test_how_a_run_ended_and_at_which_step(
     assert state_of(folder) == {"step": 3, **expected}
 
 
+def test_why_a_finished_run_ended_early(tmp_path: Path) -> None:
+    with recorded(tmp_path) as record:
+        record.end_reason = "enough"
+    assert state_of(tmp_path) == {"state": "finished", "step": 0, "signal": None, "reason": "enough"}
+
+
 def test_a_start_that_fails_is_recorded_where_a_run_is(tmp_path: Path) -> None:
     (tmp_path / "checkpoint-00000002.pt").touch()
     with pytest.raises(ValueError, match="a mistake"), recorded(tmp_path):
