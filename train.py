@@ -43,11 +43,14 @@ def main(argv: Sequence[str]) -> None:
     check_data_root(config.data)
 
     with handling_ctrl_c(leave_at_once):
-        from training.launch import launch  # torch takes seconds
-        from training.resume import ResumeOptions
+        from training.launch import train, try_out  # torch takes seconds
 
-    options = ResumeOptions(arguments.resume, accepts_changed_data=arguments.accept_changed_data)
-    launch(config, options, "dry-run" if arguments.dry_run else "smoke" if arguments.smoke else "train")
+    if arguments.dry_run:
+        try_out(config, "dry-run", arguments.resume, accepts_changed_data=arguments.accept_changed_data)
+    elif arguments.smoke:
+        try_out(config, "smoke")
+    else:
+        train(config, resume=arguments.resume, accepts_changed_data=arguments.accept_changed_data)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""Where a run begins: the jobs of train.py, which trains, or checks everything, or tries everything briefly."""
+"""Where a run begins: `train`, of train.py and of other programs, and the jobs that check or try everything first."""
 
 import shlex
-from contextlib import nullcontext
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
@@ -11,12 +12,14 @@ from configs import build
 from configs.schema import Config
 from configs.splits import HELD_BACK, has_split
 from data.batch import DataError
+from training.best import BEST
+from training.callbacks import Callback, Callbacks
 from training.disk_space import describe_shortage
 from training.dry_run import dry_run
 from training.loop import open_loop
 from training.resume import ResumeOptions, continues_in, find_checkpoint_together, start
 from training.run_folder import prepare_folder, run_folder, run_lock, write_settings
-from training.run_record import RunRecord, recorded, write_state
+from training.run_record import RunRecord, last_validation, recorded, write_state
 from training.setup import Training, build_training
 from training.start_report import describe
 from utils.distributed import LONGEST_WAIT_S, World, joined_world
@@ -24,36 +27,79 @@ from utils.errors import Interrupted
 from utils.log import log_to_console, logger
 from utils.signals import GracefulStop
 
-Job = Literal["train", "dry-run", "smoke"]
+Trial = Literal["dry-run", "smoke"]
 
 
-def launch(config: Config, options: ResumeOptions, job: Job = "train") -> None:
-    """Join the processes of the run, and do the job."""
+@dataclass(frozen=True)
+class Run:
+    """A run that has ended.
+
+    metrics: the figures of its last validation by name, those that are finite; none where it has made none.
+    best: the checkpoint that was best on the validation samples; None where checkpoint.best keeps none.
+    """
+
+    folder: Path
+    metrics: Mapping[str, float]
+    best: Path | None
+
+
+def train(
+    config: Config,
+    *,
+    on_report: Callback | None = None,
+    on_validation: Callback | None = None,
+    resume: str = "auto",
+    accepts_changed_data: bool = False,
+) -> Run:
+    """Train a run to its end, as train.py does: progress is printed, and recorded in the run's folder.
+
+    on_report, on_validation: called in the main process alone; see `Callbacks`. The run ends early, saved, in all its
+        processes where one returns True, or raises an exception, which is then raised here.
+    resume, accepts_changed_data: see `ResumeOptions`.
+
+    Raises:
+        UserError, OSError: a setting, the data or a file cannot be used.
+        Interrupted: a signal stopped the run, which is saved; only in the main thread, which alone gets signals.
+    """
+    folder, options = run_folder(config), ResumeOptions(resume, accepts_changed_data)
+    with joined(config) as world, GracefulStop() as stop, run_lock(folder) if world.is_main else nullcontext():
+        callbacks = Callbacks(on_report, on_validation) if world.is_main else Callbacks()
+        run_to_end(config, world, options, stop, callbacks)
+        logger.info("finished: %s", translation_command(config, folder))
+    best = folder / BEST
+    return Run(folder, last_validation(folder), best if best.is_file() else None)
+
+
+def try_out(config: Config, job: Trial, resume: str = "auto", *, accepts_changed_data: bool = False) -> None:
+    """Check everything and print the plan of a run, or train a few steps of it; nothing is left."""
+    with joined(config) as world:
+        if job == "dry-run":
+            dry_run(config, world, ResumeOptions(resume, accepts_changed_data))
+            return
+        with GracefulStop() as stop:
+            try:
+                smoke(config, world, stop)
+            except Interrupted as error:
+                raise Interrupted(error.signal_number) from None  # without the step: what it saved is removed
+
+
+@contextmanager
+def joined(config: Config) -> Iterator[World]:
+    """Join the processes of a run, of which the main one prints."""
     peer_timeout_s = min(3 * config.data.timeout_s or LONGEST_WAIT_S, LONGEST_WAIT_S)
     with joined_world(config.run.device, peer_timeout_s) as world:
         log_to_console(world.is_main)
-        if job == "dry-run":
-            dry_run(config, world, options)
-            return
-        if job == "smoke":
-            with GracefulStop() as stop:
-                try:
-                    smoke(config, world, stop)
-                except Interrupted as error:
-                    raise Interrupted(error.signal_number) from None  # without the step: what it saved is removed
-            return
-        folder = run_folder(config)
-        with GracefulStop() as stop, run_lock(folder) if world.is_main else nullcontext():
-            train(config, world, options, stop)
-            logger.info("finished: %s", translation_command(config, folder))
+        yield world
 
 
-def train(config: Config, world: World, options: ResumeOptions, stop: GracefulStop) -> None:
-    """Build the run, bring it to where it starts, and train to the end."""
+def run_to_end(config: Config, world: World, options: ResumeOptions, stop: GracefulStop, callbacks: Callbacks) -> None:
+    """Build the run, bring it to where it starts, and train to the end; raise what a callback has raised."""
     with recorded(run_folder(config)) if world.is_main else nullcontext() as record:
         if training := start_training(config, world, options, stop, record):
-            with open_loop(training, stop) as loop:
+            with open_loop(training, stop, callbacks) as loop:
                 loop.run(stop)
+            if callbacks.error:
+                raise callbacks.error
             step, last_step = training.run_state.loop.step, training.total_steps
             if record and step < last_step:
                 record.end_reason = loop.end_reason
@@ -130,6 +176,7 @@ def smoke(config: Config, world: World, stop: GracefulStop) -> None:
             data=replace(config.data, cache="none"),
         )
         for max_steps in (n_steps, n_steps + 1):
-            train(replace(small, train=replace(config.train, max_steps=max_steps)), world, ResumeOptions(), stop)
+            steps = replace(config.train, max_steps=max_steps)
+            run_to_end(replace(small, train=steps), world, ResumeOptions(), stop, Callbacks())
         world.barrier()
     logger.info("smoke test passed: %d steps, validation, checkpoint, and a step from it", n_steps)

@@ -3,12 +3,13 @@
 import math
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NoReturn
 
 from configs import build
 from configs.label_maps import legend
 from training.batches import BatchReader, open_batches, sample_names
+from training.callbacks import Callbacks
 from training.optimizer_group import CHECKED_EVERY_STEPS, SkippedUpdates
 from training.profiler import profiler
 from training.run_log import RunLog
@@ -23,6 +24,7 @@ class TrainingLoop:
     """Trains from the present state of `training` to its last step.
 
     end_step: called after each step, for a trace.
+    callbacks: of the caller; other processes than the main one have none.
     end_reason: why the run shall end before its last step. The main process sets it, and all end together.
     """
 
@@ -30,6 +32,7 @@ class TrainingLoop:
     batches: BatchReader
     log: RunLog
     end_step: Callable[[], None]
+    callbacks: Callbacks = field(default_factory=Callbacks)
     end_reason: str | None = None
 
     def run(self, stop: GracefulStop) -> None:
@@ -94,27 +97,25 @@ class TrainingLoop:
         """Report the means since the last report: the one transfer of losses from device to host."""
         training, method, state = self.training, self.training.method, self.training.run_state.loop
         means = method.means.flush(training.world)
-        steps_per_s, waiting_share = self.batches.throughput.lap(state.step)
-        self.log.report(
-            state,
-            means,
-            method.optimizers,
-            steps_per_s=steps_per_s,
-            waiting_share=waiting_share,
-            batches_per_step=training.config.batches_per_step,
+        speed, waiting_share = self.batches.throughput.lap(state.step)
+        n_batches = training.config.batches_per_step
+        scalars = self.log.report(
+            state, means, method.optimizers, steps_per_s=speed, waiting_share=waiting_share, batches_per_step=n_batches
         )
+        self.end_reason = self.callbacks.report(state.step, scalars) or self.end_reason
 
     def _validate(self) -> float:
         """Translate the validation samples, by the main process alone, on the bare network, so that no other waits.
 
         Returns the figure by which progress is measured; NaN on the other processes.
         """
-        training = self.training
+        training, step = self.training, self.training.run_state.loop.step
         training.run_state.prepare_averages()
         if training.validation is None:
             return math.nan
-        figures = training.validation.run(self.log, training.run_state.loop.step)
+        figures = training.validation.run(self.log, step)
         training.checkpoints.save_best(figures)
+        self.end_reason = self.callbacks.validated(step, figures) or self.end_reason
         return figures[training.method.progress]
 
     def _leave(self, signal_number: int) -> NoReturn:
@@ -126,7 +127,7 @@ class TrainingLoop:
 
 
 @contextmanager
-def open_loop(training: Training, stop: GracefulStop) -> Iterator[TrainingLoop]:
+def open_loop(training: Training, stop: GracefulStop, callbacks: Callbacks) -> Iterator[TrainingLoop]:
     """Open the loop of a run that continues at its present state, with its data, its log and its profiler."""
     config, validation, is_main = training.config, training.validation, training.world.is_main
     first_step, page = training.run_state.loop.step + 1, None
@@ -143,4 +144,4 @@ def open_loop(training: Training, stop: GracefulStop) -> Iterator[TrainingLoop]:
             open_batches(training, stop) as batches,
             profiler(training.folder / "trace.json.gz", n_traced) as end_step,
         ):
-            yield TrainingLoop(training, batches, log, end_step)
+            yield TrainingLoop(training, batches, log, end_step, callbacks)

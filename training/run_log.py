@@ -17,11 +17,9 @@ from metrics.segmentation import class_line
 from training.diagnostics import Diagnostics
 from training.optimizer_group import OptimizerGroup
 from training.run_data import LoopState
-from training.run_record import JsonLines, write_state
+from training.run_record import METRICS_FILE, JsonLines, write_state
 from training.sample_page import SamplePage
 from utils.log import logger
-
-METRICS_FILE = "metrics.jsonl"
 
 
 class RunLog:
@@ -71,8 +69,8 @@ class RunLog:
         steps_per_s: float,
         waiting_share: float,
         batches_per_step: int,
-    ) -> None:
-        """Report the means since the last report, by their tags, the state of the optimizers, and the speed."""
+    ) -> Mapping[str, float]:
+        """Report the means since the last report, the state of the optimizers, and the speed; return all by tags."""
         step = state.step
         epoch = (state.batches - 1) // state.batches_per_epoch + 1  # of the step just made, from 1
         images_per_s = steps_per_s * state.joint_batch_size * batches_per_step
@@ -99,6 +97,7 @@ class RunLog:
         totals = {tag.split("/")[1]: f"{value:.3f}" for tag, value in means.items() if tag.endswith("/total")}
         self._bar.set_postfix({**totals, "images/s": f"{images_per_s:.1f}"} | ({"skipped": skipped} if skipped else {}))
         self.report_hints(self._diagnostics(scalars))
+        return scalars
 
     def report_hints(self, hints: Sequence[str]) -> None:
         """Report that the training seems stuck."""

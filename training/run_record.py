@@ -25,7 +25,7 @@ from utils.errors import Interrupted
 from utils.log import logger
 from utils.strict_json import read_json, strict_json
 
-LOG_FILE, STATE_FILE = "log.txt", "state.json"
+LOG_FILE, STATE_FILE, METRICS_FILE = "log.txt", "state.json", "metrics.jsonl"
 
 State = Literal["running", "finished", "stopped", "lost", "failed"]
 
@@ -135,7 +135,7 @@ class JsonLines:
     def __init__(self, path: Path, first_step: int, *, keeps_rows: bool = False) -> None:
         self._path = path
         self._keeps_rows = keeps_rows
-        earlier = [row for row in _read(path) if row["step"] < first_step]
+        earlier = [row for row in read_rows(path) if row["step"] < first_step]
         self.rows: list[dict[str, Any]] = earlier if keeps_rows else []
         path.parent.mkdir(parents=True, exist_ok=True)
         text = "".join(_line(row) for row in earlier)
@@ -163,7 +163,17 @@ def _line(row: Mapping[str, Any]) -> str:
     return strict_json(row) + "\n"
 
 
-def _read(path: Path) -> list[dict[str, Any]]:
+def last_validation(run_folder: Path) -> dict[str, float]:
+    """Return the figures of a run's last validation by name, those that are finite; none where it has made none."""
+    start = "validation/"
+    validations = [row for row in read_rows(run_folder / METRICS_FILE) if any(tag.startswith(start) for tag in row)]
+    last = validations[-1] if validations else {}
+    return {
+        tag.removeprefix(start): value for tag, value in last.items() if tag.startswith(start) and value is not None
+    }
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
     """Return the records of a file, without a last line that a killed run has not finished."""
     rows = []
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:

@@ -95,6 +95,8 @@ def _is_importing(frame: FrameType | None) -> bool:
 class GracefulStop:
     """Remembers, inside its context, the first signal that asks to stop. A second Ctrl-C ends the process at once.
 
+    Signals come to the main thread alone: in another, none is remembered.
+
     signal_number: the signal that came, or None.
     """
 
@@ -104,7 +106,9 @@ class GracefulStop:
         self._launcher = os.getppid() if "TORCHELASTIC_RUN_ID" in os.environ else None
 
     def __enter__(self) -> Self:
-        wanted = [number for number in STOPPING if signal.getsignal(number) != signal.SIG_IGN]  # nohup's stay ignored
+        is_main = threading.current_thread() is threading.main_thread()
+        heard = STOPPING if is_main else ()
+        wanted = [number for number in heard if signal.getsignal(number) != signal.SIG_IGN]  # nohup's stay ignored
         self._previous = {number: signal.signal(number, deferred(self._remember)) for number in wanted}
         return self
 

@@ -1,9 +1,10 @@
 """Two processes against one on the joint batch."""
 
 import json
+import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,18 +13,17 @@ import torch.distributed as dist
 from torch import Tensor
 
 import train
+from configs.load import load_config
 from tests.processes import PATIENCE_S, run_two, torchrun
 from tests.runs import OASIS, SPADE, assert_equal, checkpoint, with_slow, without_config
-from training import launch, loop
-from training.loop import TrainingLoop
+from training import launch
 from training.run_record import STATE_FILE
-from training.setup import Training
 from utils.checkpoint import load_checkpoint
 from utils.checkpoint_folder import checkpoint_path
 from utils.distributed import World, joined_world
-from utils.signals import GracefulStop
 
 STEPS = 3
+TO_STEP_3 = ["train.max_steps=3", "data.synthetic.train_samples=12"]
 TWO_EPOCHS = ["data.synthetic.train_samples=4"]  # one of two joint batches, and the beginning of another
 
 
@@ -100,33 +100,24 @@ def test_a_run_of_two_processes_goes_on_with_one(tiny_config: Path) -> None:
     assert state["samples_into_epoch"] == 3 * 2 + 2 * 1
 
 
-def end_after_step_2() -> None:
-    """Let the main process end the run early."""
-
-    @contextmanager
-    def open_loop(training: Training, stop: GracefulStop) -> Iterator[TrainingLoop]:
-        with loop.open_loop(training, stop) as opened:
-
-            def ask() -> None:
-                if training.world.is_main and training.run_state.loop.step == 2:
-                    opened.end_reason = "enough"
-
-            opened.end_step = ask
-            yield opened
-
-    launch.open_loop = open_loop
+def end_early_and_resume(config: Path) -> None:
+    """Let a callback of the main process, which alone is called, end the run; go on in the same processes."""
+    settings = load_config(config, [*TO_STEP_3, "log.every_steps=1", "run.name=parts"])
+    for callback in (lambda step, _: step == 2, None):
+        launch.train(settings, on_report=callback)
+        if os.environ["RANK"] == "0":
+            sys.stdout.write((config.parent / "runs" / "parts" / STATE_FILE).read_text())
+    sys.exit(0)
 
 
 def test_two_processes_end_early_together_and_resume_exactly(tiny_config: Path) -> None:
-    common = [f"train.max_steps={STEPS}", "data.synthetic.train_samples=12"]
-    run_with_torchrun(tiny_config, *common, "run.name=whole")
-    with torchrun(tiny_config, *common, "run.name=parts", prepare=end_after_step_2) as processes:
-        assert processes.wait() == 0, processes.said()
-        assert processes.said().count("ended early, at step 2 of 3: enough") == 1
-    folder = tiny_config.parent / "runs" / "parts"
-    state = json.loads((folder / STATE_FILE).read_text())
-    assert state == {"state": "finished", "step": 2, "signal": None, "reason": "enough"}
-    run_with_torchrun(tiny_config, *common, "run.name=parts")
+    run_with_torchrun(tiny_config, *TO_STEP_3, "run.name=whole")
+    with torchrun(tiny_config, prepare=partial(end_early_and_resume, tiny_config)) as processes:
+        assert processes.wait_for_all() == 0, processes.said()
+    reason = "on_report returned True"
+    assert f"ended early, at step 2 of 3: {reason}" in processes.said()
+    for state in ({"step": 2, "signal": None, "reason": reason}, {"step": 3, "signal": None, "reason": None}):
+        assert json.dumps({"state": "finished", **state}) in processes.said()
     whole, parts = (checkpoint(tiny_config, STEPS, name) for name in ("whole", "parts"))
     assert_equal(without_config(parts), without_config(whole))
 

@@ -21,6 +21,7 @@ from models.spectral_norm import settle_spectral_norm
 from models.style_encoder import inference_network
 from tests.runs import STYLE, assert_equal, built, checkpoint, run
 from training.averages import make_average
+from training.callbacks import Callbacks
 from training.loop import open_loop
 from training.setup import build_training
 from training.validation import Validation
@@ -117,7 +118,7 @@ def test_no_save_depends_on_the_data_set(tiny_config: Path, label_data_set: Path
     settings = [*AVERAGED, "data.layout=paired_folders", f"data.root={label_data_set}", "data.n_classes=5"]
     training = built(tiny_config, *settings, "data.instance_edges=false", "data.workers=0")
     training.folder.mkdir(parents=True)
-    with GracefulStop() as stop, open_loop(training, stop):
+    with GracefulStop() as stop, open_loop(training, stop, Callbacks()):
         shutil.rmtree(label_data_set)
         training.run_state.loop.step = 1
         training.checkpoints.save_with_retries(1)

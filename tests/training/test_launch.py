@@ -1,7 +1,10 @@
 """The jobs of train.py, and the command that is printed at the end of a training."""
 
+import json
 import re
 import shlex
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -10,11 +13,11 @@ import pytest
 
 from configs.load import load_config
 from tests.conftest import save_image
-from tests.runs import run, translate, translation_script
+from tests.runs import assert_equal, checkpoint, run, translate, translation_script, uninterrupted, without_config
 from training import launch
 from training.launch import translation_command
-from training.resume import ResumeOptions
-from utils.errors import Interrupted
+from utils.errors import Interrupted, UserError
+from utils.log import logger
 
 
 @pytest.mark.parametrize(
@@ -52,15 +55,78 @@ def test_the_printed_command_runs_as_printed(
     assert len(list((tmp_path / "results").glob("tiny/*/*.png"))) > 0
 
 
-@pytest.mark.parametrize("job", ["train", "dry-run", "smoke"])
+@pytest.mark.parametrize(
+    ("options", "job"), [([], "run_to_end"), (["--dry-run"], "dry_run"), (["--smoke"], "smoke")], ids=str
+)
 def test_each_job_is_done_in_the_processes_of_the_run(
-    tiny_config: Path, monkeypatch: pytest.MonkeyPatch, job: launch.Job
+    tiny_config: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], job: str
 ) -> None:
     done = []
-    for name in ("train", "dry_run", "smoke"):
+    for name in ("run_to_end", "dry_run", "smoke"):
         monkeypatch.setattr(launch, name, lambda config, world, *_, name=name: done.append((name, world.is_main)))
-    launch.launch(load_config(tiny_config, []), ResumeOptions(), job)
-    assert done == [(job.replace("-", "_"), True)]
+    run(tiny_config, *options)
+    assert done == [(job, True)]
+
+
+def test_a_run_has_its_folder_its_last_figures_and_its_best_checkpoint(tiny_config: Path) -> None:
+    called: list[tuple[str, int, Mapping[str, float]]] = []
+    settings = ["train.max_steps=5", "log.every_steps=2", "log.images_every_steps=2", "checkpoint.best=l1"]
+    config = load_config(tiny_config, settings)
+    ended = launch.train(
+        config,
+        on_report=lambda step, scalars: called.append(("report", step, scalars)),
+        on_validation=lambda step, figures: called.append(("validation", step, figures)),
+    )
+    assert [(what, step) for what, step, _ in called] == [
+        (what, step) for step in (2, 4, 5) for what in ("report", "validation")
+    ]
+    assert {"loss/G/total", "loss/G/l1", "learning_rate/generator"} <= called[-2][2].keys()
+    assert ended.metrics == called[-1][2]
+    assert ended.folder == tiny_config.parent / "runs" / "tiny"
+    assert ended.best == ended.folder / "best.pt"
+    handlers = list(logger.handlers)
+    assert launch.train(config) == ended  # finished before
+    assert len(logger.handlers) == len(handlers) == 1
+
+
+def test_a_callback_ends_a_run_that_goes_on_exactly(tiny_config: Path) -> None:
+    config = load_config(tiny_config, ["train.max_steps=6", "log.every_steps=3"])
+    ended = launch.train(config, on_report=lambda step, _: True)
+    assert (ended.metrics, ended.best) == ({}, None)
+    assert [path.name for path in ended.folder.glob("*.pt")] == ["checkpoint-00000003.pt"]
+    launch.train(config)
+    assert_equal(without_config(checkpoint(tiny_config, 6)), uninterrupted())
+
+
+@pytest.mark.parametrize("raised_at", [2, 4])
+def test_an_error_of_a_callback_is_raised_when_the_run_is_saved(tiny_config: Path, raised_at: int) -> None:
+    called = []
+
+    def on_validation(step: int, _: Mapping[str, float]) -> None:
+        called.append(step)
+        if step == raised_at:
+            raise LookupError("of the caller")
+
+    with pytest.raises(LookupError, match="of the caller"):
+        launch.train(load_config(tiny_config, ["log.images_every_steps=2"]), on_validation=on_validation)
+    assert called == list(range(2, raised_at + 1, 2))
+    folder = tiny_config.parent / "runs" / "tiny"
+    assert (folder / f"checkpoint-{raised_at:08d}.pt").is_file()
+    state = json.loads((folder / "state.json").read_text())
+    assert (state["state"], state["reason"]) == ("failed", "LookupError: of the caller")
+
+
+def test_a_run_in_another_thread_than_the_main_one_gets_no_signals(tiny_config: Path) -> None:
+    config = load_config(tiny_config, ["data.workers=1", "train.max_steps=1"])
+    with ThreadPoolExecutor(1) as pool:
+        ended = pool.submit(launch.train, config).result()
+    assert (ended.folder / "checkpoint-00000001.pt").is_file()
+
+
+def test_a_program_that_calls_train_gets_errors_as_exceptions(tiny_config: Path, tmp_path: Path) -> None:
+    settings = ["data.layout=paired_folders", f"data.root={tmp_path / 'gone'}", "data.instance_edges=false"]
+    with pytest.raises(UserError, match="gone"):
+        launch.train(load_config(tiny_config, settings))
 
 
 def test_a_signal_during_a_smoke_test_names_no_step_that_could_be_continued_from(
@@ -68,7 +134,7 @@ def test_a_signal_during_a_smoke_test_names_no_step_that_could_be_continued_from
 ) -> None:
     monkeypatch.setattr(launch, "smoke", Mock(side_effect=Interrupted(15, 1)))
     with pytest.raises(Interrupted) as interrupted:
-        launch.launch(load_config(tiny_config, []), ResumeOptions(), "smoke")
+        launch.try_out(load_config(tiny_config, []), "smoke")
     assert str(interrupted.value) == str(Interrupted(15))
 
 

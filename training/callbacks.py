@@ -1,0 +1,38 @@
+"""What a program that calls `train` is asked after reports and validations, and how it ends the run."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+Callback = Callable[[int, Mapping[str, float]], object]
+"""Gets the step and figures by name; a true result ends the run."""
+
+
+@dataclass
+class Callbacks:
+    """Functions of the caller, which the main process calls.
+
+    on_report: gets the scalars of a report by their tags, every log.every_steps.
+    on_validation: gets the figures of the validation samples by name, every log.images_every_steps.
+    error: what one of them has raised. The run ends as if it had returned True, and then `train` raises the error.
+    """
+
+    on_report: Callback | None = None
+    on_validation: Callback | None = None
+    error: Exception | None = None
+
+    def report(self, step: int, scalars: Mapping[str, float]) -> str | None:
+        """Call `on_report`; return why the run shall end, None where it shall go on."""
+        return self._call(self.on_report, "on_report", step, scalars)
+
+    def validated(self, step: int, figures: Mapping[str, float]) -> str | None:
+        """Call `on_validation`; return why the run shall end, None where it shall go on."""
+        return self._call(self.on_validation, "on_validation", step, figures)
+
+    def _call(self, callback: Callback | None, name: str, step: int, figures: Mapping[str, float]) -> str | None:
+        if callback is None or self.error:
+            return None
+        try:
+            return f"{name} returned True" if callback(step, figures) else None
+        except Exception as error:  # noqa: BLE001 - of any kind; `train` raises it once all processes have saved
+            self.error = error
+            return f"{name} raised {type(error).__name__}"
