@@ -40,6 +40,7 @@ discriminator: {{base_channels: 4, n_layers: 2}}
 loss: {{l1: 10, vgg: 0}}
 amp: {{opt_level: O0}}
 train: {{max_steps: 4}}
+checkpoint: {{best: none}}
 log: {{every_steps: 2, images_every_steps: 4}}
 metrics: {{n_samples: 2}}
 """

@@ -9,6 +9,7 @@ from typing import Any
 from configs import build
 from configs.evaluation import measured_metrics
 from configs.schema import EXTRA_METRICS, Config, require
+from configs.splits import TRAIN
 from metrics.evaluator import LOWER_IS_BETTER, OF_LABELS, OF_SPREAD, OF_VALUES, WEIGHTED
 from utils.checkpoint import CheckpointError, load_checkpoint, manifest_path
 from utils.log import logger
@@ -25,6 +26,11 @@ class BestScore:
 
     figure: str
     value: float | None = None
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether best.pt is written."""
+        return self.figure != "none"
 
     def improved_by(self, figures: Mapping[str, float]) -> float | None:
         """Return the score of new figures where it is better than `value`, None otherwise.
@@ -50,13 +56,22 @@ def check_best(config: Config, n_samples: int) -> None:
         require(best not in figures or is_measured, "checkpoint.best", best, expected)
 
 
-def compared_figures(config: Config, progress: str) -> list[str]:
+def best_figure(config: Config, split: str, progress: str) -> str:
+    """Return the figure by which the best is chosen, "none" where none is kept.
+
+    split: that of the validation samples. progress: the figure by which the method measures it.
+    """
+    if config.checkpoint.best != "auto":
+        return config.checkpoint.best
+    return "none" if split == TRAIN else progress
+
+
+def compared_figures(config: Config, best: str, progress: str) -> list[str]:
     """Return the figures of which a run compares the values of several validations.
 
-    progress: the figure by which the plateau of the learning rate is found.
+    best: as `best_figure` returns it. progress: the figure by which the plateau of the learning rate is found.
     """
-    best = [] if config.checkpoint.best == "none" else [config.checkpoint.best]
-    return [*best, *([progress] if config.optimizer.decay == "plateau" else [])]
+    return [best] * (best != "none") + [progress] * (config.optimizer.decay == "plateau")
 
 
 def can_be_compared(figure: str, state: Mapping[str, Any], measured_on: Mapping[str, str]) -> bool:
@@ -71,11 +86,12 @@ def can_be_compared(figure: str, state: Mapping[str, Any], measured_on: Mapping[
 def saved_score(state: Mapping[str, Any], figure: str, measured_on: Mapping[str, str]) -> float | None:
     """Return the best score that a checkpoint holds, where it can be compared with those of this run.
 
-    A checkpoint may record on what a figure is measured for the plateau alone; then its best score is of another one.
+    A checkpoint may record on what a figure is measured for the plateau alone; then its best score is of another one,
+    unless it was chosen automatically: by the figure of the plateau.
     """
     if "best" not in state or not can_be_compared(figure, state, measured_on):
         return None
-    return float(state["best"]) if state["config"]["checkpoint"]["best"] == figure else None
+    return float(state["best"]) if state["config"]["checkpoint"]["best"] in (figure, "auto") else None
 
 
 def read_best(run_folder: Path) -> dict[str, Any]:

@@ -34,7 +34,7 @@ def describe_shortage(training: Training, *, continues: bool) -> list[str]:
     settings = training.config.checkpoint
     remedy = f"free space, or {'lower' if settings.keep else 'limit'} checkpoint.keep={settings.keep}"
     if settings.keep == 1:
-        remedy = "free space" if settings.best == "none" else "free space, or set checkpoint.best=none"
+        remedy = f"free space{', or set checkpoint.best=none' if training.run_state.best.is_kept else ''}"
     return [
         f"warning        the checkpoints will take about {size(needed)} more, one being written included, and "
         f"{size(free)} is free in {folder}: {remedy}"
@@ -53,9 +53,8 @@ def count_more_files(training: Training, *, continues: bool) -> int:
     if settings.keep:
         n_most = min(n_most, max(settings.keep, n_present) + 1)
     n_more = n_most - n_present
-    if settings.best != "none":
-        n_more += 0 if continues and (training.folder / BEST).is_file() else 1
-    return max(n_more, 1)
+    has_best = continues and (training.folder / BEST).is_file()
+    return max(n_more + int(training.run_state.best.is_kept and not has_best), 1)
 
 
 def free_bytes(folder: Path) -> int | None:

@@ -103,7 +103,8 @@ def describe_memory(training: Training, batch: Batch) -> list[str]:
     return [
         f"memory         about {size(3 * weights + gradients + n_kept_bytes)}: {size(weights)} of weights, twice that "
         f"of moments, {size(gradients)} of gradients, {size(n_kept_bytes)} kept for the backward passes of a batch",
-        f"checkpoint     about {size(training.run_state.n_bytes)}, {n_kept} of them are kept",
+        f"checkpoint     about {size(training.run_state.n_bytes)}, {n_kept} of them are kept"
+        f"{' and best.pt' if training.run_state.best.is_kept else ''}",
     ]
 
 

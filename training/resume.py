@@ -183,7 +183,7 @@ def _restore_scores(training: Training, state: dict[str, Any], *, continues: boo
     run_state, world = training.run_state, training.world
     best, plateau, measured_on = run_state.best, run_state.schedule.plateau, run_state.measured_on
     restarted = []
-    if world.is_main and best.figure != "none":
+    if world.is_main and best.is_kept:
         states = [state, *([read_best(training.folder)] if continues else [])]
         scores = [saved_score(saved, best.figure, measured_on) for saved in states]
         best.value = max((score for score in scores if score is not None), default=None)

@@ -15,7 +15,7 @@ from data.layout import Layout, check_enough
 from data.loader import TrainingDataset, read_fixed_samples
 from data.preprocessing import Preprocessing
 from training.averages import build_average_statistics, make_averages
-from training.best import BestScore, check_best, compared_figures
+from training.best import BestScore, best_figure, check_best, compared_figures
 from training.checkpointing import CheckpointManager
 from training.lr_schedule import LearningRateSchedule, Plateau
 from training.methods import METHODS
@@ -92,7 +92,8 @@ def build_training(config: Config, world: World, found: LoadedCheckpoint | None 
     own_gpus = [world.device] if world.device.type == "cuda" else []
     with torch.random.fork_rng(own_gpus):  # networks of metrics draw weights before they load theirs
         validation = method.build_validation(config, world, splits, samples, loop_state, averages)
-    figures = compared_figures(config, method.progress)
+    best = best_figure(config, splits.validation, method.progress)
+    figures = compared_figures(config, best, method.progress)
     run_state = RunState(
         world=world,
         settings=config_to_dict(config),
@@ -102,7 +103,7 @@ def build_training(config: Config, world: World, found: LoadedCheckpoint | None 
         averages=averages,
         average_statistics=build_average_statistics(config, world, layout, method, averages),
         schedule=build_schedule(config, method),
-        best=BestScore(config.checkpoint.best),
+        best=BestScore(best),
         measured_on={figure: validation.digest(figure) for figure in figures} if validation else {},
     )
     folder, settings = run_folder(config), config.checkpoint

@@ -174,7 +174,7 @@ def describe_validation(config: Config, splits: Splits, n_samples: int) -> list[
         remedy = "name another data.validation_split, or leave it out"
     return [
         f"{line}, which are trained on: {remedy}",
-        *([f"warning        checkpoint.best={best} chooses by training samples"] if best != "none" else []),
+        *([] if best in ("auto", "none") else [f"warning        checkpoint.best={best} chooses by training samples"]),
     ]
 
 

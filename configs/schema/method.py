@@ -94,7 +94,7 @@ _UNPAIRED = (
     Refusal("train.retain_graph", "true: the order of the updates is that of the method"),
     Refusal("train.freeze_global_epochs", "0"),
     Refusal("metrics.extra", f"[] or some of swd, fid, kid: {_NO_TARGET}", values=("lpips",)),
-    Refusal("checkpoint.best", f"none, swd, fid or kid: {_NO_TARGET}", values=_OF_PAIRS),
+    Refusal("checkpoint.best", f"auto, none, swd, fid or kid: {_NO_TARGET}", values=_OF_PAIRS),
     Refusal("metrics.label_colors", f"null: {_NO_TARGET}"),
 )
 

@@ -44,8 +44,10 @@ class CheckpointConfig:
     """Steps between checkpoints; the last step is always saved."""
     keep: int = 3
     """Number of newest checkpoints that stay; 0 keeps all."""
-    best: Literal["none", ImageFigure, "lpips", "swd", "fid", "kid", "pixel_accuracy", "mean_iou"] = "none"
-    """Keep the weights that were best on the validation samples, by this figure, in best.pt of the run's folder."""
+    best: Literal["auto", "none", ImageFigure, "lpips", "swd", "fid", "kid", "pixel_accuracy", "mean_iou"] = "auto"
+    """Keep what was best on the validation samples, by this figure, in best.pt of the run's folder. auto: l1 of pairs,
+    swd without pairs; none where the validation samples are trained on, since their best is hardly better than the
+    newest. none saves the disk one checkpoint."""
 
     def __post_init__(self) -> None:
         require_at_least(1, "checkpoint", every_steps=self.every_steps)

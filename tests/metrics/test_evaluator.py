@@ -137,7 +137,7 @@ def test_without_optional_metrics_no_weights_are_needed() -> None:
 
 def test_the_best_checkpoint_is_chosen_by_a_metric_that_has_a_better_direction() -> None:
     names = [name for name, metric in METRICS.items() if metric.lower_is_better is not None]
-    assert list(get_args(get_type_hints(CheckpointConfig)["best"])) == ["none", *names]
+    assert list(get_args(get_type_hints(CheckpointConfig)["best"])) == ["auto", "none", *names]
 
 
 def test_the_optional_metrics_are_those_of_metrics_extra() -> None:

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.runs import built
-from training.best import BEST, read_best, saved_score
-from utils.checkpoint import save_checkpoint
+from configs.schema import CheckpointConfig, Config
+from tests.runs import built, records, run
+from training.best import BEST, best_figure, read_best, saved_score
+from utils.checkpoint import load_checkpoint, save_checkpoint
 
 BY_L1 = ["checkpoint.best=l1"]
 
@@ -55,6 +56,29 @@ def test_a_score_is_of_its_figure_alone_though_a_plateau_is_measured_by_another(
     measured_on = {"psnr": "digest", "l1": "another"}
     state = {"best": 12.5, "measured_on": measured_on, "config": {"checkpoint": {"best": "psnr"}}}
     assert saved_score(state, figure, measured_on) == score
+
+
+def test_a_score_that_was_chosen_automatically_goes_on_by_the_name_of_its_figure() -> None:
+    state = {"best": -0.2, "measured_on": {"l1": "digest"}, "config": {"checkpoint": {"best": "auto"}}}
+    assert saved_score(state, "l1", {"l1": "digest"}) == -0.2
+    assert saved_score(state, "psnr", {"psnr": "digest"}) is None
+
+
+@pytest.mark.parametrize(
+    ("setting", "split", "figure"),
+    [("auto", "val", "swd"), ("auto", "held_back", "swd"), ("auto", "train", "none"), ("kid", "train", "kid")],
+)
+def test_the_method_chooses_the_figure_where_samples_are_not_trained_on(setting: str, split: str, figure: str) -> None:
+    config = Config(checkpoint=CheckpointConfig(best=setting))  # type: ignore[arg-type]
+    assert best_figure(config, split, progress="swd") == figure
+
+
+def test_a_run_that_kept_no_best_keeps_it_once_it_is_resumed(trained_config: Path) -> None:
+    run(trained_config, "checkpoint.best=auto", "train.max_steps=6", "log.images_every_steps=1")
+    best = load_checkpoint(trained_config.parent / "runs" / "tiny" / BEST)
+    figures = {row["step"]: row["validation/l1"] for row in records(trained_config, "validation/l1")}
+    assert best["step"] == min((5, 6), key=lambda step: figures[step])
+    assert best["best"] == -figures[best["step"]]
 
 
 def test_the_best_score_is_read_without_the_weights_beside_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

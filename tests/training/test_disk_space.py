@@ -20,7 +20,7 @@ def set_free(monkeypatch: pytest.MonkeyPatch, free: float) -> None:
     ("settings", "expected"),
     [
         (["train.max_steps=100", "checkpoint.every_steps=10"], 3 + 1),  # one is written before the oldest is deleted
-        (["train.max_steps=100", "checkpoint.every_steps=10", "checkpoint.best=l1"], 3 + 1 + 1),
+        (["train.max_steps=100", "checkpoint.every_steps=10", "checkpoint.best=auto"], 3 + 1 + 1),
         (["train.max_steps=95", "checkpoint.every_steps=10", "checkpoint.keep=0"], 10),
         (["train.max_steps=4"], 1),
     ],
