@@ -52,6 +52,22 @@ class ImageError(_OneLineError):
     """An image cannot be translated; the message names thing, value and remedy in one line."""
 
 
+class Card(dict[str, Any]):
+    """The card of a model: texts, numbers and dicts of them by name; none in files of earlier versions."""
+
+    def __str__(self) -> str:
+        """Return Markdown as model hubs show it: the licence in a head of YAML, then title, description and facts."""
+        facts = [(name, fact) for name, fact in self.items() if fact and name not in ("title", "description")]
+        head = {"license": self.get("license"), "pipeline_tag": self.get("task"), "library_name": "pairgan"}
+        lines = ["---", *(f"{name}: {json.dumps(value)}" for name, value in head.items() if value), "---"]
+        lines += ["\n\n".join(filter(None, [f"# {self.get('title', 'Generator')}", self.get("description")])), ""]
+        lines += [f"- {name}: {fact}" for name, fact in facts if not isinstance(fact, dict)]
+        for title, part in facts:
+            if isinstance(part, dict):
+                lines += ["", f"## {title.capitalize()}", "", *(f"- {name}: {fact}" for name, fact in part.items())]
+        return "\n".join(lines) + "\n"
+
+
 @dataclass(frozen=True)
 class Model:
     """A trained generator of a file. Call it with an image; `batch` takes several. device: "cpu" or "cuda".
@@ -62,6 +78,7 @@ class Model:
     size_multiple, min_size: the sides of an image are padded to multiples of the first, and at least to the second.
     step: of the training; None for weights of an original. direction: AtoB, or BtoA for the way back of a CycleGAN.
     settings: of the run, by section and name; data.source_… is of what this model takes.
+    card: what it is, was trained on and has reached, as tools.export wrote it; str(card) is Markdown.
     """
 
     path: Path
@@ -75,6 +92,7 @@ class Model:
     step: int | None
     direction: str
     settings: Mapping[str, Any] = field(repr=False)
+    card: "Card" = field(repr=False)
     _run: Callable[[Maps], np.ndarray] = field(repr=False)
 
     def __call__(
@@ -215,7 +233,8 @@ def _load_onnx(file: Path, device: Device) -> Model:
     n_classes = OWN_CLASSES.get(data["layout"], data["n_classes"] or len({*data.get("label_colors", ())} - {"ignored"}))
     run = lambda maps: np.asarray(session.run(["translated"], maps)[0])  # noqa: E731
     classes = (int(n_classes), data["ignore_id"])
-    return Model(file, place, inputs, output, *classes, multiple, least, step, direction, settings, run)
+    card = Card(json.loads(facts.get("card", "{}")))
+    return Model(file, place, inputs, output, *classes, multiple, least, step, direction, settings, card, run)
 
 
 def _padded(pixels: np.ndarray, sides: tuple[int, ...], unit: int) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -60,6 +60,8 @@ class LoadedGenerator:
     direction: in which it translates; see `MethodConfig.translators`. The name of an original's file may hold it.
     weights: "average" for a moving average, otherwise "raw". An exported file counts as raw, whatever was exported.
     sha256: of the file that was read, which a training may replace; None where reading did not need it.
+    n_samples: of the training; None where the file does not hold their number.
+    card: the model card of an exported file; empty for other files.
     """
 
     file: Path
@@ -69,6 +71,8 @@ class LoadedGenerator:
     direction: str = "AtoB"
     weights: str = "raw"
     sha256: str | None = None
+    n_samples: int | None = None
+    card: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -88,7 +92,7 @@ class LoadedGenerator:
         return self.direction if has_other else None
 
     def facts(self) -> dict[str, str]:
-        """Return the metadata of an exported file: settings and step as JSON, direction, and accepted sizes.
+        """Return the metadata of an exported file: settings, step and card as JSON, direction, and accepted sizes.
 
         Paths are left out: they mean nothing elsewhere, and a file may be published.
         """
@@ -101,6 +105,7 @@ class LoadedGenerator:
             "direction": self.direction,
             "size_multiple": str(sides.multiple),
             "min_size": str(sides.minimum),
+            "card": json.dumps(self.card),
         }
 
 
@@ -200,6 +205,7 @@ def load_generator(
         direction or config.method.default_direction,
         weights="average" if is_average else "raw",
         sha256=listed[1] if (listed := listed_digest(file)) else None,
+        n_samples=state.get("n_samples"),
     )
 
 
@@ -272,17 +278,18 @@ def _load_exported(file: Path, overrides: Sequence[str], wanted: str | None) -> 
             f"{file}: has format version {facts.get('format_version')}, this version of the application reads "
             f"{EXPORT_VERSION} and {SCALED_EXPORT_VERSION}. Update the application."
         )
+    facts = {"card": "{}", **facts}  # files of earlier versions have none
     try:
-        settings, step = json.loads(facts["config"]), json.loads(facts["step"])
+        settings, step, card = (json.loads(facts[name]) for name in ("config", "step", "card"))
     except (KeyError, ValueError) as error:
         raise CheckpointError(f"{file}: its settings cannot be read. Export it again.") from error
-    if not isinstance(settings, dict) or not isinstance(step, int | None):
+    if not isinstance(settings, dict) or not isinstance(step, int | None) or not isinstance(card, dict):
         raise CheckpointError(f"{file}: its settings are damaged. Export it again.")
     config = config_from_dict(settings, str(file), overrides)
     direction = facts.get("direction", config.method.default_direction)  # files of earlier versions do not name it
     _check_direction(file, direction, wanted)
     generator = _with_weights(build.build_generator(config), weights, file)
-    return LoadedGenerator(file, config, step, generator, direction)
+    return LoadedGenerator(file, config, step, generator, direction, card=card)
 
 
 def _with_weights(network: nn.Module, weights: Mapping[str, Tensor], file: Path) -> nn.Module:

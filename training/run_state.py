@@ -32,8 +32,9 @@ class RunState:
     """The stateful parts of a run.
 
     settings: the configuration as nested dicts. fingerprint: of the training split; None on other processes than the
-    main one. averages: of the weights of what translates, by the network's name; none where the run keeps none.
-    average_statistics: of the averages that have batch norm. schedule: of the learning rates, whose plateau is saved.
+    main one. n_samples: of the training split. averages: of the weights of what translates, by the network's name; none
+    where the run keeps none. average_statistics: of the averages that have batch norm. schedule: of the learning rates,
+    whose plateau is saved.
     measured_on: digests of what the figures of `best` and the plateau are measured on, by figure; none on other
         processes than the main one.
     """
@@ -41,6 +42,7 @@ class RunState:
     world: World
     settings: Mapping[str, Any]
     fingerprint: Tensor | None
+    n_samples: int
     loop: LoopState
     method: Method
     averages: Mapping[str, AveragedModel]
@@ -107,6 +109,7 @@ class RunState:
             "random_states": [process.random for process in processes],
             "method_of_processes": [process.of_method for process in processes],
             "data": self.fingerprint,
+            "n_samples": self.n_samples,
             **({"plateau": self.schedule.plateau.state_dict()} if self.schedule.plateau else {}),
             **({"best": self.best.value} if self.best.value is not None else {}),
             "measured_on": dict(self.measured_on),

@@ -98,6 +98,7 @@ def build_training(config: Config, world: World, found: LoadedCheckpoint | None 
         world=world,
         settings=config_to_dict(config),
         fingerprint=fingerprint(layout) if world.is_main else None,
+        n_samples=len(layout),
         loop=loop_state,
         method=method,
         averages=averages,

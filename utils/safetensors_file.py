@@ -1,6 +1,7 @@
 """Weights as .safetensors files: tensors and texts by name, without code that a reader could run."""
 
 import importlib.util
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,7 +19,7 @@ def require_safetensors() -> None:
 
 
 def write_safetensors(path: Path, weights: Mapping[str, Tensor], facts: Mapping[str, str]) -> None:
-    """Write tensors, and texts as the file's metadata.
+    """Write tensors, and texts as the file's metadata: the same bytes for the same content.
 
     Raises:
         CheckpointError: the package safetensors is not installed.
@@ -34,7 +35,18 @@ def write_safetensors(path: Path, weights: Mapping[str, Tensor], facts: Mapping[
         save_file({name: tensor.contiguous() for name, tensor in weights.items()}, path, metadata=dict(facts))
     except SafetensorError as error:  # which its writer raises instead of an OSError
         raise OSError(str(error)) from error
+    _sort_header(path)
     path.chmod(mode)  # its writer makes it readable by its owner only
+
+
+def _sort_header(path: Path) -> None:
+    """Sort the names in the header of a file, which its writer leaves in random order."""
+    with path.open("r+b") as file:
+        n_bytes = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(n_bytes))
+        text = json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+        file.seek(8)
+        file.write(text.ljust(n_bytes))
 
 
 def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

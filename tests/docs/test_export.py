@@ -17,7 +17,7 @@ from tests.pairgan.conftest import LARGE_WEIGHTS, exported, photo_pairs, trained
 from tests.runs import program_main, translate, with_slow
 
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "export.md").read_text(encoding="utf-8"), re.DOTALL)
-THREE_LINES, LABELS, BANDS, ONNX, PT2, SAFETENSORS, SAFETENSORS_ELSEWHERE = BLOCKS
+THREE_LINES, CARD, LABELS, BANDS, ONNX, PT2, SAFETENSORS, SAFETENSORS_ELSEWHERE = BLOCKS
 ROTATED = 6  # EXIF's orientation of a camera on its side
 
 
@@ -57,7 +57,7 @@ def test_a_photograph_is_translated_outside_of_the_project(tmp_path: Path, kinds
     if "pt2" in kinds:
         script += f"{PT2}\nassert translated.shape == (1, 3, 64, 64)\n"
     inputs = ("--input", str(elsewhere / "photo.jpg"), "--side", "none")
-    assert_translated_as_by_test_py(script + THREE_LINES, elsewhere, run_folder, *inputs)
+    assert_translated_as_by_test_py(f"{script}\n{CARD}\n{THREE_LINES}", elsewhere, run_folder, *inputs)
 
 
 @pytest.mark.slow

@@ -216,6 +216,15 @@ def test_the_command_line_translates(
         assert printed.err.count("\n") == 1
 
 
+def test_the_card_is_shown_as_markdown(model: pairgan.Model) -> None:
+    assert model.card["source"] == "label maps of 12 classes and instances"
+    head, _, text = str(pairgan.Card({**model.card, "license": "cc-by-4.0"})).removeprefix("---\n").partition("---\n")
+    assert head == 'license: "cc-by-4.0"\npipeline_tag: "image-to-image"\nlibrary_name: "pairgan"\n'
+    assert text.startswith("# tiny\n\n- license: cc-by-4.0\n- task: image-to-image\n")
+    assert "\n\n## Training\n\n- method: paired\n- step: 1\n" in text
+    assert str(pairgan.Card()).endswith("# Generator\n\n")  # of a file without card
+
+
 def test_constants_are_those_of_the_application() -> None:
     own = {name: layout.own_classes for name, layout in LAYOUTS.items()}
     assert {name: len(table.names) for name, table in own.items() if table} == pairgan.OWN_CLASSES

@@ -9,6 +9,7 @@ import errno
 import importlib.util
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from inference.original_weights import OriginalInputs
 from inference.sampling import encode_style
 from models.latent_inputs import choose_styles
 from models.originals.format import FAMILIES, FileRole, OriginalWeightsError
+from tools.export.card import model_card
 from tools.export.file import Dtype, export_program, export_weights
 from tools.export.html import export_page
 from tools.export.original_weights import choose_family, original_files, write_original
@@ -67,6 +69,8 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     style_help = "pt2, onnx, html: translate in the style of an image; default: the mean of all styles"
     add("--style", type=Path, metavar="IMAGE", help=style_help)
     folder_help = f"html: a folder of a page and its files for a web server, default {FOLDER_NAME}; for large networks"
+    for name, what in (("title", "name"), ("description", "what it does"), ("license", "licence, as cc-by-4.0")):
+        add(f"--{name}", metavar="TEXT", help=f"{what} of the network in the file's model card; see docs/export.md")
     add("--folder", action="store_true", help=folder_help)
     samples_help = f"html: samples of --split that the page carries; default: {N_SAMPLES}"
     add("--samples", type=whole_number(0), metavar="N", help=samples_help)
@@ -89,6 +93,9 @@ def _contradiction(arguments: argparse.Namespace) -> str | None:
         "--dtype: the originals' files are in float32; omit it": dtype and kind == "original",
         "--style goes with --format pt2, onnx and html; the others have the encoder of styles": (
             arguments.style and kind not in ("pt2", "onnx", "html")
+        ),
+        "--title, --description and --license go with the other formats; the originals' files have no model card": (
+            kind == "original" and (arguments.title or arguments.description or arguments.license)
         ),
         "--family goes with --format original": arguments.family and kind != "original",
         "--network goes with --format original": arguments.network != "generator" and kind != "original",
@@ -191,6 +198,8 @@ def main(argv: Sequence[str]) -> None:
     for path in original_files(loaded.generator, output) if arguments.format == "original" else [output]:
         check_output(path, is_folder=arguments.folder, may_exist=may_exist)
     dtype: Dtype = arguments.dtype or "float32"
+    given = {"title": arguments.title, "description": arguments.description, "license": arguments.license}
+    loaded = replace(loaded, card=model_card(loaded, dtype, given))
     match arguments.format:
         case "original":
             write_originals(loaded, output, arguments.family)

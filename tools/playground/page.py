@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -49,6 +50,7 @@ class Description:
     samples: the names of samples to start from. sample_sizes: width and height of those that the page carries.
     scale: sides of a translation, in those of its source; rounded up.
     can_draw: whether a picture is the source itself; otherwise samples are shown.
+    card: the model card of an exported file, see tools/export/card.py; empty for a checkpoint.
     direction: in which the generator translates. directions: to choose from, each with a page; none where one is all.
     """
 
@@ -71,6 +73,7 @@ class Description:
     scale: float = 1.0
     file_colors: list[tuple[str, int]] = field(default_factory=list)
     can_draw: bool = True
+    card: Mapping[str, Any] = field(default_factory=dict)
     direction: str = "AtoB"
     directions: list[str] = field(default_factory=list)
 
@@ -91,7 +94,8 @@ def describe(samples: Samples, *, takes_seed: bool = False, seed: int = 0) -> De
     sides = image_sides(config)
     step = "weights of an original" if loaded.step is None else f"step {loaded.step}"
     return Description(
-        title=loaded.name,
+        title=loaded.card.get("title", loaded.name),
+        card=loaded.card,
         subtitle=", ".join(filter(None, [step, loaded.named_direction])),
         classes=_classes(config) if conditioning.n_classes else [],
         n_classes=conditioning.n_classes,

@@ -70,7 +70,7 @@ def model_of(page: str) -> dict[str, Any]:
 
 
 def test_one_file_has_everything(tiny_run: Path, tmp_path: Path, archive: Path) -> None:
-    export(tiny_run, tmp_path / "page.html", "--samples", "2", "--web-runtime", str(archive))
+    export(tiny_run, tmp_path / "page.html", "--samples", "2", "--web-runtime", str(archive), "--license", "mit")
     page = (tmp_path / "page.html").read_text()
     parts = parts_of(page)
     assert parts.keys() == {"worker", "runtime", "wasm", "generator", "sample-0", "sample-1"}
@@ -81,6 +81,7 @@ def test_one_file_has_everything(tiny_run: Path, tmp_path: Path, archive: Path) 
         assert not any(str(folder).encode() in content for content in (page.encode(), *parts.values()))
     model = model_of(page)
     assert model["samples"] == ["facade_00000", "facade_00001"]
+    assert (model["card"]["license"], model["card"]["data"]["samples"]) == ("mit", 5)
     assert model["sample_sizes"] == [[32, 32]] * 2
     assert [kind["name"] for kind in model["classes"]][:3] == ["sky", "wall", "roof"]
     ids = np.frombuffer(parts["sample-0"], "<i4", 32 * 32)

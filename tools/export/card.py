@@ -1,0 +1,89 @@
+"""The model card of an exported file: what its network does, what it was trained on, and how far it came."""
+
+from collections.abc import Mapping
+from pathlib import PureWindowsPath
+from typing import Any
+
+import torch
+
+from configs.image_sides import image_sides
+from configs.schema import DataConfig
+from configs.schema.data import SIZED_BY_CROP
+from data.value_range import ValueRange
+from inference.load import LoadedGenerator
+from training.run_log import METRICS_FILE
+from training.run_record import program_version, read_rows
+from utils.safetensors_file import SUFFIX
+
+
+def model_card(loaded: LoadedGenerator, dtype: str, given: Mapping[str, str | None]) -> dict[str, Any]:
+    """Return the card of a generator, for JSON: texts, numbers, and dicts of them.
+
+    It is the same whenever the same checkpoint is exported: it has no date, and no path.
+
+    dtype: of the exported weights. given: title, description and license, in place of the run's name and of none.
+    """
+    config, sides = loaded.config, image_sides(loaded.config)
+    n_parameters = sum(parameter.numel() for parameter in loaded.generator.parameters())
+    texts = {name: " ".join(text.split()) for name, text in given.items() if text is not None}
+    return {
+        "title": loaded.name,
+        "description": "",
+        "license": "",
+        **(loaded.card if loaded.file.suffix == SUFFIX else _of_training(loaded)),
+        "task": "image-to-image",
+        "source": _source(loaded),
+        "target": _images(loaded.conditioning.target_channels, loaded.conditioning.target_range),
+        "direction": loaded.direction,
+        "network": f"{config.generator.name}, {n_parameters:,} parameters, {dtype}",
+        "sides": f"multiples of {sides.multiple} pixels, from {sides.minimum}",
+        "scale": config.generator.scale,
+        "versions": {"pairgan": program_version(), "torch": str(torch.__version__)},
+        **texts,
+    }
+
+
+def _of_training(loaded: LoadedGenerator) -> dict[str, Any]:
+    """Return the parts that only a checkpoint of a run has; nothing for weights of an original."""
+    if loaded.step is None:
+        return {}
+    data, config = loaded.config.data, loaded.config
+    size = f"{data.crop_width}x{data.crop_height}" if data.preprocess in SIZED_BY_CROP else "as in the files"
+    size = f"{data.load_width} pixels wide" if data.preprocess == "scale_width" else size
+    samples = {} if loaded.n_samples is None else {"samples": loaded.n_samples}
+    parts: dict[str, Any] = {
+        "training": {"method": config.method.name, "step": loaded.step, "weights": loaded.weights},
+        "data": {"name": _name(data), **samples, "size": size},
+    }
+    if config.train.ema_decay and loaded.weights == "raw":  # the figures are those of the average
+        return parts
+    rows = read_rows(loaded.file.parent / METRICS_FILE)
+    if measured := [row for row in rows if "split" in row and row["step"] <= loaded.step]:
+        tag = "validation/"
+        last = {name.removeprefix(tag): value for name, value in measured[-1].items() if name.startswith(tag)}
+        figures = {name: float(f"{value:.4g}") for name, value in last.items() if value is not None}
+        parts["metrics"] = {"split": measured[-1]["split"], "step": measured[-1]["step"], **figures}
+    return parts
+
+
+def _name(data: DataConfig) -> str:
+    """Return the name of the data set: of its folder, or of the layout that draws its own."""
+    return PureWindowsPath(data.root).name or data.layout  # which takes both / and \
+
+
+def _source(loaded: LoadedGenerator) -> str:
+    conditioning = loaded.conditioning
+    if not conditioning.n_classes:
+        return _images(conditioning.source_channels, conditioning.source_range)
+    parts = [f"label maps of {conditioning.n_classes} classes"]
+    if conditioning.needs_instances:
+        parts.append("instances")
+    if n_channels := conditioning.source_image_channels:
+        parts.append(_images(n_channels, conditioning.source_range))
+    return " and ".join(parts)
+
+
+def _images(n_channels: int, values: ValueRange | None) -> str:
+    if values is None and n_channels in (1, 3):
+        return "RGB images" if n_channels == 3 else "grey images"
+    return f"images of {n_channels} channel{'s' if n_channels > 1 else ''}, not 8-bit RGB"
