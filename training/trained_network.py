@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from utils.errors import ConfigError
 
-T_co = TypeVar("T_co", covariant=True)
+T = TypeVar("T")
 Role = Literal["generator", "discriminator", "projection"]
 Wrap = Callable[[nn.Module], nn.Module]
 
@@ -101,15 +101,8 @@ class TrainedNetwork:
         return sum(parameter.numel() * parameter.element_size() for parameter in self.parameters)
 
 
-class Passes(Protocol[T_co]):
-    """The passes of one update, whose gradients are averaged; an update may iterate over them twice."""
-
-    def __iter__(self) -> Iterator[T_co]: ...
-    def __len__(self) -> int: ...
-
-
-def synchronized_passes(passes: Passes[T_co], *networks: TrainedNetwork) -> Iterator[T_co]:
-    """Yield each pass; the processes average these networks' gradients in the last one."""
+def synchronized_passes(passes: Sequence[T], *networks: TrainedNetwork) -> Iterator[T]:
+    """Yield each pass of an update; the processes average these networks' gradients in the last one."""
     for number, inputs in enumerate(passes, start=1):
         with ExitStack() as stack:
             for network in networks if number < len(passes) else ():

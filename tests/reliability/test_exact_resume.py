@@ -11,7 +11,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tests.processes import torchrun
 from tests.reliability.faults import struck, throw
 from tests.runs import assert_equal, checkpoint, run, with_slow, without_config
-from training.methods.paired import PairedUpdate
+from training.methods.paired import Paired
 from training.run_data import LoopState
 
 PRECISIONS = {
@@ -129,7 +129,7 @@ def test_the_steps_of_tensorboard_rise(tiny_config: Path, monkeypatch: pytest.Mo
     settings = ["log.every_steps=1", "checkpoint.every_steps=4"]
     if is_killed:
         with monkeypatch.context() as context:
-            context.setattr(PairedUpdate, "step", struck(PairedUpdate.step, [7], lambda: throw(MemoryError())))
+            context.setattr(Paired, "step", struck(Paired.step, [7], lambda: throw(MemoryError())))
             with pytest.raises(MemoryError):
                 run(tiny_config, *settings, "train.max_steps=100")
     else:

@@ -1,6 +1,6 @@
 """A method of 1x1 convolutions in place of the paired one: it shows what a method has to have, and is fast."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from data.batch import Batch, Sample
 from models.spectral_norm import add_spectral_norm
 from training.diagnostics import Diagnostics
 from training.methods import METHODS
-from training.methods.method import Method, NetworkBuilder, StepBatches, Translator
+from training.methods.method import Method, NetworkBuilder, Translator
 from training.run_data import LoopState, Splits
 from training.running_means import RunningMeans
 from training.setup import Training, build_training
@@ -45,17 +45,19 @@ class FakeMethod(Method):
         self.optimizers = {f"group of {name}": builder.group({name: one}) for name, one in self.networks.items()}
         self.translators = {"AtoB": Translator("painter", conditioning)}
         self.precision, self.means, self.diagnostics = builder.precision, RunningMeans(), Diagnostics()
-        self.conditioning = conditioning
         self.loaded: dict[str, Any] = {}
 
-    def step(self, batches: StepBatches) -> None:
-        losses = self.losses_of(batches[-1][-1])
+    def inputs(self, batch: Batch) -> Batch:
+        return batch
+
+    def update(self, groups: Sequence[Sequence[Batch]]) -> None:
+        losses = self.losses(groups[-1][-1])
         self.means.add(losses, "loss/")
         for loss, group in zip(losses.values(), self.optimizers.values(), strict=True):
             group.backward(loss)
             group.step("group", RunningMeans())
 
-    def losses_of(self, batch: Batch) -> Mapping[str, Tensor]:
+    def losses(self, batch: Batch) -> Mapping[str, Tensor]:
         target = self.conditioning.target(batch)
         painted = self.networks["painter"].network(self.conditioning(batch))
         return {
@@ -64,7 +66,7 @@ class FakeMethod(Method):
         }
 
     def pass_once(self, batch: Batch) -> None:
-        self.losses_of(batch)
+        self.losses(batch)
 
     def build_validation(
         self,

@@ -100,9 +100,9 @@ def test_the_augmentation_reads_the_probability_also_from_a_checkpoint(tiny_conf
     controller = method.controller
     assert isinstance(controller, AugmentationController)
     images = torch.rand(50, 3, 8, 8)
-    assert torch.allclose(method.update.augmentation.draw(images).of_image(images), images, atol=1e-6)
+    assert torch.allclose(method.discriminator.augmentation.draw(images).of_image(images), images, atol=1e-6)
     controller.load_state_dict({"probability": 1.0})
-    assert not torch.allclose(method.update.augmentation.draw(images).of_image(images), images, atol=1e-2)
+    assert not torch.allclose(method.discriminator.augmentation.draw(images).of_image(images), images, atol=1e-2)
 
 
 def test_a_checkpoint_without_one_starts_the_control_at_zero(trained_config: Path) -> None:

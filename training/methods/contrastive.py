@@ -16,8 +16,9 @@ from models.global_generator import GlobalGenerator
 from models.initialization import initialize
 from models.patch_projection import PatchProjection, draw_positions
 from training.diagnostics import Diagnostics
-from training.methods.method import NetworkBuilder
-from training.methods.unpaired import ImageDiscriminator, Pair, Unpaired, build_judge, translators
+from training.methods.method import NetworkBuilder, translators
+from training.methods.unpaired import ImageDiscriminator, Pair, Unpaired
+from training.running_means import RunningMeans
 from training.trained_network import TrainedNetwork, synchronized_passes
 from utils.distributed import World
 from utils.errors import ConfigError
@@ -170,7 +171,7 @@ class Contrastive(Unpaired):
         """Translate a batch on the device, discriminate the translations and project the features."""
         networks, taps = self.networks, self.contrastive.taps
         with self.precision.autocast():
-            fake, features = TappedGenerator(networks["generator"].compute_copy, taps)(self.pair(batch).source)
+            fake, features = TappedGenerator(networks["generator"].compute_copy, taps)(self.inputs(batch).source)
             networks["discriminator"].compute_copy(fake[:, :0], fake)
             networks["projection"].compute_copy(
                 features, [torch.zeros(1, dtype=torch.long, device=self.device)] * len(features)
@@ -213,7 +214,7 @@ def build_contrastive(config: Config, world: World) -> Contrastive:
     torch.manual_seed(config.run.seed + world.rank)  # patches differ by process
     generator = builder.network(modules[0], "generator", lambda network: TappedGenerator(network, settings.taps))
     projection = builder.network(projection_module, "projection")
-    judge = build_judge(config, builder, modules[1])
+    judge = ImageDiscriminator.of(builder, modules[1], RunningMeans())
     return Contrastive(
         diagnostics=Diagnostics(config.loss.gan_mode),
         translators=translators(config),

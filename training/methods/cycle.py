@@ -13,8 +13,8 @@ from configs.schema import Config, CycleConfig
 from data.batch import Batch
 from training.diagnostics import Diagnostics
 from training.methods.judge import ImagePool
-from training.methods.method import NetworkBuilder
-from training.methods.unpaired import ImageDiscriminator, Pair, Unpaired, build_judge, translators
+from training.methods.method import NetworkBuilder, translators
+from training.methods.unpaired import ImageDiscriminator, Pair, Unpaired
 from training.running_means import RunningMeans
 from training.trained_network import TrainedNetwork, synchronized_passes
 from utils.distributed import World
@@ -122,7 +122,7 @@ class Cycle(Unpaired):
     @torch.no_grad()
     def pass_once(self, batch: Batch) -> None:
         """Translate a batch on the device in both directions, and discriminate the translations."""
-        pair, copies = self.pair(batch), {n: one.compute_copy for n, one in self.networks.items()}
+        pair, copies = self.inputs(batch), {n: one.compute_copy for n, one in self.networks.items()}
         with self.precision.autocast():
             fake_b, fake_a = copies["generator_AtoB"](pair.source), copies["generator_BtoA"](pair.target)
             copies["discriminator_A"](fake_a[:, :0], fake_a)
@@ -151,7 +151,7 @@ def build_cycle(config: Config, world: World) -> Cycle:
     sides = {side: build.build_discriminator(config, way) for side, way in (("A", "BtoA"), ("B", "AtoB"))}
     torch.manual_seed(config.run.seed + world.rank)  # dropout and pools differ by process
     a_to_b, b_to_a = (builder.network(module, "generator") for module in generators.values())
-    a, b = (build_judge(config, builder, module, tag=f"D_{side}", means=means) for side, module in sides.items())
+    a, b = (ImageDiscriminator.of(builder, module, means, f"D_{side}") for side, module in sides.items())
     return Cycle(
         diagnostics=Diagnostics(config.loss.gan_mode),
         translators=translators(config),

@@ -1,14 +1,17 @@
 """A discriminator in training: its passes and its loss, alike with and without pairs, and a pool of translations."""
 
 from dataclasses import dataclass, field
+from typing import Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from configs import build
 from losses.adversarial import mean_logits
-from losses.augmentation import Transform
+from losses.augmentation import Augmentation, Transform
 from losses.objective import DiscriminatorLosses, DiscriminatorLossInputs
 from models.patch_discriminator import DiscriminatorOutput
+from training.methods.method import NetworkBuilder
 from training.running_means import RunningMeans
 from training.trained_network import TrainedNetwork
 from utils.precision import at_least_float32
@@ -23,13 +26,32 @@ class Judge:
 
     joint: whether real and translated images share a pass; not where its norm would mix their statistics.
     means, tag: where its losses and logits are added, and under which name.
+    augmentation: of what it sees; images that are compared share a transform.
+    pool: earlier translations, some of which it is trained on in place of the present ones.
     """
 
     trained: TrainedNetwork
     objective: DiscriminatorLosses
     joint: bool
-    means: RunningMeans = field(default_factory=RunningMeans)
+    means: RunningMeans
     tag: str = "D"
+    augmentation: Augmentation = field(default_factory=Augmentation)
+    pool: "ImagePool | None" = None
+
+    @classmethod
+    def of(cls, builder: NetworkBuilder, module: nn.Module, means: RunningMeans, tag: str = "D") -> Self:
+        """Return a discriminator with its loss, and with a pool if the settings want one."""
+        config = builder.config
+        coin_first = not config.method.declaration.discriminates_pairs
+        return cls(
+            trained=builder.network(module, "discriminator"),
+            objective=build.build_discriminator_objective(config),
+            joint=config.discriminator.norm == "instance",
+            means=means,
+            tag=tag,
+            augmentation=build.build_augmentation(config, builder.world.device),
+            pool=ImagePool(config.train.pool_size, coin_first=coin_first) if config.train.pool_size else None,
+        )
 
     def outputs(self, transform: Transform, *pairs: tuple[Tensor, Tensor]) -> list[Outputs]:
         """Return the outputs for each pair of a source and an image, transformed; from one pass if that is the same."""

@@ -1,8 +1,9 @@
 """The contract of a way to train: what the loop, checkpoints, plan and validation know of it, and its networks."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import torch
@@ -51,6 +52,20 @@ class Translator:
         return self.conditioning.generator_inputs(batch, self.conditioning(batch))
 
 
+class Passes(Sequence[Any]):
+    """The passes of an update, whose float tensors are made when each begins, and live as long as it does."""
+
+    def __init__(self, batches: Sequence[Batch], inputs: Callable[[Batch], Any]) -> None:
+        self._batches, self._inputs = batches, inputs
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._inputs(self._batches[index])
+
+
+@dataclass
 class Method(ABC):
     """A way to train: networks by name, their optimizer groups, and the update that they make together.
 
@@ -63,7 +78,7 @@ class Method(ABC):
     """
 
     progress: ClassVar[str]
-    networks: Mapping[str, TrainedNetwork]
+    networks: Mapping[str, TrainedNetwork] = field(init=False)
     optimizers: Mapping[str, OptimizerGroup]
     translators: Mapping[str, Translator]
     precision: Precision
@@ -75,13 +90,33 @@ class Method(ABC):
         """The device of all networks."""
         return next(iter(self.optimizers.values())).skipped_steps.device
 
-    @abstractmethod
+    @property
+    def conditioning(self) -> Conditioning:
+        """The conditioning of the default direction."""
+        return next(iter(self.translators.values())).conditioning
+
     def step(self, batches: StepBatches) -> None:
         """Make one update from the batches of a step."""
+        with ExitStack() as stack:
+            for group in self.optimizers.values():
+                stack.enter_context(group.undoing_statistics())
+            self.update([Passes(passes, self.inputs) for passes in batches])
 
-    @abstractmethod
     def losses_of(self, batch: Batch) -> object:
         """Return the losses of one pass; as long as they live, so does what the backward passes need."""
+        return self.losses(self.inputs(batch))
+
+    @abstractmethod
+    def inputs(self, batch: Batch) -> Any:
+        """Return the float tensors of a pass, given a batch on the device."""
+
+    @abstractmethod
+    def update(self, groups: Sequence[Sequence[Any]]) -> None:
+        """Update all networks; the passes of each group, given by their inputs, are one update of the discriminator."""
+
+    @abstractmethod
+    def losses(self, inputs: Any) -> object:
+        """Return the losses of one pass."""
 
     @abstractmethod
     def pass_once(self, batch: Batch) -> None:
@@ -195,3 +230,11 @@ class NetworkBuilder:
             scaler=self.precision.make_scaler(),
             max_gradient_norm=settings.max_gradient_norm,
         )
+
+
+def translators(config: Config) -> dict[str, Translator]:
+    """Return what translates, by direction, as the method declares it."""
+    return {
+        direction: Translator(network, build.build_conditioning(config, direction), swaps_sides=direction == "BtoA")
+        for direction, network in config.method.translators.items()
+    }

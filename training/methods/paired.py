@@ -1,8 +1,7 @@
 """Training on pairs: one generator against one discriminator, which sees source and image (pix2pixHD, SPADE, OASIS)."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import torch
@@ -17,22 +16,19 @@ from configs.splits import TRAIN
 from data.batch import Batch, Sample
 from data.conditioning import Conditioning
 from data.loader import read_fixed_samples
-from losses.augmentation import Augmentation
-from losses.objective import DiscriminatorLosses, GeneratorObjective, LossInputs
+from losses.objective import GeneratorObjective, LossInputs
 from losses.pixel_weights import LossWeights
 from models.style_encoder import StyledImages, StyleDistribution, inference_network
 from training.augmentation_controller import AugmentationController, Overfitting, change_by_plan
 from training.diagnostics import Diagnostics
-from training.methods.judge import ImagePool, Judge, Outputs
-from training.methods.method import Method, NetworkBuilder, StepBatches, Translator
-from training.optimizer_group import OptimizerGroup
+from training.methods.judge import Judge, Outputs
+from training.methods.method import Method, NetworkBuilder, translators
 from training.run_data import LoopState, Splits
 from training.running_means import RunningMeans
-from training.trained_network import Passes, TrainedNetwork, synchronized_passes
+from training.trained_network import TrainedNetwork, synchronized_passes
 from training.validation import Validation, ValidationLogits
 from utils.distributed import World
 from utils.errors import ConfigError
-from utils.precision import Precision
 
 Translation = tuple[Tensor, StyleDistribution | None]
 """Translated images (N, C, H, W) in [-1, 1], and the distributions of their styles where an encoder gives them."""
@@ -66,20 +62,6 @@ class ModelInputs:
         )
 
 
-@dataclass(frozen=True)
-class ConditionedPasses:
-    """Passes whose float tensors are made when each begins, and live as long as it does."""
-
-    batches: Sequence[Batch]
-    conditioning: Conditioning
-
-    def __iter__(self) -> Iterator[ModelInputs]:
-        return (ModelInputs.of(batch, self.conditioning) for batch in self.batches)
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-
 def translate(generator: nn.Module, inputs: tuple[Tensor, ...]) -> Translation:
     """Return the translation that a generator makes of its arguments."""
     made = generator(*inputs)
@@ -87,48 +69,41 @@ def translate(generator: nn.Module, inputs: tuple[Tensor, ...]) -> Translation:
 
 
 @dataclass
-class PairedUpdate:
-    """An update of both networks, in one of two orders.
+class Paired(Method):
+    """One generator and one discriminator, with an update of both in one of two orders.
 
     optimizers: groups "generator" and "discriminator", of these networks.
-    joint_discrimination: whether real and translated images share a pass of the discriminator; not where its norm would
-        mix their statistics.
     retain_graph: whether one pass of the discriminator, whose graph is kept, serves the losses of both networks.
-    augmentation: of the pairs that the discriminator sees; those that are compared share a transform.
-    pool: earlier translations, some of which the discriminator is trained on in place of the present ones.
-    means: what losses and gradient norms were on average since the last report.
+    controller: of the probability of the augmentation; None where that is fixed.
     """
 
+    progress = "l1"
+
     generator: TrainedNetwork
-    discriminator: TrainedNetwork
-    optimizers: Mapping[str, OptimizerGroup]
+    discriminator: Judge
     objective: GeneratorObjective
-    discriminator_objective: DiscriminatorLosses
-    precision: Precision
-    joint_discrimination: bool
     retain_graph: bool = True
-    augmentation: Augmentation = field(default_factory=Augmentation)
-    pool: ImagePool | None = None
-    means: RunningMeans = field(default_factory=RunningMeans)
+    controller: AugmentationController | None = None
 
-    def step(self, groups: Sequence[Passes[ModelInputs]]) -> None:
+    def __post_init__(self) -> None:
+        self.networks = {"generator": self.generator, "discriminator": self.discriminator.trained}
+
+    def inputs(self, batch: Batch) -> ModelInputs:
+        """See Method."""
+        return ModelInputs.of(batch, self.conditioning)
+
+    def update(self, groups: Sequence[Sequence[ModelInputs]]) -> None:
         """Update the generator from the last of `groups`, and the discriminator from each of them."""
-        with ExitStack() as stack:
-            for group in self.optimizers.values():
-                stack.enter_context(group.undoing_statistics())
-            for passes in groups[:-1]:
-                self.discriminator_update(passes)
-            if self.retain_graph:
-                self.joint_update(groups[-1])
-            else:
-                self.alternating_update(groups[-1])
+        for passes in groups[:-1]:
+            self.discriminator_update(passes)
+        (self.joint_update if self.retain_graph else self.alternating_update)(groups[-1])
 
-    def joint_update(self, passes: Passes[ModelInputs]) -> None:
+    def joint_update(self, passes: Sequence[ModelInputs]) -> None:
         """Make pix2pixHD's update: the fake is discriminated once, and the losses of both networks use that graph.
 
         The discriminator steps after both backward passes, because it changes weights that the other's graph needs.
         """
-        for inputs in synchronized_passes(passes, self.generator, self.discriminator):
+        for inputs in synchronized_passes(passes, *self.networks.values()):
             self._joint_pass(inputs, share=1 / len(passes))
         self.optimizers["discriminator"].step("discriminator", self.means)
         self.optimizers["generator"].step("generator", self.means)
@@ -140,15 +115,16 @@ class PairedUpdate:
 
     def losses(self, inputs: ModelInputs) -> tuple[Tensor, Tensor]:
         """Return the losses of generator and discriminator, 0-d each, from one pass of each with the same weights."""
+        judge = self.discriminator
         with self.precision.autocast():
             fake, style = translate(self.generator.network, inputs.generator_inputs)
             pairs = [(inputs.source, fake), (inputs.source, inputs.target)]
-            if self.pool:
-                pairs.append(self.pool.exchange(inputs.source, fake))
-            transform = self.augmentation.draw(inputs.target)
-            fake_outputs, target_outputs, *pooled = self._judge.outputs(transform, *pairs)
+            if judge.pool:
+                pairs.append(judge.pool.exchange(inputs.source, fake))
+            transform = judge.augmentation.draw(inputs.target)
+            fake_outputs, target_outputs, *pooled = judge.outputs(transform, *pairs)
             shown = pooled[0] if pooled else fake_outputs
-            discriminator_loss = self._judge.loss_of(
+            discriminator_loss = judge.loss_of(
                 inputs.source, fake, inputs.target, transform, fakes=shown, reals=target_outputs
             )
             translation = LossInputs(
@@ -162,13 +138,13 @@ class PairedUpdate:
             )
             return self._generator_loss(translation), discriminator_loss
 
-    def discriminator_update(self, passes: Passes[ModelInputs]) -> None:
+    def discriminator_update(self, passes: Sequence[ModelInputs]) -> None:
         """Update the discriminator alone, for more of its updates than of the generator's."""
-        for inputs in synchronized_passes(passes, self.generator, self.discriminator):
+        for inputs in synchronized_passes(passes, *self.networks.values()):
             self._discriminator_pass(inputs, share=1 / len(passes), keeps_graph=False)
         self.optimizers["discriminator"].step("discriminator", self.means)
 
-    def alternating_update(self, passes: Passes[ModelInputs]) -> None:
+    def alternating_update(self, passes: Sequence[ModelInputs]) -> None:
         """Make pix2pix's update: the discriminator steps first, then discriminates the fake again for the generator.
 
         With one pass the fake is made once. With more it is made twice, since several graphs would cost the memory that
@@ -176,29 +152,30 @@ class PairedUpdate:
         """
         keeps_graph = len(passes) == 1
         kept: Translation | None = None
-        for inputs in synchronized_passes(passes, self.generator, self.discriminator):
+        for inputs in synchronized_passes(passes, *self.networks.values()):
             made = self._discriminator_pass(inputs, share=1 / len(passes), keeps_graph=keeps_graph)
             kept = made if keeps_graph else None
         self.optimizers["discriminator"].step("discriminator", self.means)
-        for inputs in synchronized_passes(passes, self.generator, self.discriminator):
+        for inputs in synchronized_passes(passes, *self.networks.values()):
             self._generator_pass(inputs, share=1 / len(passes), kept=kept)
         self.optimizers["generator"].step("generator", self.means)
 
     def _discriminator_pass(self, inputs: ModelInputs, share: float, keeps_graph: bool) -> Translation:
+        judge = self.discriminator
         with self.precision.autocast():
             with torch.set_grad_enabled(keeps_graph):
                 fake, style = translate(self.generator.network, inputs.generator_inputs)
-            shown = self.pool.exchange(inputs.source, fake) if self.pool else (inputs.source, fake.detach())
-            transform = self.augmentation.draw(inputs.target)
-            fakes, reals = self._judge.outputs(transform, shown, (inputs.source, inputs.target))
-            loss = self._judge.loss_of(inputs.source, fake, inputs.target, transform, fakes=fakes, reals=reals)
+            shown = judge.pool.exchange(inputs.source, fake) if judge.pool else (inputs.source, fake.detach())
+            transform = judge.augmentation.draw(inputs.target)
+            fakes, reals = judge.outputs(transform, shown, (inputs.source, inputs.target))
+            loss = judge.loss_of(inputs.source, fake, inputs.target, transform, fakes=fakes, reals=reals)
         self.optimizers["discriminator"].backward(loss * share)
         return fake, style
 
     def _generator_pass(self, inputs: ModelInputs, share: float, kept: Translation | None) -> None:
         # The bare discriminator: its own gradients are not wanted, so no process waits for them.
-        discriminator = self.discriminator.compute_copy
-        transform = self.augmentation.draw(inputs.target)
+        discriminator = self.discriminator.trained.compute_copy
+        transform = self.discriminator.augmentation.draw(inputs.target)
         source = transform.of_source(inputs.source)
 
         def discriminate_target() -> Outputs:
@@ -220,52 +197,18 @@ class PairedUpdate:
             loss = self._generator_loss(translation)
         self.optimizers["generator"].backward(loss * share)
 
-    @property
-    def _judge(self) -> Judge:
-        return Judge(self.discriminator, self.discriminator_objective, self.joint_discrimination, self.means)
-
     def _generator_loss(self, translation: LossInputs) -> Tensor:
         terms = self.objective(translation)
         self.means.add(terms, "loss/G/")
         return terms["total"]
 
-
-@dataclass
-class Paired(Method):
-    """One generator and one discriminator.
-
-    conditioning: turns batches into what both networks see.
-    controller: of the probability of the augmentation; None where that is fixed.
-    """
-
-    progress = "l1"
-
-    update: PairedUpdate
-    conditioning: Conditioning
-    diagnostics: Diagnostics
-    controller: AugmentationController | None = None
-
-    def __post_init__(self) -> None:
-        self.networks = {"generator": self.update.generator, "discriminator": self.update.discriminator}
-        self.optimizers = self.update.optimizers
-        self.translators = {"AtoB": Translator("generator", self.conditioning)}
-        self.precision, self.means = self.update.precision, self.update.means
-
-    def step(self, batches: StepBatches) -> None:
-        """Update the generator from the last of the groups of batches, and the discriminator from each of them."""
-        self.update.step([ConditionedPasses(passes, self.conditioning) for passes in batches])
-
-    def losses_of(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return the losses of generator and discriminator for a batch on the device."""
-        return self.update.losses(ModelInputs.of(batch, self.conditioning))
-
     @torch.no_grad()
     def pass_once(self, batch: Batch) -> None:
         """Translate a batch on the device, and discriminate the translations."""
-        inputs = ModelInputs.of(batch, self.conditioning)
+        inputs = self.inputs(batch)
         with self.precision.autocast():
-            fake, _ = translate(self.update.generator.compute_copy, inputs.generator_inputs)
-            self.update.discriminator.compute_copy(inputs.source, fake)
+            fake, _ = translate(self.generator.compute_copy, inputs.generator_inputs)
+            self.discriminator.trained.compute_copy(inputs.source, fake)
 
     def build_validation(
         self,
@@ -281,8 +224,8 @@ class Paired(Method):
         if world.is_main:
             predictor = self.predictor(config, averages)
             logits = ValidationLogits(
-                discriminator=self.update.discriminator.compute_copy,
-                augmentation=self.update.augmentation,
+                discriminator=self.discriminator.trained.compute_copy,
+                augmentation=self.discriminator.augmentation,
                 conditioning=self.conditioning,
                 precision=self.precision,
                 device=self.device,
@@ -302,13 +245,13 @@ class Paired(Method):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the pool, and the probability of the augmentation."""
-        state: dict[str, Any] = {"pool": self.update.pool.state_dict()} if self.update.pool else {}
+        state: dict[str, Any] = {"pool": self.discriminator.pool.state_dict()} if self.discriminator.pool else {}
         return state | ({"augmentation": self.controller.state_dict()} if self.controller else {})
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load what `state_dict` returned; a pool that is not there is empty."""
-        if self.update.pool:
-            self.update.pool.load_state_dict(state.get("pool", []), self.device)
+        if self.discriminator.pool:
+            self.discriminator.pool.load_state_dict(state.get("pool", []), self.device)
         if self.controller and "augmentation" in state:
             self.controller.load_state_dict(state["augmentation"])
 
@@ -329,23 +272,22 @@ def build_paired(config: Config, world: World) -> Paired:
     with world.main_first():
         objective = build.build_generator_objective(config, world.device)
     torch.manual_seed(config.run.seed + world.rank)  # noise differs by process
-    generator, discriminator = builder.network(modules[0], "generator"), builder.network(modules[1], "discriminator")
-    update = PairedUpdate(
+    generator, means = builder.network(modules[0], "generator"), RunningMeans()
+    judge = Judge.of(builder, modules[1], means)
+    return Paired(
+        diagnostics=Diagnostics(config.loss.gan_mode),
+        translators=translators(config),
         generator=generator,
-        discriminator=discriminator,
+        discriminator=judge,
         optimizers={
             "generator": builder.group({"generator": generator}),
-            "discriminator": builder.group({"discriminator": discriminator}),
+            "discriminator": builder.group({"discriminator": judge.trained}),
         },
         objective=objective,
-        discriminator_objective=build.build_discriminator_objective(config),
         precision=builder.precision,
-        joint_discrimination=config.discriminator.norm == "instance",
+        means=means,
         retain_graph=config.train.retain_graph,
-        augmentation=build.build_augmentation(config, world.device),
-        pool=ImagePool(config.train.pool_size) if config.train.pool_size else None,
     )
-    return Paired(update, build.build_conditioning(config), Diagnostics(config.loss.gan_mode))
 
 
 def build_controller(
@@ -356,7 +298,7 @@ def build_controller(
     Raises:
         ConfigError: the validation samples are trained on.
     """
-    probability, target = method.update.augmentation.probability, config.augmentation.target
+    probability, target = method.discriminator.augmentation.probability, config.augmentation.target
     if target is None or not config.augmentation.policy:
         return None
     assert isinstance(probability, Tensor), probability
@@ -371,7 +313,7 @@ def build_controller(
         n_samples, preprocessing = len(validation.samples), build.build_preprocessing(config)
         overfitting = Overfitting(
             validation.logits,
-            replace(validation.predictor, generator=inference_network(method.update.generator.module)),
+            replace(validation.predictor, generator=inference_network(method.generator.module)),
             read_fixed_samples(splits.train, preprocessing, n_samples, config.data.on_bad_sample),
             validation.samples,
         )

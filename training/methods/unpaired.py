@@ -1,31 +1,23 @@
 """The parts that the methods without pairs share: their passes, and discriminators that see images alone."""
 
-from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple, Self
 
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
-from configs import build
 from configs.evaluation import build_evaluator, source_evaluator
 from configs.schema import Config
 from data.batch import Batch, Sample
 from data.conditioning import Conditioning, weights_of_classes
-from losses.augmentation import Augmentation
 from losses.objective import DiscriminatorObjective
 from losses.pixel_weights import PixelWeights
-from training.diagnostics import Diagnostics
-from training.methods.judge import ImagePool, Judge
-from training.methods.method import Method, NetworkBuilder, StepBatches, Translator
-from training.optimizer_group import OptimizerGroup
+from training.methods.judge import Judge
+from training.methods.method import Method
 from training.run_data import LoopState, Splits
-from training.running_means import RunningMeans
 from training.validation import UnpairedValidation, Validation
 from utils.distributed import World
-from utils.precision import Precision
 
 
 class Pair(NamedTuple):
@@ -54,14 +46,9 @@ class Pair(NamedTuple):
 
 @dataclass
 class ImageDiscriminator(Judge):
-    """A discriminator of images alone, with its loss and the one that it gives a generator.
-
-    pool: earlier translations, some of which it is trained on in place of the present ones.
-    """
+    """A discriminator of images alone, with its loss and the one that it gives a generator."""
 
     objective: DiscriminatorObjective
-    augmentation: Augmentation = field(default_factory=Augmentation)
-    pool: ImagePool | None = None
 
     def adversarial_loss(self, fake: Tensor) -> Tensor:
         """Return the generator's loss for a translation, 0-d.
@@ -90,36 +77,12 @@ class Unpaired(Method):
 
     progress = "swd"
 
-    diagnostics: Diagnostics
-    translators: dict[str, Translator]
-    optimizers: Mapping[str, OptimizerGroup]
-    precision: Precision
-    means: RunningMeans
     adversarial_weight: float
     outside_weight: float
 
-    @abstractmethod
-    def update(self, groups: Sequence[Sequence[Pair]]) -> None:
-        """Update all networks from the passes of each group."""
-
-    @abstractmethod
-    def losses(self, pair: Pair) -> tuple[Tensor, Tensor]:
-        """Return the losses of generators and discriminators, 0-d each, for one pass."""
-
-    def pair(self, batch: Batch) -> Pair:
-        """Return the float tensors of a batch on the device."""
-        return Pair.of(batch, self.translators["AtoB"].conditioning)
-
-    def step(self, batches: StepBatches) -> None:
-        """Make the method's update from the groups of batches."""
-        with ExitStack() as stack:
-            for group in self.optimizers.values():
-                stack.enter_context(group.undoing_statistics())
-            self.update([[self.pair(batch) for batch in passes] for passes in batches])
-
-    def losses_of(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return the losses of generators and discriminators for a batch on the device."""
-        return self.losses(self.pair(batch))
+    def inputs(self, batch: Batch) -> Pair:
+        """See Method."""
+        return Pair.of(batch, self.conditioning)
 
     def build_validation(
         self,
@@ -145,28 +108,3 @@ class Unpaired(Method):
             back=others[0] if others else None,
             of_sources=source_evaluator(config, evaluator),
         )
-
-
-def build_judge(
-    config: Config, builder: NetworkBuilder, module: nn.Module, *, tag: str = "D", means: RunningMeans | None = None
-) -> ImageDiscriminator:
-    """Return a discriminator with its losses, and with a pool if the settings want one."""
-    objective = build.build_discriminator_objective(config)
-    assert isinstance(objective, DiscriminatorObjective), objective
-    return ImageDiscriminator(
-        trained=builder.network(module, "discriminator"),
-        objective=objective,
-        joint=config.discriminator.norm == "instance",
-        augmentation=build.build_augmentation(config, builder.world.device),
-        pool=ImagePool(config.train.pool_size, coin_first=True) if config.train.pool_size else None,
-        means=means or RunningMeans(),
-        tag=tag,
-    )
-
-
-def translators(config: Config) -> dict[str, Translator]:
-    """Return what translates, by direction, as the method declares it."""
-    return {
-        direction: Translator(network, build.build_conditioning(config, direction), swaps_sides=direction == "BtoA")
-        for direction, network in config.method.translators.items()
-    }

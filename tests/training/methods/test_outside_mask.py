@@ -94,7 +94,7 @@ def test_the_loss_of_a_step_has_the_term_with_its_weight(method: str) -> None:
 def test_translations_of_mirrored_sources_are_compared_with_mirrored_sources(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = config("contrastive", "contrastive.identity=false", "contrastive.flip_equivariance=true")
     trained = build_contrastive(chosen, ALONE)
-    pair = trained.pair(batch([[7, 9], [255, 0]]))
+    pair = trained.inputs(batch([[7, 9], [255, 0]]))
 
     class Same(torch.nn.Module):
         def forward(self, images: Tensor) -> tuple[Tensor, list[Tensor]]:

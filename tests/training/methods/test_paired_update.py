@@ -17,15 +17,18 @@ from losses.objective import DiscriminatorObjective, GeneratorObjective
 from models.blocks import Norm
 from models.global_generator import GlobalGenerator
 from models.patch_discriminator import DiscriminatorOutput, MultiscalePatchDiscriminator
-from training.methods.paired import ModelInputs, PairedUpdate, build_paired
+from training.diagnostics import Diagnostics
+from training.methods.judge import Judge
+from training.methods.paired import ModelInputs, Paired, build_paired
 from training.optimizer_group import OptimizerGroup, make_adam
+from training.running_means import RunningMeans
 from training.trained_network import Role, TrainedNetwork
 from utils.distributed import World
 from utils.precision import Precision
 
 Pair = tuple[Tensor, Tensor]
-Step = Callable[[PairedUpdate, Sequence[ModelInputs]], None]
-BOTH_ORDERS = pytest.mark.parametrize("step", [PairedUpdate.joint_update, PairedUpdate.alternating_update])
+Step = Callable[[Paired, Sequence[ModelInputs]], None]
+BOTH_ORDERS = pytest.mark.parametrize("step", [Paired.joint_update, Paired.alternating_update])
 LSGAN = AdversarialLoss("lsgan", "sum")
 POLICY = ("color", "translation", "cutout")
 WEIGHTS = {"adversarial": 1.0, "feature_matching": 10.0, "l1": 5.0}
@@ -56,11 +59,17 @@ def make_group(
     return OptimizerGroup({role: network}, adam, scaler, max_norm)
 
 
-def make_paired_update(generator: OptimizerGroup, discriminator: OptimizerGroup, **parts: Any) -> PairedUpdate:
-    return PairedUpdate(
+def make_paired_update(
+    generator: OptimizerGroup, discriminator: OptimizerGroup, of_discriminator: Any, *, joint: bool = True, **parts: Any
+) -> Paired:
+    means = RunningMeans()
+    return Paired(
         generator=generator.networks["generator"],
-        discriminator=discriminator.networks["discriminator"],
+        discriminator=Judge(discriminator.networks["discriminator"], of_discriminator, joint, means),
         optimizers={"generator": generator, "discriminator": discriminator},
+        translators={},
+        diagnostics=Diagnostics(),
+        means=means,
         **parts,
     )
 
@@ -81,7 +90,7 @@ def make_update(
     adversarial: AdversarialLoss = LSGAN,
     gradient_penalty: float = 0.0,
     r1: float = 0.0,
-) -> PairedUpdate:
+) -> Paired:
     torch.manual_seed(0)
     generator = GlobalGenerator(in_channels=3, base_channels=4, n_downsamplings=2, n_blocks=1, norm=norm)
     discriminator = MultiscalePatchDiscriminator(source_channels=3, base_channels=4, n_layers=2, norm=norm)
@@ -89,10 +98,10 @@ def make_update(
     return make_paired_update(
         make_group(generator.to(dtype), "generator", make_scaler(precision), max_norm=max_norm, lr=lr),
         make_group(discriminator.to(dtype), "discriminator", make_scaler(precision), max_norm=max_norm, lr=lr),
+        DiscriminatorObjective(adversarial, gradient_penalty=gradient_penalty, r1=r1),
+        joint=norm == "instance",
         objective=make_objective(weights, adversarial),
-        discriminator_objective=DiscriminatorObjective(adversarial, gradient_penalty=gradient_penalty, r1=r1),
         precision=precision,
-        joint_discrimination=norm == "instance",
     )
 
 
@@ -146,15 +155,15 @@ class Recorded:
         return [operation.rows.tolist() for operation in operations if isinstance(operation, Translation)]
 
 
-def record(update: PairedUpdate, policy: Sequence[str] = POLICY) -> Recorded:
+def record(update: Paired, policy: Sequence[str] = POLICY) -> Recorded:
     torch.manual_seed(3)
-    update.augmentation = recorded = Recorded(policy)  # type: ignore[assignment]
+    update.discriminator.augmentation = recorded = Recorded(policy)  # type: ignore[assignment]
     return recorded
 
 
-def take_step(update: PairedUpdate, gradients: dict[str, Tensor]) -> None:
+def take_step(update: Paired, gradients: dict[str, Tensor]) -> None:
     """Step a reference's discriminator, whose gradients are given."""
-    for name, parameter in update.discriminator.module.named_parameters():
+    for name, parameter in update.discriminator.trained.module.named_parameters():
         parameter.grad = gradients[name].contiguous()  # fused Adam takes the strides to be the weight's
     update.optimizers["discriminator"].optimizer.step()
 
@@ -170,9 +179,9 @@ def test_both_orders_give_the_gradients_of_three_plain_passes(step: Step, norm: 
     d_gradients, g_gradients = (capture_gradients(update.optimizers[name]) for name in ("discriminator", "generator"))
     step(update, update_of([(source, target)]))
 
-    generator, discriminator = reference.generator.module, reference.discriminator.module
+    generator, discriminator = reference.generator.module, reference.discriminator.trained.module
     fake = generator(source)
-    is_first = step is PairedUpdate.alternating_update  # then the updated discriminator scores the translations
+    is_first = step is Paired.alternating_update  # then the updated discriminator scores the translations
     assert len(recorded.transforms) == (2 if is_first else 1)
     seen = recorded.transforms[0]
     moved = seen.of_source(source)
@@ -261,7 +270,7 @@ class OnlyEarlier:
 @pytest.mark.parametrize("size", [32, 48])
 @pytest.mark.parametrize(
     "step",
-    [PairedUpdate.joint_update, PairedUpdate.alternating_update, PairedUpdate.discriminator_update],
+    [Paired.joint_update, Paired.alternating_update, Paired.discriminator_update],
 )
 def test_the_discriminator_is_trained_on_what_the_pool_shows(
     step: Step, size: int, norm: Norm, policy: Sequence[str]
@@ -271,10 +280,10 @@ def test_the_discriminator_is_trained_on_what_the_pool_shows(
     recorded = record(update, policy)
     source, target = make_pair()
     earlier = (torch.randn(2, 3, size, size).double(), torch.rand(2, 3, size, size).double())
-    update.pool = OnlyEarlier(earlier)  # type: ignore[assignment]
+    update.discriminator.pool = OnlyEarlier(earlier)  # type: ignore[assignment]
     gradients = capture_gradients(update.optimizers["discriminator"])
     step(update, update_of([(source, target)]))
-    seen, discriminator = recorded.transforms[0], reference.discriminator.module
+    seen, discriminator = recorded.transforms[0], reference.discriminator.trained.module
     shown = seen.of_source(earlier[0]), seen.of_image(earlier[1])
     expected = 0.5 * (
         LSGAN.discriminator(logits(discriminator(*shown)), is_real=False)
@@ -304,7 +313,7 @@ def test_extra_discriminator_steps_leave_the_generator_alone() -> None:
     before = {name: [p.clone() for p in group.parameters] for name, group in update.optimizers.items()}
     update.discriminator_update(update_of([make_pair()]))
     assert all(torch.equal(p, old) for p, old in zip(update.generator.parameters, before["generator"], strict=True))
-    pairs = zip(update.discriminator.parameters, before["discriminator"], strict=True)
+    pairs = zip(update.discriminator.trained.parameters, before["discriminator"], strict=True)
     assert all(not torch.equal(p, old) for p, old in pairs)
 
 
@@ -341,7 +350,7 @@ def test_each_pass_and_each_step_of_the_discriminator_draws_its_own(retain_graph
     update, passes = make_update(), update_of([make_pair(8)] * 2)
     recorded = record(update)
     update.retain_graph = retain_graph
-    update.step([passes, passes])
+    update.update([passes, passes])
     assert len(recorded.rows) == n_draws
     assert len({str(rows) for rows in recorded.rows}) == n_draws
     assert all(len(rows) == 8 for rows in recorded.rows)
@@ -350,13 +359,13 @@ def test_each_pass_and_each_step_of_the_discriminator_draws_its_own(retain_graph
 def test_one_pass_judges_both_with_one_convolution_of_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
     update, shapes = make_update(), []
     record(update)
-    forward = update.discriminator.network.forward
+    forward = update.discriminator.trained.network.forward
 
     def watched(source: Tensor, image: Tensor) -> object:
         shapes.append((len(source), len(image)))
         return forward(source, image)
 
-    monkeypatch.setattr(update.discriminator.network, "forward", watched)
+    monkeypatch.setattr(update.discriminator.trained.network, "forward", watched)
     update.joint_update(update_of([make_pair(2)]))
     assert shapes == [(2, 4)]
 

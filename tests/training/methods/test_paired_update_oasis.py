@@ -48,7 +48,8 @@ from tests.training.methods.test_paired_update import (
     take_step,
     update_of,
 )
-from training.methods.paired import PairedUpdate, build_paired
+from training.methods.judge import Judge
+from training.methods.paired import Paired, build_paired
 from training.optimizer_group import make_adam
 from utils.distributed import World
 from utils.errors import ConfigError
@@ -117,15 +118,15 @@ def original_state(generator: nn.Module, case: dict[str, Any]) -> Weights:
     return {key: value.clone() for key, value in state.items() if not key.endswith("num_batches_tracked")}
 
 
-def make_oasis_update(*, labelmix: float = 10.0) -> PairedUpdate:
+def make_oasis_update(*, labelmix: float = 10.0) -> Paired:
     """An update whose sources are three channels of labels, and images of which OASIS's discriminator judges."""
     update = make_update()
     torch.manual_seed(0)
     discriminator = SegmentationDiscriminator(n_classes=2, base_channels=4, n_downsamplings=3).double()
     group = make_group(discriminator, "discriminator", make_scaler(update.precision))
-    update.discriminator = group.networks["discriminator"]
+    objective = SegmentationObjective(LOSS, labelmix)
+    update.discriminator = Judge(group.networks["discriminator"], objective, joint=True, means=update.means)
     update.optimizers = {**update.optimizers, "discriminator": group}
-    update.discriminator_objective = SegmentationObjective(LOSS, labelmix)
     losses = {
         "adversarial": GENERATOR_LOSSES["adversarial"](gan_mode="segmentation", over_scales="sum"),
         "l1": GENERATOR_LOSSES["l1"](),
@@ -164,7 +165,7 @@ def test_both_orders_give_the_gradients_of_plain_passes(
     )
     step(update, update_of([(source, target)]))
 
-    generator, discriminator = reference.generator.module, reference.discriminator.module.unet
+    generator, discriminator = reference.generator.module, reference.discriminator.trained.module.unet
     assert isinstance(discriminator, nn.Module)
     fake = generator(source)
     seen, (mask,) = recorded.transforms[0], masks
@@ -173,7 +174,7 @@ def test_both_orders_give_the_gradients_of_plain_passes(
     labels = seen.of_source(source)[:, :2]
     terms = LOSS.fake(fakes), LOSS.real(reals, labels), labelmix_loss(mask, mixed=mixed, fake=fakes, real=reals)
     expected_d = reference_gradients(discriminator, 0.5 * (terms[0] + terms[1] + 10 * terms[2]))
-    if step is PairedUpdate.alternating_update:
+    if step is Paired.alternating_update:
         take_step(reference, {f"unet.{name}": gradient for name, gradient in expected_d.items()})
     seen = recorded.transforms[-1]
     labels = seen.of_source(source)[:, :2]
@@ -191,9 +192,9 @@ def test_without_labelmix_nothing_is_mixed(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_configuration_makes_this_update(tiny_config: Path) -> None:
-    update = build_paired(load_config(tiny_config, OASIS), World(0, 1, torch.device("cpu"))).update
-    assert isinstance(update.discriminator.module, SegmentationDiscriminator)
-    assert update.discriminator_objective == SegmentationObjective(SegmentationLoss(class_balance=True), 10.0)
+    update = build_paired(load_config(tiny_config, OASIS), World(0, 1, torch.device("cpu")))
+    assert isinstance(update.discriminator.trained.module, SegmentationDiscriminator)
+    assert update.discriminator.objective == SegmentationObjective(SegmentationLoss(class_balance=True), 10.0)
 
 
 @pytest.mark.parametrize("retain_graph", with_slow(["true"], ["false"]))

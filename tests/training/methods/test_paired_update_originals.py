@@ -45,10 +45,9 @@ def test_three_steps_reproduce_the_originals_training(
     update = make_paired_update(
         make_group(generator, "generator", precision.make_scaler(), lr=config["lr"]),
         make_group(discriminator, "discriminator", precision.make_scaler(), lr=config["lr"]),
+        DiscriminatorObjective(adversarial),
         objective=make_objective(weights, adversarial),
-        discriminator_objective=DiscriminatorObjective(adversarial),
         precision=precision,
-        joint_discrimination=True,
     )
     step = update.joint_update if is_hd else update.alternating_update
     for source, target, recorded in zip(case["source"], case["target"], case["losses"], strict=True):

@@ -144,10 +144,9 @@ def test_the_joint_update(reference: dict[str, Any], name: str) -> None:
     update = make_paired_update(
         group(found.generator, "generator", "G"),
         group(found.discriminator, "discriminator", "D"),
+        DiscriminatorObjective(HINGE),
         objective=make_objective({"adversarial": 1.0, "feature_matching": 10.0}, HINGE),
-        discriminator_objective=DiscriminatorObjective(HINGE),
         precision=precision,
-        joint_discrimination=True,
     )
     if found.case["config"]["discriminator_loss_factor"] == 1:  # ours is half of it
         backward = update.optimizers["discriminator"].backward

@@ -157,7 +157,7 @@ def test_contrastive(reference: dict[str, Any], name: str, joint: bool, monkeypa
         "discriminator": group(config, discriminator=networks["D"]),
     }
     method = Contrastive(
-        Diagnostics(),
+        diagnostics=Diagnostics(),
         translators={},
         generator=networks["G"],
         discriminator=judge(networks["D"], means, joint=joint),
@@ -204,7 +204,7 @@ def cycle_of(case: dict[str, Any], means: RunningMeans) -> tuple[Cycle, dict[str
     networks |= {name: trained(case, name, "discriminator") for name in ("D_A", "D_B")}
     pools = [RecordedPool(config["pool_size"]) if config["pool_size"] else None for _ in "AB"]
     method = Cycle(
-        Diagnostics(),
+        diagnostics=Diagnostics(),
         translators={},
         a_to_b=networks["G_A"],
         b_to_a=networks["G_B"],
