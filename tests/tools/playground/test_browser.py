@@ -114,6 +114,7 @@ def test_samples_and_kept_results(browser: Browser, facades: Trained, engine: st
         expect(page["seed-choice"]).to_be_hidden()  # this network takes none
         expect(page["camera"]).to_be_hidden()
         page.page.get_by_role("button", name="Open", exact=True).click()
+        page.page.wait_for_timeout(300)
         page.wait()
         assert np.array_equal(page.pixels("source"), source)
         assert np.array_equal(page.pixels("result"), first)

@@ -2,14 +2,18 @@
 
 import { Camera } from "camera";
 import { DrawingBoard } from "drawing_board";
+import { saveBlob, saveCanvas } from "download";
 import { openEngine } from "engine";
+import { Gallery } from "gallery";
 import { pictureOf, readInstances, readPicture } from "image_file";
-import { keepDrawing, keptDrawing } from "kept_drawing";
+import { identity, keepDrawing, keptDrawing } from "kept_drawing";
+import { KeptResults } from "kept_results";
 import { LiveTranslation } from "live_translation";
 import { Palette } from "palette";
 import { Picture } from "picture";
 import { encodeIds } from "png";
-import { ResultView, Strip, saveBlob, saveCanvas } from "result_view";
+import { decodeResult, encodeResult, nameOf } from "result_file";
+import { ResultView } from "result_view";
 
 const get = id => document.getElementById(id);
 const model = JSON.parse(get("model").textContent);
@@ -21,10 +25,8 @@ const view = new ResultView(
   {
     section: get("translation"), result: get("result"), over: get("over"), slider: get("slider"), time: get("time"),
   }, palette.colorOf);
-const strip = new Strip(get("strip"), job => {
-  get("seed").value = job.seed;
-  open(() => job.picture.copy());
-});
+const results = new KeptResults(`${location.pathname} ${identity(model)}`);
+const gallery = new Gallery(get("gallery"), results, file => attempt(() => openFile(file)));
 const board = new DrawingBoard(get("source"), get("cursor"), {
   settings: () => ({
     tool: document.querySelector("[name=tool]:checked").value,
@@ -75,7 +77,7 @@ function say(text, kind) {
 
 function show(image, job, milliseconds) {
   if (get("message").dataset.kind === "translation") get("message").hidden = true;
-  get("keep").disabled = get("download").disabled = false;
+  for (const id of ["keep", "download", "download-both"]) get(id).disabled = false;
   view.show(image, job, milliseconds);
   view.markStale(live.waiting !== null);
 }
@@ -111,18 +113,29 @@ function longest() {
 
 // --- pictures -------------------------------------------------------------------------------------------------------
 
-/** Replace the picture by that of a function, unless another is opened meanwhile; return whether it is shown. */
-async function open(read) {
+/**
+ * Replace the picture by that of a function, unless another is opened meanwhile; return whether it is shown.
+ * prepare(): called before it is shown.
+ */
+async function open(read, prepare = () => {}) {
   const turn = ++opening;
   const picture = await read();
   if (turn !== opening) return false;
   stopCamera();
+  prepare();
   board.replace(picture);
   return true;
 }
 
 async function openFile(file) {
   if (!file) return;
+  const result = await decodeResult(file, model);
+  if (result) {
+    if ((await open(() => result.picture, () => (get("seed").value = result.seed))) && result.of !== nameOf(model)) {
+      say(`${file.name}: was translated by ${result.of}.`, "note");
+    }
+    return;
+  }
   let read;
   const isShown = await open(async () => {
     read = await readPicture(file, model, longest());
@@ -218,7 +231,7 @@ function prepareControls() {
   get("file").accept = hasClasses && !model.file_colors.length ? ".png,image/png" : "image/*";
   get("size").max = Math.max(64, Math.round(Math.max(model.width, model.height) / 8));
   get("seed").value = model.seed;
-  for (const id of ["undo", "redo", "keep", "download"]) get(id).disabled = true;
+  for (const id of ["undo", "redo", "keep", "download", "download-both"]) get(id).disabled = true;
 }
 
 const clicks = {
@@ -233,8 +246,9 @@ const clicks = {
   save,
   new: openBlank,
   camera: toggleCamera,
-  keep: () => strip.keep(get("result"), view.job),
+  keep: async () => gallery.keep(await encodeResult(get("result"), view.job, model)),
   download: () => saveCanvas(get("result"), "translated.png"),
+  "download-both": async () => saveBlob(await encodeResult(get("result"), view.job, model), "result.png"),
   dice: () => {
     get("seed").value = Math.floor(Math.random() * 1e6);
     translate();
@@ -326,6 +340,7 @@ await attempt(async () => {
     });
   }
   await openFirst();
+  gallery.restore();
 });
 if (engine) {
   if (model.can_draw && !board.picture) await openBlank();

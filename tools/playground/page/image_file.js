@@ -1,7 +1,8 @@
 // Pictures from files that are chosen, dropped or pasted.
 
 import { Picture } from "picture";
-import { FileError, checkSize, decodeIds, readSize } from "png";
+import { checkSize, decodeIds, readSize } from "png";
+import { FileError } from "png_chunks";
 
 /**
  * Read a label map or an image, made smaller where its longer side exceeds `longest` pixels.
@@ -15,7 +16,7 @@ export async function readPicture(file, model, longest) {
   const ids = model.file_colors.length
     ? await readColored(file, model)
     : await decodeIds(await file.arrayBuffer(), file.name);
-  check(ids, model, file.name);
+  checkIds(ids, model, file.name);
   const { width, height, values } = ids;
   const picture = resized(new Picture(width, height, values), longest);
   if (model.needs_instances) picture.separateInstances();
@@ -33,7 +34,8 @@ export async function readInstances(file, picture) {
   return Int32Array.from(ids.values);
 }
 
-function check({ width, values }, model, name) {
+/** Throw FileError if a value of a label map is no class. */
+export function checkIds({ width, values }, model, name) {
   const known = new Set(model.classes.map(kind => kind.id));
   const at = values.findIndex(value => !known.has(value));
   if (at < 0) return;

@@ -33,8 +33,8 @@ export async function keptDrawing(model) {
   }
 }
 
-/** What a drawing needs to be one of this network's; a later step of the training is none. */
-function identity({ title, classes, needs_instances: needsInstances }) {
+/** What a drawing or a result needs to be one of this network's; a later step of the training is none. */
+export function identity({ title, classes, needs_instances: needsInstances }) {
   return JSON.stringify([title, classes, needsInstances]);
 }
 

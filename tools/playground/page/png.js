@@ -1,33 +1,27 @@
 // Maps of ids as PNG files, exactly: browsers decode a PNG to colours, which loses the indices of a palette.
 
-const SIGNATURE = [0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a];
+import { FileError, SIGNATURE, chunk, chunks, damaged, isPng } from "png_chunks";
+
 const GREY = 0, PALETTE = 3;
 const KINDS = { 2: "RGB colours", 4: "grey levels with transparency", 6: "RGB colours with transparency" };
 const MAX_PIXELS = 89478485;
-
-/** A file that cannot be used; the message names the remedy. */
-export class FileError extends Error {}
 
 /**
  * Read a map of ids: grey levels of 1, 8 or 16 bits, or the indices of a palette.
  * Returns { width, height, values: Uint32Array }; throws FileError.
  */
 export async function decodeIds(buffer, name) {
-  const bytes = new Uint8Array(buffer), view = new DataView(buffer);
+  const bytes = new Uint8Array(buffer);
   if (!isPng(bytes)) {
     throw new FileError(`${name}: is no PNG. Save the label map as a PNG of class ids.`);
   }
-  const { header, data } = chunks(bytes, view, name);
+  const { header, data } = readParts(bytes, name);
   const { width, height, bits } = header;
   const rowBytes = Math.ceil((width * bits) / 8);
   const inflated = await begin(data.stream().pipeThrough(new DecompressionStream("deflate")), (rowBytes + 1) * height);
   if (!inflated) damaged(name);
   const rows = unfiltered(inflated, rowBytes, height, Math.max(1, bits / 8), name);
   return { width, height, values: unpacked(rows, width, height, bits) };
-}
-
-function isPng(bytes) {
-  return SIGNATURE.every((value, at) => bytes[at] === value);
 }
 
 /** Return { width, height } by the first 24 bytes of a PNG, null for other files. */
@@ -44,25 +38,21 @@ export function checkSize(name, width, height) {
     `${name}: is ${width}x${height}, more than the ${MAX_PIXELS} pixels that can be opened. Make it smaller.`);
 }
 
-function chunks(bytes, view, name) {
+function readParts(bytes, name) {
   let header = null;
   const data = [];
-  for (let at = SIGNATURE.length; at + 12 <= bytes.length;) {
-    const length = view.getUint32(at), kind = String.fromCharCode(...bytes.subarray(at + 4, at + 8));
-    if (at + 12 + length > bytes.length) damaged(name);
-    if (kind === "IHDR") header = readHeader(view, at + 8, length, name);
-    if (kind === "IDAT") data.push(bytes.subarray(at + 8, at + 8 + length));
-    if (kind === "IEND") break;
-    at += 12 + length;
+  for (const { kind, content } of chunks(bytes, name)) {
+    if (kind === "IHDR") header = readHeader(content, name);
+    if (kind === "IDAT") data.push(content);
   }
   if (!header || !data.length) damaged(name);
   return { header, data: new Blob(data) };
 }
 
-function readHeader(view, at, length, name) {
-  if (length !== 13) damaged(name);
-  const width = view.getUint32(at), height = view.getUint32(at + 4);
-  const bits = view.getUint8(at + 8), kind = view.getUint8(at + 9);
+function readHeader(content, name) {
+  if (content.length !== 13) damaged(name);
+  const view = new DataView(content.buffer, content.byteOffset);
+  const width = view.getUint32(0), height = view.getUint32(4), [bits, kind] = content.subarray(8);
   if (kind in KINDS) {
     throw new FileError(
       `${name}: holds ${KINDS[kind]}, expected class ids. Make ids of colours with ` +
@@ -72,12 +62,8 @@ function readHeader(view, at, length, name) {
   checkSize(name, width, height);
   const known = kind === GREY ? [1, 8, 16] : kind === PALETTE ? [1, 2, 4, 8] : [];
   if (!known.includes(bits)) throw new FileError(`${name}: has ${bits} bits a pixel. Save it as an 8- or 16-bit PNG.`);
-  if (view.getUint8(at + 12)) throw new FileError(`${name}: is interlaced. Save it without interlacing.`);
+  if (content[12]) throw new FileError(`${name}: is interlaced. Save it without interlacing.`);
   return { width, height, bits };
-}
-
-function damaged(name) {
-  throw new FileError(`${name}: is damaged. Save it again as PNG.`);
 }
 
 /** Undo the filters of the rows (PNG specification, section 9). */
@@ -144,26 +130,8 @@ export async function encodeIds(width, height, values, bits = 8) {
   return new Blob([new Uint8Array(SIGNATURE), ...parts], { type: "image/png" });
 }
 
-function chunk(kind, data) {
-  const bytes = new Uint8Array(data.length + 12), view = new DataView(bytes.buffer);
-  view.setUint32(0, data.length);
-  bytes.set([...kind].map(letter => letter.charCodeAt(0)), 4);
-  bytes.set(data, 8);
-  view.setUint32(data.length + 8, crc32(bytes.subarray(4, data.length + 8)));
-  return bytes;
-}
-
-function crc32(bytes) {
-  let crc = ~0;
-  for (const byte of bytes) {
-    crc ^= byte;
-    for (let bit = 0; bit < 8; bit++) crc = (crc >>> 1) ^ (crc & 1 ? 0xedb88320 : 0);
-  }
-  return ~crc >>> 0;
-}
-
 /** Return the first bytes of a stream, null if it has less; what follows, or is damaged there, is not read. */
-async function begin(stream, length) {
+export async function begin(stream, length) {
   const bytes = new Uint8Array(length), reader = stream.getReader();
   for (let at = 0; at < length;) {
     const { done, value } = await reader.read().catch(() => ({ done: true }));

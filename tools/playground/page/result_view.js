@@ -1,4 +1,4 @@
-// The translation, the source that a slider lays over it, and the strip of results that are kept.
+// The translation, and the source that a slider lays over it.
 
 /** Shows the newest translation. */
 export class ResultView {
@@ -36,48 +36,4 @@ export class ResultView {
   #slide() {
     this.over.style.clipPath = `inset(0 ${100 - this.slider.value}% 0 0)`;
   }
-}
-
-/** Keeps results as small pictures; onOpen(picture) is called with the source of the one that is chosen. */
-export class Strip {
-  constructor(element, onOpen) {
-    Object.assign(this, { element, onOpen });
-    this.kept = 0;
-  }
-
-  /** Keep the translation on a canvas, of job { picture, seed }. */
-  keep(canvas, job) {
-    const figure = document.createElement("figure"), copy = document.createElement("canvas");
-    [copy.width, copy.height] = [canvas.width, canvas.height];
-    copy.getContext("2d", { alpha: false }).drawImage(canvas, 0, 0);
-    const number = ++this.kept;
-    const open = button("Open", `Draw on the source of result ${number}`, () => this.onOpen(job));
-    const save = button("Download", `Download result ${number}`, () => saveCanvas(copy, `translated_${number}.png`));
-    const remove = button("Remove", `Remove result ${number}`, () => figure.remove());
-    const bar = document.createElement("figcaption");
-    bar.append(open, save, remove);
-    figure.append(copy, bar);
-    this.element.prepend(figure);
-  }
-}
-
-function button(text, title, onClick) {
-  const element = document.createElement("button");
-  Object.assign(element, { type: "button", textContent: text, title });
-  element.addEventListener("click", onClick);
-  return element;
-}
-
-/** Download the picture on a canvas as PNG, with its exact levels. */
-export function saveCanvas(canvas, name) {
-  canvas.toBlob(blob => saveBlob(blob, name), "image/png");
-}
-
-/** Download a Blob under a name. */
-export function saveBlob(blob, name) {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(blob);
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 60000);
 }

@@ -1,0 +1,120 @@
+"""Results on the page in a real browser: kept, and as files that hold their source and open again."""
+
+import json
+import re
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.tools.playground.pages import Opened, Trained, page_of, read
+
+pytestmark = pytest.mark.browser
+
+
+def test_a_result_opens_again_with_its_source_on_another_page(
+    browser: Browser, facades: Trained, engine: str, tmp_path: Path
+) -> None:
+    with page_of(browser, facades, engine) as page:
+        page.choose("window")
+        page.page.locator("summary").click()
+        page["instances"].select_option("stroke")
+        page.drag((10, 10), (30, 12))
+        page.drag((10, 14), (30, 16))  # two instances that touch
+        source, result = page.pixels("source"), page.pixels("result")
+        (file,) = page.download("download-both", tmp_path)
+    assert np.array_equal(read(file), result)
+    with page_of(browser, facades, engine) as page:
+        assert (page.pixels("source") != source).any()
+        page.drop(file)
+        page.page.wait_for_timeout(300)
+        page.wait()
+        assert np.array_equal(page.pixels("source"), source)
+        assert np.array_equal(page.pixels("result"), result)
+        page.click("undo")
+        page.wait()
+        assert (page.pixels("source") != source).any()
+
+
+def test_results_are_kept_over_a_reload_until_they_are_removed(
+    browser: Browser, facades: Trained, engine: str, tmp_path: Path
+) -> None:
+    with page_of(browser, facades, engine) as page:
+        figures = page.page.locator("#gallery figure")
+        source, result = page.pixels("source"), page.pixels("result")
+        page.click("keep")
+        page.choose_sample(2)
+        page.click("keep")
+        expect(figures).to_have_count(2)
+        page.page.reload()
+        page.wait()
+        expect(figures).to_have_count(2)
+        figures.nth(1).get_by_role("button", name="Open", exact=True).click()
+        page.page.wait_for_timeout(300)
+        page.wait()
+        assert np.array_equal(page.pixels("source"), source)
+        with page.page.expect_download() as download:
+            figures.nth(1).get_by_role("button", name="Download").click()
+        download.value.save_as(tmp_path / "kept.png")
+        figures.nth(1).get_by_role("button", name="Remove").click()
+        expect(figures).to_have_count(1)
+        page.page.reload()
+        page.wait()
+        expect(figures).to_have_count(1)
+    assert np.array_equal(read(tmp_path / "kept.png"), result)
+
+
+def test_photographs_are_kept_with_their_results(browser: Browser, photos: Trained, tmp_path: Path) -> None:
+    with page_of(browser, photos, "server") as page:
+        page.drag((5, 5), (20, 20))
+        source = page.pixels("source")
+        (file,) = page.download("download-both", tmp_path)
+        page.click("clear")
+        page.drop(file)
+        page.page.wait_for_timeout(300)
+        page.wait()
+        assert np.array_equal(page.pixels("source"), source)
+
+
+def changed(content: bytes, **facts: object) -> bytes:
+    """Return the file of a result with other facts, and the right checksum."""
+    at = content.index(b"paIR") - 4
+    length, n_facts = struct.unpack(">I4xI", content[at : at + 12])
+    start, end = at + 12, at + 8 + length
+    text = json.dumps(json.loads(content[start : start + n_facts]) | facts).encode()
+    body = b"paIR" + struct.pack(">I", len(text)) + text + content[start + n_facts : end]
+    chunk = struct.pack(">I", len(body) - 4) + body + struct.pack(">I", zlib.crc32(body))
+    return content[:at] + chunk + content[end + 4 :]
+
+
+def test_a_damaged_result_is_a_message(blank: Opened, photos: Trained, browser: Browser, tmp_path: Path) -> None:
+    (file,) = blank.download("download-both", tmp_path)
+    content, before = file.read_bytes(), blank.pixels("source")
+    flipped = bytearray(content)
+    flipped[content.index(b"paIR") + 40] ^= 1
+    for name, damaged, message in (
+        ("flipped.png", bytes(flipped), "flipped.png: is damaged. Save it again as PNG."),
+        ("cut.png", content[: content.index(b"paIR") + 60], "cut.png: is damaged."),
+        ("larger.png", changed(content, width=65), "larger.png: is damaged."),
+        ("text.png", changed(content, width="64"), "text.png: is damaged."),
+        ("later.png", changed(content, version=2), "later.png: is of a later version of this page."),
+        ("huge.png", changed(content, width=99999, height=99999), "huge.png: its source is 99999x99999, a picture has"),
+    ):
+        (tmp_path / name).write_bytes(damaged)
+        blank.drop(tmp_path / name)
+        expect(blank.page.locator("#message span")).to_have_text(re.compile(re.escape(message)))
+        assert np.array_equal(blank.pixels("source"), before)
+    (tmp_path / "other.png").write_bytes(changed(content, of="another run, step 7"))
+    blank.drop(tmp_path / "other.png")
+    assert "other.png: was translated by another run, step 7." in blank.message()
+    with page_of(browser, photos, "server") as page:  # an image like any other
+        page.drop(file)
+        page.page.wait_for_timeout(300)
+        page.wait()
+        assert page.pixels("source").shape == (48, 48, 3)
+        (result,) = page.download("download-both", tmp_path / "photos")
+    blank.drop(result)
+    expect(blank.page.locator("#message span")).to_contain_text("is a result of a network of images, this one takes")

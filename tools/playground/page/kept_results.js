@@ -1,0 +1,54 @@
+// The files of results that are kept in the browser's database, or until the page is closed where there is none.
+
+const DATABASE = "pairgan", STORE = "results", NETWORK = "network";
+
+export class KeptResults {
+  /** network: the name of the network whose results these are. */
+  constructor(network) {
+    this.network = network;
+    this.last = 0; // the number of the newest result without a database
+    this.database = openDatabase().catch(() => null); // there is none, as in a private window
+  }
+
+  /** Return { number, file } of each result, the oldest first. */
+  async all() {
+    const store = await this.#store("readonly");
+    return store ? answer(store.index(NETWORK).getAll(this.network)) : [];
+  }
+
+  /** Keep a file; return its number. */
+  async add(file) {
+    const store = await this.#store("readwrite");
+    if (!store) return ++this.last;
+    try {
+      return await answer(store.add({ [NETWORK]: this.network, file }));
+    } catch {
+      throw new Error("The browser has no room for this result. Remove others, or download it.");
+    }
+  }
+
+  async remove(number) {
+    const store = await this.#store("readwrite");
+    if (store) await answer(store.delete(number));
+  }
+
+  async #store(mode) {
+    return (await this.database)?.transaction(STORE, mode).objectStore(STORE);
+  }
+}
+
+async function openDatabase() {
+  const request = indexedDB.open(DATABASE, 1);
+  request.onupgradeneeded = () => {
+    const store = request.result.createObjectStore(STORE, { keyPath: "number", autoIncrement: true });
+    store.createIndex(NETWORK, NETWORK);
+  };
+  return answer(request);
+}
+
+function answer(request) {
+  return new Promise((resolve, reject) => {
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(request.error);
+  });
+}

@@ -1,0 +1,82 @@
+// A translation as a PNG file that holds its source and its seed too, from which a page goes on.
+
+import { checkIds } from "image_file";
+import { begin, piped } from "png";
+import { FileError, chunk, chunks, damaged, isPng } from "png_chunks";
+import { decode, encode } from "wire";
+
+const KIND = "paIR"; // of a private chunk, which programs that change the picture leave out (section 5.4)
+const VERSION = 1;
+const END_BYTES = 12; // of the last chunk
+const MAX_FACTS_BYTES = 2 ** 16;
+
+/** Return the file of the translation on a canvas, of job { picture, seed }. The chunk is length, facts, source. */
+export async function encodeResult(canvas, { picture, seed }, model) {
+  const { width, height, instances } = picture, hasClasses = model.classes.length > 0;
+  const facts = {
+    version: VERSION, of: nameOf(model), width, height, hasClasses, hasInstances: instances !== null, seed,
+  };
+  const text = new TextEncoder().encode(JSON.stringify(facts));
+  const bytes = new Blob([encode(picture, instances, hasClasses)]);
+  const source = await piped(bytes, new CompressionStream("deflate"));
+  const content = new Uint8Array(4 + text.length + source.length);
+  new DataView(content.buffer).setUint32(0, text.length);
+  content.set(text, 4);
+  content.set(source, 4 + text.length);
+  const png = await new Promise(resolve => canvas.toBlob(resolve, "image/png"));
+  const parts = [png.slice(0, -END_BYTES), chunk(KIND, content), png.slice(-END_BYTES)];
+  return new Blob(parts, { type: "image/png" });
+}
+
+/** Return the name of a network in the files of its results. */
+export function nameOf({ title, subtitle }) {
+  return `${title}, ${subtitle}`;
+}
+
+/**
+ * Return { picture, seed, of }, the source, the seed and the name of the network of a result; null where a file is
+ * none, or one that this network takes as an image. Throws FileError.
+ */
+export async function decodeResult(file, model) {
+  const bytes = new Uint8Array(await file.arrayBuffer());
+  const found = isPng(bytes) && [...chunks(bytes, file.name)].find(({ kind }) => kind === KIND);
+  if (!found) return null;
+  if (!found.isWhole()) damaged(file.name);
+  const { facts, packed } = split(found.content, file.name);
+  check(facts, model, file.name);
+  const { width, height, hasClasses, hasInstances, seed, of } = facts;
+  if (hasClasses && !model.classes.length) return null;
+  const nBytes = width * height * ((hasClasses ? 4 : 3) + (hasInstances ? 4 : 0));
+  const source = await begin(new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate")), nBytes);
+  if (!source) damaged(file.name);
+  const picture = decode(source, width, height, { hasClasses, hasInstances });
+  if (hasClasses) checkIds(picture, model, file.name);
+  if (!model.needs_instances) picture.instances = null;
+  else if (!hasInstances) picture.separateInstances();
+  return { picture, seed, of };
+}
+
+function split(content, name) {
+  const length = content.length < 4 ? Infinity : new DataView(content.buffer, content.byteOffset).getUint32(0);
+  if (length > Math.min(content.length - 4, MAX_FACTS_BYTES)) damaged(name);
+  try {
+    const facts = JSON.parse(new TextDecoder().decode(content.subarray(4, 4 + length)));
+    return { facts, packed: content.subarray(4 + length) };
+  } catch {
+    return damaged(name);
+  }
+}
+
+function check({ version, width, height, hasClasses, seed }, model, name) {
+  if (version > VERSION) throw new FileError(`${name}: is of a later version of this page. Open it there.`);
+  const sides = [width, height], isNumber = [...sides, seed].every(Number.isSafeInteger);
+  if (version !== VERSION || !isNumber || Math.min(...sides) < 1 || seed < 0) damaged(name);
+  if (width * height > model.max_pixels) {
+    throw new FileError(
+      `${name}: its source is ${width}x${height}, a picture has at most ${model.max_pixels} pixels here. ` +
+      "Open the picture without its source: save it with another program first.");
+  }
+  if (!hasClasses && model.classes.length) {
+    throw new FileError(`${name}: is a result of a network of images, this one takes label maps. Open it on its page.`);
+  }
+}
