@@ -1,4 +1,4 @@
-"""What a program that calls `train` is asked after reports and validations, and how it ends the run."""
+"""Functions of the caller of `train`, which the main process calls after reports and validations."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
