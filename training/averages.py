@@ -1,6 +1,6 @@
 """Moving averages of the weights of networks that translate, and the statistics of batch norm that belong to them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -17,7 +17,7 @@ from models.latent_inputs import choose_styles, draw_noise
 from models.running_statistics import batch_norms, estimating_statistics
 from models.spectral_norm import settle_spectral_norm
 from models.style_encoder import inference_network
-from training.methods.method import Method, Translator
+from training.methods.method import Averages, Method, Translator
 from utils.distributed import World
 from utils.precision import Precision
 from utils.torch_private import copy_all
@@ -105,14 +105,14 @@ class AverageStatistics:
         self._step = step
 
 
-def make_averages(method: Method, decay: float) -> dict[str, AveragedModel]:
+def make_averages(method: Method, decay: float) -> Averages:
     """Return an average of each network that translates, by its name; none where the decay is 0."""
     names = {translator.network for translator in method.translators.values()} if decay else set()
     return {name: make_average(network.module, decay) for name, network in method.networks.items() if name in names}
 
 
 def build_average_statistics(
-    config: Config, world: World, layout: Layout, method: Method, averages: Mapping[str, AveragedModel]
+    config: Config, world: World, layout: Layout, method: Method, averages: Averages
 ) -> list[AverageStatistics]:
     """Return what estimates the statistics of the averages that have batch norm.
 

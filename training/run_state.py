@@ -6,14 +6,13 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.optim.swa_utils import AveragedModel
 
 from models.spectral_norm import settle_spectral_norm
 from models.style_encoder import inference_network
 from training.averages import AverageStatistics
 from training.best import BestScore
 from training.lr_schedule import LearningRateSchedule
-from training.methods.method import Method
+from training.methods.method import Averages, Method
 from training.optimizer_group import NotFiniteError, are_finite
 from training.run_data import LoopState
 from utils.distributed import World
@@ -45,7 +44,7 @@ class RunState:
     n_samples: int
     loop: LoopState
     method: Method
-    averages: Mapping[str, AveragedModel]
+    averages: Averages
     average_statistics: Sequence[AverageStatistics]
     schedule: LearningRateSchedule
     best: BestScore

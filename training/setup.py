@@ -91,7 +91,8 @@ def build_training(config: Config, world: World, found: LoadedCheckpoint | None 
     averages = make_averages(method, config.train.ema_decay)
     own_gpus = [world.device] if world.device.type == "cuda" else []
     with torch.random.fork_rng(own_gpus):  # networks of metrics draw weights before they load theirs
-        validation = method.build_validation(config, world, splits, samples, loop_state, averages)
+        validation = method.build_validation(config, splits.validation, samples, averages) if world.is_main else None
+        method.prepare_adjusting(config, world, splits, loop_state, validation)
     best = best_figure(config, splits.validation, method.progress)
     figures = compared_figures(config, best, method.progress)
     run_state = RunState(

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel
 
 from configs import build
 from configs.evaluation import build_evaluator
@@ -17,8 +16,7 @@ from data.batch import Batch, Sample
 from models.spectral_norm import add_spectral_norm
 from training.diagnostics import Diagnostics
 from training.methods import METHODS
-from training.methods.method import Method, NetworkBuilder, Translator
-from training.run_data import LoopState, Splits
+from training.methods.method import Averages, Method, NetworkBuilder, Translator
 from training.running_means import RunningMeans
 from training.setup import Training, build_training
 from training.validation import Validation
@@ -68,20 +66,9 @@ class FakeMethod(Method):
     def pass_once(self, batch: Batch) -> None:
         self.losses(batch)
 
-    def build_validation(
-        self,
-        config: Config,
-        world: World,
-        splits: Splits,
-        samples: list[Sample],
-        state: LoopState,
-        averages: Mapping[str, AveragedModel],
-    ) -> Validation | None:
-        predictor, evaluator = (
-            self.predictor(config, averages),
-            build_evaluator(config, self.device, len(samples)),
-        )
-        return Validation(splits.validation, samples, predictor, evaluator, None, n_shown=0)
+    def build_validation(self, config: Config, split: str, samples: list[Sample], averages: Averages) -> Validation:
+        evaluator = build_evaluator(config, self.device, len(samples))
+        return Validation(split, samples, self.predictor(config, averages), evaluator, None, n_shown=0)
 
     def state_dict(self) -> dict[str, Any]:
         return {"own": 7}

@@ -31,6 +31,9 @@ from utils.precision import Precision, choose_precision
 StepBatches = Sequence[Sequence[Batch]]
 """uint8 batches on the device: those of each update of the discriminator, the last of which the generator shares."""
 
+Averages = Mapping[str, AveragedModel]
+"""Averages of the weights of what translates, by the network's name."""
+
 
 @dataclass(frozen=True)
 class Translator:
@@ -52,17 +55,18 @@ class Translator:
         return self.conditioning.generator_inputs(batch, self.conditioning(batch))
 
 
+@dataclass(frozen=True)
 class Passes(Sequence[Any]):
     """The passes of an update, whose float tensors are made when each begins, and live as long as it does."""
 
-    def __init__(self, batches: Sequence[Batch], inputs: Callable[[Batch], Any]) -> None:
-        self._batches, self._inputs = batches, inputs
+    batches: Sequence[Batch]
+    inputs: Callable[[Batch], Any]
 
     def __len__(self) -> int:
-        return len(self._batches)
+        return len(self.batches)
 
     def __getitem__(self, index: Any) -> Any:
-        return self._inputs(self._batches[index])
+        return self.inputs(self.batches[index])
 
 
 @dataclass
@@ -123,22 +127,19 @@ class Method(ABC):
         """Make one pass of the `compute_copy` of each network, for the table of their layers."""
 
     @abstractmethod
-    def build_validation(
-        self,
-        config: Config,
-        world: World,
-        splits: Splits,
-        samples: list[Sample],
-        state: LoopState,
-        averages: Mapping[str, AveragedModel],
-    ) -> Validation | None:
-        """Return the validation, of the averages where there are some; None on other processes than the main one.
+    def build_validation(self, config: Config, split: str, samples: list[Sample], averages: Averages) -> Validation:
+        """Return the validation of the main process, of the averages where there are some.
 
-        samples: to validate with; none on other processes than the main one.
+        samples: to validate with; `split` is theirs.
 
         Raises:
-            ConfigError: a setting contradicts the data or the networks.
+            ConfigError: a setting contradicts the networks.
         """
+
+    def prepare_adjusting(  # noqa: B027 - most methods adjust nothing
+        self, config: Config, world: World, splits: Splits, state: LoopState, validation: Validation | None
+    ) -> None:
+        """Make what `adjust` uses; raise ConfigError where that cannot be. `validation`: that of the main process."""
 
     def adjust(self, step: int) -> Mapping[str, float]:
         """Adjust what follows from validations, together with the other processes; return scalars by their tags."""
@@ -158,9 +159,7 @@ class Method(ABC):
     def load_process_state(self, state: Mapping[str, Any]) -> None:  # noqa: B027 - most methods have none
         """Load what `process_state` of a process of this rank returned."""
 
-    def predictor(
-        self, config: Config, averages: Mapping[str, AveragedModel], direction: str | None = None
-    ) -> Predictor:
+    def predictor(self, config: Config, averages: Averages, direction: str | None = None) -> Predictor:
         """Return what translates in a direction, by default the first, by the average of the network if there is one.
 
         Raises:

@@ -6,7 +6,6 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel
 
 from configs import build
 from configs.evaluation import build_evaluator
@@ -22,7 +21,7 @@ from models.style_encoder import StyledImages, StyleDistribution, inference_netw
 from training.augmentation_controller import AugmentationController, Overfitting, change_by_plan
 from training.diagnostics import Diagnostics
 from training.methods.judge import Judge, Outputs
-from training.methods.method import Method, NetworkBuilder, translators
+from training.methods.method import Averages, Method, NetworkBuilder, translators
 from training.run_data import LoopState, Splits
 from training.running_means import RunningMeans
 from training.trained_network import TrainedNetwork, synchronized_passes
@@ -210,31 +209,25 @@ class Paired(Method):
             fake, _ = translate(self.generator.compute_copy, inputs.generator_inputs)
             self.discriminator.trained.compute_copy(inputs.source, fake)
 
-    def build_validation(
-        self,
-        config: Config,
-        world: World,
-        splits: Splits,
-        samples: list[Sample],
-        state: LoopState,
-        averages: Mapping[str, AveragedModel],
-    ) -> Validation | None:
-        """Return the validation against targets, and let it control the augmentation if a target of that is set."""
-        validation = None
-        if world.is_main:
-            predictor = self.predictor(config, averages)
-            logits = ValidationLogits(
-                discriminator=self.discriminator.trained.compute_copy,
-                augmentation=self.discriminator.augmentation,
-                conditioning=self.conditioning,
-                precision=self.precision,
-                device=self.device,
-                min_side=discriminated_side(config),
-            )
-            evaluator, shown = build_evaluator(config, self.device, len(samples)), config.log.activations
-            validation = Validation(splits.validation, samples, predictor, evaluator, logits, activations=shown)
+    def build_validation(self, config: Config, split: str, samples: list[Sample], averages: Averages) -> Validation:
+        """Return the validation against targets."""
+        predictor = self.predictor(config, averages)
+        logits = ValidationLogits(
+            discriminator=self.discriminator.trained.compute_copy,
+            augmentation=self.discriminator.augmentation,
+            conditioning=self.conditioning,
+            precision=self.precision,
+            device=self.device,
+            min_side=discriminated_side(config),
+        )
+        evaluator, shown = build_evaluator(config, self.device, len(samples)), config.log.activations
+        return Validation(split, samples, predictor, evaluator, logits, activations=shown)
+
+    def prepare_adjusting(
+        self, config: Config, world: World, splits: Splits, state: LoopState, validation: Validation | None
+    ) -> None:
+        """Let the validation control the augmentation if a target of that is set."""
         self.controller = build_controller(self, config, world, splits, state, validation)
-        return validation
 
     def adjust(self, step: int) -> Mapping[str, float]:
         """Adjust the probability of the augmentation to how far the discriminator overfits."""

@@ -1,11 +1,9 @@
 """The parts that the methods without pairs share: their passes, and discriminators that see images alone."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 from torch import Tensor
-from torch.optim.swa_utils import AveragedModel
 
 from configs.evaluation import build_evaluator, source_evaluator
 from configs.schema import Config
@@ -14,10 +12,8 @@ from data.conditioning import Conditioning, weights_of_classes
 from losses.objective import DiscriminatorObjective
 from losses.pixel_weights import PixelWeights
 from training.methods.judge import Judge
-from training.methods.method import Method
-from training.run_data import LoopState, Splits
+from training.methods.method import Averages, Method
 from training.validation import UnpairedValidation, Validation
-from utils.distributed import World
 
 
 class Pair(NamedTuple):
@@ -84,22 +80,12 @@ class Unpaired(Method):
         """See Method."""
         return Pair.of(batch, self.conditioning)
 
-    def build_validation(
-        self,
-        config: Config,
-        world: World,
-        splits: Splits,
-        samples: list[Sample],
-        state: LoopState,
-        averages: Mapping[str, AveragedModel],
-    ) -> Validation | None:
+    def build_validation(self, config: Config, split: str, samples: list[Sample], averages: Averages) -> Validation:
         """Return the validation of translations as a set, in both directions where both are trained."""
-        if not world.is_main:
-            return None
         evaluator = build_evaluator(config, self.device, len(samples))
         first, *others = (self.predictor(config, averages, direction) for direction in self.translators)
         return UnpairedValidation(
-            splits.validation,
+            split,
             samples,
             first,
             evaluator,
