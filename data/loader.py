@@ -36,6 +36,7 @@ class SampleKey:
     index: int
 
 
+@dataclass(frozen=True)
 class TrainingSampler(Sampler[list[SampleKey]]):
     """An endless stream of batches of keys, which can start at any batch without drawing the earlier ones.
 
@@ -46,26 +47,26 @@ class TrainingSampler(Sampler[list[SampleKey]]):
     first_batch: number of joint batches since the start of the first epoch.
     """
 
-    def __init__(
-        self, *, layout: Layout, batch_size: int, seed: int, rank: int, world_size: int, first_batch: int
-    ) -> None:
-        joint_size = batch_size * world_size
-        assert len(layout) >= joint_size, (len(layout), joint_size)
-        self.batches_per_epoch = len(layout) // joint_size
-        self._layout = layout
-        self._batch_size = batch_size
-        self._seed = seed
-        self._rank = rank
-        self._joint_size = joint_size
-        self._first_batch = first_batch
+    layout: Layout
+    batch_size: int
+    seed: int
+    rank: int
+    world_size: int
+    first_batch: int
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """Joint batches of an epoch, at least one."""
+        return len(self.layout) // (self.batch_size * self.world_size)
 
     def __iter__(self) -> Iterator[list[SampleKey]]:
-        epoch, position = divmod(self._first_batch, self.batches_per_epoch)
+        joint_size = self.batch_size * self.world_size
+        epoch, position = divmod(self.first_batch, self.batches_per_epoch)
         while True:
-            order = self._layout.epoch_order(self._seed, epoch, self.batches_per_epoch * self._joint_size)
+            order = self.layout.epoch_order(self.seed, epoch, self.batches_per_epoch * joint_size)
             for joint_batch in range(position, self.batches_per_epoch):
-                start = joint_batch * self._joint_size + self._rank * self._batch_size
-                yield [SampleKey(epoch, int(index)) for index in order[start : start + self._batch_size]]
+                start = joint_batch * joint_size + self.rank * self.batch_size
+                yield [SampleKey(epoch, int(index)) for index in order[start : start + self.batch_size]]
             epoch, position = epoch + 1, 0
 
 

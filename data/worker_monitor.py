@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from multiprocessing.sharedctypes import RawArray, RawValue
@@ -102,6 +103,7 @@ class CurrentSamples:
         return None if sample == (_NOTHING, _NOTHING) else sample
 
 
+@dataclass
 class WorkerMonitor(Generic[T]):
     """Iterates over a DataLoader that has processes and the timeout POLL_S; ends the processes on exit.
 
@@ -112,23 +114,16 @@ class WorkerMonitor(Generic[T]):
     should_stop: called every POLL_S while waiting.
     """
 
-    def __init__(
-        self,
-        loader: DataLoader[T],
-        processes: Sequence[BaseProcess],
-        current_samples: CurrentSamples,
-        *,
-        name_of: Callable[[int, int], str],
-        timeout_s: float,
-        should_stop: Callable[[], bool],
-    ) -> None:
-        self._processes = processes
-        self._current_samples = current_samples
-        self._name_of = name_of
-        self._timeout_s = timeout_s
-        self._should_stop = should_stop
+    loader: DataLoader[T]
+    processes: Sequence[BaseProcess]
+    current_samples: CurrentSamples
+    name_of: Callable[[int, int], str]
+    timeout_s: float
+    should_stop: Callable[[], bool]
+
+    def __post_init__(self) -> None:
         with signals.blocked(signals.STOPPING), loaders_without_signal_handler():  # until the processes ignore them
-            self._iterator: Iterator[T] | None = iter(loader)
+            self._iterator: Iterator[T] | None = iter(self.loader)
         self._deadline_s = math.inf
         self._is_late = False
         self._ended = threading.Event()
@@ -145,7 +140,7 @@ class WorkerMonitor(Generic[T]):
         self._watchdog.join()
         if kind is None or kind is GeneratorExit:
             self._iterator = None  # shuts the processes down
-        for process in self._processes:
+        for process in self.processes:
             process.kill()
             process.join()
 
@@ -154,7 +149,7 @@ class WorkerMonitor(Generic[T]):
         while not self._ended.wait(POLL_S):
             if time.monotonic() >= self._deadline_s:
                 self._is_late = True
-                for process in self._processes:
+                for process in self.processes:
                     process.kill()
                 return
 
@@ -166,7 +161,7 @@ class WorkerMonitor(Generic[T]):
             StoppedWaiting: the run was asked to stop.
         """
         assert self._iterator is not None
-        self._deadline_s = time.monotonic() + (self._timeout_s or math.inf)
+        self._deadline_s = time.monotonic() + (self.timeout_s or math.inf)
         while True:
             try:
                 batch = next(self._iterator)
@@ -175,14 +170,14 @@ class WorkerMonitor(Generic[T]):
                 lost = self._lost(0 if is_timeout else _REAPING_S)
                 if self._is_late:
                     lost = (
-                        f"no batch came from the loader processes for {self._timeout_s:g} s; waited for {waited_for}: "
+                        f"no batch came from the loader processes for {self.timeout_s:g} s; waited for {waited_for}: "
                         "check that it can be read, or raise data.timeout_s"
                     )
                 if lost:
                     raise LoadingError(lost) from error
                 if not is_timeout:
                     raise
-                if self._should_stop():
+                if self.should_stop():
                     raise StoppedWaiting from error
             else:
                 self._deadline_s = math.inf
@@ -190,10 +185,10 @@ class WorkerMonitor(Generic[T]):
 
     def _lost(self, wait_s: float) -> str | None:
         """Describe how a process ended, waiting up to `wait_s` seconds for it; None where all are running."""
-        multiprocessing.connection.wait([process.sentinel for process in self._processes], timeout=wait_s)
-        for process in self._processes:
+        multiprocessing.connection.wait([process.sentinel for process in self.processes], timeout=wait_s)
+        for process in self.processes:
             if process.exitcode is None:
                 continue
-            sample = self._current_samples.of_process(process.pid)
-            return describe_exit(process.exitcode, None if sample is None else self._name_of(*sample))
+            sample = self.current_samples.of_process(process.pid)
+            return describe_exit(process.exitcode, None if sample is None else self.name_of(*sample))
         return None
