@@ -3,9 +3,8 @@
 from data.facades.dataset import SyntheticDayNight, SyntheticFacades
 from data.folder_store import FolderStore
 from data.layout import RegisteredLayout
-from data.paired_folders import PairedFolders
+from data.paired_folders import PairedFolders, SideBySide
 from data.shards import Shards, UnpairedShards
-from data.side_by_side import SideBySide
 from data.store import Folder, Store
 from data.tar_store import TarStore
 from data.unpaired_folders import UnpairedFolders

@@ -21,7 +21,7 @@ from data.pair_augmentation import (
     image_at,
     weights_at,
 )
-from utils.resizing import resize
+from utils.pictures import resize
 
 Mode = Literal["resize_and_crop", "scale_width", "scale_width_and_crop", "crop", "none"]
 

@@ -10,7 +10,7 @@ import torch
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
-from utils.resizing import resize
+from utils.pictures import resize
 from utils.text import counted, printable
 
 SHEET_WIDTH = 1200  # pixels

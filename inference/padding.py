@@ -13,7 +13,7 @@ from data.batch import MAPS, DataError, Sample
 from data.layout import Layout
 from data.preprocessing import Preprocessing, place
 from data.ranges import StoreError
-from inference.windows import Window
+from inference.tiling import Window
 
 
 @dataclass(frozen=True)

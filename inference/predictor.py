@@ -12,14 +12,12 @@ from torch import Tensor, nn
 from data.batch import Batch, Sample
 from data.conditioning import Conditioning
 from data.files.pixels import StoredRows
-from inference.display import picture, scaled_picture
 from inference.padding import Padding
 from inference.sampling import FeatureSampler, StyleImage, image_seed
-from inference.tiling import TiledNetwork, means_of_bands
-from inference.windows import Window
+from inference.tiling import TiledNetwork, Window, means_of_bands
 from models.instance_features import average_in_instances
 from models.latent_inputs import choose_styles, draw_noise, takes_noise, takes_style
-from utils.pictures import colorize
+from utils.pictures import colorize, picture, scaled_picture
 from utils.precision import Precision
 
 

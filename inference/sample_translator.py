@@ -20,7 +20,7 @@ from inference.outputs import Results, Sizes
 from inference.padding import PaddedSample, Padding, batches, read_padded
 from inference.predictor import ImageParts, Predictor
 from inference.source_values import SourceValues
-from inference.windows import Window
+from inference.tiling import Window
 from utils.worker_threads import MOST_THREADS, in_order, worker_threads
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from utils.resizing import resize
+from utils.pictures import resize
 
 # mean logits (real, translated) beyond which the discriminator has nothing left to learn, by adversarial loss
 _WON = {"lsgan": (0.9, 0.1), "hinge": (1.0, -1.0), "vanilla": (4.0, -4.0)}

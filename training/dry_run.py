@@ -1,4 +1,4 @@
-"""--dry-run: checks that write nothing, with the layers of the networks, the memory and the time that a run takes."""
+"""--dry-run: checks that write and download nothing, with the layers of the networks, and a run's memory and time."""
 
 import statistics
 import time
@@ -14,12 +14,14 @@ from torch.nn.utils.parametrize import is_parametrized
 from torch.utils.flop_counter import FlopCounterMode
 
 from configs import build
-from configs.downloads import downloads, without_downloads
 from configs.schema import Config
 from data.batch import Batch, Sample
 from data.checks.observation import channels_of_images, dropped_transparency
 from data.layout import Layout
 from data.loader import BadSamples, Replacement, SampleKey
+from losses.perceptual import VGG19
+from metrics import METRICS
+from metrics.metric import FeatureSource, PairMetric, SetMetric
 from training.disk_space import describe_shortage, size
 from training.methods.method import Method
 from training.resume import ResumeOptions, continues_in, find_checkpoint_together, start
@@ -28,6 +30,7 @@ from training.setup import Training, build_training
 from training.start_report import check_size, describe
 from utils.distributed import World
 from utils.log import logger
+from utils.pretrained import PretrainedFile
 
 CHECKED_SAMPLES = 100
 MOST_STEPS = 5
@@ -255,3 +258,32 @@ def _layers_of(network: nn.Module) -> Iterator[tuple[str, nn.Module]]:
         is_weight = "parametrizations" in name.split(".")
         if not is_weight and any(True for _ in _weights_of(module)):
             yield name, module
+
+
+def downloads(config: Config) -> list[PretrainedFile]:
+    """Return the files of weights that a run needs and that are not in torch's cache."""
+    needed = [VGG19] if "vgg" in config.loss_weights else []
+    needed += [file for name in config.metrics.extra if (file := _file_of(name))]
+    return [file for file in dict.fromkeys(needed) if not file.cached.is_file()]
+
+
+def without_downloads(config: Config) -> Config:
+    """Return the configuration without the losses and metrics whose weights would be downloaded."""
+    missing = downloads(config)
+    extra = [name for name in config.metrics.extra if _file_of(name) not in missing]
+    if VGG19 in missing:
+        others = sum(weight for name, weight in config.loss.weights_of_images.items() if name != "vgg")
+        config = replace(config, loss=replace(config.loss, vgg=0.0, l1=config.loss.l1 if others else 1.0))
+    best = config.checkpoint.best
+    is_measured = best not in config.metrics.extra or best in extra
+    return replace(
+        config,
+        metrics=replace(config.metrics, extra=extra),
+        checkpoint=config.checkpoint if is_measured else replace(config.checkpoint, best="none"),
+    )
+
+
+def _file_of(metric: str) -> PretrainedFile | None:
+    kind = METRICS[metric]
+    source = kind.features if isinstance(kind, SetMetric) else kind
+    return source.weights if isinstance(source, FeatureSource | PairMetric) else None

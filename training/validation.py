@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from data.batch import MAPS, Batch, Sample
 from data.conditioning import Conditioning
-from inference.display import weights_picture
 from inference.predictor import Predictor
 from losses.adversarial import mean_logits
 from losses.augmentation import Augmentation
@@ -21,7 +20,7 @@ from metrics.evaluator import WEIGHTED, Evaluator, Features, Measurement, shown
 from models.running_statistics import batch_norms
 from training.diagnostics import TranslationHints
 from training.run_log import RunLog
-from utils.pictures import difference, picture_table
+from utils.pictures import difference, picture_table, weights_picture
 from utils.precision import Precision
 
 

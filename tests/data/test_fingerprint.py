@@ -5,7 +5,7 @@ import numpy as np
 import torch
 
 from data.fingerprint import difference, fingerprint
-from data.side_by_side import SideBySide
+from data.paired_folders import SideBySide
 from tests.conftest import save_image
 
 

@@ -19,7 +19,7 @@ from data.held_back import (
     smallest_share,
     suggested_setting,
 )
-from data.side_by_side import SideBySide
+from data.paired_folders import SideBySide
 from tests.conftest import save_image
 from utils.errors import ConfigError
 

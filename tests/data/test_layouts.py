@@ -11,7 +11,7 @@ from configs import build
 from configs.load import load_config
 from configs.schema import Config, DataConfig, SyntheticConfig
 from data import LAYOUTS
-from data.side_by_side import SideBySide
+from data.paired_folders import SideBySide
 from data.store import Folder
 from tests.conftest import save_image
 from utils.label_colors import LabelColors

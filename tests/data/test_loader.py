@@ -23,8 +23,8 @@ from data.loader import (
     max_bad_samples,
     training_batches,
 )
+from data.paired_folders import SideBySide
 from data.preprocessing import Preprocessing
-from data.side_by_side import SideBySide
 from tests import processes  # noqa: F401 - its server forks at once
 from tests.conftest import save_image
 from tests.runs import assert_equal

@@ -7,7 +7,7 @@ import torch
 from data.batch import DataError
 from data.layout import PairingError
 from data.map_reader import MapReader
-from data.paired_folders import PairedFolders
+from data.paired_folders import PairedFolders, SideBySide
 from tests.conftest import save_image
 
 UNPAIRED = "data.layout=unpaired_folders and method.name=contrastive or cycle"
@@ -121,3 +121,21 @@ def test_a_missing_map_has_a_remedy(tmp_path: Path, label_data_set: Path) -> Non
         pairs(tmp_path, ["x.png"], ["x.png"], [])
     with pytest.raises(PairingError, match=r"A/x\.png: without a partner of the same name in .*W"):
         pairs(tmp_path, [], [], ["y.png"])
+
+
+@pytest.mark.parametrize(("a_to_b", "source_level"), [(True, 10), (False, 200)])
+def test_either_half_can_be_the_source(tmp_path: Path, a_to_b: bool, source_level: int) -> None:
+    pair = np.full((4, 12, 3), 200, dtype=np.uint8)
+    pair[:, :6] = 10
+    save_image(tmp_path / "1.png", pair)
+    sample = SideBySide(folder=tmp_path, a_to_b=a_to_b).read(0)
+    assert sample.target is not None
+    assert sample.source.shape == sample.target.shape == (3, 4, 6)
+    assert sample.source.unique().tolist() == [source_level]
+    assert sample.target.unique().tolist() == [210 - source_level]
+
+
+def test_an_odd_width_is_refused(tmp_path: Path) -> None:
+    save_image(tmp_path / "odd.png", np.zeros((4, 7, 3), dtype=np.uint8))
+    with pytest.raises(DataError, match=r"odd\.png: is 7 pixels wide, expected two halves"):
+        SideBySide(folder=tmp_path, a_to_b=True).read(0)

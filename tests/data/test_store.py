@@ -23,9 +23,8 @@ from data.files.tiff_file import write_tiff_rows
 from data.fingerprint import fingerprint
 from data.layout import Layout, PairingError, describe_sample
 from data.map_reader import MapReader
-from data.paired_folders import PairedFolders
+from data.paired_folders import PairedFolders, SideBySide
 from data.preprocessing import Preprocessing
-from data.side_by_side import SideBySide
 from data.store import Blob, Folder, Store
 from tests.conftest import save_image
 from tests.runs import assert_equal

@@ -17,13 +17,13 @@ from data.files.image_files import read_rgb
 from data.files.pixel_rows import PixelRows
 from data.files.pixels import StoredForm, read_stored
 from data.files.tiff_file import geo_tags
-from inference.display import picture
 from tests.conftest import save_image, write_tiny_config
 from tests.images import GEO_TAGS, bands, heights, save_npy, tifffile
 from tests.runs import assert_equal, assert_resumes_exactly, checkpoint, program_main, run, translate, without_config
 from tests.tools.playground.pages import ask, post, serving
 from utils.checkpoint import CheckpointError
 from utils.errors import ConfigError, UserError
+from utils.pictures import picture
 
 CONFIG = """
 base: tiny.yaml

@@ -12,7 +12,7 @@ from data.conditioning import Conditioning
 from data.value_range import ValueRange
 from inference.predictor import ImageParts, Predictor
 from inference.sampling import FeatureSampler
-from inference.windows import Window
+from inference.tiling import Window
 from models.instance_features import FeatureClusters
 from models.latent_inputs import NoiseChannels
 from utils.precision import Precision

@@ -14,8 +14,7 @@ from data.batch import DataError, Sample
 from data.checks.checking import Check
 from data.loader import SampleKey, TrainingDataset
 from data.map_reader import MapReader
-from data.paired_folders import PairedFolders
-from data.side_by_side import SideBySide
+from data.paired_folders import PairedFolders, SideBySide
 from tests.reliability.images import CASES, PIXELS, TURNED, WHOLE, Case, encoded, oriented, png, size_of, write
 from tools.check_data import __main__ as check_data
 

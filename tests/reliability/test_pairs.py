@@ -13,8 +13,7 @@ from data.batch import DataError, Sample
 from data.checks.checking import Check
 from data.layout import Layout, PairingError
 from data.loader import SampleKey, TrainingDataset
-from data.paired_folders import PairedFolders
-from data.side_by_side import SideBySide
+from data.paired_folders import PairedFolders, SideBySide
 from tests.conftest import save_image
 from tests.reliability.command_line import CommandLine
 from tests.reliability.images import WHOLE, fill

@@ -10,7 +10,7 @@ from configs.load import load_config
 from configs.unused_settings import unused_settings
 from data.batch import Sample
 from data.held_back import Subset
-from data.side_by_side import SideBySide
+from data.paired_folders import SideBySide
 from tests.conftest import save_image
 from training.run_data import HELD_BACK, Splits
 from training.start_report import check_size, describe_validation

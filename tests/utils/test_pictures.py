@@ -1,8 +1,13 @@
-"""Pictures of label maps, and several pictures in one."""
+"""Pictures of label maps, several pictures in one, and pictures at another size."""
 
+from typing import Literal
+
+import pytest
 import torch
+from torchvision.transforms.v2 import InterpolationMode
+from torchvision.transforms.v2.functional import resize as resize_as_torchvision
 
-from utils.pictures import GAP, colorize, label_colors, picture_table
+from utils.pictures import GAP, colorize, label_colors, picture_table, resize
 
 
 def test_colours_of_voc_and_cityscapes() -> None:
@@ -33,3 +38,18 @@ def test_smaller_images_and_shorter_rows_are_filled_up_with_white() -> None:
     table = picture_table([[torch.zeros(3, 4, 4, dtype=torch.uint8)] * 2, [torch.zeros(3, 2, 4, dtype=torch.uint8)]])
     assert table[:, 4 + GAP + 2 :, :4].unique().tolist() == [255]
     assert table[:, 4 + GAP :, 4 + GAP :].unique().tolist() == [255]
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+@pytest.mark.parametrize("size", [(7, 40), (33, 20), (33, 41), (64, 90)])
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_it_resizes_as_torchvision_does(
+    mode: Literal["bilinear", "bicubic"], dtype: torch.dtype, size: tuple[int, int], channels_last: bool
+) -> None:
+    image = torch.randint(256, (33, 41, 3), dtype=torch.uint8).to(dtype).permute(2, 0, 1)
+    image = image if channels_last else image.contiguous()
+    wanted = resize_as_torchvision(image, [*size], interpolation=InterpolationMode(mode), antialias=True)
+    found = resize(image, *size, mode)
+    assert torch.equal(found, wanted)
+    assert found.stride() == wanted.stride()

@@ -9,8 +9,7 @@ from data.batch import Batch, DataError, Sample
 from data.layout import Layout
 from data.loader import SampleKey, TrainingDataset, read_fixed
 from inference.contact_sheet import SheetSample, contact_sheet
-from inference.display import picture, scaled_picture, weights_picture
-from utils.pictures import colorize, label_colors
+from utils.pictures import colorize, label_colors, picture, scaled_picture, weights_picture
 
 
 def training_sheet(config: Config, layout: Layout, n_samples: int) -> Tensor | None:

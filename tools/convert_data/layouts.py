@@ -10,8 +10,7 @@ from torch import Tensor
 from data.batch import DataError
 from data.folder_store import IMAGE_SUFFIXES
 from data.layout import Layout, PairingError
-from data.paired_folders import PairedFolders
-from data.side_by_side import SideBySide
+from data.paired_folders import PairedFolders, SideBySide
 from tools.convert_data.conversion import Conversion
 
 

@@ -19,10 +19,10 @@ from data.batch import DataError, Sample
 from data.class_ids import checked_classes
 from data.layout import Layout
 from data.preprocessing import Preprocessing
-from inference.display import picture
 from inference.load import LoadedGenerator
 from inference.padding import read_padded
 from utils.log import logger
+from utils.pictures import picture
 
 MOST = 200  # names on the page
 NAME = "source"  # of every drawing: seeds of features and noise depend on it, as on a file's name in test.py

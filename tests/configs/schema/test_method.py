@@ -6,7 +6,6 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from configs.build import build_conditioning, build_discriminator
-from configs.downloads import downloads
 from configs.load import config_from_dict
 from configs.schema import (
     Config,
@@ -22,6 +21,7 @@ from configs.schema import (
 from configs.schema.data import PairAugmentationConfig
 from configs.schema.method import METHODS, MethodDeclaration, Refusal
 from configs.without_paths import without_paths
+from training.dry_run import downloads
 from training.methods import METHODS as BUILDERS
 from utils.errors import ConfigError
 

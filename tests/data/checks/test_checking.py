@@ -12,9 +12,8 @@ from data.batch import DataError
 from data.checks import checking
 from data.checks.checking import Check, Checked, check_all, label_maps, palette_problems
 from data.map_reader import MapReader
-from data.paired_folders import PairedFolders
+from data.paired_folders import PairedFolders, SideBySide
 from data.preprocessing import Preprocessing
-from data.side_by_side import SideBySide
 from tests import processes  # noqa: F401 - its server forks at once
 from tests.conftest import save_image
 from training.run_data import open_splits
