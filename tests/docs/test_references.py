@@ -26,7 +26,7 @@ MODULES += [f"{path.parent.name}.__main__" for path in (ROOT / "tools").glob("*/
 OF_OTHERS = {  # options of torchrun, tensorboard, pip, git, http.server, sbatch, docker and the bench
     *("--nproc-per-node", "--nnodes", "--rdzv-backend", "--rdzv-endpoint", "--rdzv-id", "--max-restarts"),
     *("--bind", "--directory"),
-    *("--case", "--recipe"),  # of the bench
+    *("--case", "--data", "--recipe", "--steps"),  # of the bench
     *("--signals-to-handle", "--logdir", "--editable", "--standalone", "--nodes", "--cpus-per-task"),
     *("--tag", "--build-arg", "--rm", "--gpus", "--shm-size", "--volume", "--user"),
 }
