@@ -10,7 +10,7 @@ from data.batch import DataError
 from inference.load import LoadedGenerator
 from tools.export.file import Dtype, ExportError, report_file, write_program
 from tools.export.web_runtime import WASM, WEBGPU, runtime_files
-from tools.playground.page import WORKER, Description, build_page, describe
+from tools.playground.page import Description, build_page, describe
 from tools.playground.samples import Samples, open_samples
 from utils.atomic_file import replacing
 from utils.log import logger
@@ -46,7 +46,7 @@ def export_page(
     _check(loaded, in_folder=in_folder)
     runtime = runtime_files(WEBGPU if in_folder else WASM, web_runtime)
     description, samples = _describe(loaded, n_samples, split)
-    parts: dict[str, bytes | str] = {"worker": WORKER.read_bytes(), **samples}
+    parts: dict[str, bytes | str] = dict(samples)
     names = ("runtime", "wasm")
     with tempfile.TemporaryDirectory(prefix="pairgan-") as temporary:
         file = Path(temporary) / GENERATOR

@@ -24,7 +24,6 @@ SIDES = (64, 1024)  # least and greatest side of a new picture
 FOLDER = Path(__file__).parent / "page"
 ENGINES = ("server_engine", "onnx_engine")
 ENGINE = "engine"  # the name by which the page's script imports one of them
-WORKER = FOLDER / "onnx_worker.js"
 
 
 @dataclass(frozen=True)
@@ -169,8 +168,7 @@ def build_page(
     nonce: of the server's Content-Security-Policy.
     """
     assert engine in ENGINES, engine
-    apart = {WORKER.stem, *ENGINES}
-    modules = {path.stem: path for path in FOLDER.glob("*.js") if path.stem not in apart}
+    modules = {path.stem: path for path in FOLDER.glob("*.js") if path.stem not in ENGINES}
     modules[ENGINE] = FOLDER / f"{engine}.js"
     # addresses inside the page: browsers load no script from beside a page on a disk
     scripts = {name: base64.b64encode(path.read_bytes()).decode() for name, path in sorted(modules.items())}

@@ -73,7 +73,7 @@ def test_one_file_has_everything(tiny_run: Path, tmp_path: Path, archive: Path) 
     export(tiny_run, tmp_path / "page.html", "--samples", "2", "--web-runtime", str(archive), "--license", "mit")
     page = (tmp_path / "page.html").read_text()
     parts = parts_of(page)
-    assert parts.keys() == {"worker", "runtime", "wasm", "generator", "sample-0", "sample-1"}
+    assert parts.keys() == {"runtime", "wasm", "generator", "sample-0", "sample-1"}
     assert (parts["runtime"], parts["wasm"]) == tuple(CONTENT[name] for name in WASM)
     assert parts["generator"] == b"a program"
     assert "http" not in page.replace("http.server", "")  # nothing from a network
@@ -96,7 +96,7 @@ def test_samples_can_be_left_out(tiny_run: Path, tmp_path: Path, package: Path) 
         export(tiny_run, tmp_path / name, "--samples", "0", "--web-runtime", str(package))
     page = (tmp_path / "page.html").read_text()
     assert page == (tmp_path / "again.html").read_text()
-    assert parts_of(page).keys() == {"worker", "runtime", "wasm", "generator"}
+    assert parts_of(page).keys() == {"runtime", "wasm", "generator"}
     assert model_of(page)["samples"] == []
 
 

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
+from scipy import ndimage
 
+from tests.conftest import save_image
 from tests.tools.playground.pages import Opened, Trained, page_of, read
 
 pytestmark = pytest.mark.browser
@@ -118,3 +120,52 @@ def test_a_damaged_result_is_a_message(blank: Opened, photos: Trained, browser: 
         (result,) = page.download("download-both", tmp_path / "photos")
     blank.drop(result)
     expect(blank.page.locator("#message span")).to_contain_text("is a result of a network of images, this one takes")
+
+
+def test_a_slow_network_translates_a_quarter_of_the_pixels_while_one_draws(blank: Opened) -> None:
+    asked: list[str] = []
+
+    def answer_late(route: Route) -> None:
+        asked.append(re.sub(r".*width=(\d+)&height=(\d+).*", r"\1x\2", route.request.url))
+        blank.page.wait_for_timeout(250)
+        route.continue_()
+
+    blank.page.route("**/translate*", answer_late)
+    blank.click("clear")  # by which the page measures the time of a translation
+    blank.choose("window")
+    box, mouse = blank["source"].bounding_box(), blank.page.mouse
+    assert box is not None
+    mouse.move(box["x"] + 50, box["y"] + 50)
+    mouse.down()
+    for step in range(3):
+        mouse.move(box["x"] + 60 + 50 * step, box["y"] + 60)
+    expect(blank["keep"]).to_be_disabled()
+    assert asked[1] == "32x32"
+    blank.page.wait_for_timeout(1000)  # a pause within the stroke
+    assert asked[-1] == "64x64"
+    mouse.move(box["x"] + 300, box["y"] + 300)
+    mouse.up()
+    blank.wait()
+    assert asked[-1] == "64x64"
+    assert blank.pixels("result").shape == (64, 64, 3)
+    expect(blank["keep"]).to_be_enabled()
+    blank.page.unroute("**/translate*")
+
+
+def test_an_opened_label_map_has_the_connected_parts_as_instances(
+    browser: Browser, facades: Trained, engine: str, tmp_path: Path
+) -> None:
+    labels = np.random.default_rng(4).integers(0, 3, (23, 37), dtype=np.uint8)
+    save_image(tmp_path / "labels.png", labels)
+    with page_of(browser, facades, engine) as page:
+        page.drop(tmp_path / "labels.png")
+        expect(page["source"]).to_have_attribute("width", "37")
+        page.wait()
+        _, instances = page.saved(tmp_path)
+    parts = np.zeros_like(instances)
+    for kind in range(3):
+        found, n = ndimage.label(labels == kind, np.ones((3, 3)))
+        parts[found > 0] = found[found > 0] + parts.max()
+        assert len(np.unique(instances[labels == kind])) == n
+    pairs = np.unique(np.stack([parts.ravel(), instances.ravel()]), axis=1)
+    assert pairs.shape[1] == parts.max() == len(np.unique(instances))

@@ -11,7 +11,7 @@ import pytest
 from configs import build
 from configs.load import config_from_dict
 from inference.load import LoadedGenerator
-from tools.playground.page import FOLDER, WORKER, Description, build_page, describe
+from tools.playground.page import FOLDER, Description, build_page, describe
 from tools.playground.samples import Samples
 from utils.errors import ConfigError
 
@@ -23,9 +23,9 @@ def test_every_import_is_in_the_page(engine: str) -> None:
     assert match is not None
     addresses = json.loads(match[1])["imports"]
     sources = {name: b64decode(address.partition(",")[2]).decode() for name, address in addresses.items()}
-    imported = {name for source in sources.values() for name in re.findall(r'^import .* from "(\w+)";', source, re.M)}
-    assert imported | {"app"} == sources.keys()
-    assert WORKER.stem not in sources
+    names = r'^import .* from "(\w+)";|import\.meta\.resolve\("(\w+)"\)'
+    imported = {name for source in sources.values() for found in re.findall(names, source, re.M) for name in found}
+    assert imported - {""} | {"app"} == sources.keys() - ({"onnx_worker"} if engine == "server_engine" else set())
     assert "a &amp; b &lt;i&gt;</title>" in page
 
 

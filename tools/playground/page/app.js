@@ -1,6 +1,7 @@
 // The page: connects the drawing, the palette, files and camera with an engine that translates.
 
 import { Camera } from "camera";
+import { Drafts } from "drafts";
 import { DrawingBoard } from "drawing_board";
 import { saveBlob, saveCanvas } from "download";
 import { openEngine } from "engine";
@@ -27,6 +28,7 @@ const view = new ResultView(
   }, palette.colorOf);
 const results = new KeptResults(`${location.pathname} ${identity(model)}`);
 const gallery = new Gallery(get("gallery"), results, file => attempt(() => openFile(file)));
+const drafts = new Drafts(model);
 const board = new DrawingBoard(get("source"), get("cursor"), {
   settings: () => ({
     tool: document.querySelector("[name=tool]:checked").value,
@@ -47,13 +49,28 @@ const board = new DrawingBoard(get("source"), get("cursor"), {
   onEdit: stopCamera,
 });
 
+const PAUSE_MS = 400; // within a stroke, after which it is translated whole
 let live = null;
+let pause = null; // the timer of a stroke
 let opening = 0; // the number of the newest picture that is opened: an older one may arrive later
 
 function translate() {
   get("samples").value = ""; // the picture is no longer that sample
   view.markStale(true);
-  live?.request(() => ({ picture: board.picture.copy(), seed: seed() }));
+  live?.request(() => ({ ...(board.stroke ? drafts.of(board.picture) : whole()), seed: seed() }));
+  clearTimeout(pause);
+  if (board.stroke) pause = setTimeout(() => live?.request(() => ({ ...whole(), seed: seed() })), PAUSE_MS);
+}
+
+function whole() {
+  return { picture: board.picture.copy(), isDraft: false };
+}
+
+async function translation({ picture, isDraft, seed }) {
+  const began = performance.now();
+  const image = await engine.translate(picture, picture.instances, seed);
+  if (!isDraft) drafts.milliseconds = performance.now() - began;
+  return image;
 }
 
 /** Return the whole number in a field, which then shows it: the default if it holds none, the nearest one allowed. */
@@ -77,7 +94,7 @@ function say(text, kind) {
 
 function show(image, job, milliseconds) {
   if (get("message").dataset.kind === "translation") get("message").hidden = true;
-  for (const id of ["keep", "download", "download-both"]) get(id).disabled = false;
+  for (const id of ["keep", "download", "download-both"]) get(id).disabled = job.isDraft;
   view.show(image, job, milliseconds);
   view.markStale(live.waiting !== null);
 }
@@ -333,7 +350,7 @@ let engine;
 await attempt(async () => {
   engine = await openEngine(model);
   if (!engine.obstacle) {
-    live = new LiveTranslation(job => engine.translate(job.picture, job.picture.instances, job.seed), {
+    live = new LiveTranslation(translation, {
       onResult: show,
       onError: reportTranslation,
       onBusy: busy => status(busy ? "translating" : "ready", busy),

@@ -1,5 +1,6 @@
 // Pictures from files that are chosen, dropped or pasted.
 
+import { separateInstances } from "instances";
 import { Picture } from "picture";
 import { checkSize, decodeIds, readSize } from "png";
 import { FileError } from "png_chunks";
@@ -19,7 +20,7 @@ export async function readPicture(file, model, longest) {
   checkIds(ids, model, file.name);
   const { width, height, values } = ids;
   const picture = resized(new Picture(width, height, values), longest);
-  if (model.needs_instances) picture.separateInstances();
+  if (model.needs_instances) await separateInstances(picture);
   return { picture, width, height };
 }
 

@@ -1,6 +1,7 @@
 // The drawing of this tab, kept while the page is loaded again: pictures as PNG, in which every value is a colour.
 
 import { pictureOf } from "image_file";
+import { separateInstances } from "instances";
 import { Picture } from "picture";
 
 const KEY = `drawing on ${location.pathname}`;
@@ -26,7 +27,7 @@ export async function keptDrawing(model) {
     if (kept?.of !== identity(model)) return null;
     const picture = await pictureFrom(kept.values);
     if (kept.instances) picture.instances = Int32Array.from((await pictureFrom(kept.instances)).values);
-    else if (model.needs_instances) picture.separateInstances();
+    else if (model.needs_instances) await separateInstances(picture);
     return { picture, sample: kept.sample };
   } catch {
     return null;

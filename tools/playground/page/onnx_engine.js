@@ -1,18 +1,18 @@
 // The engine of a page that carries its network: onnxruntime-web computes in a worker, so that one can draw meanwhile.
 
+import { PageWorker } from "page_worker";
 import { piped } from "png";
 import { decode, rgbBytes, translatedSize } from "wire";
 
-const SCRIPT = { type: "text/javascript" };
 const NO_SIMD = "This browser has no WebAssembly SIMD, which the network needs: samples are shown without their " +
   "translations. Open the page in a newer browser.";
 
 /** Return the engine; its `obstacle` says why it cannot translate, null where it can. */
 export async function openEngine(model) {
   const layout = { hasClasses: model.classes.length > 0, hasInstances: model.needs_instances };
-  const ask = hasSimd() ? await openNetwork() : null;
+  const network = hasSimd() ? await openNetwork() : null;
   return {
-    obstacle: ask ? null : NO_SIMD,
+    obstacle: network ? null : NO_SIMD,
 
     /** Return the translation as an ImageData. source: a Picture. instances: Int32Array or null. */
     async translate(source, instances) {
@@ -29,7 +29,7 @@ export async function openEngine(model) {
       if (instances) {
         inputs.instances = { type: "int32", data: reflect(instances, new Int32Array(n)), dims: [1, 1, ...dims] };
       }
-      const rgb = await ask({ inputs }, Object.values(inputs).map(input => input.data.buffer));
+      const rgb = await network.ask({ inputs }, Object.values(inputs).map(input => input.data.buffer));
       const [top, left] = [rows, columns].map(side => side.before * model.scale);
       return cut(rgb, dims.map(side => side * model.scale), top, left, ...translatedSize(width, height, model));
     },
@@ -48,12 +48,12 @@ function hasSimd() {
   return Boolean(globalThis.WebAssembly?.validate(new Uint8Array([...header, 1, 5, 1, 0x60, 0, 1, 0x7b])));
 }
 
-/** Return a function that asks the worker, in which the network is open. */
+/** Return the worker in which the network is open. */
 async function openNetwork() {
-  const [worker, runtime, wasm, generator] = await Promise.all(["worker", "runtime", "wasm", "generator"].map(part));
-  const ask = asking(new Worker(URL.createObjectURL(new Blob([worker], SCRIPT))));
-  await ask({ runtime: await dataAddress(runtime), wasm, generator }, [wasm.buffer, generator.buffer]);
-  return ask;
+  const [runtime, wasm, generator] = await Promise.all(["runtime", "wasm", "generator"].map(part));
+  const worker = new PageWorker(import.meta.resolve("onnx_worker"));
+  await worker.ask({ runtime: await dataAddress(runtime), wasm, generator }, [wasm.buffer, generator.buffer]);
+  return worker;
 }
 
 /** Return the bytes of a part of the page: packed inside it, or a file beside it. */
@@ -77,16 +77,7 @@ function dataAddress(bytes) {
   return new Promise(resolve => {
     const reader = new FileReader();
     reader.onload = () => resolve(reader.result);
-    reader.readAsDataURL(new Blob([bytes], SCRIPT));
-  });
-}
-
-/** Return a function that sends a message to the worker, and returns a promise of its answer. */
-function asking(worker) {
-  return (message, transferred) => new Promise((resolve, reject) => {
-    worker.onmessage = ({ data }) => ("error" in data ? reject(new Error(data.error)) : resolve(data.result));
-    worker.onerror = event => reject(new Error(event.message || "The page's worker cannot be started."));
-    worker.postMessage(message, transferred);
+    reader.readAsDataURL(new Blob([bytes], { type: "text/javascript" }));
   });
 }
 

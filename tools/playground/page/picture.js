@@ -72,17 +72,6 @@ export class Picture {
     for (const at of this.connected(start, { byCorners: true, seen, belongs })) this.instances[at] = id;
   }
 
-  /** Make an instance of each connected part of a class. */
-  separateInstances() {
-    const ids = new Int32Array(this.values.length), seen = new Uint8Array(ids.length);
-    for (let at = 0, last = 0; at < ids.length; at++) {
-      if (seen[at]) continue;
-      last++;
-      for (const member of this.connected(at, { byCorners: true, seen })) ids[member] = last;
-    }
-    this.instances = ids;
-  }
-
   /** The instances numbered from 0 in the order of their ids, for a PNG of 16 bits; null where they are too many. */
   compactInstances() {
     const ids = [...new Set(this.instances)].sort((first, second) => first - second);

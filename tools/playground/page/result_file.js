@@ -1,6 +1,7 @@
 // A translation as a PNG file that holds its source and its seed too, from which a page goes on.
 
 import { checkIds } from "image_file";
+import { separateInstances } from "instances";
 import { begin, piped } from "png";
 import { FileError, chunk, chunks, damaged, isPng } from "png_chunks";
 import { decode, encode } from "wire";
@@ -52,7 +53,7 @@ export async function decodeResult(file, model) {
   const picture = decode(source, width, height, { hasClasses, hasInstances });
   if (hasClasses) checkIds(picture, model, file.name);
   if (!model.needs_instances) picture.instances = null;
-  else if (!hasInstances) picture.separateInstances();
+  else if (!hasInstances) await separateInstances(picture);
   return { picture, seed, of };
 }
 

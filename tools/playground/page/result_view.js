@@ -10,7 +10,7 @@ export class ResultView {
     this.#slide();
   }
 
-  /** Show an ImageData, the translation of job { picture, seed }, which took so many milliseconds. */
+  /** Show an ImageData, the translation of job { picture, isDraft }, which took so many milliseconds. */
   show(image, job, milliseconds) {
     this.job = job;
     for (const canvas of [this.result, this.over]) {
@@ -18,13 +18,14 @@ export class ResultView {
         [canvas.width, canvas.height] = [image.width, image.height];
       }
     }
-    this.result.parentElement.style.setProperty("--ratio", image.width / image.height);
+    if (!job.isDraft) this.result.parentElement.style.setProperty("--ratio", image.width / image.height);
     this.result.getContext("2d").putImageData(image, 0, 0);
     const over = this.over.getContext("2d");
     over.imageSmoothingEnabled = false; // a source of another size shows its pixels
     over.drawImage(job.picture.toCanvas(this.colors), 0, 0, image.width, image.height);
     const isShort = milliseconds < 1000;
-    this.time.textContent = isShort ? `${Math.round(milliseconds)} ms` : `${(milliseconds / 1000).toFixed(1)} s`;
+    const time = isShort ? `${Math.round(milliseconds)} ms` : `${(milliseconds / 1000).toFixed(1)} s`;
+    this.time.textContent = job.isDraft ? `${time}, half size` : time;
     this.result.dispatchEvent(new CustomEvent("translated", { bubbles: true, detail: { milliseconds } }));
   }
 
