@@ -135,7 +135,7 @@ class UnpairedFolders(RegisteredLayout):
     def provenance(self, index: int) -> Provenance:
         """See Layout."""
         source, target = (side.provenance(place) for side, place in zip(self._sides, self.places(index), strict=True))
-        files, kinds = [*source.files, *target.files], [*source.kinds, "target"]
+        files, kinds = [*source.files, *target.files], [*source.kinds, *["target"] * len(target.files)]
         return Provenance(f"unpaired {source.rule} {target.rule}", files, kinds)
 
     def read(self, index: int) -> Sample:

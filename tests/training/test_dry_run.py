@@ -14,7 +14,7 @@ from losses.perceptual import VGG19
 from metrics.fid import INCEPTION
 from models.layers import PairConv2d
 from models.spectral_norm import add_spectral_norm
-from tests.runs import built
+from tests.runs import built, run
 from training import dry_run
 from training.dry_run import (
     Layer,
@@ -147,3 +147,9 @@ def test_what_is_there_or_not_needed_is_not_downloaded(tiny_config: Path) -> Non
 def test_a_run_whose_only_loss_is_vgg_is_checked_with_another(tiny_config: Path) -> None:
     alone = ["loss.vgg=1", "loss.l1=0", "loss.adversarial=0", "loss.feature_matching=0"]
     assert without_downloads(load_config(tiny_config, alone)).loss.weights["l1"] == 1
+
+
+def test_drawn_images_without_pairs_have_no_files(tiny_config: Path, caplog: pytest.LogCaptureFixture) -> None:
+    unpaired = ["data.layout=synthetic_day_night", "method.name=cycle", "data.instance_edges=false", "loss.l1=0"]
+    run(tiny_config, *unpaired, "--dry-run")
+    assert any(line.startswith("checked        5 of 5 training samples") for line in caplog.messages)
