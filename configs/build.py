@@ -19,7 +19,7 @@ from data.layout import Layout
 from data.map_reader import MapReader
 from data.pair_augmentation import OF_RGB_SOURCES, PairAugmentation
 from data.preprocessing import Preprocessing
-from losses import GENERATOR_LOSSES
+from losses import GENERATOR_LOSSES, REGISTERED_LOSSES, registered_weights
 from losses.adversarial import AdversarialLoss
 from losses.augmentation import Augmentation
 from losses.objective import DiscriminatorLosses, DiscriminatorObjective, GeneratorLoss, GeneratorObjective
@@ -337,17 +337,17 @@ def _initialize(network: nn.Module, config: Config, *, as_spade: bool, is_normed
 
 
 def build_generator_objective(config: Config, device: torch.device) -> GeneratorObjective:
-    """Return the generator's losses whose weight is not 0; networks among them are on `device`.
+    """Return the generator's losses whose weight is not 0, and the registered ones; networks are on `device`.
 
     Raises:
         WeightsError: the weights of such a network are not available.
     """
-    weights = config.loss_weights
-    losses = {name: build_generator_loss(config, name) for name in weights}
+    losses = {name: build_generator_loss(config, name) for name in config.loss_weights}
+    losses |= {name: loss for name, (loss, _) in REGISTERED_LOSSES.items()}
     for loss in losses.values():
         if isinstance(loss, nn.Module):
             loss.to(device).to(memory_format=frozen_network_memory_format(config, device))
-    return GeneratorObjective(losses, weights)
+    return GeneratorObjective(losses, config.loss_weights | registered_weights())
 
 
 def build_generator_loss(config: Config, name: str) -> GeneratorLoss:

@@ -1,5 +1,6 @@
 """The losses: what the networks are trained to minimise."""
 
+import math
 from collections.abc import Callable
 from typing import Literal
 
@@ -8,6 +9,7 @@ from losses.distances import feature_matching, kl_divergence, l1
 from losses.objective import GeneratorLoss
 from losses.perceptual import vgg_loss
 from losses.segmentation import SegmentationLoss
+from utils.errors import ConfigError
 
 
 def _adversarial_loss(
@@ -28,3 +30,28 @@ GENERATOR_LOSSES: dict[str, Callable[..., GeneratorLoss]] = {
     "vgg": vgg_loss,
     "kl_divergence": lambda: kl_divergence,
 }
+
+REGISTERED_LOSSES: dict[str, tuple[GeneratorLoss, float]] = {}
+"""The losses of the program that calls `train`, with their weights; see `register_loss`."""
+
+
+def register_loss(name: str, loss: GeneratorLoss, weight: float) -> None:
+    """Add a loss of the generator to the trainings on pairs that this process begins from now on.
+
+    A loss of the same name is replaced; a weight of 0 removes it. An `nn.Module` is moved to the device of the run.
+
+    Raises:
+        ConfigError: the name or the weight cannot be used.
+    """
+    if not name.isidentifier() or name in (*GENERATOR_LOSSES, "mean_weight", "total"):
+        raise ConfigError(f"loss {name!r}: is no name, or that of another loss. Choose another word.")
+    if not (math.isfinite(weight) and weight >= 0):
+        raise ConfigError(f"loss {name!r}: its weight is {weight}, expected a number of at least 0.")
+    REGISTERED_LOSSES.pop(name, None)
+    if weight:
+        REGISTERED_LOSSES[name] = loss, weight
+
+
+def registered_weights() -> dict[str, float]:
+    """Return the weights of REGISTERED_LOSSES by name."""
+    return {name: weight for name, (_, weight) in REGISTERED_LOSSES.items()}

@@ -1,4 +1,4 @@
-"""Functions of the caller of `train`, which the main process calls after reports and validations."""
+"""Functions of a program that calls `train`: they follow the run, and may end it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -15,6 +15,7 @@ from configs.splits import validation_split
 from data.fingerprint import difference
 from inference.load import load_from, load_network
 from inference.original_weights import encoder_file
+from losses import registered_weights
 from models.originals.format import FileRole
 from models.weight_transfer import transfer_weights
 from training.best import can_be_compared, read_best, saved_score
@@ -103,6 +104,8 @@ def restore(training: Training, found: LoadedCheckpoint, *, accepts_changed_data
         raise CheckpointError(
             f"{path}: does not fit, or is ill-formed: {' '.join(str(error).split())}; use another checkpoint"
         ) from error
+    if (before := state.get("registered_losses", {})) != (now := registered_weights()):
+        logger.warning("registered losses have changed: %s -> %s", before or "none", now or "none")
     if continues:
         training.checkpoints.saved_step = run_state.loop.step
     if has_changed and state["samples_into_epoch"]:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from losses import registered_weights
 from models.spectral_norm import settle_spectral_norm
 from models.style_encoder import inference_network
 from training.averages import AverageStatistics
@@ -110,6 +111,7 @@ class RunState:
             "data": self.fingerprint,
             "n_samples": self.n_samples,
             **({"plateau": self.schedule.plateau.state_dict()} if self.schedule.plateau else {}),
+            **({"registered_losses": weights} if (weights := registered_weights()) else {}),
             **({"best": self.best.value} if self.best.value is not None else {}),
             "measured_on": dict(self.measured_on),
         }

@@ -16,6 +16,7 @@ from data.files.image_files import count_other_files
 from data.held_back import groups_of, shared_beginnings, smallest_share, suggested_setting
 from data.layout import Layout
 from data.loader import SampleKey
+from losses import registered_weights
 from training.disk_space import size
 from training.run_data import Splits
 from training.setup import Training
@@ -54,6 +55,7 @@ def describe(training: Training) -> list[str]:
         *describe_pixels(config.data),
         *_describe_classes(config),
         *_describe_weights(config),
+        *_describe_losses(config),
         *([f"left out       files of other formats: {others}"] if others else []),
         *_describe_cache(training, training.layout.names.index(sample.name)),
         *(describe_validation(config, training.splits, len(validation.samples)) if validation else []),
@@ -127,6 +129,13 @@ def _describe_weights(config: Config) -> list[str]:
     are_trained = any((loss.l1, loss.feature_matching, loss.vgg, loss.outside_mask))
     where = "" if are_trained else "; of metrics alone: loss.l1, loss.feature_matching and loss.vgg are 0"
     return [f"weights        {', '.join(parts)}{where}"] if parts else []
+
+
+def _describe_losses(config: Config) -> list[str]:
+    """Return the registered losses; nothing where there are none."""
+    losses = ", ".join(f"{name} {weight:g}" for name, weight in registered_weights().items())
+    is_used = config.method.declaration.losses is None
+    return [f"losses         {losses}, registered{'' if is_used else ', without effect'}"] if losses else []
 
 
 def _describe_cache(training: Training, index: int) -> list[str]:

@@ -1,0 +1,86 @@
+"""Losses that the program that calls `train` registers."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from configs.build import build_generator_objective
+from configs.load import load_config
+from losses import REGISTERED_LOSSES, register_loss
+from losses.objective import LossInputs
+from tests.runs import checkpoint, records, run, translate
+from utils.errors import ConfigError
+
+
+@pytest.fixture(autouse=True)
+def no_registered_losses() -> Iterator[None]:
+    yield
+    REGISTERED_LOSSES.clear()
+
+
+def edges(translation: LossInputs) -> Tensor:
+    return (translation.fake - translation.target).diff(dim=-1).abs().mean()
+
+
+class OfNetwork(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.network = nn.Conv2d(3, 1, 1)
+
+    def forward(self, translation: LossInputs) -> Tensor:
+        loss: Tensor = self.network(translation.fake).float().square().mean()
+        return loss
+
+
+@pytest.mark.parametrize(
+    ("name", "weight", "message"),
+    [
+        ("l1", 1.0, "loss 'l1': is no name, or that of another loss"),
+        ("total", 1.0, "loss 'total': is no name"),
+        ("my edges", 1.0, "loss 'my edges': is no name"),
+        ("edges", -1.0, r"loss 'edges': its weight is -1\.0, expected a number of at least 0"),
+        ("edges", float("nan"), "its weight is nan"),
+    ],
+)
+def test_what_cannot_be_registered(name: str, weight: float, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        register_loss(name, edges, weight)
+
+
+def test_a_loss_is_replaced_and_removed_by_its_name(tiny_config: Path) -> None:
+    config, device = load_config(tiny_config), torch.device("cpu")
+    before = build_generator_objective(config, device)
+    for weight in (2.0, 3.0):
+        register_loss("edges", edges, weight)
+    objective = build_generator_objective(config, device)
+    assert objective.losses["edges"] is edges
+    assert objective.weights == {**before.weights, "edges": 3.0}
+    register_loss("edges", edges, 0)
+    assert build_generator_objective(config, device).weights == before.weights
+
+
+def test_a_run_is_trained_by_it_and_needs_it_no_more(tiny_config: Path, caplog: pytest.LogCaptureFixture) -> None:
+    register_loss("edges", edges, 100.0)
+    register_loss("of_network", OfNetwork(), 1.0)
+    run(tiny_config, "train.max_steps=2", "amp.opt_level=O1")
+    assert "losses         edges 100, of_network 1, registered" in caplog.messages
+    (figures,) = records(tiny_config, "loss/G/edges")
+    parts = [("adversarial", 1), ("feature_matching", 10), ("l1", 10), ("edges", 100), ("of_network", 1)]
+    expected = sum(weight * figures[f"loss/G/{name}"] for name, weight in parts)
+    assert figures["loss/G/total"] == pytest.approx(expected, rel=1e-2)
+    REGISTERED_LOSSES.clear()
+    folder = tiny_config.parent / "runs" / "tiny"
+    translate("--checkpoint", str(folder), "--output", str(tiny_config.parent / "translated"))
+    run(tiny_config, "train.max_steps=3", "amp.opt_level=O1")
+    assert "registered losses have changed: {'edges': 100.0, 'of_network': 1.0} -> none" in caplog.messages
+    assert "registered_losses" not in checkpoint(tiny_config, 3)
+
+
+def test_without_pairs_the_plan_says_that_it_has_no_effect(tiny_config: Path, caplog: pytest.LogCaptureFixture) -> None:
+    register_loss("edges", edges, 2.0)
+    unpaired = ["data.layout=synthetic_day_night", "method.name=cycle", "data.instance_edges=false", "loss.l1=0"]
+    run(tiny_config, *unpaired, "--dry-run")
+    assert "losses         edges 2, registered, without effect" in caplog.messages
