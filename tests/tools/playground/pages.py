@@ -1,7 +1,6 @@
 """Tiny networks on both kinds of pages, what a user does on them, and what test.py makes of the same files."""
 
 import http.client
-import threading
 from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from playwright.sync_api import Browser, Download, Locator, Page, expect
 from tests.conftest import save_image
 from tests.runs import program_main, translate, untrained_run
 from tools.playground.__main__ import parse_arguments, playground
-from tools.playground.server import PlaygroundServer
+from tools.serve.web import WebServer
 
 BINARY = {"Content-Type": "application/octet-stream"}
 N_CLASSES = 12  # of the synthetic facades
@@ -146,22 +145,17 @@ def read(path: Path) -> np.ndarray:
 
 
 @contextmanager
-def serving(*arguments: str) -> Iterator[PlaygroundServer]:
+def serving(*arguments: str) -> Iterator[WebServer]:
     """The server at a port that is free."""
     with playground(parse_arguments([*arguments, "--no-browser"])) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+        server.start()
+        yield server
 
 
 def ask(
-    server: PlaygroundServer, method: str, path: str, body: bytes | None = None, **headers: str
+    server: WebServer, method: str, path: str, body: bytes | None = None, **headers: str
 ) -> tuple[int, bytes, http.client.HTTPMessage]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     try:
         connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
         answer = connection.getresponse()
@@ -170,7 +164,7 @@ def ask(
         connection.close()
 
 
-def post(server: PlaygroundServer, *maps: np.ndarray, seed: int = 0, path: str = "/") -> tuple[int, bytes]:
+def post(server: WebServer, *maps: np.ndarray, seed: int = 0, path: str = "/") -> tuple[int, bytes]:
     height, width = maps[0].shape[:2]
     body = b"".join(image.tobytes() for image in maps)
     status, answer, _ = ask(

@@ -149,12 +149,12 @@ def test_a_server_that_comes_back_translates_what_is_drawn(browser: Browser, fac
     assert "Start it again: python -m tools.playground" in page.message()
     expect(page["status"]).to_have_text("no connection")
     expect(page["stale"]).to_be_visible()
-    with serving(*command, "--port", str(server.server_port)):
+    with serving(*command, "--port", str(server.port)):
         page.wait()
         expect(page["message"]).to_be_hidden()
         expect(page["stale"]).to_be_hidden()
         assert (page.pixels("result") != first).any()
-    with serving(*command, "--port", str(server.server_port), "--seed", "1"):
+    with serving(*command, "--port", str(server.port), "--seed", "1"):
         page.click("undo")
         text = "started with another model or other options. Reload"
         expect(page.page.locator("#message span")).to_contain_text(text)

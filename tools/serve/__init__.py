@@ -1,0 +1,1 @@
+"""A trained generator as a service: images in, translations out, over HTTP."""

@@ -1,0 +1,153 @@
+"""Who may ask a server, and how much; every error becomes an answer of one line."""
+
+import asyncio
+import re
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import TypeVar
+
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from data.files.size_guard import TooLargeError
+from utils.cli import is_out_of_memory
+from utils.errors import UserError
+from utils.log import logger
+
+MAX_SEED = 2**31 - 1
+_LOCAL_NAME = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?", re.ASCII | re.IGNORECASE)
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Lets requests through to an application if they may ask, and answers each error with one line.
+
+    Refusals are HTTPExceptions, whose detail says why.
+
+    max_bytes: of the body of a request.
+    remedy: where the memory does not suffice.
+    token: of those who may ask. None: the server is for this machine, and answers to its names alone, by one of which
+        no foreign page can reach it.
+    open_paths: which anyone may ask for.
+    headers: of every answer.
+    observe: is called with path, status and seconds of each answer.
+    """
+
+    app: ASGIApp
+    max_bytes: int
+    remedy: str
+    token: str | None = None
+    open_paths: tuple[str, ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+    observe: Callable[[str, int, float], None] = lambda *_: None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, as servers of ASGI call it."""
+        request, began, n_bytes, status = Request(scope), time.monotonic(), 0, 0
+
+        async def receive_up_to_most() -> Message:
+            nonlocal n_bytes
+            message = await receive()
+            n_bytes += len(message.get("body", b""))
+            self._check_length(n_bytes)
+            return message
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message).update(self.headers)
+            await send(message)
+
+        try:
+            self._check_asker(request)
+            self._check_length(int(request.headers.get("content-length", 0)))
+            await self.app({**scope, "app": self}, receive_up_to_most, send_with_headers)
+        except ClientDisconnect:
+            return
+        except Exception as error:
+            if status:
+                raise
+            refusal = self._refusal(error, request)
+            headers = {"Connection": "close", **(refusal.headers or {})}  # the body may not have been read
+            body = f"{' '.join(refusal.detail.split())}\n".encode(errors="backslashreplace")
+            await PlainTextResponse(body, refusal.status_code, headers)(scope, receive, send_with_headers)
+        finally:
+            self.observe(request.scope["path"], status, time.monotonic() - began)
+
+    def _check_length(self, n_bytes: int) -> None:
+        if n_bytes > self.max_bytes:
+            problem = f"{n_bytes:,} bytes, at most {self.max_bytes:,}: use a smaller picture"
+            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, problem)
+
+    def _check_asker(self, request: Request) -> None:
+        """Refuse who has no token, or without one other names of this machine, and other pages."""
+        if request.scope["path"] in self.open_paths:
+            return
+        if self.token is not None:
+            scheme, _, given = request.headers.get("authorization", "").partition(" ")
+            if scheme.lower() != "bearer" or not secrets.compare_digest(given.encode(), self.token.encode()):
+                text = "this server needs its token: Authorization: Bearer TOKEN"
+                raise HTTPException(HTTPStatus.UNAUTHORIZED, text, {"WWW-Authenticate": "Bearer"})
+            return
+        host, origin = request.headers.get("host", ""), request.headers.get("origin")
+        if not _LOCAL_NAME.fullmatch(host):
+            address, port = request.scope["server"]
+            text = f"this server answers at http://{address}:{port}/ only"
+            raise HTTPException(HTTPStatus.MISDIRECTED_REQUEST, text)
+        is_link = request.scope["path"] == "/" and request.headers.get("sec-fetch-mode") == "navigate"
+        is_foreign = request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none") and not is_link
+        if is_foreign or (origin is not None and origin != f"http://{host}"):
+            raise HTTPException(HTTPStatus.FORBIDDEN, "another page may not use this server")
+
+    def _refusal(self, error: Exception, request: Request) -> HTTPException:
+        if isinstance(error, HTTPException):
+            return error
+        if isinstance(error, TooLargeError):
+            return HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(error))
+        if isinstance(error, UserError):
+            return HTTPException(HTTPStatus.BAD_REQUEST, str(error))
+        if is_out_of_memory(error):
+            return HTTPException(HTTPStatus.INSUFFICIENT_STORAGE, f"out of memory: {self.remedy}")
+        logger.error("a request failed: %s %s", request.method, request.scope["path"], exc_info=error)
+        return HTTPException(HTTPStatus.INTERNAL_SERVER_ERROR, "the translation failed; the terminal shows why")
+
+
+def number(request: Request, name: str, default: str = "") -> int:
+    """Return a number of the address; refuse another text."""
+    text = request.query_params.get(name, default)
+    if not re.fullmatch(r"\d{1,10}", text, re.ASCII) or int(text) > MAX_SEED:
+        raise HTTPException(HTTPStatus.BAD_REQUEST, f"{name}={text!r}: expected a whole number up to {MAX_SEED}")
+    return int(text)
+
+
+async def unless_gone(request: Request, work: Future[_Result]) -> _Result:
+    """Return the result of some work, which is given up where it has not begun when the client goes.
+
+    The body of the request must have been read.
+
+    Raises:
+        ClientDisconnect: the client is gone.
+    """
+
+    async def wait_until_gone() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    result, gone = asyncio.wrap_future(work), asyncio.create_task(wait_until_gone())
+    try:
+        await asyncio.wait((result, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not result.done():
+            raise ClientDisconnect
+        return result.result()
+    finally:
+        gone.cancel()
+        result.cancel()
