@@ -4,7 +4,7 @@
     model = pairgan.load("generator.onnx")
     model("photo.jpg").save("translated.png")
 
-python -m pairgan MODEL IN OUT does the same. Needs numpy, Pillow and onnxruntime, and tifffile for TIFFs of bands.
+python -m pairgan MODEL IN OUT takes files and folders. Needs numpy, Pillow and onnxruntime, and tifffile for TIFFs.
 """
 
 import argparse
@@ -12,6 +12,7 @@ import hashlib
 import json
 import math
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
@@ -53,19 +54,11 @@ class ImageError(_OneLineError):
 
 
 class Card(dict[str, Any]):
-    """The card of a model: texts, numbers and dicts of them by name; none in files of earlier versions."""
+    """The card of a model: facts by name, as tools.export wrote them; empty in files of earlier versions."""
 
     def __str__(self) -> str:
-        """Return Markdown as model hubs show it: the licence in a head of YAML, then title, description and facts."""
-        facts = [(name, fact) for name, fact in self.items() if fact and name not in ("title", "description")]
-        head = {"license": self.get("license"), "pipeline_tag": self.get("task"), "library_name": "pairgan"}
-        lines = ["---", *(f"{name}: {json.dumps(value)}" for name, value in head.items() if value), "---"]
-        lines += ["\n\n".join(filter(None, [f"# {self.get('title', 'Generator')}", self.get("description")])), ""]
-        lines += [f"- {name}: {fact}" for name, fact in facts if not isinstance(fact, dict)]
-        for title, part in facts:
-            if isinstance(part, dict):
-                lines += ["", f"## {title.capitalize()}", "", *(f"- {name}: {fact}" for name, fact in part.items())]
-        return "\n".join(lines) + "\n"
+        """Return it as Markdown, the README.md of a model hub."""
+        return str(self.get("markdown", ""))
 
 
 @dataclass(frozen=True)
@@ -77,8 +70,7 @@ class Model:
     n_classes: of its label maps, ids 0 .. n_classes-1; 0 for RGB images. ignore_id: of pixels without a class, or None.
     size_multiple, min_size: the sides of an image are padded to multiples of the first, and at least to the second.
     step: of the training; None for weights of an original. direction: AtoB, or BtoA for the way back of a CycleGAN.
-    settings: of the run, by section and name; data.source_… is of what this model takes.
-    card: what it is, was trained on and has reached, as tools.export wrote it; str(card) is Markdown.
+    settings: of the run, by section and name; data.source_… is of what this model takes. card: see Card.
     """
 
     path: Path
@@ -144,6 +136,10 @@ class Model:
                 own = np.ascontiguousarray(pixels[:, *cut])
                 results[index] = Image.fromarray(own.transpose(1, 2, 0)) if self.output == ("uint8", 3) else own
         return [results[index] for index in range(n)]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let another process load the file again, on the same kind of device."""
+        return load, (self.path.absolute(), self.device)
 
     def _sample(self, given: Mapping[str, ImageLike], end: str) -> Maps:
         """Return the (H, W, C) maps of an image by name, in the types of the inputs."""
@@ -229,12 +225,10 @@ def _load_onnx(file: Path, device: Device) -> Model:
     multiple, least = int(facts["size_multiple"]), int(facts["min_size"])
     if not (1 <= multiple <= MAX_SIDE and 1 <= least <= MAX_SIDE and 0.25 <= scale <= 4):
         raise ModelError(f"{file}: invalid size_multiple {multiple}, min_size {least}, scale {scale}. Export it again.")
-    direction = facts.get("direction", "AtoB")
     n_classes = OWN_CLASSES.get(data["layout"], data["n_classes"] or len({*data.get("label_colors", ())} - {"ignored"}))
     run = lambda maps: np.asarray(session.run(["translated"], maps)[0])  # noqa: E731
-    classes = (int(n_classes), data["ignore_id"])
-    card = Card(json.loads(facts.get("card", "{}")))
-    return Model(file, place, inputs, output, *classes, multiple, least, step, direction, settings, card, run)
+    of_file = (step, facts.get("direction", "AtoB"), settings, Card(json.loads(facts.get("card", "{}"))))
+    return Model(file, place, inputs, output, int(n_classes), data["ignore_id"], multiple, least, *of_file, run)
 
 
 def _padded(pixels: np.ndarray, sides: tuple[int, ...], unit: int) -> np.ndarray:
@@ -322,51 +316,83 @@ def _line(error: Exception) -> str:
     return " ".join(text.partition("\n")[0].split()).rstrip(".")
 
 
-def _save(translated: Translated, path: Path, kind: str, name: str) -> None:
+def _images_in(folder: Path) -> dict[str, Path]:
+    """Return the images below a folder, or else its arrays, by path in it without suffix; hidden ones are left out."""
+    images = {suffix for suffix, kind in Image.registered_extensions().items() if kind in IMAGE_FORMATS}
+    files = [file for file in sorted(folder.rglob("*")) if "/." not in f"/{file.relative_to(folder).as_posix()}"]
+    taken = [f for f in files if f.suffix.lower() in images] or [f for f in files if f.suffix.lower() == ".npy"]
+    found = {file.relative_to(folder).with_suffix("").as_posix(): file for file in taken}
+    if len(found) != len(taken) or not taken:
+        problem = "holds two images of one name. Keep one of them" if taken else "holds no image. Name another folder"
+        raise ImageError(f"{folder}: {problem}.")
+    return found
+
+
+def _tasks(model: Model, files: Mapping[str, Path], output: Path) -> dict[Path, Mapping[str, Path]]:
+    """Return the files to read, by kind, for each file to write. If the source is a folder, the others are such too."""
+    if not files["source"].is_dir():
+        return {output: files}
+    for folder in files.values():
+        if output.resolve().is_relative_to(folder.resolve()) or folder.resolve().is_relative_to(output.resolve()):
+            raise ImageError(f"{output}: lies within {folder}, or around it. Choose another OUT.")
+    found = {kind: _images_in(folder) for kind, folder in files.items()}
+    suffix = ".png" if model.output in (("uint8", 3), ("uint8", 1), ("uint16", 1)) else ".npy"
+    return {output / f"{n}{suffix}": {k: found[k].get(n, files[k] / n) for k in files} for n in found["source"]}
+
+
+def _translate(model: Model, files: Mapping[str, Path], output: Path) -> None:
+    """Translate files into another, which is replaced only by a complete one."""
+    kind = {".npy": "NPY", **Image.registered_extensions()}.get(output.suffix.lower(), "")
+    if kind not in (*IMAGE_FORMATS, "NPY"):
+        raise ImageError(f"{output}: no name of an image. Choose one that ends in .png.")
+    if output.exists() and any(file.exists() and output.samefile(file) for file in (model.path, *files.values())):
+        raise ImageError(f"{output}: is also read. Choose another OUT.")
+    translated = model(**files)
     if kind == "PNG" and isinstance(translated, np.ndarray) and len(translated) == 1 and translated.dtype.kind == "u":
         translated = Image.fromarray(translated[0])
-    if kind == "NPY":
-        with path.open("wb") as file:
-            np.save(file, np.asarray(translated))
-    elif isinstance(translated, Image.Image):
-        translated.save(path, kind, quality=95)
-    else:
-        raise ImageError(f"{name}: cannot hold {len(translated)} x {translated.dtype}. Choose one that ends in .npy.")
+    if kind != "NPY" and not isinstance(translated, Image.Image):
+        raise ImageError(f"{output}: cannot hold {len(translated)} x {translated.dtype}. Choose one that ends in .npy.")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = output.parent / f".{output.name}.writing"
+    try:
+        with unfinished.open("wb") as file:
+            np.save(file, translated) if kind == "NPY" else translated.save(file, kind, quality=95)
+        unfinished.replace(output)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def main() -> None:
-    """Translate the image that the command line names; exit with code 2 after an error of the user."""
+    """Translate what the command line names; exit with code 2 after an error of the user, if only of one image."""
     parser = argparse.ArgumentParser("python -m pairgan", description="Translate images with an exported generator.")
     parser.error = lambda message: parser.exit(2, f"error: {message}; see --help\n")  # type: ignore[method-assign]
     parser.add_argument("model", metavar="MODEL", help=".onnx file that tools.export wrote")
-    parser.add_argument("source", metavar="IN", help="image or label map")
-    parser.add_argument("output", metavar="OUT", type=Path, help="file of the result; an existing one is replaced")
+    parser.add_argument("source", metavar="IN", type=Path, help="image or label map, or a folder of them")
+    parser.add_argument("output", metavar="OUT", type=Path, help="file of the result, or folder; existing are replaced")
     for name in ("instances", "features", "source-images"):
-        parser.add_argument(f"--{name}", metavar="FILE", help="another map, for a model that takes it")
+        parser.add_argument(f"--{name}", metavar="PATH", type=Path, help="another map, for a model that takes it")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    given = parser.parse_args()
-    output: Path = given.output
-    unfinished = output.parent / f".{output.name}.writing"
+    files = {name: value for name, value in vars(parser.parse_args()).items() if value}
+    output, n_failed = files.pop("output"), 0
     try:
-        kind = {".npy": "NPY", **Image.registered_extensions()}.get(output.suffix.lower(), "")
-        if kind not in (*IMAGE_FORMATS, "NPY"):
-            raise ImageError(f"{output}: no name of an image. Choose one that ends in .png.")
-        maps = (given.source, given.instances, given.features, given.source_images)
-        read = [Path(file) for file in (given.model, *maps) if file]
-        if output.exists() and any(file.exists() and output.samefile(file) for file in read):
-            raise ImageError(f"{output}: is also read. Choose another OUT.")
-        translated = load(given.model, given.device)(*maps)
-        output.parent.mkdir(parents=True, exist_ok=True)
-        _save(translated, unfinished, kind, f"{output}")
-        unfinished.replace(output)
+        model = load(files.pop("model"), files.pop("device"))
+        tasks = _tasks(model, files, output)
+        for number, (output, read) in enumerate(tasks.items(), 1):
+            try:
+                _translate(model, read, output)
+            except ImageError as error:
+                n_failed += 1
+                what = "" if f"{read['source']}" in f"{error}" else f"{read['source']}: "
+                sys.stderr.write(f"error: {what}{error}\n")
+            if files["source"].is_dir():
+                sys.stderr.write(f"{number} of {len(tasks)}" + ("\r" if number < len(tasks) else "\n"))
+        if n_failed:
+            parser.exit(2)
     except KeyboardInterrupt:
         parser.exit(130)
     except (ModelError, ImageError, OSError) as error:
         problem = ImageError(f"{output}: {_line(error)}. Choose another OUT.") if isinstance(error, OSError) else error
         parser.exit(2, f"error: {problem}\n")
-    finally:
-        with suppress(OSError):
-            unfinished.unlink()
 
 
 if __name__ == "__main__":

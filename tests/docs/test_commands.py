@@ -49,6 +49,7 @@ NOT_RUN = {
     'python -m pip install --editable ".[export]"': "installs",
     'python -m pip install --editable ".[metrics]"': "installs",
     "python -m pairgan generator.onnx labels.png translated.png --instances instances.png": "in tests/pairgan",
+    "python -m pairgan generator.onnx LABEL_MAPS TRANSLATED --instances INSTANCES": "the same",
     "python -m pairgan generator.onnx bands.npy translated.npy": "in tests/end_to_end/test_other_images.py",
     'python -m pip install --editable ".[video]"': "installs",
     'python -m pip install --editable ".[tiff]"': "installs",

@@ -3,6 +3,7 @@
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import onnx
@@ -140,8 +141,8 @@ def test_the_command_line_keeps_what_exists(
     assert (code, line) == (2, f"error: {photo}: is also read. Choose another OUT.\n")
     assert refusal(photo, photo / "out.png")[0] == 2
 
-    def full(_: object, file: Path, *__: object, **___: object) -> None:
-        file.write_text("half")
+    def full(_: object, file: IO[bytes], *__: object, **___: object) -> None:
+        file.write(b"half")
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:

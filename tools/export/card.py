@@ -1,5 +1,6 @@
 """The model card of an exported file: what its network does, what it was trained on, and how far it came."""
 
+import json
 from collections.abc import Mapping
 from pathlib import PureWindowsPath
 from typing import Any
@@ -25,8 +26,7 @@ def model_card(loaded: LoadedGenerator, dtype: str, given: Mapping[str, str | No
     """
     config, sides = loaded.config, image_sides(loaded.config)
     n_parameters = sum(parameter.numel() for parameter in loaded.generator.parameters())
-    texts = {name: " ".join(text.split()) for name, text in given.items() if text is not None}
-    return {
+    card = {
         "title": loaded.name,
         "description": "",
         "license": "",
@@ -39,8 +39,20 @@ def model_card(loaded: LoadedGenerator, dtype: str, given: Mapping[str, str | No
         "sides": f"multiples of {sides.multiple} pixels, from {sides.minimum}",
         "scale": config.generator.scale,
         "versions": {"pairgan": program_version(), "torch": str(torch.__version__)},
-        **texts,
+        **{name: " ".join(text.split()) for name, text in given.items() if text is not None},
     }
+    return card | {"markdown": _markdown(card)}
+
+
+def _markdown(card: Mapping[str, Any]) -> str:
+    """Return the card as the README.md of a model hub: a head of YAML, the texts, and a table."""
+    head = {"license": card["license"], "pipeline_tag": card["task"], "library_name": "pairgan"}
+    lines = ["---", *(f"{name}: {json.dumps(value)}" for name, value in head.items() if value), "---"]
+    lines += ["\n\n".join(filter(None, [f"# {card['title']}", card["description"]])), "", "| | |", "|---|---|"]
+    for name, fact in card.items():
+        text = ", ".join(f"{key} {value}" for key, value in fact.items()) if isinstance(fact, dict) else fact
+        lines += [f"| {name} | {text} |"] if fact and name not in ("title", "description", "markdown") else []
+    return "\n".join(lines) + "\n"
 
 
 def _of_training(loaded: LoadedGenerator) -> dict[str, Any]:

@@ -47,7 +47,12 @@ def test_a_card_tells_what_was_trained_on_what_and_how_far_it_came(tiny_run: Pat
     export(tiny_run, again, *OPTIONS)
     assert output.read_bytes() == again.read_bytes()
     of_export = export(output, tmp_path / "c.safetensors", "--title", "Other", "--dtype", "float16")
-    assert of_export == card | {"title": "Other", "network": card["network"].replace("float32", "float16")}
+    changed = {"title": "Other", "network": card["network"].replace("float32", "float16")}
+    assert of_export == card | changed | {"markdown": of_export["markdown"]}
+    head, _, text = of_export["markdown"].removeprefix("---\n").partition("---\n")
+    assert head == 'license: "cc-by-4.0"\npipeline_tag: "image-to-image"\nlibrary_name: "pairgan"\n'
+    assert text.startswith("# Other\n\nLabel maps to fronts\n\n| | |\n|---|---|\n| license | cc-by-4.0 |\n")
+    assert "| training | method paired, step 4, weights raw |\n" in text
 
 
 def test_figures_are_those_of_the_exported_weights(tiny_run: Path, tmp_path: Path) -> None:
