@@ -6,12 +6,14 @@ from operator import itemgetter
 from pathlib import Path, PurePath
 from typing import Self
 
+from torch import Tensor
+
 from data.batch import DataError, Sample
 from data.files.image_files import find_images, read_rgb
 from data.folder_store import local_folder
 from data.layout import PairingError, Provenance, RegisteredLayout
 from data.map_reader import RGB_IMAGES, MapReader, later_sources
-from data.store import Blob, Folder
+from data.store import Blob, File, Folder
 
 FEATURE_FOLDER = "{split}_feat"  # of precomputed instance features
 
@@ -260,10 +262,18 @@ class SideBySide(RegisteredLayout):
             DataError: the file cannot be used, or its width is odd.
         """
         image = self._images[self.names[index]]
-        pair = read_rgb(*image.folder.store.fetched([image]))
-        width = pair.shape[-1]
-        if width % 2:
-            raise DataError(f"{image}: is {width} pixels wide, expected two halves of equal width")
-        a, b = pair.split(width // 2, dim=-1)
-        source, target = (a, b) if self._a_to_b else (b, a)
+        source, target = halves(read_rgb(*image.folder.store.fetched([image])), image, a_is_first=self._a_to_b)
         return Sample(name=self.names[index], source=source, instances=None, target=target)
+
+
+def halves(picture: Tensor, file: File, *, a_is_first: bool, remedy: str = "") -> tuple[Tensor, Tensor]:
+    """Return A, the left half of a picture, and B; or B and A.
+
+    Raises:
+        DataError: the width is odd; names the file.
+    """
+    width = picture.shape[-1]
+    if width % 2:
+        raise DataError(f"{file}: is {width} pixels wide, expected two halves of equal width{remedy}")
+    a, b = picture.split(width // 2, dim=-1)
+    return (a, b) if a_is_first else (b, a)

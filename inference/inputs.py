@@ -9,10 +9,9 @@ import unicodedata
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
-
-from torch import Tensor
 
 from configs import build
 from configs.schema import Config
@@ -24,7 +23,7 @@ from data.files.image_files import find_image_paths, find_images, read_size
 from data.folder_store import LocalFile, local_folder
 from data.layout import Layout, PairingError, Provenance
 from data.map_reader import MapReader, later_sources
-from data.paired_folders import PairedFolders
+from data.paired_folders import PairedFolders, halves
 from data.store import Blob
 from inference.load import LoadedGenerator
 from inference.request import InputOptions
@@ -243,23 +242,11 @@ class JoinedPictures(Layout):
         Raises:
             DataError: its files cannot be used, or the width of the picture is odd.
         """
-        sample = self._layout.read(index)
-        width = sample.source.shape[-1]
-        if width % 2:
-            (path, *_) = self._layout.provenance(index).files
-            raise DataError(f"{path}: is {width} pixels wide, expected two halves of equal width. Add --side none.")
-        source, other = self._halves(sample.source)
-        return replace(
-            sample,
-            source=source,
-            instances=None if sample.instances is None else self._halves(sample.instances)[0],
-            target=other,
-        )
-
-    def _halves(self, image: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the half of the source and the other one."""
-        left, right = image.split(image.shape[-1] // 2, dim=-1)
-        return (left, right) if self.side == "A" else (right, left)
+        sample, file = self._layout.read(index), self._layout.provenance(index).files[0]
+        split = partial(halves, file=file, a_is_first=self.side == "A", remedy=". Add --side none.")
+        source, target = split(sample.source)
+        instances = None if sample.instances is None else split(sample.instances)[0]
+        return replace(sample, source=source, instances=instances, target=target)
 
 
 def without_joined_pictures(
