@@ -124,12 +124,17 @@ def uninterrupted() -> dict[str, Any]:
         return without_config(checkpoint(config, 6))
 
 
+def assert_same_state(config: Path, step: int, other: str = "whole") -> None:
+    """Check that the checkpoints of `tiny` and of another run hold the same, up to their configurations."""
+    assert_equal(without_config(checkpoint(config, step)), without_config(checkpoint(config, step, other)))
+
+
 def assert_resumes_exactly(config: Path, *settings: str, stop: int, end: int) -> None:
     """Check that a run that ends at step `stop` and goes on to `end` equals one that was never stopped."""
     run(config, *settings, f"train.max_steps={end}", "run.name=whole")
     run(config, *settings, f"train.max_steps={stop}")
     run(config, *settings, f"train.max_steps={end}")
-    assert_equal(without_config(checkpoint(config, end)), without_config(checkpoint(config, end, "whole")))
+    assert_same_state(config, end)
 
 
 def with_slow(short: Iterable[Any], long: Iterable[Any]) -> list[Any]:

@@ -11,6 +11,7 @@ from utils.errors import ConfigError
 
 ROOT_CONFIG = Path("configs/demo.yaml")
 FULL_SIZE = ["generator.n_downsamplings=4"]
+LOADED = ["generator.name=global", "generator.scale=0.25", "data.preprocess=resize_and_crop"]
 
 
 @pytest.mark.parametrize(
@@ -34,6 +35,7 @@ def test_sides_follow_from_the_networks(settings: list[str], expected: ImageSide
         ),
         (["data.preprocess=crop", "data.crop_height=100"], "data.crop_height is 100, expected a multiple of 16"),
         (["data.preprocess=crop", "data.crop_height=16"], "data.crop_height is 16, expected a multiple of 16"),
+        ([*LOADED, "data.load_width=1026"], "load_width is 1026, expected a multiple of 4 with generator.scale=0.25"),
     ],
 )
 def test_a_size_that_the_generator_does_not_take_is_refused(settings: list[str], message: str) -> None:

@@ -206,27 +206,24 @@ def translated(run_folder: Path, source: Path, *options: str) -> None:
     translate("--checkpoint", str(run_folder), "--input", str(source), "--output", str(output), *options)
 
 
-def test_8_bits_for_16_are_refused(run_of_16_bits: Path, tmp_path: Path) -> None:
+def test_other_bits_and_channels_are_refused(run_of_16_bits: Path, tmp_path: Path) -> None:
     save_image(tmp_path / "x.png", UINT8)
-    message = (
-        r"x\.png: holds 8 bits, the training images values up to 59\d+.*: store it as those, or set data\.source_r"
-    )
-    with pytest.raises(DataError, match=message):
-        translated(run_of_16_bits, tmp_path / "x.png")
-    translated(run_of_16_bits, tmp_path / "x.png", "data.source_range=[0,255]")
-
-
-def test_8_bit_targets_for_16_are_refused(run_of_16_bits: Path, tmp_path: Path) -> None:
     save_image(tmp_path / "in" / "x.png", UINT16)
     save_image(tmp_path / "targets" / "x.png", UINT8)
-    with pytest.raises(DataError, match=r"targets/x\.png: holds 8 bits, .* or set data\.target_range=\[0,255\]"):
-        translated(run_of_16_bits, tmp_path / "in", "--targets", str(tmp_path / "targets"))
-
-
-def test_other_channels_are_refused(run_of_16_bits: Path, tmp_path: Path) -> None:
     tifffile().imwrite(tmp_path / "x.tif", np.stack([UINT16] * 4), photometric="minisblack")
-    with pytest.raises(DataError, match=r"x\.tif: has 4 channels, the training images 1: give images like those"):
-        translated(run_of_16_bits, tmp_path / "x.tif")
+    bits = r"x\.png: holds 8 bits, the training images values up to 59\d+.*: store it as those, or set data\.source_r"
+    for source, options, message in (
+        ("x.png", [], bits),
+        (
+            "in",
+            ["--targets", str(tmp_path / "targets")],
+            r"targets/x\.png: holds 8 bits, .* data\.target_range=\[0,255\]",
+        ),
+        ("x.tif", [], r"x\.tif: has 4 channels, the training images 1: give images like those"),
+    ):
+        with pytest.raises(DataError, match=message):
+            translated(run_of_16_bits, tmp_path / source, *options)
+    translated(run_of_16_bits, tmp_path / "x.png", "data.source_range=[0,255]")
 
 
 def test_values_in_another_unit_are_reported(

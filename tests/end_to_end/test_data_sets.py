@@ -16,7 +16,7 @@ from data.batch import DataError
 from data.files.image_files import read_rgb
 from tests import processes
 from tests.conftest import save_image, write_tiny_config
-from tests.runs import assert_equal, checkpoint, run, translate, without_config
+from tests.runs import assert_same_state, checkpoint, run, translate
 from tools import clear_cache
 
 
@@ -96,7 +96,7 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def test_a_run_resumes_with_the_same_bits(trained: Path) -> None:
-    assert_equal(without_config(checkpoint(trained, 4)), without_config(checkpoint(trained, 4, "whole")))
+    assert_same_state(trained, 4)
 
 
 def test_tiles_give_the_same_image_and_figures(trained: Path) -> None:
@@ -164,7 +164,7 @@ def test_a_run_with_a_cache_equals_one_without(
     arguments = settings(label_data_set, "train.max_steps=7")
     run(tiny_config, *arguments, "run.name=plain")
     run(tiny_config, *arguments, f"data.cache={cache if cache == 'memory' else tmp_path / 'cache'}", "data.workers=2")
-    assert_equal(without_config(checkpoint(tiny_config, 7)), without_config(checkpoint(tiny_config, 7, "plain")))
+    assert_same_state(tiny_config, 7, "plain")
     assert len(kept(tmp_path / "cache")) == (3 if cache == "disk" else 0)
     config = load_config(tiny_config, [*arguments, "data.cache=memory"])
     folder = sample_cache.cache_folder(config, tiny_config.parent / "runs" / "tiny")

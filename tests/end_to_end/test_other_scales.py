@@ -28,7 +28,6 @@ from tests.tools.playground.pages import post, serving
 from tests.videos import write_video
 from tools.check_data.sample_sheet import training_sheet
 from utils.checkpoint import CheckpointError
-from utils.errors import ConfigError
 
 DATA = ["data.layout=paired_folders", "data.instance_edges=false", "data.preprocess=crop"]
 DATA += ["data.crop_width=16", "data.crop_height=16", "train.batch_size=2"]
@@ -220,11 +219,3 @@ def test_bands_become_a_larger_float_tiff_at_its_place(tiny_config: Path) -> Non
     metrics = json.loads((folder / "metrics.json").read_text())
     assert metrics["mean"]["mae"] == pytest.approx(metrics["mean"]["l1"] * 0.5, rel=0.01)
     assert metrics["mean"]["l1"] > 1  # heights are far beyond half a metre
-
-
-def test_a_load_size_without_whole_targets_is_named(tiny_config: Path) -> None:
-    sizes = ["data.preprocess=resize_and_crop", "data.load_width=66", "data.load_height=64"]
-    with pytest.raises(
-        ConfigError, match=r"data\.load_width is 66, expected a multiple of 4 with generator\.scale=0\.25"
-    ):
-        run(tiny_config, *sizes, "data.crop_width=32", "data.crop_height=32", "generator.scale=0.25")

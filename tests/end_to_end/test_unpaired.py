@@ -1,5 +1,6 @@
-"""Runs without pairs: with every switch they resume exactly, and two processes train like one."""
+"""Runs without pairs: resumed, in two processes, from files of CycleGAN and of CUT; what they measure and show."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,13 +8,24 @@ import numpy as np
 import pytest
 import torch
 
+from models.originals.weights import import_original
 from tests.conftest import save_image
 from tests.end_to_end.test_distributed import run_with_torchrun
-from tests.runs import assert_equal, assert_resumes_exactly, checkpoint, run, with_slow, without_config
+from tests.runs import (
+    assert_equal,
+    assert_resumes_exactly,
+    assert_same_state,
+    checkpoint,
+    records,
+    run,
+    translate,
+    with_slow,
+)
 from utils.checkpoint import CheckpointError
+from utils.errors import UserError
 
-SIDES = ["data.layout=unpaired_folders", "data.instance_edges=false", "loss.l1=0", "generator.n_blocks=2"]
-SIDES += ["data.preprocess=crop", "data.crop_width=32", "data.crop_height=32"]
+UNPAIRED = ["data.layout=unpaired_folders", "data.instance_edges=false", "loss.l1=0"]
+SIDES = [*UNPAIRED, "generator.n_blocks=2", "data.preprocess=crop", "data.crop_width=32", "data.crop_height=32"]
 CUT = ["method.name=contrastive", "contrastive.taps=[stem.0,downs.0.0,blocks.1]", "contrastive.channels=8"]
 CUT += ["contrastive.n_patches=16"]
 FASTCUT = [*CUT, "contrastive.identity=false", "contrastive.flip_equivariance=true", "contrastive.weight=10"]
@@ -144,7 +156,7 @@ def test_each_process_has_pools_of_its_own(config: Path, capsys: pytest.CaptureF
     run_with_torchrun(config, *common, "train.max_steps=2")
     run_with_torchrun(config, *common, "train.max_steps=4")
     whole = checkpoint(config, 4, "whole")
-    assert_equal(without_config(checkpoint(config, 4)), without_config(whole))
+    assert_same_state(config, 4)
     first, second = (pools["A"] for pools in whole["method_of_processes"])
     assert len(first) == len(second) == 2
     assert not torch.equal(first[0][1], second[0][1])
@@ -159,3 +171,118 @@ def test_a_checkpoint_of_another_method_is_refused_by_its_name(
     assert "5 sources, the first is 32x32 and 4 targets, the first is 40x40" in capsys.readouterr().out
     with pytest.raises(CheckpointError, match=r"trained with method\.name=contrastive, now it is cycle: set it back"):
         run(config, *SIDES, *CYCLE)
+
+
+SMALL = [*UNPAIRED, "generator.n_blocks=6", "discriminator.n_layers=3", "discriminator.n_scales=1"]
+SMALL += ["discriminator.padding=1", "train.max_steps=1", "optimizer.learning_rate=0"]
+LAYERS = {"generator": ["downsample", "upsample"], "discriminator": ["downsample"]}
+ANTIALIASED = [f"{network}.{layer}=antialiased" for network, layers in LAYERS.items() for layer in layers]
+
+
+@pytest.fixture
+def heaps(tmp_path: Path) -> list[str]:
+    rng = np.random.default_rng(0)
+    for side in ("trainA", "trainB", "valA", "valB"):
+        save_image(tmp_path / "heaps" / side / "x.png", rng.integers(0, 256, (32, 40, 3), dtype=np.uint8))
+    return [*SMALL, f"data.root={tmp_path / 'heaps'}"]
+
+
+def test_cyclegans_folder_starts_the_networks_of_both_directions(
+    tiny_config: Path, heaps: list[str], reference: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, originals = tiny_config.parent / "originals", {}
+    folder.mkdir()
+    for kind, case in (("G", "cyclegan_generator"), ("D", "cyclegan_discriminator")):
+        for side in "AB":
+            weights = {key: value + 0.01 * (side == "B") for key, value in reference[case]["state_dict"].items()}
+            torch.save(weights, folder / f"latest_net_{kind}_{side}.pth")
+            originals[f"{kind}_{side}"] = import_original(weights).network.state_dict()
+    init = [f"init.generator={folder}", f"init.discriminator={folder}", f"init.generator_BtoA={folder}"]
+    run(tiny_config, *heaps, "method.name=cycle", *init)
+    assert "\ninit.generator_BtoA  " in capsys.readouterr().out
+    networks = checkpoint(tiny_config, 1)["networks"]
+    assert_equal(networks["generator_AtoB"], originals["G_A"])
+    assert_equal(networks["generator_BtoA"], originals["G_B"])
+    assert_equal(networks["discriminator_B"], originals["D_A"])  # which judges what G_A makes
+    assert_equal(networks["discriminator_A"], originals["D_B"])
+
+
+@pytest.mark.parametrize("name", ["cut_generator", "cut_generator_no_antialias"])
+def test_cuts_file_starts_a_generator_with_its_biases(
+    tiny_config: Path, heaps: list[str], reference: dict[str, Any], name: str
+) -> None:
+    weights, file = reference[name]["state_dict"], tiny_config.parent / "latest_net_G.pth"
+    torch.save(weights, file)
+    layers = ANTIALIASED if name == "cut_generator" else []
+    settings = ["method.name=contrastive", "generator.base_channels=3", f"init.generator={file}"]
+    run(tiny_config, *heaps, *layers, *settings)
+    found = checkpoint(tiny_config, 1)["networks"]["generator"]
+    assert torch.equal(found["downs.0.0.bias"], weights["model.4.bias"])
+    assert_equal(found, import_original(weights, {"biased_downs": True}).network.state_dict())
+
+
+MEASURED = [*UNPAIRED, "data.preprocess=none", "log.images_every_steps=1", "checkpoint.best=swd"]
+OF_12_BITS = [*CYCLE, "cycle.identity=0", "data.source_channels=1", "data.source_range=[0,4095]"]
+
+
+@pytest.fixture
+def measured(tiny_config: Path) -> Path:
+    """A configuration of two sides: grey images of 12 bits, and fewer photographs of other sizes."""
+    rng, root = np.random.default_rng(0), tiny_config.parent / "set"
+    for split in ("train", "test"):
+        for number in range(3):
+            save_image(root / f"{split}_A" / f"{number}.png", rng.integers(0, 4096, (32, 48), dtype=np.uint16))
+        for number in range(2):
+            save_image(root / f"{split}_B" / f"{number}.png", rng.integers(0, 256, (40, 32, 3), dtype=np.uint8))
+    tiny_config.write_text(tiny_config.read_text().replace("data:\n", f"data:\n  root: {root}\n"))
+    return tiny_config
+
+
+def test_both_directions_are_measured_shown_and_chosen_by(measured: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(measured, *MEASURED, *OF_12_BITS, "train.max_steps=2", "metrics.n_samples=3")
+    assert "to compare     SWD " in capsys.readouterr().out
+    folder = measured.parent / "runs" / "tiny"
+    for tag in ("validation/swd", "validation_BtoA/swd"):
+        assert [record["step"] for record in records(measured, tag)] == [1, 2]
+    assert (folder / "best.pt").is_file()
+    row = json.loads((folder / "web" / "rows.jsonl").read_text().splitlines()[0])
+    kinds = ["source", "translated", "reconstructed", "real", "real_translated", "real_reconstructed"]
+    assert [kind for kind in row["images"] if (folder / "web" / row["images"][kind]).is_file()] == kinds
+    for direction, n_images, n_real in (("AtoB", 3, 2), ("BtoA", 2, 3)):
+        output = measured.parent / direction
+        translate("--checkpoint", str(folder), "--direction", direction, "--output", str(output))
+        report = json.loads((output / "metrics.json").read_text())
+        assert (report["n_images"], report["n_real"]) == (n_images, n_real)
+        assert report["whole"].keys() == report["floor"].keys() == report["ceiling"].keys() == {"swd"}
+        assert all(value > 0 for name in ("whole", "floor", "ceiling") for value in report[name].values())
+        assert "images" not in report  # none has a target of its own
+        assert report["protocol"]["laplacian_patches"] == {"patches_per_image_and_level": 128}
+
+
+def test_test_py_measures_nothing_where_there_is_no_other_side_and_pairs_where_it_gets_them(measured: Path) -> None:
+    photos = ["data.source_folder={split}_B", "data.target_folder={split}_B"]
+    run(measured, *MEASURED, *CUT, "contrastive.taps=[stem.0]", *photos, "train.max_steps=1", "data.test_split=train")
+    root = measured.parent
+    common, images = ["--checkpoint", str(root / "runs" / "tiny"), "--output"], str(root / "set" / "test_B")
+    translate(*common, str(root / "of_split"))
+    assert "floor" in json.loads((root / "of_split" / "metrics.json").read_text())
+    translate(*common, str(root / "alone"), "--input", images)
+    assert not (root / "alone" / "metrics.json").exists()
+    translate(*common, str(root / "in"), "--input", images, "--targets", images)
+    assert {"l1", "psnr", "ssim"} <= json.loads((root / "in" / "metrics.json").read_text())["mean"].keys()
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        (
+            "metrics.extra=[lpips]",
+            r"metrics\.extra is \['lpips'\], expected \[\] or some of swd, fid, kid: there is no",
+        ),
+        ("checkpoint.best=ssim", r"checkpoint\.best is ssim, expected auto, none, swd, fid or kid: there is no target"),
+        ("checkpoint.best=kid", r"checkpoint\.best is kid, expected one that is measured: metrics\.extra=\[kid\]"),
+    ],
+)
+def test_metrics_of_pairs_are_refused_by_name(measured: Path, setting: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        run(measured, *MEASURED, *OF_12_BITS, setting)

@@ -11,10 +11,9 @@ import pytest
 import train
 from data.batch import DataError, Sample
 from data.checks.checking import Check
-from data.layout import Layout, PairingError
+from data.layout import PairingError
 from data.loader import SampleKey, TrainingDataset
-from data.paired_folders import PairedFolders, SideBySide
-from tests.conftest import save_image
+from data.paired_folders import PairedFolders
 from tests.reliability.command_line import CommandLine
 from tests.reliability.images import WHOLE, fill
 from tools.check_data import __main__ as check_data
@@ -127,18 +126,6 @@ def test_a_pair_that_cannot_be_used_is_named(tmp_path: Path, entry: str) -> None
     assert re.search(BROKEN[entry], str(loaded))
     assert Check(layout, WHOLE, is_for_training=True)(1).problems == loaded.problems
     assert isinstance(TrainingDataset(layout, WHOLE, seed=0)[SampleKey(0, 0)], Sample)
-
-
-def test_halves_of_odd_width_and_names_that_come_twice(tmp_path: Path) -> None:
-    save_image(tmp_path / "odd.png", RGB[:, :31])
-    save_image(tmp_path / "good.png", RGB)
-    layout: Layout = SideBySide(folder=tmp_path, a_to_b=True)
-    problems = [Check(layout, WHOLE, is_for_training=True)(index).problems for index in range(2)]
-    assert problems[0] == ()
-    assert re.search(r"odd\.png: is 31 pixels wide, expected two halves of equal width", problems[1][0])
-    save_image(tmp_path / "good.jpg", RGB)
-    with pytest.raises(PairingError, match=r"good\.png and good\.jpg have the same name: keep one of them"):
-        SideBySide(folder=tmp_path, a_to_b=True)
 
 
 def test_fewer_samples_than_a_batch(tiny_config: Path, tmp_path: Path, command_line: CommandLine) -> None:
