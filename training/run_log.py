@@ -17,9 +17,10 @@ from metrics.segmentation import class_line
 from training.diagnostics import Diagnostics
 from training.optimizer_group import OptimizerGroup
 from training.run_data import LoopState
-from training.run_record import METRICS_FILE, JsonLines, write_state
+from training.run_record import JsonLines, write_state
 from training.sample_page import SamplePage
 from utils.log import logger
+from utils.run_figures import METRICS_FILE
 
 
 class RunLog:

@@ -23,9 +23,10 @@ from utils.checkpoint_folder import latest_step
 from utils.distributed import is_of_a_lost_peer
 from utils.errors import Interrupted
 from utils.log import logger
+from utils.run_figures import METRICS_FILE, curves, read_rows
 from utils.strict_json import read_json, strict_json
 
-LOG_FILE, STATE_FILE, METRICS_FILE = "log.txt", "state.json", "metrics.jsonl"
+LOG_FILE, STATE_FILE = "log.txt", "state.json"
 
 State = Literal["running", "finished", "stopped", "lost", "failed"]
 
@@ -165,25 +166,8 @@ def _line(row: Mapping[str, Any]) -> str:
 
 def last_validation(run_folder: Path) -> dict[str, float]:
     """Return the figures of a run's last validation by name, those that are finite; none where it has made none."""
-    start = "validation/"
-    validations = [row for row in read_rows(run_folder / METRICS_FILE) if any(tag.startswith(start) for tag in row)]
-    last = validations[-1] if validations else {}
-    return {
-        tag.removeprefix(start): value for tag, value in last.items() if tag.startswith(start) and value is not None
-    }
-
-
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Return the records of a file, without a last line that a killed run has not finished."""
-    rows = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
-        try:
-            row = read_json(line)
-        except ValueError:
-            continue
-        if isinstance(row, dict) and isinstance(row.get("step"), int):
-            rows.append(row)
-    return rows
+    found = curves(read_rows(run_folder / METRICS_FILE))
+    return {t.removeprefix("validation/"): of[-1].value for t, of in found.items() if t.startswith("validation/")}
 
 
 _ROOT = Path(__file__).resolve().parents[1]

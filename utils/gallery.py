@@ -63,7 +63,7 @@ def write_gallery(
     """
     kinds = dict.fromkeys(kind for row in rows for kind in row.images)
     metrics = dict.fromkeys(name for row in rows for name in row.metrics)
-    page = _template().render(
+    page = page_template(TEMPLATE).render(
         title=title,
         rows=rows,
         kinds=list(kinds),
@@ -78,9 +78,10 @@ def write_gallery(
 
 
 @cache
-def _template() -> Template:
+def page_template(path: Path) -> Template:
+    """Return the template of a page, which escapes all texts."""
     environment = Environment(
-        loader=FileSystemLoader(TEMPLATE.parent),
+        loader=FileSystemLoader(path.parent),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_encodable,
@@ -90,9 +91,9 @@ def _template() -> Template:
     )
     environment.filters["figures"] = lambda row, number: json.dumps({"number": number, **row.figures})  # to sort by
     environment.filters["link"] = lambda path: quote(os.fsencode(path))  # a name may hold any bytes
-    return environment.get_template(TEMPLATE.name)
+    return environment.get_template(path.name)
 
 
 def _encodable(value: object) -> object:
     """Return a text without surrogates, by which Python stands for bytes of a file's name that are not UTF-8."""
-    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+    return value.encode("utf-8", "backslashreplace").decode() if type(value) is str else value

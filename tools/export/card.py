@@ -12,8 +12,8 @@ from configs.schema import DataConfig
 from configs.schema.data import SIZED_BY_CROP
 from data.value_range import ValueRange
 from inference.load import LoadedGenerator
-from training.run_log import METRICS_FILE
-from training.run_record import program_version, read_rows
+from training.run_record import program_version
+from utils.run_figures import METRICS_FILE, read_rows
 from utils.safetensors_file import SUFFIX
 
 

@@ -1,0 +1,284 @@
+"""Runs side by side, from what their folders hold: finished, killed, of earlier versions, and no runs at all."""
+
+import base64
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from html.parser import HTMLParser
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from playwright.sync_api import sync_playwright
+
+from configs.load import config_to_yaml, load_config
+from metrics import METRICS
+from tests.conftest import CommandLine, save_image
+from tests.docs.documents import code_lines
+from tools.compare_runs import page
+from tools.compare_runs.__main__ import main
+from tools.compare_runs.recorded_runs import best_run, differing_settings, read_runs
+from utils.run_figures import HIGHER_IS_BETTER, Point, best, curves, read_rows
+
+ROOT = Path(__file__).parents[3]
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+NASTY = "<script>alert(1)</script>"
+
+
+def write_run(
+    folder: Path,
+    *settings: str,
+    l1: Mapping[int, float],
+    split: str = "val",
+    shade: int = 0,
+    side: int = 8,
+    state: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write what a run writes; shade: of its samples. Return its folder."""
+    (folder / "web").mkdir(parents=True)
+    (folder / "config.yaml").write_text(config_to_yaml(load_config(ROOT / "configs/demo.yaml", settings)))
+    rows: list[dict[str, Any]] = [{"step": 1, "loss/G/l1": 0.9}]
+    pictures = []
+    for step, value in l1.items():
+        rows.append({"step": step, "loss/G/l1": value / 2})
+        rows.append({"step": step, "split": split, "validation/l1": value, "validation/psnr": -value})
+        images = {"source": "images/source.png", "translated": f"images/translated_{step}.png"}
+        pictures.append({"step": step, "name": NASTY, "images": images, "metrics": {"l1": value}})
+        for number, file in enumerate(images.values()):
+            noise = np.random.default_rng(shade + number * step).integers(0, 256, (side, side, 3), dtype=np.uint8)
+            save_image(folder / "web" / file, noise)
+    (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows) + '{"step": 9, "loss/G')
+    (folder / "web" / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in pictures))
+    if state:
+        (folder / "state.json").write_text(json.dumps(state))
+    return folder
+
+
+def compared(command_line: CommandLine, *arguments: Path | str) -> list[str]:
+    """The lines that the tool prints."""
+    code, out, err = command_line.run(main, *map(str, arguments))
+    assert (code, err) == (0, "")
+    return out.splitlines()
+
+
+class Page(HTMLParser):
+    """Tags of a page, and the addresses of its pictures."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.pictures: list[str] = []
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.pictures += [value or "" for name, value in attrs if tag == "img" and name == "src"]
+
+
+def test_settings_that_differ_and_the_last_and_best_of_each_metric_are_printed(
+    tmp_path: Path, command_line: CommandLine
+) -> None:
+    ended = {"state": "finished", "step": 6, "signal": None, "reason": "enough"}
+    one = write_run(tmp_path / "one", l1={2: 0.5, 4: 0.25, 6: 0.375}, state=ended)
+    two = write_run(tmp_path / "two", "loss.l1=7", "train.freeze=[generator.stem]", l1={2: 0.3125})
+    lines = compared(command_line, one, two, one / ".." / "one", "--output", tmp_path / "c.html")
+    assert lines == [
+        "run  state",
+        "one  finished at step 6: enough",
+        "two  without state.json at step 2",
+        "",
+        "setting       one   two",
+        "loss.l1       12.0  7.0",
+        "train.freeze  []    ['generator.stem']",
+        "",
+        "metric  run  last     at step  best     at step",
+        "l1      one  0.375    6        0.25     4        *",
+        "        two  0.3125   2        0.3125   2",
+        "psnr    one  -0.375   6        -0.25    4        *",
+        "        two  -0.3125  2        -0.3125  2",
+        "",
+        f"wrote {tmp_path / 'c.html'}",
+    ]
+
+
+def test_many_runs_are_listed_one_below_the_other(tmp_path: Path, command_line: CommandLine) -> None:
+    runs = [write_run(tmp_path / f"run_of_a_sweep_{n}", f"run.seed={n}", l1={}) for n in range(6)]
+    lines = compared(command_line, *runs, "--output", tmp_path / "c.html")
+    assert "run.seed  run_of_a_sweep_0  0" in lines
+    assert max(map(len, lines[:-1])) <= 80
+
+
+def test_metrics_of_other_samples_are_not_compared(tmp_path: Path, command_line: CommandLine) -> None:
+    runs = [write_run(tmp_path / name, l1={2: l1}, shade=int(l1)) for name, l1 in (("a", 1), ("b", 2))]
+    lines = compared(command_line, *runs, "--output", tmp_path / "c.html")
+    warning = "warning: metrics cannot be compared, since the validation samples are not the same: a on val, "
+    assert [line for line in lines if line.startswith("warning")] == [
+        f"{warning}metrics.n_samples=4; b on val, metrics.n_samples=4"
+    ]
+    assert not any(line.endswith("*") for line in lines)
+    assert (tmp_path / "c.html").read_text().count("metrics cannot be compared") == 1
+    other_split = write_run(tmp_path / "c", l1={2: 1}, split="train", shade=1)
+    assert "c on train" in compared(command_line, runs[0], other_split, "--output", tmp_path / "c.html")[-3]
+
+
+def test_a_real_run_is_compared_with_folders_that_lack_files(
+    tmp_path: Path, tiny_run: Path, command_line: CommandLine
+) -> None:
+    old, broken, other = tmp_path / "old", tmp_path / "broken", tmp_path / "elsewhere" / "old"
+    for folder, file in ((old, "config.yaml"), (other, "metrics.jsonl")):
+        folder.mkdir(parents=True)
+        shutil.copy(tiny_run / file, folder)
+    broken.mkdir()
+    (broken / "config.yaml").write_text("not: {a: setting}")
+    (broken / "metrics.jsonl").write_bytes(
+        b'\xff\n[]\n{"step": 1, "validation/swd": null, "validation_BtoA/swd": 0.5}\n'
+    )
+    (broken / "state.json").write_text("[]")
+    lines = compared(command_line, tiny_run, old, broken, other, "--output", tmp_path / "c.html")
+    states = {
+        folder: f"{folder:<{len(str(other))}}  {state}"
+        for folder, state in (
+            ("tiny", "finished at step 4"),
+            (str(old), "without state.json at step 0"),
+            ("broken", "without state.json at step 1"),
+            (str(other), "without state.json at step 4"),
+        )
+    }
+    assert lines[1:5] == [*states.values()]
+    assert "no setting differs" in lines
+    assert any(line.startswith("BtoA/swd") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (None, "no run, no such folder; name folders of runs, as runs/demo"),
+        (Path.mkdir, "no run, neither config.yaml nor metrics.jsonl is in it; name folders of runs, as runs/demo"),
+        (Path.touch, "no run, no such folder; name folders of runs"),
+    ],
+)
+def test_what_is_no_run_is_named_in_one_line(
+    tmp_path: Path, command_line: CommandLine, make: Any, problem: str
+) -> None:
+    if make:
+        make(tmp_path / "x")
+    (line,) = command_line.refusal(main, str(tmp_path / "x"))
+    assert line.startswith(f"error: {tmp_path / 'x'}: {problem}")
+
+
+def test_the_page_is_one_file_whose_names_are_escaped_and_pictures_small(
+    tmp_path: Path, command_line: CommandLine
+) -> None:
+    runs = [write_run(tmp_path / f"{NASTY[:8]}{n}", l1={2: 0.5, 4: 0.25}, side=300) for n in range(2)]
+    secret = tmp_path / "secret.png"
+    save_image(secret, np.zeros((8, 8, 3), np.uint8))
+    forged = {"step": 4, "name": "forged", "images": {"translated": "../../secret.png"}}
+    with (runs[1] / "web/rows.jsonl").open("a") as file:
+        file.write(json.dumps(forged) + "\n")
+    compared(command_line, *runs, "--output", tmp_path / "c.html")
+    found = Page(tmp_path / "c.html")
+    assert found.tags.count("script") == 1
+    assert [bool(picture) for picture in found.pictures] == [True] * 3  # the source, a translation of each
+    assert (tmp_path / "c.html").read_text().count("missing</p>") == 1  # the one outside of the page's folder
+    assert all(picture.startswith("data:image/webp;base64,") for picture in found.pictures)  # of 270 KB as PNG
+    assert (tmp_path / "c.html").stat().st_size < 400_000
+
+
+def test_small_pictures_stay_as_they_are_and_damaged_ones_are_missing() -> None:
+    noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (9, 7, 3), dtype=np.uint8))
+    noise.save(buffer := BytesIO(), "PNG")
+    content = buffer.getvalue()
+    kept = Image.open(BytesIO(base64.b64decode(page.embedded(content).partition(",")[2])))
+    assert np.array_equal(np.asarray(kept), np.asarray(noise))
+    assert page.embedded(content[:20]) == page.embedded(b"") == ""
+
+
+@pytest.mark.parametrize("n_points", [0, 1, 399, 400, 401, 100_000])
+def test_a_curve_has_few_points_and_its_last(n_points: int) -> None:
+    points = list(range(n_points))
+    thinned = page.thinned(points)
+    assert len(thinned) <= page.MAX_POINTS + 1
+    assert thinned[-1:] == points[-1:]
+    assert thinned == sorted({*thinned})
+
+
+def test_a_figure_is_best_in_its_own_direction() -> None:
+    assert {name for name, metric in METRICS.items() if metric.lower_is_better is False} == {*HIGHER_IS_BETTER}
+    points = [Point(1, 0.5), Point(2, 1.25), Point(3, 0.5)]
+    assert [best(f"validation/{name}", points).step for name in ("l1", "psnr", "sharpness")] == [1, 2, 2]
+    values = [(point, point) for point in points]
+    assert best_run("l1", [None, *values]) == 1
+    assert best_run("l1", [None, values[0]]) is None
+
+
+def test_records_that_are_cut_and_values_that_are_no_numbers_are_left_out(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", l1={2: 0.5})
+    records = read_rows(run / "metrics.jsonl")
+    assert [record["step"] for record in records] == [1, 2, 2]
+    assert curves([*records, {"step": 3, "a": None, "b": "text"}]).keys() == {
+        "loss/G/l1",
+        "validation/l1",
+        "validation/psnr",
+    }
+
+
+def test_settings_that_earlier_versions_lacked_have_their_defaults(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / name, l1={}) for name in ("a", "b")]
+    path = runs[0] / "config.yaml"
+    path.write_text(path.read_text().replace("  best: auto\n", ""))
+    assert differing_settings(read_runs(runs)) == {}
+
+
+def test_the_documented_sweep_trains_one_run_after_the_other_and_compares_them(tmp_path: Path) -> None:
+    (loop,) = (line for line in code_lines((ROOT / "docs/training.md").read_text()) if line.startswith("for "))
+    program = tmp_path / "python"
+    program.write_text('#!/bin/sh\necho "$@" >> calls; case "$*" in *rate_4e-4) exit 2;; esac\n')
+    program.chmod(0o755)
+    for rate in ("1e-4", "2e-4"):
+        (tmp_path / "runs" / f"rate_{rate}").mkdir(parents=True)
+    subprocess.run(["sh", "-c", loop], cwd=tmp_path, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, check=True)
+    train = "train.py --config configs/demo.yaml optimizer.learning_rate={0} run.name=rate_{0}"
+    trained = [train.format(rate) for rate in ("1e-4", "2e-4", "4e-4")]
+    called = (tmp_path / "calls").read_text().splitlines()
+    assert called == [*trained, "-m tools.compare_runs runs/rate_1e-4 runs/rate_2e-4"]
+
+
+def test_it_starts_without_torch() -> None:
+    code = "import sys, tools.compare_runs.__main__; print({'torch', 'numpy'} & set(sys.modules))"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True, cwd=ROOT) == "set()\n"
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
+def test_a_browser_shows_curves_and_pictures_also_in_dark_and_narrow(tmp_path: Path, command_line: CommandLine) -> None:
+    runs = [
+        write_run(tmp_path / f"run_{n}_{'x' * 60}", f"run.seed={n}", l1={2: 0.5, 4: 0.25 + n}, side=64)
+        for n in range(3)
+    ]
+    compared(command_line, *runs, "--output", tmp_path / "c.html")
+    with sync_playwright() as programs:
+        browser = programs.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        shown = browser.new_page(viewport={"width": 360, "height": 640}, color_scheme="dark")
+        problems = list[str]()
+        shown.on("console", lambda message: problems.append(message.text))
+        shown.goto((tmp_path / "c.html").as_uri())
+        assert shown.evaluate("document.documentElement.scrollWidth") == 360
+        assert shown.evaluate("[...document.images].map(image => image.naturalWidth)") == [64] * 4
+        lines = shown.locator("svg.chart").first.locator("polyline")
+        assert [lines.nth(n).get_attribute("points") for n in range(3)] == [
+            "150.0,122.5 300.0,140.0",  # 0.5 and 0.25, of a chart of 300x140 that ends at 2.25
+            "150.0,122.5 300.0,70.0",
+            "150.0,122.5 300.0,0.0",
+        ]
+        assert len({lines.nth(n).evaluate("line => getComputedStyle(line).stroke") for n in range(3)}) == 3
+        shown.locator("svg.chart").first.hover()
+        assert shown.locator(".reading").first.locator("span").count() == 3
+        background = shown.evaluate("getComputedStyle(document.querySelector('header')).backgroundColor")
+        assert background == "rgb(18, 18, 18)"
+        browser.close()
+    assert problems == []

@@ -1,0 +1,1 @@
+"""Compare runs: their settings, figures, curves and samples."""

@@ -1,0 +1,50 @@
+"""The figures that a run writes to metrics.jsonl while it trains: records, curves, and the best of each."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from utils.strict_json import read_json
+
+METRICS_FILE = "metrics.jsonl"
+HIGHER_IS_BETTER = ("psnr", "psnr_weighted", "ssim", "ssim_weighted", "ms_ssim", "pixel_accuracy", "mean_iou")
+"""Of the registry of metrics, which needs torch; of all others but sharpness, lower is better."""
+
+
+class Point(NamedTuple):
+    """A figure at a step."""
+
+    step: int
+    value: float
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Return the records of a file of JSON lines that have a step, without a last line that a killed run left."""
+    rows = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []:
+        try:
+            row = read_json(line)
+        except ValueError:
+            continue
+        if isinstance(row, dict) and isinstance(row.get("step"), int):
+            rows.append(row)
+    return rows
+
+
+def curves(records: Iterable[Mapping[str, Any]]) -> dict[str, list[Point]]:
+    """Return the numbers of records by their tags, those that are finite."""
+    found: dict[str, list[Point]] = {}
+    for record in records:
+        for tag, value in record.items():
+            if isinstance(value, int | float) and tag != "step":
+                found.setdefault(tag, []).append(Point(record["step"], value))
+    return found
+
+
+def best(tag: str, points: Iterable[Point]) -> Point:
+    """Return the best of some values of a figure, the first of equal ones; tag: as validation/l1."""
+    figure = tag.rpartition("/")[2]
+    if figure == "sharpness":
+        return min(points, key=lambda point: abs(point.value - 1))
+    sign = -1 if figure in HIGHER_IS_BETTER else 1
+    return min(points, key=lambda point: sign * point.value)
