@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -56,7 +56,7 @@ class Opened:
         """Choose a tool, or an entry of the palette, by its text."""
         self.page.get_by_text(name, exact=True).first.click()
 
-    def drag(self, *points: tuple[float, float]) -> None:
+    def drag(self, *points: tuple[float, float], button: Literal["left", "right"] = "left") -> None:
         """Press the mouse at the first of some points, in pixels of the picture, and release it at the last."""
         box, size = self["source"].bounding_box(), self.pixels("source").shape
         assert box is not None
@@ -64,8 +64,8 @@ class Opened:
         for number, (x, y) in enumerate(points):
             mouse.move(box["x"] + (x + 0.5) * box["width"] / size[1], box["y"] + (y + 0.5) * box["height"] / size[0])
             if number == 0:
-                mouse.down()
-        mouse.up()
+                mouse.down(button=button)
+        mouse.up(button=button)
         self.wait()
 
     def download(self, button: str, folder: Path) -> list[Path]:

@@ -204,35 +204,6 @@ def test_a_tool_that_is_changed_in_the_middle_of_a_stroke_is_for_the_next(blank:
     assert 0 < (labels == 2).sum() < 0.6 * 30 * 30  # a line of the brush, no rectangle
 
 
-def test_fingers_draw_on_a_small_screen_and_two_draw_apart(browser: Browser, facades: Trained) -> None:
-    context = browser.new_context(viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
-    page = Opened(context.new_page())
-    with serving("--checkpoint", str(facades.run)) as server:
-        page.page.goto(server.url)
-        expect(page["status"]).to_have_text("ready")
-        assert page.page.evaluate_handle("document.documentElement.scrollWidth").json_value() == 360
-        page.click("clear")
-        before = page.pixels("source")
-        page.page.get_by_text("door", exact=True).tap()
-        box = page["source"].bounding_box()
-        assert box is not None
-        touch = context.new_cdp_session(page.page)
-        for step in range(6):
-            points = [
-                {"x": box["x"] + share * box["width"] + 4 * step, "y": box["y"] + share * box["height"], "id": number}
-                for number, share in enumerate((0.1, 0.8))
-            ]
-            kind = "touchMove" if step else "touchStart"
-            touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
-        touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
-        page.wait()
-        painted = (page.pixels("source") != before).any(-1)
-        context.close()
-    assert painted.any()
-    middle = painted[SIZE // 4 : SIZE // 2, SIZE // 4 : SIZE // 2]
-    assert not middle.any()  # no line from one finger to the other
-
-
 def test_number_fields_show_what_is_used(blank: Opened) -> None:
     blank.page.locator("summary").click()
     for width, height in (("", "-5"), ("4096", "4096")):

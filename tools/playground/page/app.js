@@ -6,6 +6,7 @@ import { DrawingBoard } from "drawing_board";
 import { saveBlob, saveCanvas } from "download";
 import { openEngine } from "engine";
 import { Gallery } from "gallery";
+import { Gestures } from "gestures";
 import { pictureOf, readInstances, readPicture } from "image_file";
 import { identity, keepDrawing, keptDrawing } from "kept_drawing";
 import { KeptResults } from "kept_results";
@@ -15,6 +16,7 @@ import { Picture } from "picture";
 import { encodeIds } from "png";
 import { decodeResult, encodeResult, nameOf } from "result_file";
 import { ResultView } from "result_view";
+import { Zoom } from "zoom";
 
 const get = id => document.getElementById(id);
 const model = JSON.parse(get("model").textContent);
@@ -29,10 +31,12 @@ const view = new ResultView(
 const results = new KeptResults(`${location.pathname} ${identity(model)}`);
 const gallery = new Gallery(get("gallery"), results, file => attempt(() => openFile(file)));
 const drafts = new Drafts(model);
-const board = new DrawingBoard(get("source"), get("cursor"), {
+const zoom = new Zoom(document.querySelector("main"), ({ isFit }) => (get("fit").disabled = isFit));
+const board = new DrawingBoard({ canvas: get("source"), cursor: get("cursor"), corner: get("corner") }, {
   settings: () => ({
-    tool: document.querySelector("[name=tool]:checked").value,
+    tool: tool(),
     value: palette.value,
+    paper: palette.paper,
     size: get("size").valueAsNumber,
     strokeIsInstance: get("instances").value === "stroke",
   }),
@@ -42,11 +46,17 @@ const board = new DrawingBoard(get("source"), get("cursor"), {
     get("redo").disabled = !board.canRedo;
     translate();
   },
+  onResize: () => {
+    const { width, height } = board.picture;
+    get("source-stage").style.setProperty("--ratio", width / height);
+    zoom.fit();
+  },
   onPick: value => {
     palette.choose(value);
-    choose("brush");
+    if (tool() === "pick") choose("brush");
   },
   onEdit: stopCamera,
+  onReach: place => zoom.reveal(place),
 });
 
 const PAUSE_MS = 400; // within a stroke, after which it is translated whole
@@ -119,8 +129,12 @@ function status(text, busy = false) {
   get("status").classList.toggle("busy", busy);
 }
 
-function choose(tool) {
-  document.querySelector(`[name=tool][value=${tool}]`).checked = true;
+function tool() {
+  return document.querySelector("[name=tool]:checked").value;
+}
+
+function choose(name) {
+  document.querySelector(`[name=tool][value=${name}]`).checked = true;
 }
 
 /** Return the longest side of a picture that is opened. */
@@ -266,12 +280,25 @@ const clicks = {
   keep: async () => gallery.keep(await encodeResult(get("result"), view.job, model)),
   download: () => saveCanvas(get("result"), "translated.png"),
   "download-both": async () => saveBlob(await encodeResult(get("result"), view.job, model), "result.png"),
+  "zoom-in": () => zoom.by(1),
+  "zoom-out": () => zoom.by(-1),
+  fit: () => zoom.fit(),
   dice: () => {
     get("seed").value = Math.floor(Math.random() * 1e6);
     translate();
   },
 };
-const keys = { b: "brush", l: "line", r: "rectangle", f: "fill", i: "pick" };
+const tools = { b: "brush", e: "eraser", l: "line", r: "rectangle", p: "polygon", f: "fill", i: "pick" };
+const keys = {
+  "+": () => zoom.by(1, board.place),
+  "=": () => zoom.by(1, board.place), // the key of + without Shift
+  "-": () => zoom.by(-1, board.place),
+  home: () => zoom.fit(),
+  "[": () => resizeBrush(-1),
+  "]": () => resizeBrush(1),
+  enter: () => board.finish(),
+  escape: () => board.giveUp(),
+};
 
 function connectControls() {
   for (const [id, action] of Object.entries(clicks)) get(id).addEventListener("click", () => attempt(action));
@@ -281,25 +308,40 @@ function connectControls() {
   get("size").addEventListener("input", () => (get("size-shown").textContent = get("size").value));
   get("file").addEventListener("change", () => attempt(() => openFile(taken(get("file")))));
   get("instances-file").addEventListener("change", () => attempt(() => openInstances(taken(get("instances-file")))));
-  document.addEventListener("keydown", event => {
-    if (event.target.matches("input[type=number], select, textarea")) return;
-    const key = event.key?.toLowerCase(); // autofill has none
-    if (event.ctrlKey || event.metaKey) {
-      if (key === "z" || key === "y") {
-        event.preventDefault();
-        if (key === "y" || event.shiftKey) board.redo();
-        else board.undo();
-      }
-    } else if (key in keys && !event.altKey) {
-      choose(keys[key]);
-    } else if (key === "[" || key === "]") {
-      get("size").value = get("size").valueAsNumber + (key === "]" ? 1 : -1);
-      get("size").dispatchEvent(new Event("input"));
-    }
-  });
+  document.addEventListener("keydown", useKey);
+  new Gestures(get("source-stage"), zoom, { onGrip: () => board.takeBack() });
+  new Gestures(get("result-stage"), zoom, { isMoved: true });
   connectFiles();
   addEventListener("pagehide", keep); // not on Android, where a page is hidden, and then ended
   document.addEventListener("visibilitychange", keep);
+}
+
+function useKey(event) {
+  if (event.defaultPrevented || event.target.matches("input[type=number], select, textarea")) return;
+  const key = event.key?.toLowerCase() ?? ""; // autofill has none
+  if (event.ctrlKey || event.metaKey) {
+    if (key !== "z" && key !== "y") return;
+    if (key === "y" || event.shiftKey) board.redo();
+    else board.undo();
+  } else if (key === "alt") {
+    if (!board.place) return; // or its release would open the menu of the browser
+  } else if (event.altKey || (key === "enter" && event.target.matches("button, summary, a"))) {
+    return;
+  } else if (key in tools) {
+    choose(tools[key]);
+  } else if (key in keys) {
+    keys[key]();
+  } else if (/^[0-9]$/.test(key)) {
+    palette.type(key);
+  } else {
+    return;
+  }
+  event.preventDefault();
+}
+
+function resizeBrush(by) {
+  get("size").value = get("size").valueAsNumber + by;
+  get("size").dispatchEvent(new Event("input"));
 }
 
 /** Keep the drawing, to which a page that is loaded again returns. */

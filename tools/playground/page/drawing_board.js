@@ -1,48 +1,56 @@
 // The canvas that one draws on, by pointer or by keyboard.
 
 import { History } from "history";
-import { disc, line, rectangle } from "shapes";
 import { Change, Replacement } from "steps";
+import { Stroke } from "stroke";
 
 const KEYBOARD = "keyboard"; // in place of a pointer's id
+const RIGHT_BUTTON = 2, PEN_ERASER = 5;
+const NEAR = { mouse: 8, pen: 12, touch: 24 }; // pixels of the screen, within which a corner is the first one again
 
 /**
- * settings(): the tool ("brush", "line", "rectangle", "fill", "pick"), the value to draw with, the diameter of the
- * brush, and whether each stroke is an instance of its own.
- * onChange(): called when the picture has changed. onPick(value): called by the tool that picks a value. onEdit():
- * called before the picture is drawn on.
+ * settings(): the tool ("brush", "eraser", "line", "rectangle", "polygon", "fill", "pick"), the value to draw with, the
+ * paper to erase with, the diameter of the brush, and whether each stroke is an instance of its own.
+ * onChange(): called when the picture has changed. onResize(): called when it has other sides. onPick(value): called
+ * with a value that is picked. onEdit(): called before the picture is drawn on. onReach([x, y]): called with the place,
+ * in shares of the picture, to which the keyboard has moved.
  */
 export class DrawingBoard {
-  constructor(canvas, cursor, { settings, colors, onChange, onPick, onEdit }) {
-    Object.assign(this, { canvas, cursor, settings, colors, onChange, onPick, onEdit });
+  constructor({ canvas, cursor, corner }, callbacks) {
+    Object.assign(this, { canvas, cursor, corner }, callbacks);
     canvas.getContext("2d", { alpha: false }); // which makes a saved picture RGB
     this.history = new History();
     this.picture = null;
-    this.stroke = null; // { pointer, before, x, y, tool, size, value, id }: by whom, from what, and what it paints
-    this.at = null; // of the keyboard
+    this.stroke = null; // that is not finished; a polygon may wait for its next corner
+    this.drawer = null; // the id of the pointer that is down, or KEYBOARD
+    this.spot = null; // the pixel of the cursor
+    this.at = null; // and of the keyboard
     this.isStale = false; // whether the canvas is to be painted again
     canvas.addEventListener("pointerdown", event => this.#press(event));
     canvas.addEventListener("pointermove", event => this.#move(event));
     for (const type of ["pointerup", "pointercancel"]) canvas.addEventListener(type, event => this.#release(event));
-    for (const type of ["pointerleave", "blur"]) canvas.addEventListener(type, () => (this.cursor.hidden = true));
+    canvas.addEventListener("pointerleave", () => this.#leave());
+    canvas.addEventListener("blur", () => (this.cursor.hidden = true));
+    canvas.addEventListener("dblclick", () => this.finish());
+    canvas.addEventListener("contextmenu", event => event.preventDefault()); // the right button erases
     canvas.addEventListener("keydown", event => this.#key(event));
   }
 
   /** Show another picture, as a step that can be undone unless it is the first. */
   replace(picture) {
-    this.#end();
+    this.finish();
     if (this.picture) this.history.add(new Replacement(this.picture));
     this.show(picture);
   }
 
   /** Show another picture without a step, as the next frame of a film. */
   show(picture) {
-    this.stroke = null;
+    this.stroke = this.drawer = null;
     this.picture = picture;
     if (this.canvas.width !== picture.width || this.canvas.height !== picture.height) {
       [this.canvas.width, this.canvas.height] = [picture.width, picture.height];
-      this.canvas.parentElement.style.setProperty("--ratio", picture.width / picture.height);
       this.at = null;
+      this.onResize();
     }
     this.#changed();
   }
@@ -50,7 +58,7 @@ export class DrawingBoard {
   /** Change the picture by a function of it, as a step that can be undone. */
   edit(change) {
     this.onEdit();
-    this.#end();
+    this.finish();
     const before = this.picture.copy();
     change(this.picture);
     this.history.add(Change.between(before, this.picture));
@@ -58,27 +66,68 @@ export class DrawingBoard {
   }
 
   get canUndo() {
-    return this.history.done.length > 0;
+    return this.stroke !== null || this.history.done.length > 0;
   }
 
   get canRedo() {
     return this.history.undone.length > 0;
   }
 
+  /** Undo the last step, or the last corner of a polygon that is not closed. */
   undo() {
+    if (this.#isOpen) {
+      this.stroke.dropCorner();
+      if (this.stroke.corners.length) this.#paintStroke();
+      else this.giveUp();
+      return;
+    }
     this.onEdit();
-    this.#end();
+    this.finish();
     if (this.canUndo) this.show(this.history.undo(this.picture));
   }
 
   redo() {
     this.onEdit();
-    this.#end();
+    this.finish();
     if (this.canRedo) this.show(this.history.redo(this.picture));
+  }
+
+  /** Finish the stroke that is drawn, or close the polygon; one of fewer than three corners is given up. */
+  finish() {
+    if (this.#isOpen && this.stroke.corners.length < 3) this.giveUp();
+    if (!this.stroke) return;
+    if (this.#isOpen) this.stroke.showCorners();
+    const { before, picture, instance, isInstance } = this.stroke;
+    if (picture.instances && !isInstance) picture.separateStroke(before, instance);
+    this.history.add(Change.between(before, picture));
+    this.show(picture);
+  }
+
+  /** Give up the stroke or the polygon that is not finished. */
+  giveUp() {
+    if (this.stroke) this.show(this.stroke.before);
+  }
+
+  /** Take back what a pointer draws that is down; the corners of a polygon from earlier presses stay. */
+  takeBack() {
+    this.drawer = null;
+    if (this.#isOpen && this.stroke.corners.length) this.#leave();
+    else this.giveUp();
+  }
+
+  /** Where the cursor is, in shares of the picture; undefined if it is hidden. */
+  get place() {
+    return this.cursor.hidden ? undefined : this.#placeOf(...this.spot);
+  }
+
+  /** Whether a polygon waits for its next corner. */
+  get #isOpen() {
+    return this.stroke?.tool === "polygon";
   }
 
   /** Paint the canvas before the browser shows its next frame, and report the change. */
   #changed() {
+    this.#showFirstCorner();
     this.onChange();
     if (this.isStale) return;
     this.isStale = true;
@@ -88,6 +137,11 @@ export class DrawingBoard {
     });
   }
 
+  #paintStroke() {
+    this.picture = this.stroke.picture;
+    this.#changed();
+  }
+
   #pixelOf(event) {
     const box = this.canvas.getBoundingClientRect();
     const x = Math.floor(((event.clientX - box.left) / box.width) * this.picture.width);
@@ -95,76 +149,110 @@ export class DrawingBoard {
     return [x, y];
   }
 
+  #placeOf(x, y) {
+    return [(x + 0.5) / this.picture.width, (y + 0.5) / this.picture.height];
+  }
+
   #press(event) {
-    if (event.button !== 0 || this.stroke) return;
-    this.canvas.setPointerCapture(event.pointerId);
-    this.#begin(event.pointerId, ...this.#pixelOf(event));
+    const erases = event.button === RIGHT_BUTTON || event.button === PEN_ERASER;
+    if (this.drawer !== null || (event.button !== 0 && !erases)) return;
+    if (event.altKey) {
+      this.#pick(...this.#pixelOf(event));
+    } else {
+      this.canvas.setPointerCapture(event.pointerId);
+      this.#begin(event.pointerId, this.#pixelOf(event), erases);
+    }
   }
 
   #move(event) {
-    this.#showCursor(...this.#pixelOf(event));
-    if (this.stroke?.pointer !== event.pointerId) return;
+    const pixel = this.#pixelOf(event);
+    this.#showCursor(...pixel);
+    if (this.drawer === null) this.#hover(...pixel);
+    if (this.drawer === null || this.drawer !== event.pointerId) return;
     if (event.buttons === 0) { // released where this page could not see it
-      this.#end();
+      this.#release(event);
       return;
     }
     const parts = this.stroke.tool === "brush" ? (event.getCoalescedEvents?.() ?? []) : [];
-    for (const part of parts.length ? parts : [event]) this.#continue(...this.#pixelOf(part));
-    this.#changed();
+    for (const part of parts.length ? parts : [event]) this.stroke.moveTo(...this.#pixelOf(part));
+    this.#paintStroke();
+  }
+
+  /** Show a polygon with a corner where the pointer is. */
+  #hover(x, y) {
+    if (!this.#isOpen) return;
+    if (this.settings().tool !== "polygon") {
+      this.finish();
+      return;
+    }
+    this.stroke.moveTo(x, y);
+    this.#paintStroke();
   }
 
   #release(event) {
-    if (this.stroke?.pointer === event.pointerId) this.#end();
+    if (this.drawer === null || this.drawer !== event.pointerId) return;
+    this.drawer = null;
+    if (!this.#isOpen) this.finish();
+    else if (event.type === "pointercancel") this.takeBack();
+    else if (this.stroke.corners.length > 2 && this.#isAtFirstCorner(event)) this.finish();
+    else this.#addCorner(this.#pixelOf(event));
   }
 
-  #begin(pointer, x, y) {
-    const { tool, value, size } = this.settings();
-    const isInside = x >= 0 && y >= 0 && x < this.picture.width && y < this.picture.height;
+  #leave() {
+    this.cursor.hidden = true;
+    if (!this.#isOpen || this.drawer !== null) return;
+    this.stroke.showCorners();
+    this.#paintStroke();
+  }
+
+  /** Begin a stroke, or go on with a polygon. */
+  #begin(drawer, [x, y], erases = false) {
+    const { tool, value, paper, size, strokeIsInstance } = this.settings();
     if (tool === "pick") {
-      if (isInside) this.onPick(this.picture.values[y * this.picture.width + x]);
+      this.#pick(x, y);
       return;
     }
-    this.onEdit();
-    const before = this.picture.copy();
-    this.stroke = { pointer, before, x, y, tool, size, value, id: before.instances && before.unusedInstance() };
-    if (tool === "fill") {
-      if (isInside) for (const at of before.connected(y * before.width + x)) this.#paint(at);
+    if (this.#isOpen && tool !== "polygon") this.finish();
+    this.drawer = drawer;
+    if (this.stroke) {
+      this.stroke.moveTo(x, y);
     } else {
-      this.#continue(x, y);
+      this.onEdit();
+      const paint = tool === "eraser" || erases
+        ? { tool: tool === "eraser" ? "brush" : tool, value: paper, isInstance: false }
+        : { tool, value, isInstance: strokeIsInstance };
+      this.stroke = new Stroke(this.picture, { ...paint, size }, x, y);
     }
-    this.#changed();
+    this.#paintStroke();
   }
 
-  #continue(x, y) {
-    const { tool, size, before, x: fromX, y: fromY } = this.stroke;
-    const paint = at => this.#paint(at);
-    if (tool === "brush") {
-      line(this.picture, fromX, fromY, x, y, size, paint);
-      Object.assign(this.stroke, { x, y });
-    } else if (tool !== "fill") { // from where the stroke began
-      this.picture = before.copy();
-      if (tool === "line") line(this.picture, fromX, fromY, x, y, size, paint);
-      else rectangle(this.picture, fromX, fromY, x, y, paint);
-    }
+  #pick(x, y) {
+    const { width, height, values } = this.picture;
+    if (x >= 0 && y >= 0 && x < width && y < height) this.onPick(values[y * width + x]);
   }
 
-  #paint(at) {
-    this.picture.values[at] = this.stroke.value;
-    if (this.picture.instances) this.picture.instances[at] = this.stroke.id;
+  #addCorner([x, y]) {
+    this.stroke.addCorner(x, y);
+    this.#paintStroke();
   }
 
-  #end() {
-    if (!this.stroke) return;
-    const { before, id } = this.stroke;
-    if (this.picture.instances && !this.settings().strokeIsInstance) this.picture.separateStroke(before, id);
-    this.stroke = null;
-    this.history.add(Change.between(before, this.picture));
-    this.#changed();
+  #isAtFirstCorner({ clientX, clientY, pointerType }) {
+    const box = this.canvas.getBoundingClientRect(), [x, y] = this.#placeOf(...this.stroke.corners[0]);
+    const distance = Math.hypot(box.left + x * box.width - clientX, box.top + y * box.height - clientY);
+    return distance < (NEAR[pointerType] ?? NEAR.mouse);
+  }
+
+  #showFirstCorner() {
+    const [first] = this.#isOpen ? this.stroke.corners : [];
+    this.corner.hidden = !first;
+    if (!first) return;
+    const [left, top] = this.#placeOf(...first);
+    Object.assign(this.corner.style, { left: `${100 * left}%`, top: `${100 * top}%` });
   }
 
   #showCursor(x, y) {
     const { tool, size } = this.stroke ?? this.settings(), { width, height } = this.picture;
-    const diameter = tool === "brush" || tool === "line" ? size : 1;
+    const diameter = ["brush", "eraser", "line"].includes(tool) ? size : 1;
     Object.assign(this.cursor.style, {
       left: `${((x + 0.5 - diameter / 2) / width) * 100}%`,
       top: `${((y + 0.5 - diameter / 2) / height) * 100}%`,
@@ -172,9 +260,10 @@ export class DrawingBoard {
       height: `${(diameter / height) * 100}%`,
     });
     this.cursor.hidden = false;
+    this.spot = [x, y];
   }
 
-  /** Arrows move, space draws: a dab, or the first and the second corner of a line or a rectangle; Escape ends it. */
+  /** Arrows move, space draws: a dab, a corner, or both ends of a line; Enter closes a polygon, Escape gives up. */
   #key(event) {
     const steps = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
     const { width, height } = this.picture;
@@ -183,26 +272,32 @@ export class DrawingBoard {
       const by = event.shiftKey ? 1 : Math.max(1, Math.round(Math.max(width, height) / 64));
       this.at = this.at.map((value, axis) =>
         Math.min(Math.max(value + by * steps[event.key][axis], 0), [width, height][axis] - 1));
-      if (this.stroke?.pointer === KEYBOARD) {
-        this.#continue(...this.at);
-        this.#changed();
+      if (this.drawer === KEYBOARD || (this.#isOpen && this.drawer === null)) {
+        this.stroke.moveTo(...this.at);
+        this.#paintStroke();
       }
+    } else if (event.key === "Enter" && this.#isOpen) {
+      this.finish();
     } else if (event.key === " " || event.key === "Enter") {
       if (!event.repeat) this.#draw();
     } else if (event.key === "Escape" && this.stroke) {
-      this.picture = this.stroke.before;
-      this.stroke = null;
-      this.#changed();
+      this.giveUp();
     } else {
       return;
     }
     event.preventDefault();
     this.#showCursor(...this.at);
+    this.onReach(this.place);
   }
 
   #draw() {
-    const began = this.stroke;
-    if (!began) this.#begin(KEYBOARD, ...this.at);
-    if (began || !["line", "rectangle"].includes(this.stroke?.tool)) this.#end();
+    if (this.drawer === KEYBOARD) {
+      this.finish();
+    } else if (this.drawer === null) {
+      this.#begin(KEYBOARD, this.at);
+      if (this.#isOpen) this.#addCorner(this.at);
+      if (!["line", "rectangle"].includes(this.stroke?.tool)) this.drawer = null;
+      if (this.drawer === null && !this.#isOpen) this.finish();
+    }
   }
 }

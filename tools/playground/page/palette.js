@@ -1,6 +1,7 @@
 // What one draws with: the classes of a label map, or colours.
 
 const BLACK = 0x000000, WHITE = 0xffffff;
+const TYPING_MS = 1000; // within which a digit goes on with the number before it
 
 /** The list of the page; `value` is the class id, or 0xRRGGBB, that is chosen. */
 export class Palette {
@@ -10,8 +11,11 @@ export class Palette {
     this.hasClasses = model.classes.length > 0;
     this.colorInput = colorInput;
     const entries = this.hasClasses
-      ? model.classes
-      : [{ id: BLACK, name: "black", color: "000000" }, { id: WHITE, name: "white", color: "ffffff" }];
+      ? model.classes.map(kind => ({ ...kind, number: String(kind.id) }))
+      : [{ id: BLACK, name: "black", color: "000000", number: "1" },
+        { id: WHITE, name: "white", color: "ffffff", number: "2" }];
+    this.values = new Map(entries.map(({ number, id }) => [number, id]));
+    this.typed = { number: "", time: 0 };
     list.replaceChildren(...entries.map(entry => this.#entry(entry)));
     colorInput.parentElement.hidden = this.hasClasses;
     colorInput.addEventListener("input", () => this.choose(parseInt(colorInput.value.slice(1), 16)));
@@ -32,7 +36,17 @@ export class Palette {
     if (!this.hasClasses) this.colorInput.value = `#${value.toString(16).padStart(6, "0")}`;
   }
 
-  #entry({ id, name, color }) {
+  /** Choose by the number of an entry, of which one digit after the other is typed. */
+  type(digit) {
+    const now = performance.now(), isNext = now - this.typed.time < TYPING_MS;
+    const begins = number => [...this.values.keys()].some(known => known.startsWith(number));
+    let number = (isNext ? this.typed.number : "") + digit;
+    if (!begins(number)) number = digit;
+    this.typed = { number, time: now };
+    if (this.values.has(number)) this.choose(this.values.get(number));
+  }
+
+  #entry({ id, name, color, number }) {
     const label = document.createElement("label"), input = document.createElement("input");
     const swatch = document.createElement("span"), text = document.createElement("span");
     Object.assign(input, { type: "radio", name: "value", value: id });
@@ -41,6 +55,12 @@ export class Palette {
     swatch.style.background = `#${color}`;
     text.textContent = name;
     label.append(input, swatch, text);
+    if (name !== number) {
+      const hint = document.createElement("kbd");
+      hint.textContent = number;
+      hint.ariaHidden = "true";
+      label.append(hint);
+    }
     return label;
   }
 }

@@ -41,3 +41,19 @@ export function rectangle({ width, height }, x0, y0, x1, y1, paint) {
     for (let column = left; column <= right; column++) paint(row * width + column);
   }
 }
+
+/** A polygon of some corners, filled by the even-odd rule; its edges, of one pixel, belong to it. */
+export function polygon(size, corners, paint) {
+  const edges = corners.map((corner, at) => [corner, corners[(at + 1) % corners.length]]);
+  for (const [from, to] of edges) line(size, ...from, ...to, 1, paint);
+  for (let row = 0; row < size.height; row++) {
+    const crossings = edges
+      .filter(([[, y0], [, y1]]) => y0 <= row !== y1 <= row)
+      .map(([[x0, y0], [x1, y1]]) => x0 + ((row - y0) * (x1 - x0)) / (y1 - y0))
+      .sort((first, second) => first - second);
+    for (let at = 0; at < crossings.length; at += 2) {
+      const first = Math.max(Math.ceil(crossings[at]), 0), last = Math.min(crossings[at + 1], size.width - 1);
+      for (let column = first; column <= last; column++) paint(row * size.width + column);
+    }
+  }
+}

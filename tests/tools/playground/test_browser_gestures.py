@@ -1,0 +1,292 @@
+"""Drawing with mouse, fingers and keyboard beyond plain strokes: zoom, eraser, picking, polygons."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, CDPSession, expect
+
+from tests.tools.playground.pages import PATIENCE_MS, SIZE, Opened, Trained, serving
+
+pytestmark = pytest.mark.browser
+
+WALL, DOOR = 1, 4  # ids of classes; the paper is sky, 0
+SMALLEST = 44  # pixels of the screen, for fingers
+Place = tuple[float, float]
+
+
+def place_of(page: Opened, x: float, y: float) -> Place:
+    """Return where the middle of a pixel of the picture is on the screen."""
+    box = page["source"].bounding_box()
+    assert box is not None
+    return box["x"] + (x + 0.5) * box["width"] / SIZE, box["y"] + (y + 0.5) * box["height"] / SIZE
+
+
+def width_of(page: Opened) -> float:
+    """Return how wide the picture is shown, beyond what is in sight, too."""
+    box = page["source"].bounding_box()
+    assert box is not None
+    return box["width"]
+
+
+def labels(page: Opened, folder: Path) -> np.ndarray:
+    return page.saved(folder)[0]
+
+
+def test_the_wheel_zooms_at_the_pointer_and_pixels_are_still_those_under_it(blank: Opened, tmp_path: Path) -> None:
+    mouse, width = blank.page.mouse, width_of(blank)
+    expect(blank["fit"]).to_be_disabled()
+    left, top = place_of(blank, -0.5, -0.5)  # of the picture's corner
+    x, y = (round(place) for place in place_of(blank, 40, 13))
+    mouse.move(x, y)
+    for _ in range(4):
+        mouse.wheel(0, -200)
+    expect(blank["fit"]).to_be_enabled()
+    assert width_of(blank) > 3 * width
+    growth = width_of(blank) / width
+    assert np.allclose(place_of(blank, -0.5, -0.5), (x - growth * (x - left), y - growth * (y - top)), atol=0.5)
+    shown = blank["result"].bounding_box()
+    assert shown is not None
+    assert shown["width"] == pytest.approx(width_of(blank), rel=0.02)  # the translation, too
+    blank["size"].fill("1")
+    blank.choose("door")
+    blank.drag((40, 13), (43, 13))
+    rows, columns = (labels(blank, tmp_path) == DOOR).nonzero()
+    assert set(rows) == {13}
+    assert list(columns) == [40, 41, 42, 43]
+    blank.click("fit")
+    assert width_of(blank) == pytest.approx(width)
+    mouse.move(x, y)
+    mouse.wheel(0, 400)
+    assert width_of(blank) == pytest.approx(width)  # no smaller than its frame
+
+
+@pytest.mark.parametrize("by", ["middle", "space", "translation"])
+def test_a_drag_moves_a_picture_that_is_larger_than_its_frame(blank: Opened, by: str) -> None:
+    before, mouse = blank.pixels("source"), blank.page.mouse
+    for _ in range(3):
+        blank.click("zoom-in")
+    if by == "translation":
+        box = blank["result-stage"].bounding_box()
+        assert box is not None
+        start = (box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    else:
+        start = place_of(blank, 32, 32)
+    x, y = place_of(blank, 32, 32)
+    mouse.move(*start)
+    if by == "space":
+        blank.page.keyboard.down("Space")
+    mouse.down(button="middle" if by == "middle" else "left")
+    mouse.move(start[0] + 30, start[1] - 20)
+    mouse.up(button="middle" if by == "middle" else "left")
+    blank.page.keyboard.up("Space")
+    assert np.allclose(place_of(blank, 32, 32), (x + 30, y - 20), atol=1)
+    blank.wait()
+    assert np.array_equal(blank.pixels("source"), before)  # nothing is drawn
+    expect(blank["zoom-in"]).to_be_focused()
+    blank.page.keyboard.press("Home")
+    expect(blank["fit"]).to_be_disabled()
+
+
+def test_keys_zoom_and_the_picture_follows_who_draws_by_keyboard(blank: Opened, tmp_path: Path) -> None:
+    frame = blank["source-stage"].bounding_box()
+    assert frame is not None
+    blank["size"].fill("1")
+    blank.choose("door")
+    blank["source"].focus()
+    for key in ("+", "+", "=", "+", "-", "+", *["ArrowRight"] * 25, "Space"):
+        blank.page.keyboard.press(key)
+    blank.wait()
+    x, y = place_of(blank, 57, 32)
+    assert frame["x"] < x < frame["x"] + frame["width"]
+    assert frame["y"] < y < frame["y"] + frame["height"]
+    rows, columns = (labels(blank, tmp_path) == DOOR).nonzero()
+    assert (*rows, *columns) == (32, 57)
+
+
+@pytest.mark.parametrize("tool", ["Brush", "Rectangle"])
+def test_the_right_button_erases_and_opens_no_menu(blank: Opened, tool: str, tmp_path: Path) -> None:
+    blank.choose("door")
+    blank.choose("Rectangle")
+    blank.drag((5, 5), (50, 50))
+    blank["source"].evaluate(
+        """canvas => document.addEventListener("contextmenu", event => (window.hasMenu = !event.defaultPrevented))"""
+    )
+    blank.choose(tool)
+    blank.drag((20, 20), (30, 30), button="right")
+    after = labels(blank, tmp_path / tool)
+    assert (after[[20, 30], [20, 30]] == 0).all()
+    assert (after[21, 29] == 0) == (tool == "Rectangle")
+    assert after[6, 6] == DOOR
+    blank.choose("Eraser")
+    blank.drag((10, 10), (10, 20))
+    after = labels(blank, tmp_path / "eraser")
+    assert (after[10:21, 10] == 0).all()
+    assert not blank.page.evaluate("() => window.hasMenu")
+    blank.click("undo")
+    assert labels(blank, tmp_path / "undone")[15, 10] == DOOR
+    assert blank.page.locator("#values :checked + .swatch + span").inner_text() == "door"
+
+
+def test_alt_picks_with_any_tool_and_digits_choose_classes(blank: Opened) -> None:
+    chosen = blank.page.locator("#values :checked")
+    blank.choose("door")
+    blank.choose("Rectangle")
+    blank.drag((5, 5), (20, 20))
+    blank.choose("wall")
+    blank.page.keyboard.down("Alt")
+    blank.drag((10, 10), (30, 30))
+    blank.page.keyboard.up("Alt")
+    expect(chosen).to_have_value(str(DOOR))
+    expect(blank.page.locator("[name=tool][value=rectangle]")).to_be_checked()
+    assert (blank.pixels("source")[25, 25] == blank.pixels("source")[0, 0]).all()  # nothing is drawn
+    for keys, value in (("7", "7"), ("3", "3"), ("0", "0"), ("10", "10"), ("1", "1"), ("92", "2")):
+        blank.page.evaluate("() => new Promise(done => setTimeout(done, 1100))")  # as one that thinks in between
+        for key in keys:
+            blank.page.keyboard.press(key)
+        expect(chosen).to_have_value(value)
+
+
+def test_a_polygon_is_closed_by_a_double_click_by_enter_or_at_its_first_corner(blank: Opened, tmp_path: Path) -> None:
+    mouse, corners = blank.page.mouse, [(10, 10), (40, 10), (40, 30)]
+    blank.choose("door")
+    blank.page.keyboard.press("p")
+    for way in ("double click", "Enter", "first corner"):
+        for x, y in corners:
+            mouse.click(*place_of(blank, x, y))
+        mouse.move(*place_of(blank, 10, 60))  # the polygon is shown with a corner there
+        expect(blank["corner"]).to_be_visible()
+        if way == "double click":
+            mouse.dblclick(*place_of(blank, 10, 30))
+        elif way == "Enter":
+            mouse.click(*place_of(blank, 10, 30))
+            blank.page.keyboard.press("Enter")
+        else:
+            mouse.click(*place_of(blank, 10, 30))
+            mouse.click(*place_of(blank, 10, 10))
+        expect(blank["corner"]).to_be_hidden()
+        blank.wait()
+        found, instances = blank.saved(tmp_path / way)
+        assert (found[10:31, 10:41] == DOOR).all()
+        assert (found == DOOR).sum() == 21 * 31
+        assert len(np.unique(instances[found == DOOR])) == 1
+        blank.click("undo")
+        assert (labels(blank, tmp_path / f"{way}, undone") == 0).all()
+    blank.click("redo")
+    assert (labels(blank, tmp_path / "redone") == DOOR).sum() == 21 * 31
+
+
+def test_a_polygon_is_given_up_or_loses_a_corner(blank: Opened, tmp_path: Path) -> None:
+    mouse, keyboard = blank.page.mouse, blank.page.keyboard
+    before = blank.pixels("source")
+    blank.choose("wall")
+    blank.choose("Polygon")
+    for corner in ((10, 10), (40, 10), (60, 60)):
+        mouse.click(*place_of(blank, *corner))
+    keyboard.press("Escape")
+    blank.wait()
+    assert np.array_equal(blank.pixels("source"), before)
+    for corner in ((10, 10), (40, 10), (60, 60)):
+        mouse.click(*place_of(blank, *corner))
+    keyboard.press("Control+z")
+    mouse.click(*place_of(blank, 10, 40))
+    keyboard.press("Enter")
+    blank.wait()
+    found = labels(blank, tmp_path)
+    assert found[12, 12] == WALL
+    assert found[50, 50] == 0
+    assert 31 * 31 / 2 - 20 < (found == WALL).sum() < 31 * 31 / 2 + 31
+    keyboard.press("Control+z")
+    blank.wait()
+    assert np.array_equal(blank.pixels("source"), before)
+
+
+def test_a_polygon_is_drawn_by_keyboard(blank: Opened, tmp_path: Path) -> None:
+    blank.choose("wall")
+    blank["source"].focus()
+    for key in ("p", "Space", *["ArrowRight"] * 9, "Space", *["ArrowDown"] * 6, "Space", "Enter"):
+        blank.page.keyboard.press(key)
+    blank.wait()
+    rows, columns = (labels(blank, tmp_path) == WALL).nonzero()
+    assert (rows.min(), rows.max(), columns.min(), columns.max()) == (32, 38, 32, 41)
+    assert 35 < rows.size < 60
+
+
+class Fingers:
+    """Touches on a page, by names."""
+
+    def __init__(self, page: Opened) -> None:
+        self.page = page
+        self.session: CDPSession = page.page.context.new_cdp_session(page.page)
+        self.down: set[str] = set()
+
+    def put(self, **fingers: Place) -> None:
+        """Put fingers on pixels of the picture, or move them there; those that are not named are lifted."""
+        kind = "touchEnd" if not fingers else "touchMove" if fingers.keys() == self.down else "touchStart"
+        points = [
+            {"x": x, "y": y, "id": number}
+            for number, (x, y) in enumerate(place_of(self.page, *pixel) for pixel in fingers.values())
+        ]
+        self.down = set(fingers)
+        self.session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+
+@pytest.fixture
+def phone(browser: Browser, facades: Trained) -> Iterator[Opened]:
+    context = browser.new_context(viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
+    page = Opened(context.new_page())
+    page.page.set_default_timeout(PATIENCE_MS)
+    with serving("--checkpoint", str(facades.run)) as server:
+        page.page.goto(server.url)
+        expect(page["status"]).to_have_text("ready")
+        page.click("clear")
+        page.wait()
+        yield page
+        context.close()
+
+
+def test_a_finger_draws_and_two_together_zoom(phone: Opened) -> None:
+    assert phone.page.evaluate("document.documentElement.scrollWidth") == 360
+    before, width = phone.pixels("source"), width_of(phone)
+    phone.page.get_by_text("door", exact=True).tap()
+    fingers = Fingers(phone)
+    fingers.put(one=(10, 10))
+    fingers.put(one=(14, 12))
+    phone.page.wait_for_timeout(400)
+    fingers.put(one=(14, 12), late=(50, 50))
+    fingers.put(one=(18, 12), late=(54, 50))
+    fingers.put()
+    phone.wait()
+    painted = (phone.pixels("source") != before).any(-1)
+    assert painted[11, 14]
+    assert not painted[20:].any()  # a finger that comes later draws nothing
+    assert width_of(phone) == pytest.approx(width)
+    drawn = phone.pixels("source")
+    middle = place_of(phone, 31.5, 31.5)
+    fingers.put(one=(24, 24), two=(39, 39))
+    fingers.put(one=(16, 16), two=(47, 47))
+    fingers.put()
+    phone.wait()
+    assert width_of(phone) == pytest.approx(2 * width, rel=0.1)
+    assert np.allclose(place_of(phone, 31.5, 31.5), middle, atol=4)
+    assert np.array_equal(phone.pixels("source"), drawn)  # the first of them has begun no stroke
+
+
+def test_everything_is_large_enough_for_fingers(phone: Opened) -> None:
+    phone.page.locator("summary").click()
+    sizes = phone.page.evaluate(
+        """() => [...document.querySelectorAll("button, select, summary, input, #tools label, #values label")]
+            .filter(element => element.checkVisibility() && element.type !== "radio")
+            .map(element => [element.id || element.textContent, element.getBoundingClientRect()])
+            .map(([name, {width, height}]) => [name, Math.round(width), Math.round(height)])"""
+    )
+    assert len(sizes) > 30
+    assert [size for size in sizes if min(size[1:]) < SMALLEST] == []
+
+
+def test_buttons_have_names_where_only_icons_are_shown(phone: Opened) -> None:
+    for name in ("Undo", "Redo", "Clear", "Smaller", "Fit", "Larger"):
+        expect(phone.page.get_by_role("button", name=name, exact=True)).to_have_count(1)
+    for name in ("Brush", "Eraser", "Line", "Rectangle", "Polygon", "Fill", "Pick"):
+        expect(phone.page.get_by_role("radio", name=name, exact=True)).to_have_count(1)
