@@ -1,10 +1,11 @@
 """The page as one HTML file, and the facts of a generator that it needs: sources, classes, sizes and samples."""
 
-import base64
 import gzip
 import json
-from collections.abc import Mapping
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -23,6 +24,7 @@ DEFAULT_SIDE = 256  # pixels, where the settings name no size
 SIDES = (64, 1024)  # least and greatest side of a new picture
 FOLDER = Path(__file__).parent / "page"
 ENGINES = ("server_engine", "onnx_engine")
+START = 'import "app";'  # the script of the page
 ENGINE = "engine"  # the name by which the page's script imports one of them
 
 
@@ -165,26 +167,44 @@ def build_page(
 
     engine: one of ENGINES.
     parts: data of the engine by name: bytes, which are compressed into the page, or the name of a file beside it.
-    nonce: of the server's Content-Security-Policy.
+    nonce: of the server's Content-Security-Policy; without one the page has a policy of its own.
     """
     assert engine in ENGINES, engine
     modules = {path.stem: path for path in FOLDER.glob("*.js") if path.stem not in ENGINES}
     modules[ENGINE] = FOLDER / f"{engine}.js"
     # addresses inside the page: browsers load no script from beside a page on a disk
-    scripts = {name: base64.b64encode(path.read_bytes()).decode() for name, path in sorted(modules.items())}
+    scripts = {name: b64encode(path.read_bytes()).decode() for name, path in sorted(modules.items())}
     addresses = {name: f"data:text/javascript;base64,{script}" for name, script in scripts.items()}
+    import_map, style = json.dumps({"imports": addresses}), (FOLDER / "page.css").read_text(encoding="utf-8")
+    files = {name: data for name, data in parts.items() if isinstance(data, str)}
     loader = FileSystemLoader(FOLDER)
     environment = Environment(loader=loader, autoescape=False, undefined=StrictUndefined, trim_blocks=True)
     return environment.get_template("index.html").render(
         model=description,
         model_json=description.to_json(),
-        style=(FOLDER / "page.css").read_text(encoding="utf-8"),
-        import_map=json.dumps({"imports": addresses}),
-        files={name: data for name, data in parts.items() if isinstance(data, str)},
+        style=style,
+        import_map=import_map,
+        start=START,
+        policy="" if nonce else _policy([import_map, START], style, "data: 'self'" if files else "data:"),
+        files=files,
         packed={name: _packed(data) for name, data in parts.items() if isinstance(data, bytes)},
         nonce=f' nonce="{nonce}"' if nonce else "",
     )
 
 
+def _policy(scripts: Iterable[str], style: str, parts: str) -> str:
+    """Return the Content-Security-Policy of a page without a server: it runs its own scripts, and sends nothing.
+
+    parts: the places from which the page reads its parts.
+    """
+    hashes = [b64encode(sha256(text.encode()).digest()).decode() for text in (style, *scripts)]
+    of_style, *of_scripts = (f"'sha256-{text}'" for text in hashes)
+    return (
+        f"default-src 'none'; script-src {' '.join(of_scripts)} data: 'wasm-unsafe-eval'; style-src {of_style}; "
+        "img-src data: blob:; media-src blob:; base-uri 'none'; form-action 'none'; "
+        f"connect-src {parts}"
+    )
+
+
 def _packed(data: bytes) -> str:
-    return base64.b64encode(gzip.compress(data, mtime=0)).decode()  # the same page from the same data
+    return b64encode(gzip.compress(data, mtime=0)).decode()  # the same page from the same data

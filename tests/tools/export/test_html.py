@@ -8,6 +8,7 @@ import re
 import subprocess
 import tarfile
 from base64 import b64decode
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -70,17 +71,29 @@ def model_of(page: str) -> dict[str, Any]:
 
 
 def test_one_file_has_everything(tiny_run: Path, tmp_path: Path, archive: Path) -> None:
-    export(tiny_run, tmp_path / "page.html", "--samples", "2", "--web-runtime", str(archive), "--license", "mit")
+    export(
+        tiny_run,
+        tmp_path / "page.html",
+        "--samples",
+        "2",
+        "--web-runtime",
+        str(archive),
+        "--license",
+        "mit",
+        "--description",
+        "a & b",
+    )
     page = (tmp_path / "page.html").read_text()
     parts = parts_of(page)
     assert parts.keys() == {"runtime", "wasm", "generator", "sample-0", "sample-1"}
     assert (parts["runtime"], parts["wasm"]) == tuple(CONTENT[name] for name in WASM)
     assert parts["generator"] == b"a program"
-    assert "http" not in page.replace("http.server", "")  # nothing from a network
+    assert "http" not in page.replace("http.server", "").replace("http-equiv", "")  # nothing from a network
     for folder in (tiny_run.parent, Path.cwd()):
         assert not any(str(folder).encode() in content for content in (page.encode(), *parts.values()))
     model = model_of(page)
     assert model["samples"] == ["facade_00000", "facade_00001"]
+    assert re.findall(r'(?:<footer>|"description">)(.*?)</', page) == ["a &amp; b", "Licence: mit"]
     assert (model["card"]["license"], model["card"]["data"]["samples"]) == ("mit", 5)
     assert model["sample_sizes"] == [[32, 32]] * 2
     assert [kind["name"] for kind in model["classes"]][:3] == ["sky", "wall", "roof"]
@@ -96,6 +109,7 @@ def test_samples_can_be_left_out(tiny_run: Path, tmp_path: Path, package: Path) 
         export(tiny_run, tmp_path / name, "--samples", "0", "--web-runtime", str(package))
     page = (tmp_path / "page.html").read_text()
     assert page == (tmp_path / "again.html").read_text()
+    assert '; connect-src data:"' in unescape(page)
     assert parts_of(page).keys() == {"runtime", "wasm", "generator"}
     assert model_of(page)["samples"] == []
 
@@ -105,6 +119,7 @@ def test_a_folder_has_files_side_by_side(tiny_run: Path, tmp_path: Path, package
     assert {path.name for path in (tmp_path / "page").iterdir()} == {"index.html", "generator.onnx", *WEBGPU}
     page = (tmp_path / "page" / "index.html").read_text()
     assert re.findall(r'data-file="([^"]+)"', page) == [*WEBGPU, "generator.onnx"]
+    assert "; connect-src data: 'self'\"" in unescape(page)
     with pytest.raises(FileExistsError):
         export(tiny_run, tmp_path / "page", "--folder", "--web-runtime", str(package))
 
