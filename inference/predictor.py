@@ -16,7 +16,7 @@ from inference.padding import Padding
 from inference.sampling import FeatureSampler, StyleImage, image_seed
 from inference.tiling import TiledNetwork, Window, means_of_bands
 from models.instance_features import average_in_instances
-from models.latent_inputs import choose_styles, draw_noise, takes_noise, takes_style
+from models.latent_inputs import MixedSeed, Seed, choose_styles, draw_noise, takes_noise, takes_style
 from utils.pictures import colorize, picture, scaled_picture
 from utils.precision import Precision
 
@@ -92,6 +92,7 @@ class Predictor:
     colors: (K, 3) uint8 colours of the classes; unused where sources are RGB images.
     feature_sampler: the source of instance features; None to take those of the samples.
     seed: seed of a generator's noise channels and style, together with the image's name.
+    toward: another seed, and how far these go from the one to the other, 0 to 1.
     style: the image whose style all translations have; None to draw each style from N(0, I) by the seed.
     noise_seed: seed of the noise, together with the image's name; translates in training mode, with dropout as noise
         and batch norm by the image's own statistics, as pix2pix tests. None: evaluation mode.
@@ -108,6 +109,7 @@ class Predictor:
     colors: Tensor
     feature_sampler: FeatureSampler | None = None
     seed: int = 0
+    toward: tuple[int, float] | None = None
     style: StyleImage | None = None
     noise_seed: int | None = None
     tiles: Tiles | None = None
@@ -135,13 +137,14 @@ class Predictor:
         """Whether translations depend on `seed`."""
         return self.has_noise_channels or self.draws_style
 
-    def with_seed(self, seed: int) -> Self:
+    def with_seed(self, seed: int, toward: tuple[int, float] | None = None) -> Self:
         """Return a predictor that draws features and noise, where it has any, by another seed."""
         sampler = self.feature_sampler
         return replace(
             self,
             feature_sampler=None if sampler is None else replace(sampler, seed=seed),
             seed=seed,
+            toward=toward,
             noise_seed=None if self.noise_seed is None else seed,
         )
 
@@ -180,11 +183,15 @@ class Predictor:
         if self.noise_seed is not None:
             assert len(names) == 1, names
             torch.manual_seed(image_seed(self.noise_seed, names[0]))
-        seeds = [image_seed(self.seed, name) for name in names]
+        seeds = [self._image_seed(name) for name in names]
         draw_noise(self.generator, seeds)
         choose_styles(self.generator, seeds, self.style.style if self.style else None)
         yield
         self.generator.train(was_training)
+
+    def _image_seed(self, name: str) -> Seed:
+        seed = image_seed(self.seed, name)
+        return MixedSeed(seed, image_seed(self.toward[0], name), self.toward[1]) if self.toward else seed
 
     def _generate(self, batch: Batch) -> Tensor:
         with self.precision.autocast():

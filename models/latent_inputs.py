@@ -1,6 +1,8 @@
 """The random inputs of SPADE's and OASIS's generators: noise channels and a style."""
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -9,6 +11,26 @@ from torch import Tensor, nn
 from models.layers import InTiles
 
 _STREAM = 0x5354594C  # makes other seeds, so that styles are not the noise channels of the same images
+
+
+@dataclass(frozen=True)
+class MixedSeed:
+    """Names a draw between those of two seeds: `share` is 0 at the first and 1 at the second."""
+
+    first: int
+    second: int
+    share: float
+
+
+Seed = int | MixedSeed
+
+
+def _draw(n: int, seed: Seed, stream: int = 0) -> Tensor:
+    """Return n values of N(0, 1), on the CPU; those of a mixed seed are on a circle, and as likely as any."""
+    if isinstance(seed, MixedSeed):
+        angle = seed.share * math.pi / 2
+        return math.cos(angle) * _draw(n, seed.first, stream) + math.sin(angle) * _draw(n, seed.second, stream)
+    return torch.randn(n, generator=torch.Generator().manual_seed(seed ^ stream))
 
 
 class NoiseChannels(nn.Module):
@@ -38,13 +60,12 @@ class NoiseChannels(nn.Module):
             noise = condition.new_zeros(n, self.n_channels, 1, 1) if self._drawn is None else self._drawn
         return torch.cat([noise.to(condition).expand(n, -1, height, width), condition], dim=1)
 
-    def draw(self, seeds: Sequence[int]) -> None:
+    def draw(self, seeds: Sequence[Seed]) -> None:
         """Draw the noise of a batch in evaluation mode, for each image by its own seed and the same on every device."""
-        rows = [torch.randn(self.n_channels, generator=torch.Generator().manual_seed(seed)) for seed in seeds]
-        self._drawn = torch.stack(rows)[:, :, None, None]
+        self._drawn = torch.stack([_draw(self.n_channels, seed) for seed in seeds])[:, :, None, None]
 
 
-def draw_noise(network: nn.Module, seeds: Sequence[int]) -> None:
+def draw_noise(network: nn.Module, seeds: Sequence[Seed]) -> None:
     """Draw the noise of each image of a batch by its seed; without effect on a network that takes none."""
     for layer in _layers(network):
         layer.draw(seeds)
@@ -92,17 +113,16 @@ class StyleStem(nn.Linear):
         fixed = super().forward(style).view(n, -1, self.height, self.width)
         return F.interpolate(fixed, size=(height, width), mode="bilinear", align_corners=False)
 
-    def draw(self, seeds: Sequence[int]) -> None:
+    def draw(self, seeds: Sequence[Seed]) -> None:
         """Draw the styles of a batch from N(0, I), for each image by its own seed and the same on every device."""
-        generators = [torch.Generator().manual_seed(seed ^ _STREAM) for seed in seeds]
-        self._style = torch.stack([torch.randn(self.in_features, generator=generator) for generator in generators])
+        self._style = torch.stack([_draw(self.in_features, seed, _STREAM) for seed in seeds])
 
     def choose(self, style: Tensor) -> None:
         """Take a style (1, style_channels) for all images from now on."""
         self._style = style
 
 
-def choose_styles(network: nn.Module, seeds: Sequence[int], style: Tensor | None) -> None:
+def choose_styles(network: nn.Module, seeds: Sequence[Seed], style: Tensor | None) -> None:
     """Take `style`, (1, style_channels), for each image of a batch, or draw one by its seed where it is None.
 
     Without effect on a network without a style.

@@ -76,11 +76,16 @@ def open_page(arguments: argparse.Namespace, direction: str | None, folder: Path
             f"{loaded.file}: takes images that are not 8-bit RGB, of which a page shows samples, and there are none. "
             f"Translate a folder: python test.py --checkpoint {loaded.file} --input DIR."
         )
-    description = describe(samples, takes_seed=opened.takes_seed, seed=arguments.seed)
+    names = [style.file.name for style in opened.styles] if len(opened.styles) > 1 else []
+    description = replace(
+        describe(samples, takes_seed=opened.takes_seed, seed=arguments.seed),
+        styles=names,
+        mixes_styles=bool(names) or predictor.takes_seed,
+    )
     directions = directions_of(arguments.checkpoint, loaded)
     if len(directions) > 1:
         description = replace(description, directions=directions)
-    return DirectionPage(description, samples, predictor)
+    return DirectionPage(description, samples, predictor, opened.styles)
 
 
 def _has_screen() -> bool:

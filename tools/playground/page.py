@@ -43,6 +43,8 @@ class Description:
 
     classes: of label maps, ignored pixels as the last; empty where sources are RGB images.
     needs_instances: whether a source has instance ids. takes_seed: whether a translation depends on a seed.
+    styles: the names of photographs whose styles are chosen by number in place of a seed; none where that is drawn.
+    mixes_styles: whether there are translations between two seeds or styles.
     width, height: of a new picture, in pixels. longest_side: to which larger files are reduced.
     max_pixels: of any picture.
     size_multiple, min_size: the sides that the generator takes.
@@ -77,6 +79,8 @@ class Description:
     card: Mapping[str, Any] = field(default_factory=dict)
     direction: str = "AtoB"
     directions: list[str] = field(default_factory=list)
+    styles: list[str] = field(default_factory=list)
+    mixes_styles: bool = False
 
     def to_json(self) -> str:
         """Return JSON that an element of a page may hold, whatever the names in it are."""

@@ -3,10 +3,11 @@
 import secrets
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from http import HTTPStatus
 
+import torch
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -17,6 +18,7 @@ from torch import Tensor
 from data.batch import Batch, Sample
 from inference.padding import padded
 from inference.predictor import Predictor
+from inference.sampling import StyleImage
 from tools.playground.page import Description, build_page
 from tools.playground.samples import MAX_BYTES, Samples
 from tools.serve.gate import Gate, number, unless_gone
@@ -36,15 +38,23 @@ class DirectionPage:
     description: Description
     samples: Samples
     predictor: Predictor
+    styles: Sequence[StyleImage] = ()
 
-    def translate(self, sample: Sample, seed: int) -> Tensor:
-        """Return (3, H, W) uint8 RGB to look at, of the size of the sample times the generator's scale.
+    def drawn_by(self, seed: int, other: int, share: float) -> Predictor:
+        """Return a predictor between two seeds of features, noise and style; of several styles, between two of these.
 
-        seed: of features and noise, where the generator takes them.
+        share: 0 at the first, 1 at the other.
         """
+        if len(self.styles) < 2:
+            return self.predictor.with_seed(seed, (other, share) if share else None)
+        first, second = (self.styles[index % len(self.styles)] for index in (seed, other))
+        return replace(self.predictor, style=replace(first, style=torch.lerp(first.style, second.style, share)))
+
+    def translate(self, sample: Sample, seed: int, other: int = 0, share: float = 0.0) -> Tensor:
+        """Return (3, H, W) uint8 RGB to look at, of the size of the sample times the generator's scale."""
         rule = self.samples.preprocessing
         enlarged, window = padded(sample, rule.size_multiple, rule.min_size, rule.target_scale)
-        translated = window.cut(self.predictor.with_seed(seed).translate(Batch.of([enlarged]))[0])
+        translated = window.cut(self.drawn_by(seed, other, share).translate(Batch.of([enlarged]))[0])
         return self.predictor.show_target(translated).contiguous()
 
 
@@ -111,11 +121,12 @@ class Playground:
         if request.headers.get("content-type") != BINARY:  # pages of other origins cannot send it without being asked
             raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"expected a picture as {BINARY}")
         width, height, seed = (number(request, name) for name in ("width", "height", "seed"))
+        other, share = number(request, "other", "0"), min(number(request, "percent", "0"), 100) / 100
         page = await run_in_threadpool(self._page, request)
         sample = page.samples.unpack(await request.body(), width, height)
 
         def compute(samples: Sequence[Sample]) -> list[Tensor]:
-            return [page.translate(each, seed) for each in samples]
+            return [page.translate(each, seed, other, share) for each in samples]
 
         translated = await unless_gone(request, self.turns.submit(None, compute, sample))
         return Response(translated.permute(1, 2, 0).numpy().tobytes(), media_type=BINARY)

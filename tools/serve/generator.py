@@ -1,6 +1,7 @@
 """The generator that a server translates with: its options, and what it loads by them, as test.py does."""
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from inference.requested_predictor import (
     report_features,
     with_tiles,
 )
-from inference.sampling import encode_style, sampled
+from inference.sampling import StyleImage, encode_style, sampled
 from tools.serve.gate import MAX_SEED
 from utils.cli import ArgumentParser, whole_number
 from utils.device import choose_device
@@ -35,7 +36,8 @@ def add_generator_options(parser: ArgumentParser) -> None:
     add("--noise", action="store_true", help="use dropout and each image's own batch statistics, as pix2pix does")
     seed_help = "seed of sampled features, of noise and of drawn styles, where a request names none"
     add("--seed", type=whole_number(0, MAX_SEED), default=0, metavar="N", help=seed_help)
-    add("--style", type=Path, metavar="IMAGE", help="translate in the style of an image, where the generator has one")
+    style_help = "translate in the style of an image, where the generator has one; several times: styles to choose from"
+    add("--style", type=Path, action="append", dest="styles", default=[], metavar="IMAGE", help=style_help)
     add("--weights", choices=("ema", "raw"), default="ema", help="ema: the moving average if the run has one")
     add("--opt-level", choices=("O0", "O1", "O2", "O3"), help="as for test.py")
     add("--dtype", choices=("auto", "float16", "bfloat16"), default="auto", help="low precision of O1, O2, O3")
@@ -58,11 +60,13 @@ class OpenedGenerator:
     """A generator that is ready to translate.
 
     loaded: with the settings that samples are read with. takes_seed: whether a translation depends on a seed.
+    styles: of the images of --style, of which `predictor` has the first.
     """
 
     loaded: LoadedGenerator
     predictor: Predictor
     takes_seed: bool
+    styles: Sequence[StyleImage]
 
 
 def open_generator(
@@ -83,8 +87,9 @@ def open_generator(
     original = original_inputs(drawing.clusters, has_instances=arguments.instance_edges)
     loaded = load_requested_generator(GeneratorOptions(**accepted(GeneratorOptions, options)), original)
     feature_sampler = choose_feature_sampler(loaded, drawing)
-    style = encode_style(loaded, drawing.style)
-    predictor = build_predictor(loaded, device, compute, drawing, feature_sampler=feature_sampler, style=style)
+    styles = [style for file in arguments.styles if (style := encode_style(loaded, file))]
+    first = styles[0] if styles else None
+    predictor = build_predictor(loaded, device, compute, drawing, feature_sampler=feature_sampler, style=first)
     can_get = ("none", "precomputed") if gets_feature_maps else ("none",)
     if feature_sampler is None and predictor.conditioning.features not in can_get:
         raise ConfigError(
@@ -94,4 +99,4 @@ def open_generator(
     report_features(loaded, predictor, drawing, InputOptions())
     takes_seed = feature_sampler is not None or drawing.noise or predictor.takes_seed
     predictor = with_tiles(predictor, loaded, compute, folder)
-    return OpenedGenerator(sampled(loaded, feature_sampler), predictor, takes_seed)
+    return OpenedGenerator(sampled(loaded, feature_sampler), predictor, takes_seed, styles)

@@ -16,6 +16,7 @@ import { Picture } from "picture";
 import { encodeIds } from "png";
 import { decodeResult, encodeResult, nameOf } from "result_file";
 import { ResultView } from "result_view";
+import { StyleStrip } from "style_strip";
 import { Zoom } from "zoom";
 
 const get = id => document.getElementById(id);
@@ -60,6 +61,11 @@ const board = new DrawingBoard({ canvas: get("source"), cursor: get("cursor"), c
 });
 
 const PAUSE_MS = 400; // within a stroke, after which it is translated whole
+const styles = new StyleStrip(
+  { choices: get("style-choices"), other: get("other"), percent: get("percent"), seed: get("seed") }, model, {
+    translate: job => engine.translate(job.picture, job.picture.instances, job),
+    onChoose: translate,
+  });
 let live = null;
 let pause = null; // the timer of a stroke
 let opening = 0; // the number of the newest picture that is opened: an older one may arrive later
@@ -67,19 +73,21 @@ let opening = 0; // the number of the newest picture that is opened: an older on
 function translate() {
   get("samples").value = ""; // the picture is no longer that sample
   view.markStale(true);
-  live?.request(() => ({ ...(board.stroke ? drafts.of(board.picture) : whole()), seed: seed() }));
+  styles.stop();
+  live?.request(() => (board.stroke ? job(drafts.of(board.picture)) : job()));
   clearTimeout(pause);
-  if (board.stroke) pause = setTimeout(() => live?.request(() => ({ ...whole(), seed: seed() })), PAUSE_MS);
+  if (board.stroke) pause = setTimeout(() => live?.request(() => job()), PAUSE_MS);
 }
 
-function whole() {
-  return { picture: board.picture.copy(), isDraft: false };
+/** What is to be translated, in the style that is chosen: a draft, or the whole picture. */
+function job({ picture, isDraft } = { picture: board.picture.copy(), isDraft: false }) {
+  return { picture, isDraft, seed: seed(), ...styles.mixture };
 }
 
-async function translation({ picture, isDraft, seed }) {
+async function translation(job) {
   const began = performance.now();
-  const image = await engine.translate(picture, picture.instances, seed);
-  if (!isDraft) drafts.milliseconds = performance.now() - began;
+  const image = await engine.translate(job.picture, job.picture.instances, job);
+  if (!job.isDraft) drafts.milliseconds = performance.now() - began;
   return image;
 }
 
@@ -107,6 +115,9 @@ function show(image, job, milliseconds) {
   for (const id of ["keep", "download", "download-both"]) get(id).disabled = job.isDraft;
   view.show(image, job, milliseconds);
   view.markStale(live.waiting !== null);
+  if (!get("styles").hidden && !job.isDraft && !live.waiting && !camera.isOn) {
+    styles.update(job.picture).catch(() => {}); // the next translation reports what is wrong
+  }
 }
 
 function reportTranslation(error) {
@@ -162,7 +173,7 @@ async function openFile(file) {
   if (!file) return;
   const result = await decodeResult(file, model);
   if (result) {
-    if ((await open(() => result.picture, () => (get("seed").value = result.seed))) && result.of !== nameOf(model)) {
+    if ((await open(() => result.picture, () => styles.choose(result.seed, result))) && result.of !== nameOf(model)) {
       say(`${file.name}: was translated by ${result.of}.`, "note");
     }
     return;
@@ -253,7 +264,9 @@ function prepareControls() {
     ["samples-choice", model.samples.length], ["open-instances", model.needs_instances],
     ["camera", !hasClasses && model.can_draw], ["toolbar", model.can_draw], ["palette", model.can_draw],
     ["open", model.can_draw], ["canvas-help", model.can_draw], ["more", model.can_draw],
-    ["instances-choice", model.needs_instances], ["seed-choice", model.takes_seed],
+    ["instances-choice", model.needs_instances], ["seed-choice", model.takes_seed && !model.styles.length],
+    ["styles", model.takes_seed || model.styles.length], ["mix-choice", model.mixes_styles],
+    ["next-styles", !model.styles.length],
   ]) get(id).hidden = !needed;
   get("source").inert = !model.can_draw;
   get("samples").replaceChildren(new Option("choose", ""), ...model.samples.map((name, at) => new Option(name, at)));
@@ -261,7 +274,7 @@ function prepareControls() {
   get("longest").value = model.longest_side;
   get("file").accept = hasClasses && !model.file_colors.length ? ".png,image/png" : "image/*";
   get("size").max = Math.max(64, Math.round(Math.max(model.width, model.height) / 8));
-  get("seed").value = model.seed;
+  styles.choose(model.styles.length ? 0 : model.seed);
   for (const id of ["undo", "redo", "keep", "download", "download-both"]) get(id).disabled = true;
 }
 
@@ -284,9 +297,10 @@ const clicks = {
   "zoom-out": () => zoom.by(-1),
   fit: () => zoom.fit(),
   dice: () => {
-    get("seed").value = Math.floor(Math.random() * 1e6);
+    styles.choose(Math.floor(Math.random() * 1e6));
     translate();
   },
+  "next-styles": () => styles.next(),
 };
 const tools = { b: "brush", e: "eraser", l: "line", r: "rectangle", p: "polygon", f: "fill", i: "pick" };
 const keys = {

@@ -19,7 +19,7 @@ export class Drafts {
 }
 
 /** Return every second pixel of a label map, or the means of 2x2 colours; an odd side loses its last pixels. */
-function halved({ width, height, values, instances }, hasClasses) {
+export function halved({ width, height, values, instances }, hasClasses) {
   const half = Picture.blank(width >> 1, height >> 1, 0, instances !== null);
   for (let y = 0, to = 0; y < half.height; y++) {
     for (let x = 0; x < half.width; x++, to++) {

@@ -11,11 +11,12 @@ const VERSION = 1;
 const END_BYTES = 12; // of the last chunk
 const MAX_FACTS_BYTES = 2 ** 16;
 
-/** Return the file of the translation on a canvas, of job { picture, seed }. The chunk is length, facts, source. */
-export async function encodeResult(canvas, { picture, seed }, model) {
+/** Return the file of the translation on a canvas, of a job: see StyleStrip. The chunk is length, facts, source. */
+export async function encodeResult(canvas, { picture, seed, other, percent }, model) {
   const { width, height, instances } = picture, hasClasses = model.classes.length > 0;
   const facts = {
-    version: VERSION, of: nameOf(model), width, height, hasClasses, hasInstances: instances !== null, seed,
+    version: VERSION, of: nameOf(model), width, height, hasClasses, hasInstances: instances !== null,
+    seed, other, percent,
   };
   const text = new TextEncoder().encode(JSON.stringify(facts));
   const bytes = new Blob([encode(picture, instances, hasClasses)]);
@@ -35,8 +36,8 @@ export function nameOf({ title, subtitle }) {
 }
 
 /**
- * Return { picture, seed, of }, the source, the seed and the name of the network of a result; null where a file is
- * none, or one that this network takes as an image. Throws FileError.
+ * Return { picture, seed, other, percent, of }, of is the name of the network; null where a file is no result, or one
+ * that this network takes as an image. Throws FileError.
  */
 export async function decodeResult(file, model) {
   const bytes = new Uint8Array(await file.arrayBuffer());
@@ -45,7 +46,7 @@ export async function decodeResult(file, model) {
   if (!found.isWhole()) damaged(file.name);
   const { facts, packed } = split(found.content, file.name);
   check(facts, model, file.name);
-  const { width, height, hasClasses, hasInstances, seed, of } = facts;
+  const { width, height, hasClasses, hasInstances, seed, other, percent, of } = facts;
   if (hasClasses && !model.classes.length) return null;
   const nBytes = width * height * ((hasClasses ? 4 : 3) + (hasInstances ? 4 : 0));
   const source = await begin(new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate")), nBytes);
@@ -54,7 +55,7 @@ export async function decodeResult(file, model) {
   if (hasClasses) checkIds(picture, model, file.name);
   if (!model.needs_instances) picture.instances = null;
   else if (!hasInstances) await separateInstances(picture);
-  return { picture, seed, of };
+  return { picture, seed, other, percent, of };
 }
 
 function split(content, name) {
@@ -68,10 +69,10 @@ function split(content, name) {
   }
 }
 
-function check({ version, width, height, hasClasses, seed }, model, name) {
+function check({ version, width, height, hasClasses, seed, other, percent }, model, name) {
   if (version > VERSION) throw new FileError(`${name}: is of a later version of this page. Open it there.`);
-  const sides = [width, height], isNumber = [...sides, seed].every(Number.isSafeInteger);
-  if (version !== VERSION || !isNumber || Math.min(...sides) < 1 || seed < 0) damaged(name);
+  const numbers = [width - 1, height - 1, seed, other, percent];
+  if (version !== VERSION || !numbers.every(number => Number.isSafeInteger(number) && number >= 0)) damaged(name);
   if (width * height > model.max_pixels) {
     throw new FileError(
       `${name}: its source is ${width}x${height}, a picture has at most ${model.max_pixels} pixels here. ` +

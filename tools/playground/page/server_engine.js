@@ -31,11 +31,12 @@ export async function openEngine(model) {
 
   const layout = { hasClasses: model.classes.length > 0, hasInstances: model.needs_instances };
   return {
-    /** Return the translation as an ImageData. source: a Picture. instances: Int32Array or null. */
-    async translate(source, instances, seed) {
+    /** Return the translation as an ImageData. source: a Picture. instances: ids or null. style: see StyleStrip. */
+    async translate(source, instances, style) {
       const { width, height } = source;
       const body = encode(source, instances, layout.hasClasses);
-      const bytes = await ask(`translate?width=${width}&height=${height}&seed=${seed}`, {
+      const { seed, other, percent } = style, query = new URLSearchParams({ width, height, seed, other, percent });
+      const bytes = await ask(`translate?${query}`, {
         method: "POST",
         headers: { "Content-Type": "application/octet-stream" },
         body,
