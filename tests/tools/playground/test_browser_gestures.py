@@ -1,13 +1,16 @@
 """Drawing with mouse, fingers and keyboard beyond plain strokes: zoom, eraser, picking, polygons."""
 
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from playwright.sync_api import Browser, CDPSession, expect
 
-from tests.tools.playground.pages import PATIENCE_MS, SIZE, Opened, Trained, serving
+from tests.conftest import save_image
+from tests.tools.playground.pages import PATIENCE_MS, SIZE, Opened, Trained, page_of, serving
 
 pytestmark = pytest.mark.browser
 
@@ -211,6 +214,41 @@ def test_a_polygon_is_drawn_by_keyboard(blank: Opened, tmp_path: Path) -> None:
     rows, columns = (labels(blank, tmp_path) == WALL).nonzero()
     assert (rows.min(), rows.max(), columns.min(), columns.max()) == (32, 38, 32, 41)
     assert 35 < rows.size < 60
+
+
+def test_a_photograph_is_laid_under_the_drawing_and_stays_in_the_browser(
+    browser: Browser, photos: Trained, engine: str, tmp_path: Path
+) -> None:
+    save_image(tmp_path / "photo.png", np.full((40, 48, 3), (255, 0, 0), np.uint8))
+    (tmp_path / "broken.png").write_bytes(b"x")
+    with page_of(browser, photos, engine) as page:
+        page.click("clear")
+        page.wait()
+        drawn, translated = page.pixels("source"), page.pixels("result")
+        asked: list[str] = []
+        page.page.on("request", lambda request: asked.append(request.method))
+        expect(page["opacity"]).to_be_hidden()
+        page["photo-file"].set_input_files(tmp_path / "photo.png")
+        expect(page["photo"]).to_be_visible()
+        for opacity, share in (("100", 1), ("0", 0), ("40", 0.4)):
+            page["opacity"].fill(opacity)
+            shown = np.asarray(Image.open(BytesIO(page["source-stage"].screenshot())).convert("RGB"))
+            middle = shown[shown.shape[0] // 2, shown.shape[1] // 2]
+            assert np.allclose(middle, (255, 255 * (1 - share), 255 * (1 - share)), atol=2)
+        assert asked == []
+        assert np.array_equal(page.pixels("source"), drawn)
+        page.choose("black")
+        page.drag((5, 5), (20, 20))
+        page.click("undo")
+        page.wait()
+        assert np.array_equal(page.pixels("result"), translated)  # of the drawing alone
+        (saved,) = page.saved(tmp_path)
+        assert np.array_equal(saved, drawn)
+        page["photo-file"].set_input_files(tmp_path / "broken.png")
+        assert "broken.png: cannot be read as an image" in page.message()
+        page.click("untrace")
+        expect(page["photo"]).to_be_hidden()
+        expect(page["source"]).to_have_css("opacity", "1")
 
 
 class Fingers:

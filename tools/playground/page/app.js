@@ -17,6 +17,7 @@ import { encodeIds } from "png";
 import { decodeResult, encodeResult, nameOf } from "result_file";
 import { ResultView } from "result_view";
 import { StyleStrip } from "style_strip";
+import { Tracing } from "tracing";
 import { Zoom } from "zoom";
 
 const get = id => document.getElementById(id);
@@ -33,6 +34,7 @@ const results = new KeptResults(`${location.pathname} ${identity(model)}`);
 const gallery = new Gallery(get("gallery"), results, file => attempt(() => openFile(file)));
 const drafts = new Drafts(model);
 const zoom = new Zoom(document.querySelector("main"), ({ isFit }) => (get("fit").disabled = isFit));
+const tracing = new Tracing({ photo: get("photo"), drawing: get("source"), opacity: get("opacity") });
 const board = new DrawingBoard({ canvas: get("source"), cursor: get("cursor"), corner: get("corner") }, {
   settings: () => ({
     tool: tool(),
@@ -190,6 +192,13 @@ async function openFile(file) {
     '"Longest side" below, under More, is for larger pictures.', "note");
 }
 
+/** Lay a photograph under the drawing, or none. */
+async function trace(file) {
+  if (file) await tracing.lay(file);
+  else tracing.remove();
+  get("photo-choice").hidden = get("untrace").hidden = !file;
+}
+
 async function openSample(index) {
   if (index !== "" && (await open(() => engine.sample(Number(index))))) get("samples").value = index;
 }
@@ -263,7 +272,7 @@ function prepareControls() {
   for (const [id, needed] of [
     ["samples-choice", model.samples.length], ["open-instances", model.needs_instances],
     ["camera", !hasClasses && model.can_draw], ["toolbar", model.can_draw], ["palette", model.can_draw],
-    ["open", model.can_draw], ["canvas-help", model.can_draw], ["more", model.can_draw],
+    ["open", model.can_draw], ["canvas-help", model.can_draw], ["more", model.can_draw], ["tracing", model.can_draw],
     ["instances-choice", model.needs_instances], ["seed-choice", model.takes_seed && !model.styles.length],
     ["styles", model.takes_seed || model.styles.length], ["mix-choice", model.mixes_styles],
     ["next-styles", !model.styles.length],
@@ -293,6 +302,8 @@ const clicks = {
   keep: async () => gallery.keep(await encodeResult(get("result"), view.job, model)),
   download: () => saveCanvas(get("result"), "translated.png"),
   "download-both": async () => saveBlob(await encodeResult(get("result"), view.job, model), "result.png"),
+  trace: () => get("photo-file").click(),
+  untrace: () => trace(null),
   "zoom-in": () => zoom.by(1),
   "zoom-out": () => zoom.by(-1),
   fit: () => zoom.fit(),
@@ -321,6 +332,7 @@ function connectControls() {
   get("seed").addEventListener("input", translate);
   get("size").addEventListener("input", () => (get("size-shown").textContent = get("size").value));
   get("file").addEventListener("change", () => attempt(() => openFile(taken(get("file")))));
+  get("photo-file").addEventListener("change", () => attempt(() => trace(taken(get("photo-file")))));
   get("instances-file").addEventListener("change", () => attempt(() => openInstances(taken(get("instances-file")))));
   document.addEventListener("keydown", useKey);
   new Gestures(get("source-stage"), zoom, { onGrip: () => board.takeBack() });

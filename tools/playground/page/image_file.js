@@ -62,7 +62,8 @@ async function readColored(file, { file_colors: colors }) {
   return { width, height, values: values.map(value => idOf.get(value)) };
 }
 
-async function openImage(file) {
+/** Return an image file as a bitmap. */
+export async function openImage(file) {
   try {
     return await createImageBitmap(file, { colorSpaceConversion: "none" }); // upright by its EXIF
   } catch {
