@@ -1,4 +1,4 @@
-"""Threads that work ahead of, or behind, the main one: Pillow and torch leave the interpreter to others meanwhile."""
+"""Threads that work beside the main one: Pillow and torch leave the interpreter to others meanwhile."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -14,12 +14,14 @@ MOST_THREADS = 4  # each holds an image in the memory
 
 
 @contextmanager
-def worker_threads() -> Iterator[Executor]:
-    """Provide as many threads as torch has for its operators, at most MOST_THREADS; torch computes in each with one.
+def worker_threads(n_threads: int | None = None) -> Iterator[Executor]:
+    """Provide threads, in each of which torch computes with one.
+
+    n_threads: None provides as many as torch has for its operators, at most MOST_THREADS.
 
     At the end, also after an error or Ctrl-C, what has not begun is left out, and what has is completed.
     """
-    n_threads = min(MOST_THREADS, torch.get_num_threads())
+    n_threads = n_threads or min(MOST_THREADS, torch.get_num_threads())
     pool = ThreadPoolExecutor(n_threads, initializer=torch.set_num_threads, initargs=(1,))  # the main thread keeps its
     try:
         yield pool

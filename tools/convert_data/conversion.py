@@ -1,8 +1,7 @@
 """Writing the images of a new data set on all cores, with a policy for existing files."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -17,6 +16,7 @@ from data.files.pixel_rows import Bands, write_png_rows
 from utils.atomic_file import replacing
 from utils.log import logger
 from utils.machine import usable_cores
+from utils.worker_threads import in_order, worker_threads
 
 Existing = Literal["refuse", "keep", "replace"]
 
@@ -85,11 +85,13 @@ def convert_each(conversions: Iterable[Conversion], total: int, problems: list[s
         OSError: a file cannot be written.
     """
     counts = Counter[str]()
-    for done, (conversion, reasons) in enumerate(_converted(conversions), start=1):
-        counts.update([] if reasons else [conversion.split])
-        problems += reasons
-        if done % _LOG_EVERY == 0:
-            logger.info("%d of %d", done, total)
+    with worker_threads(usable_cores()) as pool:
+        for done, call in enumerate(in_order(pool, _convert, conversions, 2 * usable_cores()), start=1):
+            split, reasons = call.result()
+            counts.update([] if reasons else [split])
+            problems += reasons
+            if done % _LOG_EVERY == 0:
+                logger.info("%d of %d", done, total)
     return counts
 
 
@@ -103,33 +105,15 @@ def check_absent(conversions: Sequence[Conversion], existing: Existing) -> None:
         raise DataError(f"{present[0]}: already exists{n_more}; choose another folder, or --existing keep or replace")
 
 
-def _converted(conversions: Iterable[Conversion]) -> Iterator[tuple[Conversion, tuple[str, ...]]]:
-    """Yield each conversion when it is made, with its problems; Pillow and torch release the interpreter's lock."""
-    n_torch_threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # in each of the threads, of which there are as many as cores
-    executor = ThreadPoolExecutor(usable_cores())
-    try:
-        running: dict[Future[tuple[str, ...]], Conversion] = {}
-        for conversion in conversions:
-            running[executor.submit(_convert, conversion)] = conversion
-            if len(running) > 2 * usable_cores():
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    yield running.pop(future), future.result()
-        for future in wait(running).done:
-            yield running[future], future.result()
-    finally:
-        executor.shutdown(cancel_futures=True)
-        torch.set_num_threads(n_torch_threads)
-
-
-def _convert(conversion: Conversion) -> tuple[str, ...]:
+def _convert(conversion: Conversion) -> tuple[str, tuple[str, ...]]:
+    """Make the images of a conversion; return its split, and the problems where they cannot be made."""
     try:
         images = conversion.make()
     except DataError as error:
-        return error.problems
+        return conversion.split, error.problems
     for file, image in zip(conversion.files, images, strict=True):
         _write(file, image)
-    return ()
+    return conversion.split, ()
 
 
 def _present(file: Path) -> list[Path]:

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -22,6 +21,7 @@ from utils.label_colors import IGNORED, LabelColors, read_label_colors
 from utils.log import logger
 from utils.machine import usable_cores
 from utils.text import counted, listed
+from utils.worker_threads import worker_threads
 
 _JPEG_SUFFIXES = (".jpg", ".jpeg")
 _AREA_SHARE = 1e-4  # of a map's pixels: areas of a colour that make it a class; blends at borders form none
@@ -188,8 +188,8 @@ def _count_all(paths: Sequence[Path]) -> tuple[ColorCounts, dict[Path, tuple[str
         except DataError as error:
             return error
 
-    with ThreadPoolExecutor(usable_cores()) as executor:
-        for path, counts in zip(paths, executor.map(count, paths), strict=True):
+    with worker_threads(usable_cores()) as pool:
+        for path, counts in zip(paths, pool.map(count, paths), strict=True):
             if isinstance(counts, DataError):
                 unreadable[path] = counts.problems
                 continue

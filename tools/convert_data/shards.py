@@ -1,6 +1,5 @@
 """Shards of the samples of folders, and the indices and the manifest of shards."""
 
-import hashlib
 import io
 import re
 import tarfile
@@ -22,6 +21,7 @@ from data.paired_folders import FEATURE_FOLDER
 from data.tar_store import MANIFEST, Shard, index_type, is_inside, manifest_text
 from tools.check_data.recognized_layout import data_set_in
 from utils.atomic_file import replacing
+from utils.digest import sha256_of_file
 from utils.log import logger
 from utils.signatures import accepted
 from utils.text import counted
@@ -170,9 +170,7 @@ def _indexed(path: Path, name: str) -> Shard:
     rows = [(name, *map(maps.get, kinds)) for name, maps in zip(names, samples.values(), strict=True)]
     with replacing(path.with_name(f"{path.name}.npy")) as unfinished, unfinished.open("wb") as file:
         np.save(file, np.array(rows, index_type(kinds, max(map(len, names)))), allow_pickle=False)
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return Shard(name, path.stat().st_size, len(samples), digest)
+    return Shard(name, path.stat().st_size, len(samples), sha256_of_file(path))
 
 
 def _check_member(path: Path, member: tarfile.TarInfo, place: str) -> None:
