@@ -42,6 +42,32 @@ class BestScore:
         return score if math.isfinite(score) and (self.value is None or score > self.value) else None
 
 
+@dataclass
+class Patience:
+    """Ends a run whose validations no longer improve, at the same one however often the run was resumed.
+
+    best: of the validations that count; best.pt, which a killed run may have written later, is not looked at.
+    limit: the number of validations without a better one that ends the run; None: it never ends so.
+    """
+
+    best: BestScore
+    limit: int | None = None
+    n_without: int = 0
+
+    def update(self, figures: Mapping[str, float]) -> None:
+        """Record a validation."""
+        reached = self.best.improved_by(figures)
+        self.n_without = self.n_without + 1 if reached is None else 0
+        self.best.value = self.best.value if reached is None else reached
+
+    @property
+    def end_reason(self) -> str | None:
+        """Why the run shall end; None where it goes on."""
+        if self.limit is None or self.n_without < self.limit:
+            return None
+        return f"{self.best.figure} has not improved for {self.n_without} validations, train.patience={self.limit}"
+
+
 def check_best(config: Config, n_samples: int) -> None:
     """Raise ConfigError where checkpoint.best names a figure that `n_samples` validation samples do not have."""
     best, metrics, conditioning = config.checkpoint.best, config.metrics, build.build_conditioning(config)
@@ -60,10 +86,17 @@ def best_figure(config: Config, split: str, progress: str) -> str:
     """Return the figure by which the best is chosen, "none" where none is kept.
 
     split: that of the validation samples. progress: the figure by which the method measures it.
+
+    Raises:
+        ConfigError: train.patience waits for a best where none is kept.
     """
-    if config.checkpoint.best != "auto":
-        return config.checkpoint.best
-    return "none" if split == TRAIN else progress
+    best, patience = config.checkpoint.best, config.train.patience
+    figure = best if best != "auto" else "none" if split == TRAIN else progress
+    expected = f"null with checkpoint.best={best}"
+    if best == "auto":
+        expected = "null where the validation samples are trained on: train.validation_share=0.05 holds some back"
+    require(patience is None or figure != "none", "train.patience", patience, expected)
+    return figure
 
 
 def compared_figures(config: Config, best: str, progress: str) -> list[str]:

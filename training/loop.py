@@ -44,6 +44,7 @@ class TrainingLoop:
         """
         training, method, state = self.training, self.training.method, self.training.run_state.loop
         total_steps, skipped = training.total_steps, SkippedUpdates(method.optimizers)
+        self.end_reason = self.end_reason or training.run_state.patience.end_reason
         while state.step < total_steps:
             epoch = state.epoch
             training.freezing.apply(epoch)
@@ -78,7 +79,7 @@ class TrainingLoop:
             self._report()
         is_plateau_due = plateau is not None and is_new_epoch
         if is_last or is_plateau_due or is_validated:
-            progress = self._validate()
+            progress = self._validate(is_periodic=is_validated)
             if plateau and is_plateau_due:
                 plateau.update(training.world.gather(progress)[0])
         if is_validated:  # not because a run ends: it may continue later, and must be as if it had not ended
@@ -104,9 +105,10 @@ class TrainingLoop:
         )
         self.end_reason = self.callbacks.report(state.step, scalars) or self.end_reason
 
-    def _validate(self) -> float:
+    def _validate(self, *, is_periodic: bool) -> float:
         """Translate the validation samples, by the main process alone, on the bare network, so that no other waits.
 
+        is_periodic: whether it counts for train.patience; one that is made because a run ends does not.
         Returns the figure by which progress is measured; NaN on the other processes.
         """
         training, step = self.training, self.training.run_state.loop.step
@@ -114,8 +116,11 @@ class TrainingLoop:
         if training.validation is None:
             return math.nan
         figures = training.validation.run(self.log, step)
+        patience = training.run_state.patience
+        if is_periodic:
+            patience.update(figures)
         training.checkpoints.save_best(figures)
-        self.end_reason = self.callbacks.validated(step, figures) or self.end_reason
+        self.end_reason = self.callbacks.validated(step, figures) or patience.end_reason or self.end_reason
         return figures[training.method.progress]
 
     def _leave(self, signal_number: int) -> NoReturn:

@@ -190,6 +190,8 @@ def _restore_scores(training: Training, state: dict[str, Any], *, continues: boo
         states = [state, *([read_best(training.folder)] if continues else [])]
         scores = [saved_score(saved, best.figure, measured_on) for saved in states]
         best.value = max((score for score in scores if score is not None), default=None)
+        if scores[0] is not None:
+            run_state.patience.best.value, run_state.patience.n_without = state.get("patience", (scores[0], 0))
         if best.value is None and any("best" in saved for saved in states):
             restarted.append("checkpoint.best")
     if plateau and "plateau" in state:

@@ -11,7 +11,7 @@ from losses import registered_weights
 from models.spectral_norm import settle_spectral_norm
 from models.style_encoder import inference_network
 from training.averages import AverageStatistics
-from training.best import BestScore
+from training.best import BestScore, Patience
 from training.lr_schedule import LearningRateSchedule
 from training.methods.method import Averages, Method
 from training.optimizer_group import NotFiniteError, are_finite
@@ -49,6 +49,7 @@ class RunState:
     average_statistics: Sequence[AverageStatistics]
     schedule: LearningRateSchedule
     best: BestScore
+    patience: Patience
     measured_on: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -113,11 +114,12 @@ class RunState:
             **({"plateau": self.schedule.plateau.state_dict()} if self.schedule.plateau else {}),
             **({"registered_losses": weights} if (weights := registered_weights()) else {}),
             **({"best": self.best.value} if self.best.value is not None else {}),
+            "patience": [self.patience.best.value, self.patience.n_without],
             "measured_on": dict(self.measured_on),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load what `state_dict` returned, whatever the number of processes that wrote it; `best` stays as it is.
+        """Load what `state_dict` returned, whatever the number of processes that wrote it; `best` and `patience` stay.
 
         A part that the checkpoint lacks starts as in a new run; an average starts from its network's weights.
         """

@@ -15,7 +15,7 @@ from data.layout import Layout, check_enough
 from data.loader import TrainingDataset, read_fixed_samples
 from data.preprocessing import Preprocessing
 from training.averages import build_average_statistics, make_averages
-from training.best import BestScore, best_figure, check_best, compared_figures
+from training.best import BestScore, Patience, best_figure, check_best, compared_figures
 from training.checkpointing import CheckpointManager
 from training.lr_schedule import LearningRateSchedule, Plateau
 from training.methods import METHODS
@@ -106,6 +106,7 @@ def build_training(config: Config, world: World, found: LoadedCheckpoint | None 
         average_statistics=build_average_statistics(config, world, layout, method, averages),
         schedule=build_schedule(config, method),
         best=BestScore(best),
+        patience=Patience(BestScore(best), config.train.patience),
         measured_on={figure: validation.digest(figure) for figure in figures} if validation else {},
     )
     folder, settings = run_folder(config), config.checkpoint

@@ -21,6 +21,9 @@ class TrainConfig:
     over all epochs."""
     max_steps: int | None = None
     """Stop after this many steps, wherever the epochs stand. Default: no limit."""
+    patience: int | None = None
+    """End the run after this many validations in a row in which the figure of checkpoint.best has not improved. Those
+    every log.images_every_steps count. null: never."""
     validation_share: float = 0.0
     """Share of the training samples that is held back where the data set has no split for validation: they are in no
     batch and serve as its samples. Which ones follows from their names, so that adding samples moves none. 0: none;
@@ -75,7 +78,7 @@ class TrainConfig:
         counts |= {"freeze_global_epochs": self.freeze_global_epochs, "profile_steps": self.profile_steps}
         require_at_least(0, "train", **counts)
         require(self.epochs + self.decay_epochs > 0, "train.epochs + train.decay_epochs", 0, "at least 1 epoch")
-        require_at_least(1, "train", max_steps=self.max_steps, batch_size=self.batch_size)
+        require_at_least(1, "train", max_steps=self.max_steps, patience=self.patience, batch_size=self.batch_size)
         steps = {"accumulation_steps": self.accumulation_steps, "discriminator_steps": self.discriminator_steps}
         require_at_least(1, "train", **steps)
         are_parts = all(type(part) is str and all(part.partition(".")) for part in self.freeze)

@@ -1,14 +1,18 @@
 """Which scores are compared with each other."""
 
+import json
+import math
 from pathlib import Path
 
 import pytest
 import torch
 
 from configs.schema import CheckpointConfig, Config
-from tests.runs import built, records, run
-from training.best import BEST, best_figure, read_best, saved_score
+from tests.runs import assert_equal, built, checkpoint, records, run, without_config
+from training.best import BEST, BestScore, Patience, best_figure, read_best, saved_score
 from utils.checkpoint import load_checkpoint, save_checkpoint
+from utils.checkpoint_folder import checkpoint_path, latest_step
+from utils.errors import ConfigError
 
 BY_L1 = ["checkpoint.best=l1"]
 
@@ -71,6 +75,52 @@ def test_a_score_that_was_chosen_automatically_goes_on_by_the_name_of_its_figure
 def test_the_method_chooses_the_figure_where_samples_are_not_trained_on(setting: str, split: str, figure: str) -> None:
     config = Config(checkpoint=CheckpointConfig(best=setting))  # type: ignore[arg-type]
     assert best_figure(config, split, progress="swd") == figure
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (["checkpoint.best=none"], "null with checkpoint.best=none"),
+        (["checkpoint.best=auto", "data.validation_split=train"], "null where the validation samples are trained on"),
+    ],
+)
+def test_patience_needs_a_best(tiny_config: Path, settings: list[str], expected: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^train\.patience is 2, expected {expected}.*$"):
+        built(tiny_config, "train.patience=2", *settings)
+
+
+def test_patience_counts_validations_since_the_best() -> None:
+    patience = Patience(BestScore("psnr"), limit=2)
+    reasons = []
+    for psnr in (20.0, 19.0, 20.5, 20.5, math.nan):
+        patience.update({"psnr": psnr})
+        reasons.append(patience.end_reason)
+    assert reasons == [None] * 4 + ["psnr has not improved for 2 validations, train.patience=2"]
+    assert Patience(BestScore("psnr"), limit=None, n_without=99).end_reason is None
+
+
+def test_a_run_out_of_patience_ends_at_the_same_step_however_often_it_is_resumed(
+    tiny_config: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    settings = ["checkpoint.best=auto", "train.patience=2", "optimizer.learning_rate=0", "train.max_steps=20"]
+    settings += ["log.images_every_steps=2", "checkpoint.every_steps=1", "checkpoint.keep=0"]
+    folder = tiny_config.parent / "runs" / "tiny"
+    run(tiny_config, *settings, "run.name=whole")
+    run(tiny_config, *settings, "train.max_steps=3")  # whose last validation does not count
+    for steps in ((), (6,), (5, 6)):  # finished, or killed before the checkpoints of these steps
+        for step in steps:
+            checkpoint_path(folder, step).unlink()
+        run(tiny_config, *settings)
+        assert latest_step(folder) == 6  # 2 is the best, 4 and 6 are not better
+        assert_equal(without_config(checkpoint(tiny_config, 6)), without_config(checkpoint(tiny_config, 6, "whole")))
+        state = json.loads((folder / "state.json").read_text())
+        assert (state["state"], state["reason"]) == (
+            "finished",
+            "l1 has not improved for 2 validations, train.patience=2",
+        )
+    assert "ended early, at step 6 of 20: l1 has not improved" in capfd.readouterr().out
+    run(tiny_config, *settings, "train.patience=3")
+    assert latest_step(folder) == 8
 
 
 def test_a_run_that_kept_no_best_keeps_it_once_it_is_resumed(trained_config: Path) -> None:
