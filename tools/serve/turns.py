@@ -15,7 +15,7 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Turn(Generic[_Item, _Result]):
     kind: Hashable
     compute: Callable[[Sequence[_Item]], Sequence[_Result]]

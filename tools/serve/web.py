@@ -1,5 +1,6 @@
 """A server in a thread of its own, which a signal stops."""
 
+import errno
 import os
 import signal
 import socket
@@ -62,7 +63,7 @@ class WebServer:
         try:
             self._socket = socket.create_server((host, port), family=family, backlog=BACKLOG)
         except OSError as error:
-            option = f"--host {host}" if isinstance(error, socket.gaierror) else f"--port {port}"
+            option = f"--port {port}" if error.errno in (errno.EADDRINUSE, errno.EACCES) else f"--host {host}"
             reason = str(error.strerror).partition(" (")[0]  # of Python's own words on the address
             raise ConfigError(f"{option}: {reason}. Choose another, or leave it out.") from error
         self.port: int = self._socket.getsockname()[1]

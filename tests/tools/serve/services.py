@@ -1,0 +1,81 @@
+"""A service in this process, and requests to it."""
+
+import http.client
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from io import BytesIO
+from typing import NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from tools.serve.__main__ import parse_arguments, service
+from tools.serve.web import WebServer
+
+BOUNDARY = "0123456789abcdef"
+FORM = {"Content-Type": f"multipart/form-data; boundary={BOUNDARY}"}
+
+
+class Answer(NamedTuple):
+    status: int
+    body: bytes
+    headers: http.client.HTTPMessage
+
+
+@contextmanager
+def serving(*arguments: object) -> Iterator[WebServer]:
+    with service(parse_arguments([*map(str, arguments), "--port", "0"])) as server:
+        server.start()
+        yield server
+
+
+def ask(
+    server: WebServer,
+    path: str,
+    body: bytes | Iterator[bytes] | None = None,
+    headers: Mapping[str, str] | None = None,
+    method: str = "",
+) -> Answer:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    try:
+        connection.request(method or ("GET" if body is None else "POST"), path, body, dict(headers or {}))
+        answer = connection.getresponse()
+        return Answer(answer.status, answer.read(), answer.headers)
+    finally:
+        connection.close()
+
+
+def form(**files: bytes) -> bytes:
+    """The body of a request with files of a form; each is called as it would be on a disk."""
+    parts = [
+        f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="{kind}"; filename="photo.x"\r\n\r\n'.encode() + content
+        for kind, content in files.items()
+    ]
+    return b"\r\n".join(parts) + f"\r\n--{BOUNDARY}--\r\n".encode()
+
+
+def sent(server: WebServer, text: bytes) -> str:
+    """Send bytes as they are, and return all that comes back."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
+        connection.sendall(text)
+        return b"".join(iter(lambda: connection.recv(65536), b"")).decode()
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def png(height: int, width: int, value: int = 0) -> bytes:
+    """A map of one id."""
+    file = BytesIO()
+    Image.fromarray(np.full((height, width), value, np.uint8)).save(file, "PNG")
+    return file.getvalue()
+
+
+def levels(image: bytes) -> np.ndarray:
+    return np.asarray(Image.open(BytesIO(image))).astype(int)

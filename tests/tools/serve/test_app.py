@@ -1,0 +1,246 @@
+"""The addresses of the service, its limits and its refusals."""
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+import torch
+
+from data.batch import Batch
+from inference.predictor import Predictor
+from tests.conftest import save_image
+from tests.tools.serve.services import BOUNDARY, FORM, ask, form, png, sent, serving, wait_until
+from tests.tools.serve.test_translation import draw
+from tools.serve import web
+from tools.serve.web import WebServer
+
+TOKEN = "0123456789abcdefghij"
+KEY = {"Authorization": f"Bearer {TOKEN}"}
+
+
+@pytest.fixture(scope="module")
+def server(tiny_run: Path) -> Iterator[WebServer]:
+    limits = ("--max-bytes", "100000", "--max-pixels", "4096", "--max-waiting", "3")
+    with serving("--checkpoint", tiny_run, "--opt-level", "O0", *limits) as running:
+        yield running
+
+
+@pytest.fixture
+def body(tmp_path: Path) -> bytes:
+    source, instances = draw(tmp_path)
+    return form(source=source, instances=instances)
+
+
+class Hold:
+    """Holds translations back until it is opened."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun, self.opened = threading.Event(), threading.Event()
+        self.sizes: list[int] = []
+        translate = Predictor.translate
+
+        def held(predictor: Predictor, batch: Batch) -> torch.Tensor:
+            self.sizes.append(len(batch.names))
+            self.begun.set()
+            self.opened.wait(60)
+            return translate(predictor, batch)
+
+        monkeypatch.setattr(Predictor, "translate", held)
+
+
+@pytest.fixture
+def hold(monkeypatch: pytest.MonkeyPatch) -> Hold:
+    return Hold(monkeypatch)
+
+
+def figure(server: WebServer, name: str) -> float:
+    lines = ask(server, "/metrics").body.decode().splitlines()
+    return next((float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"{name} ")), 0.0)
+
+
+def test_the_model_is_described(server: WebServer) -> None:
+    model = json.loads(ask(server, "/model").body)
+    assert model["inputs"] == {"source": "class ids", "instances": "ids"}
+    assert (model["name"], model["step"], model["size_multiple"], model["output"]) == ("tiny", 4, 4, "image/png")
+    assert model["classes"]["1"] == "wall"
+    assert model["limits"]["max_pixels"] == 4096
+
+
+def test_health_and_description(server: WebServer) -> None:
+    assert ask(server, "/health").body == b"ok\n"
+    paths = json.loads(ask(server, "/openapi.json").body)["paths"]
+    assert {path: ask(server, path).status for path in paths} == dict.fromkeys(paths, 200) | {"/translate": 405}
+
+
+def test_figures_for_prometheus(server: WebServer, body: bytes) -> None:
+    name = 'pairgan_answers_total{path="/translate",status="200"}'
+    before = figure(server, name)
+    assert ask(server, "/translate", body, FORM).status == 200
+    assert figure(server, name) == before + 1
+    assert figure(server, "pairgan_translation_seconds_count") > 0
+    assert figure(server, "process_resident_memory_bytes") > 0
+    ask(server, "/anything")
+    assert figure(server, 'pairgan_answers_total{path="other",status="404"}') > 0
+
+
+def test_requests_that_wait_are_translated_together_with_the_same_pixels(
+    server: WebServer, body: bytes, hold: Hold
+) -> None:
+    with ThreadPoolExecutor(3) as threads:
+        first = threads.submit(ask, server, "/translate", body, FORM)
+        hold.begun.wait(60)
+        others = [threads.submit(ask, server, "/translate", body, FORM) for _ in range(2)]
+        wait_until(lambda: figure(server, "pairgan_waiting") == 3)
+        hold.opened.wait(0.3)  # for both to be read
+        assert ask(server, "/translate", body, FORM)[:2] == (503, b"3 translations are under way: try again later\n")
+        hold.opened.set()
+        assert first.result().status == 200
+        assert {other.result().body for other in others} == {first.result().body}
+    assert hold.sizes == [1, 2]
+
+
+def test_the_translation_of_a_client_that_is_gone_is_left_out(server: WebServer, body: bytes, hold: Hold) -> None:
+    with ThreadPoolExecutor(1) as threads:
+        first = threads.submit(ask, server, "/translate", body, FORM)
+        hold.begun.wait(60)
+        head = f"POST /translate HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {FORM['Content-Type']}\r\n"
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
+            connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            wait_until(lambda: figure(server, "pairgan_waiting") == 2)
+        wait_until(lambda: figure(server, "pairgan_waiting") == 1)
+        hold.opened.set()
+        assert first.result().status == 200
+    assert hold.sizes == [1]
+    assert figure(server, 'pairgan_answers_total{path="/translate",status="0"}') == 1
+
+
+def test_a_translation_has_a_time_limit(tiny_run: Path, body: bytes, hold: Hold) -> None:
+    with serving("--checkpoint", tiny_run, "--timeout-s", "1") as server:
+        answer = ask(server, "/translate", body, FORM)
+        hold.opened.set()
+    assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
+    assert answer.body == b"not translated within 1 s: try again later, or send a smaller image\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "answer"),
+    [
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), 507, b"out of memory: send a smaller image"),
+        (ValueError("a fault"), 500, b"the translation failed; the terminal shows why\n"),
+    ],
+)
+def test_a_failed_translation_leaves_the_service_alive(
+    server: WebServer, body: bytes, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int, answer: bytes
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Predictor, "translate", Mock(side_effect=error))
+        found = ask(server, "/translate", body, FORM)
+    assert found.status == status
+    assert found.body.startswith(answer)
+    assert ask(server, "/translate", body, FORM).status == 200
+
+
+SMALL = png(8, 8)
+
+
+@pytest.mark.parametrize(
+    ("sent_body", "headers", "status", "answer"),
+    [
+        (b"", {}, 400, "this generator takes source, instances; given: source. With curl: --form source=@FILE --form"),
+        (form(source=SMALL), FORM, 400, "given: source"),
+        (form(source=SMALL, instances=SMALL, style=SMALL), FORM, 400, "given: source, instances, style"),
+        (form(source=b"", instances=SMALL), FORM, 400, "source: cannot be read as an image: it is empty"),
+        (form(source=b"GIF89a", instances=SMALL), FORM, 400, "it is a GIF; save it as PNG"),
+        (form(source=SMALL[:40], instances=SMALL), FORM, 400, "source: cannot be read as an image"),
+        (form(source=SMALL, instances=png(8, 9)), FORM, 400, "source is 8x8 but its partner instances is 9x8"),
+        (form(source=png(8, 8, 77), instances=SMALL), FORM, 400, "holds id 77, allowed are 0 to 11"),
+        (form(source=png(65, 64), instances=png(65, 64)), FORM, 400, "64x65 pixels take"),
+        (form(source=bytes(100_001)), FORM, 413, "at most 100,000"),
+        (iter([b"x" * 60_000] * 2), FORM, 413, "at most 100,000"),
+        (iter([form(source=bytes(90_000))[:-40]] * 2), {"Content-Type": "image/png"}, 413, "at most 100,000"),
+        (b"x", {"Content-Type": "multipart/form-data"}, 400, "Missing boundary"),
+        (b"x", FORM, 400, "Invalid multipart data"),
+        (f"--{BOUNDARY}\r\nContent-Disposition: x\r\n\r\n\r\n--{BOUNDARY}--".encode(), FORM, 400, "field \"name\""),
+        (f"--{BOUNDARY}\r\n\xff: \r\n".encode("latin-1"), FORM, 400, "Invalid multipart data"),
+    ],
+)  # fmt: skip
+def test_unfit_translations_are_refused(
+    server: WebServer, sent_body: bytes, headers: dict[str, str], status: int, answer: str
+) -> None:
+    found = ask(server, "/translate", sent_body, headers)
+    assert found.status == status, found.body
+    assert answer in found.body.decode()
+    assert found.body.count(b"\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "fields", "status"),
+    [
+        ("GET /../../etc/passwd", {}, 404),
+        ("GET //model", {}, 404),
+        ("GET /model/", {}, 404),
+        ("GET /%00", {}, 404),
+        ("GET http://[", {}, 404),
+        ("GET /translate", {}, 405),
+        ("PUT /translate", {}, 405),
+        ("POST /model", {}, 405),
+        ("POST /translate?seed=-1", {}, 400),
+        ("POST /translate?seed=99999999999", {}, 400),
+        ("POST /translate", {"Content-Length": "99999999999"}, 413),
+        ("POST /translate", {"Content-Length": "abc"}, 400),
+        ("POST /translate", {"Content-Length": "-5"}, 400),
+        ("POST /translate", {"Content-Length": "2", "content-length": "3"}, 400),
+        ("POST /translate", {"Transfer-Encoding": "gzip"}, 400),
+        ("GET /model", {"Host": "evil.example"}, 421),
+        ("GET /model", {"Host": "127.0.0.1.evil.example"}, 421),
+        ("GET /model", {"Host": "evil.example@127.0.0.1"}, 421),
+        ("GET /model", {"Host": "["}, 421),
+        ("GET /model", {"Host": ""}, 421),
+        ("GET /model", {"Origin": "http://evil.example"}, 403),
+        ("GET /model", {"Origin": "null"}, 403),
+        ("GET /model", {"Sec-Fetch-Site": "cross-site"}, 403),
+        ("GET /model", {"Upgrade": "websocket", "Connection": "upgrade, close"}, 200),
+        ("\0\1\2", {}, 400),
+    ],
+)
+def test_hostile_requests_are_answered(server: WebServer, line: str, fields: dict[str, str], status: int) -> None:
+    all_fields = {"Host": "127.0.0.1", "Connection": "close"} | fields
+    head = [f"{line} HTTP/1.1", *(f"{name}: {value}" for name, value in all_fields.items()), "", ""]
+    received = sent(server, "\r\n".join(head).encode("latin-1"))
+    assert received.startswith(f"HTTP/1.1 {status} "), received
+    assert "Traceback" not in received
+    assert ask(server, "/health").status == 200
+
+
+@pytest.mark.parametrize("end_of_head", ["", "\r\n\r\n"])
+def test_a_silent_client_is_left(server: WebServer, monkeypatch: pytest.MonkeyPatch, end_of_head: str) -> None:
+    monkeypatch.setattr(web, "SILENCE_S", 0.1)
+    assert sent(server, f"POST /translate HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9{end_of_head}".encode()) == ""
+    assert ask(server, "/health").status == 200
+
+
+def test_others_need_the_token(tiny_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(f"{TOKEN}\n")
+    with serving("--checkpoint", tiny_run, "--host", "0.0.0.0", "--token-file", tmp_path / "token") as server:
+        elsewhere = KEY | {"Host": "translations.example"}
+        assert {path: ask(server, path, headers=elsewhere).status for path in ("/model", "/metrics")} == {
+            "/model": 200,
+            "/metrics": 200,
+        }
+        assert ask(server, "/health").status == 200
+        for wrong in ({}, {"Authorization": f"Bearer {TOKEN}x"}, {"Authorization": f"Basic {TOKEN}"}):
+            answer = ask(server, "/model", headers=wrong)
+            assert (answer.status, answer.headers["WWW-Authenticate"]) == (401, "Bearer")
+        assert ask(server, "/translate", b"x").status == 401
+
+
+def test_sixteen_bit_levels_are_read_whole(server: WebServer, tmp_path: Path) -> None:
+    save_image(tmp_path / "ids.png", np.full((8, 8), 40_000, np.uint16))
+    ids = (tmp_path / "ids.png").read_bytes()
+    assert ask(server, "/translate", form(source=SMALL, instances=ids), FORM).status == 200

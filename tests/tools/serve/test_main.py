@@ -1,0 +1,78 @@
+"""The command line of the service: its options, its token, and how a signal stops it."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.processes import start_program
+from tests.tools.playground.test_main import wait_for_text
+from tests.tools.serve.services import serving
+from tools.serve.__main__ import TOKEN, parse_arguments, read_token
+from utils.errors import ConfigError
+
+
+def test_a_signal_stops_it(tiny_run: Path, tmp_path: Path) -> None:
+    command = ["-m", "tools.serve", "--checkpoint", str(tiny_run), "--port", "0"]
+    process = start_program(command, tmp_path / "out", os.getpid)
+    wait_for_text(tmp_path / "out", "Ctrl-C stops it")
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGTERM)
+    process.join(60)
+    assert process.exitcode == 0
+    assert (tmp_path / "out").read_text().endswith("stopped\n")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
+def test_this_machine_needs_no_token(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(TOKEN, raising=False)
+    assert read_token(None, host) is None
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "example.org", "10.0.0.1"])
+def test_others_need_one(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(TOKEN, raising=False)
+    with pytest.raises(ConfigError, match=r"others could use the server\. Add --token-file FILE, or set PAIRGAN_TOKEN"):
+        read_token(None, host)
+    monkeypatch.setenv(TOKEN, "0123456789abcdef")
+    assert read_token(None, host) == "0123456789abcdef"
+
+
+@pytest.mark.parametrize("text", ["", "short", "with a space in it", "0123456789abcdé", "two\nlines of a file"])
+def test_a_token_is_long_and_a_word(text: str, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(text)
+    with pytest.raises(ConfigError, match="token: expected a word of 16 or more ASCII characters"):
+        read_token(tmp_path / "token", "127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--port", "70000"], "'70000' is not a whole number from 0 to 65535"),
+        (["--batch-size", "0"], "'0' is not a whole number above 0"),
+        (["--overlap", "8"], "--overlap needs --tile"),
+        (["--tile", "64", "--noise"], "--tile and --noise exclude each other"),
+    ],
+)
+def test_wrong_options(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_info:
+        parse_arguments(arguments)
+    assert exit_info.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--checkpoint", "nothing.onnx"], r"nothing\.onnx: is missing, or no \.onnx file"),
+        (["--host", "no such host", "--token-file", "TOKEN"], "--host no such host: .*Choose another, or leave it out"),
+    ],
+)
+def test_what_cannot_be_served_is_one_line(
+    tiny_run: Path, tmp_path: Path, options: list[str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("TOKEN").write_text("0123456789abcdef")
+    with pytest.raises(ConfigError, match=message), serving("--checkpoint", tiny_run, *options):
+        pass

@@ -1,0 +1,116 @@
+"""The service answers with the bytes that test.py writes, for each kind of image."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.conftest import save_image, write_tiny_config
+from tests.end_to_end.test_other_images import make_pairs, save_tiff
+from tests.images import bands, save_npy
+from tests.runs import program_main, run, translate, untrained_run
+from tests.tools.serve.services import FORM, ask, form, levels, serving
+from tools import cluster_features
+
+N_CLASSES = 12  # of the synthetic facades
+EXACT = ("--opt-level", "O0")
+
+
+def by_test_py(folder: Path, *options: object) -> bytes:
+    """The file that test.py writes for photo.*, an image of a folder."""
+    (source,) = folder.glob("photo.*")
+    translate("--input", str(source), "--output", str(folder / "out"), *map(str, options))
+    (written,) = (folder / "out").glob("photo.*")
+    return written.read_bytes()
+
+
+def draw(folder: Path, height: int = 19, width: int = 45) -> tuple[bytes, bytes]:
+    """Write a label map and its instances; return both files."""
+    rng = np.random.default_rng(height)
+    save_image(folder / "photo.png", rng.integers(0, N_CLASSES, (height, width), dtype=np.uint8))
+    save_image(folder / "instances" / "photo.png", rng.integers(0, 9, (height, width), dtype=np.uint16))
+    return (folder / "photo.png").read_bytes(), (folder / "instances" / "photo.png").read_bytes()
+
+
+@pytest.mark.parametrize("height", [32, 19, 3])
+def test_label_maps_with_instances(tiny_run: Path, tmp_path: Path, height: int) -> None:
+    source, instances = draw(tmp_path, height)
+    with serving("--checkpoint", tiny_run) as server:
+        answer = ask(server, "/translate", form(source=source, instances=instances), FORM)
+    assert (answer.status, answer.headers["Content-Type"]) == (200, "image/png")
+    assert answer.body == by_test_py(tmp_path, "--checkpoint", tiny_run, "--instances", tmp_path / "instances")
+
+
+def test_photographs(photo_run: Path, tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (20, 30, 3), dtype=np.uint8)
+    with serving("--checkpoint", photo_run, *EXACT) as server:
+        for suffix in ("png", "jpg", "bmp", "webp", "tif"):
+            file = tmp_path / suffix / f"photo.{suffix}"
+            save_image(file, pixels)
+            answer = ask(server, "/translate", file.read_bytes())
+            options = ("--checkpoint", photo_run, *EXACT, "--side", "none")
+            assert answer.body == by_test_py(file.parent, *options), suffix
+
+
+def test_tiles(photo_run: Path, tmp_path: Path) -> None:
+    """test.py writes those row by row, compressed otherwise."""
+    save_image(tmp_path / "photo.png", np.random.default_rng(0).integers(0, 256, (20, 30, 3), dtype=np.uint8))
+    options = ("--checkpoint", photo_run, *EXACT, "--tile", "16")
+    with serving(*options) as server:
+        answer = ask(server, "/translate", (tmp_path / "photo.png").read_bytes())
+    assert np.array_equal(levels(answer.body), levels(by_test_py(tmp_path, *options, "--side", "none")))
+
+
+@pytest.fixture(scope="module")
+def photo_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    config = write_tiny_config(tmp_path_factory.mktemp("photos"))
+    save_image(config.parent / "pairs" / "train" / "1.png", np.zeros((32, 64, 3), np.uint8))
+    data = ("data.layout=side_by_side", f"data.root={config.parent / 'pairs'}", "data.instance_edges=false")
+    return untrained_run(config, *data, "init.gain=0.3")
+
+
+@pytest.mark.parametrize(("suffix", "save", "media"), [
+    (".npy", save_npy, "application/octet-stream"),
+    (".tif", save_tiff, "image/tiff"),
+])  # fmt: skip
+def test_images_of_other_values(
+    tmp_path: Path, suffix: str, save: Callable[[Path, np.ndarray], None], media: str
+) -> None:
+    config = make_pairs(tmp_path, suffix, save)
+    run(config, "train.max_steps=1", "run.name=bands")
+    save(tmp_path / f"photo{suffix}", bands(8))
+    checkpoint = tmp_path / "runs" / "bands"
+    with serving("--checkpoint", checkpoint) as server:
+        answer = ask(server, "/translate", (tmp_path / f"photo{suffix}").read_bytes())
+        refused = ask(server, "/translate", b"II*\0 damaged")
+    assert (answer.status, answer.headers["Content-Type"]) == (200, media)
+    assert answer.body == by_test_py(tmp_path, "--checkpoint", checkpoint)
+    assert (refused.status, refused.body.count(b"\n")) == (400, 1)
+
+
+def test_a_seed_is_that_of_test_py(tiny_config: Path, tmp_path: Path) -> None:
+    features = ["features.n_channels=3", "features.n_downsamplings=2", "features.base_channels=2", "init.gain=0.3"]
+    checkpoint = untrained_run(tiny_config, *features)
+    cluster_features.main(["--checkpoint", str(checkpoint), "--clusters", "3"])
+    source, instances = draw(tmp_path)
+    with serving("--checkpoint", checkpoint, *EXACT) as server:
+        drawn = [ask(server, f"/translate?seed={n}", form(source=source, instances=instances), FORM) for n in (3, 4)]
+    assert {answer.status for answer in drawn} == {200}
+    options = ("--checkpoint", checkpoint, "--instances", tmp_path / "instances", "--seed", "3", *EXACT)
+    assert drawn[1].body != drawn[0].body == by_test_py(tmp_path, *options)
+
+
+def test_an_export(tiny_run: Path, tmp_path: Path) -> None:
+    file = tmp_path / "generator.onnx"
+    program_main("tools.export")(["--checkpoint", str(tiny_run), "--format", "onnx", "--output", str(file)])
+    source, instances = draw(tmp_path)
+    with serving("--checkpoint", file) as server:
+        model = ask(server, "/model").body
+        answer = ask(server, "/translate", form(source=source, instances=instances), FORM)
+    with serving("--checkpoint", tiny_run, *EXACT) as server:
+        of_run = ask(server, "/model").body
+        expected = ask(server, "/translate", form(source=source, instances=instances), FORM)
+    assert model.partition(b'"inputs"')[2] == of_run.partition(b'"inputs"')[2]
+    assert answer.status == 200, answer.body
+    assert np.abs(levels(answer.body) - levels(expected.body)).max() <= 1

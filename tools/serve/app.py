@@ -1,0 +1,159 @@
+"""The addresses of the service: /translate, /model, /health, /metrics and /openapi.json."""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from http import HTTPStatus
+from pathlib import Path, PurePosixPath
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from python_multipart.exceptions import FormParserError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route, Router
+
+from tools.serve.gate import Gate, number, unless_gone
+from tools.serve.translation import NAME, Translator, Upload
+from tools.serve.turns import Turns
+from utils.limits import MAX_CHANNELS
+
+DESCRIPTION = Path(__file__).with_name("openapi.json")
+PATHS = ("/translate", "/model", "/health", "/metrics", "/openapi.json")
+_SOON = {"Retry-After": "1"}
+_REMEDY = "send a smaller image, or start the server with --tile 512 or a smaller --batch-size"
+logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # damaged forms are answered, not reported
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The most that one request, and all together, may take.
+
+    max_bytes: of a request's body. max_pixels: of an image. timeout_s: of a translation, with what it waits for.
+    max_waiting: translations that are read, computed or wait.
+    """
+
+    max_bytes: int
+    max_pixels: int
+    timeout_s: int
+    max_waiting: int
+
+
+class Metrics:
+    """The figures of a server, for Prometheus."""
+
+    def __init__(self) -> None:
+        self._registry = own = CollectorRegistry()
+        ProcessCollector(registry=own)
+        self._answers = Counter(
+            "pairgan_answers", "Answers; status 0: the client was gone", ["path", "status"], registry=own
+        )
+        self._seconds = Histogram("pairgan_translation_seconds", "From request to translation", registry=own)
+        self.waiting = Gauge("pairgan_waiting", "Translations that are read, computed or wait", registry=own)
+
+    def observe(self, path: str, status: int, seconds: float) -> None:
+        """Count an answer."""
+        self._answers.labels(path if path in PATHS else "other", status).inc()  # paths of clients would fill the memory
+        if (path, status) == ("/translate", HTTPStatus.OK):
+            self._seconds.observe(seconds)
+
+    def text(self) -> bytes:
+        """Return all figures in Prometheus' text format."""
+        return generate_latest(self._registry)
+
+
+class Service:
+    """Answers requests for translations.
+
+    files: threads that read and write images. seed: of requests that name none.
+    """
+
+    def __init__(self, translator: Translator, turns: Turns, files: Executor, limits: Limits, seed: int = 0) -> None:
+        self._translator, self._turns, self._files = translator, turns, files
+        self._limits, self._seed = limits, seed
+        self._metrics = Metrics()
+        self._n_waiting = 0
+
+    def app(self, token: str | None) -> Gate:
+        """Return the application; token: see Gate."""
+        routes = [
+            Route("/translate", self._translate, methods=["POST"]),
+            Route("/model", self._describe),
+            Route("/health", self._health),
+            Route("/metrics", self._show_metrics),
+            Route("/openapi.json", _description),
+        ]
+        router = Router(routes, redirect_slashes=False)
+        headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+        return Gate(router, self._limits.max_bytes, _REMEDY, token, ("/health",), headers, self._metrics.observe)
+
+    async def _translate(self, request: Request) -> Response:
+        seed = number(request, "seed", str(self._seed))
+        with self._counted():
+            try:
+                async with asyncio.timeout(self._limits.timeout_s):
+                    return await self._translated(request, seed)
+            except TimeoutError as error:
+                text = f"not translated within {self._limits.timeout_s} s: try again later, or send a smaller image"
+                raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, text, _SOON) from error
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Count a translation, and refuse it where too many are under way: their images are in the memory."""
+        if self._n_waiting >= self._limits.max_waiting:
+            text = f"{self._n_waiting} translations are under way: try again later"
+            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, text, _SOON)
+        self._n_waiting += 1
+        self._metrics.waiting.set(self._n_waiting)
+        try:
+            yield
+        finally:
+            self._n_waiting -= 1
+            self._metrics.waiting.set(self._n_waiting)
+
+    async def _translated(self, request: Request, seed: int) -> Response:
+        translator, loop = self._translator, asyncio.get_running_loop()
+        files, name = await self._uploads(request)
+        job = await loop.run_in_executor(self._files, translator.read, files, name, seed)
+        image = await unless_gone(request, self._turns.submit(job.kind, translator.compute, job))
+        content = await loop.run_in_executor(self._files, translator.written, job, image)
+        return Response(content, media_type=translator.media_type)
+
+    async def _uploads(self, request: Request) -> tuple[dict[str, Upload], str]:
+        """Return the files of a request by kind, and the name of the image."""
+        files, name, expected = dict[str, Upload](), NAME, self._translator.kinds
+        if request.headers.get("content-type", "").startswith("multipart/form-data"):
+            try:
+                async with request.form(max_files=MAX_CHANNELS, max_fields=1) as form:
+                    for kind, part in form.multi_items():
+                        if not isinstance(part, str):
+                            files[kind] = Upload(kind, await part.read())
+                            name = PurePosixPath(part.filename or "").stem or name if kind == "source" else name
+            except FormParserError as error:
+                raise HTTPException(HTTPStatus.BAD_REQUEST, f"the form cannot be read: {error}") from error
+        else:
+            files["source"] = Upload("source", await request.body())
+        if files.keys() != set(expected):
+            curl = " ".join(f"--form {kind}=@FILE" for kind in expected)
+            given = ", ".join(files) or "nothing"
+            text = f"this generator takes {', '.join(expected)}; given: {given}. With curl: {curl}"
+            raise HTTPException(HTTPStatus.BAD_REQUEST, text)
+        return files, name
+
+    async def _describe(self, _request: Request) -> Response:
+        return JSONResponse(self._translator.describe() | {"limits": asdict(self._limits)})
+
+    async def _health(self, _request: Request) -> Response:
+        if self._turns.is_stopped:
+            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, "stopping")
+        return PlainTextResponse("ok\n")
+
+    async def _show_metrics(self, _request: Request) -> Response:
+        return PlainTextResponse(self._metrics.text())
+
+
+async def _description(_request: Request) -> Response:
+    return Response(DESCRIPTION.read_bytes(), media_type="application/json")

@@ -1,0 +1,228 @@
+"""Translations of a run's generator, or of an export; files are read and written as by test.py."""
+
+import argparse
+import secrets
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from configs import build
+from configs.image_sides import image_sides
+from configs.label_maps import ignored_id, named_classes
+from configs.load import config_from_dict
+from configs.stored_images import EIGHT_BITS, stored_forms, target_dtype, trained_forms
+from data.batch import Batch, Sample
+from data.map_reader import MapReader, later_sources
+from data.preprocessing import Preprocessing
+from inference.image_store import image_store
+from inference.load import LoadedGenerator
+from inference.padding import fitted
+from inference.windows import Window
+from pairgan import ImageError, Model, ModelError, load
+from tools.serve.generator import open_generator
+from utils.errors import ConfigError, UserError
+
+NAME = "source"  # of an image without a name: seeds of features and noise depend on it
+_SUFFIXES = {b"\x93NUMPY": ".npy", **dict.fromkeys((b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"), ".tif")}
+MEDIA_TYPES = {".png": "image/png", ".tif": "image/tiff"}
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A file of a request, as `data.store.File`."""
+
+    name: str
+    content: bytes
+
+    @property
+    def suffix(self) -> str:
+        """The suffix of its format, by its first bytes."""
+        return next((suffix for begin, suffix in _SUFFIXES.items() if self.content.startswith(begin)), ".png")
+
+    def open(self, mode: Literal["rb"] = "rb", /) -> BinaryIO:
+        """Open it for reading."""
+        return BytesIO(self.content)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Job:
+    """A sample to translate.
+
+    sample: as the network takes it. window: of its translation in the network's. file: of the source.
+    """
+
+    sample: Sample
+    window: Window | None
+    seed: int
+    file: Upload
+
+    @property
+    def kind(self) -> Hashable:
+        """The property that jobs translated together share."""
+        return self.sample.source.shape, self.sample.source.dtype, self.seed
+
+
+@dataclass(frozen=True)
+class Translator:
+    """Reads the files of requests, translates those of one kind together, and writes translations as files.
+
+    loaded: the generator's settings. takes_seed: whether translations depend on a seed. most_together: jobs.
+    compute: translates jobs of one kind. sizes: how samples are padded; None where `compute` pads them.
+    folder: of temporary files.
+    """
+
+    loaded: LoadedGenerator
+    takes_seed: bool
+    most_together: int
+    compute: Callable[[Sequence[Job]], Sequence[Tensor]]
+    sizes: Preprocessing | None
+    folder: Path
+
+    @property
+    def kinds(self) -> list[str]:
+        """The files that a request has, as a form names them."""
+        config, conditioning = self.loaded.config, self.loaded.conditioning
+        beside = {"instances": build.reads_instances(config), "features": conditioning.features == "precomputed"}
+        later = later_sources(len(config.data.source_folder)) if config.data.is_stacked else []
+        return ["source", *later, *(kind for kind, is_read in beside.items() if is_read)]
+
+    @property
+    def _reader(self) -> MapReader:
+        config = self.loaded.config
+        makes_instances = self.loaded.conditioning.needs_instances and config.data.makes_instances
+        return build.build_map_reader(config, trained_forms(config.data), needs_instances=makes_instances)
+
+    def read(self, files: Mapping[str, Upload], name: str, seed: int) -> Job:
+        """Return the job of a request's files.
+
+        Raises:
+            DataError: a file cannot be used.
+        """
+        sample = self._reader.read(name, {kind: files[kind] for kind in self.kinds})
+        if self.sizes is None:
+            return Job(sample, None, seed, files["source"])
+        is_ids = self.loaded.conditioning.n_classes > 0
+        padded = fitted(sample, self.sizes, keeps_size=True, source_is_ids=is_ids)
+        return Job(padded.padded, padded.window, seed, files["source"])
+
+    @property
+    def media_type(self) -> str:
+        """The media type of translations."""
+        return MEDIA_TYPES.get(image_store(self.loaded.config).suffix, "application/octet-stream")
+
+    def written(self, job: Job, image: Tensor) -> bytes:
+        """Return a translation as the bytes of a file."""
+        store = image_store(self.loaded.config)
+        path = self.folder / f"{secrets.token_hex(8)}{store.suffix}"
+        try:
+            store.write(path, job.window.cut(image) if job.window else image, job.file)
+            return path.read_bytes()
+        finally:
+            path.unlink(missing_ok=True)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what a client needs to know of the generator, for JSON."""
+        config, conditioning = self.loaded.config, self.loaded.conditioning
+        data, sides, table, forms = (
+            config.data,
+            image_sides(config),
+            named_classes(config.data),
+            stored_forms(config.data),
+        )
+        names = table.names if table else tuple(map(str, range(conditioning.n_classes)))
+        holds = dict.fromkeys(self.kinds, "values" if data.source_images in forms else "8-bit RGB")
+        holds |= {"instances": "ids", "features": "8-bit RGB"}
+        if conditioning.n_classes:
+            holds["source"] = "class colours" if data.colors else "class ids"
+        return {
+            "name": self.loaded.name,
+            "step": self.loaded.step,
+            "direction": self.loaded.direction,
+            "inputs": {kind: holds[kind] for kind in self.kinds},
+            "source_channels": conditioning.source_image_channels
+            or (not data.n_classes and data.source_channels)
+            or None,
+            "source_range": data.source_range or EIGHT_BITS if "8-bit RGB" in holds.values() else None,
+            "classes": dict(enumerate(names[: conditioning.n_classes])),
+            "ignore_id": ignored_id(data),
+            "size_multiple": sides.multiple,
+            "min_size": sides.minimum,
+            "scale": config.generator.scale,
+            "takes_seed": self.takes_seed,
+            "output": self.media_type,
+            "output_channels": data.target_channels if "target" in forms else 3,
+            "output_range": data.target_range or EIGHT_BITS,
+            "output_dtype": str(target_dtype(data)).removeprefix("torch."),
+        }
+
+
+def open_translator(arguments: argparse.Namespace, folder: Path) -> Translator:
+    """Return the translator of --checkpoint, which may be an export; folder: of temporary files.
+
+    Raises:
+        UserError: the file cannot be used.
+    """
+    file: Path | None = arguments.checkpoint
+    if file is not None and file.suffix == ".onnx":
+        return _of_export(file, arguments, folder)
+    opened = open_generator(arguments, arguments.direction, folder, gets_feature_maps=True)
+    predictor = opened.predictor
+
+    def compute(jobs: Sequence[Job]) -> Sequence[Tensor]:
+        return list(predictor.with_seed(jobs[0].seed).translate(Batch.of([job.sample for job in jobs])))
+
+    together = 1 if predictor.tiles or arguments.noise else arguments.batch_size
+    sizes = build.build_preprocessing(opened.loaded.config)
+    return Translator(opened.loaded, opened.takes_seed, together, compute, sizes, folder)
+
+
+def _of_export(file: Path, arguments: argparse.Namespace, folder: Path) -> Translator:
+    try:
+        model = load(file, arguments.device)
+    except ModelError as error:
+        raise ConfigError(str(error)) from error
+    config = config_from_dict(dict(model.settings), str(file))
+    loaded = LoadedGenerator(file, config, model.step, nn.Identity(), model.direction)
+
+    def compute(jobs: Sequence[Job]) -> Sequence[Tensor]:
+        maps = [_arrays(job.sample, model) for job in jobs]
+        try:
+            images = model.batch(**{_ARGUMENTS[kind]: [sample[kind] for sample in maps] for kind in model.inputs})
+        except ImageError as error:
+            raise UserError(str(error)) from error
+        return [_tensor(image) for image in images]
+
+    return Translator(loaded, False, arguments.batch_size, compute, None, folder)
+
+
+_ARGUMENTS = {"source": "images"} | {kind: kind for kind in ("instances", "features", "source_images")}  # of batch
+
+
+def _arrays(sample: Sample, model: Model) -> dict[str, np.ndarray]:
+    """Return the maps of a sample as an export takes them."""
+    source = sample.source
+    if model.n_classes:
+        ids = source[0].int()
+        ignored = model.n_classes if model.ignore_id is None else model.ignore_id
+        source = torch.where(ids == model.n_classes, ignored, ids)
+    elif model.inputs["source"] == ("uint8", 3):
+        source = source.permute(1, 2, 0)
+    maps = {"source": source, "source_images": sample.source_images}
+    maps |= {"instances": None if sample.instances is None else sample.instances[0]}
+    maps |= {"features": None if sample.features is None else sample.features.permute(1, 2, 0)}
+    return {kind: image.numpy() for kind, image in maps.items() if image is not None}
+
+
+def _tensor(image: Any) -> Tensor:
+    """Return an RGB image or the values of an export, as (C, H, W)."""
+    pixels = np.array(image)
+    return torch.from_numpy(pixels if isinstance(image, np.ndarray) else pixels.transpose(2, 0, 1))
