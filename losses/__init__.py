@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from losses.adversarial import AdversarialLoss, GanMode, ScaleReduction
-from losses.distances import feature_matching, kl_divergence, l1
+from losses.distances import feature_matching, kl_divergence, l1, ms_ssim
 from losses.objective import GeneratorLoss
 from losses.perceptual import vgg_loss
 from losses.segmentation import SegmentationLoss
@@ -27,6 +27,7 @@ GENERATOR_LOSSES: dict[str, Callable[..., GeneratorLoss]] = {
     "adversarial": _adversarial_loss,
     "feature_matching": lambda: feature_matching,
     "l1": lambda: l1,
+    "ms_ssim": lambda: ms_ssim,
     "vgg": vgg_loss,
     "kl_divergence": lambda: kl_divergence,
 }

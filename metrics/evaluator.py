@@ -13,8 +13,8 @@ from metrics import METRICS
 from metrics.image_metrics import Bounds, image_metrics
 from metrics.metric import FeatureNetwork, ImageComparison, PairMetric, SetMetric
 from metrics.segmentation import ClassScore, LabelScores, confusion, label_scores
-from metrics.structural_similarity import WINDOW
 from utils.label_colors import LabelColors, read_label_colors
+from utils.structural_similarity import WINDOW
 
 TITLES = {name: metric.title for name, metric in METRICS.items()}
 LOWER_IS_BETTER = frozenset(name for name, metric in METRICS.items() if metric.lower_is_better)

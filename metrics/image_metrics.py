@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from metrics.structural_similarity import WINDOW, structural_similarity
+from utils.structural_similarity import WINDOW, structural_similarity
 
 MAX_PSNR = 100.0  # dB; equal images would have infinity, which JSON cannot hold
 

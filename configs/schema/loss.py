@@ -40,6 +40,8 @@ class LossConfig:
     """L1 between the discriminator's features of translated and real image."""
     l1: float = weight(0.0)
     """Mean absolute difference of the pixels in [-1, 1]."""
+    ms_ssim: float = weight(0.0)
+    """1 - MS-SSIM: structure at several scales, beside l1. Weights of pixels do not count in it."""
     vgg: float = weight(10.0)
     """L1 between VGG19 features; needs VGG19's weights (548 MB), downloaded into torch's cache."""
     vgg_imagenet_normalization: bool = False

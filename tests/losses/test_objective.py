@@ -7,7 +7,7 @@ from torch import Tensor
 
 from losses import GENERATOR_LOSSES
 from losses.adversarial import AdversarialLoss, GanMode, ScaleReduction, r1_penalty, wgan_gradient_penalty
-from losses.distances import match_features
+from losses.distances import match_features, ms_ssim
 from losses.objective import DiscriminatorLossInputs, DiscriminatorObjective, GeneratorObjective, LossInputs
 from models.patch_discriminator import DiscriminatorOutput
 
@@ -147,3 +147,21 @@ def test_penalties_of_a_linear_discriminator_are_known() -> None:
     assert r1_penalty(judge, real).item() == pytest.approx(0.5 * norm**2)
     (gradient,) = torch.autograd.grad(penalty, weight)
     torch.testing.assert_close(gradient, (2 * (norm - 1) / norm * weight).detach())
+
+
+def test_ms_ssim_is_0_for_equal_images_and_its_gradient_is_bounded() -> None:
+    def translation(fake: Tensor, target: Tensor) -> LossInputs:
+        return LossInputs(fake, target, source=target, discriminate_fake=list, discriminate_target=list)
+
+    image = torch.rand(2, 3, 48, 48, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        of_equal, of_opposite, of_low = (
+            ms_ssim(translation(fake, image)) for fake in (image, -image, image.to(torch.bfloat16))
+        )
+    assert of_equal.item() == pytest.approx(0, abs=1e-6)
+    assert of_opposite.item() > 1  # the structures are opposite: a product would be 0 there, without a gradient
+    assert of_low.dtype == torch.float32
+    fake = (-image).requires_grad_()
+    ms_ssim(translation(fake, image)).backward()
+    assert fake.grad is not None
+    assert 0 < fake.grad.abs().max() < 1

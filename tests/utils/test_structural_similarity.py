@@ -9,7 +9,7 @@ from torchmetrics.functional.image import (
     structural_similarity_index_measure,
 )
 
-from metrics.structural_similarity import SCALE_WEIGHTS, scale_weights, structural_similarity
+from utils.structural_similarity import SCALE_WEIGHTS, scale_weights, structural_similarity
 
 
 def pair(kind: str, size: tuple[int, int], n_channels: int) -> tuple[Tensor, Tensor]:

@@ -36,19 +36,30 @@ def structural_similarity(fake: Tensor, target: Tensor) -> tuple[Tensor, Tensor]
 
     fake, target: (1, C, H, W) floats in [0, 1], with sides of at least WINDOW pixels; edges are reflected.
     """
+    terms, finest = scale_terms(fake, target)
+    multiscale = terms[0].new_ones(())
+    for term, weight in zip(terms, scale_weights(min(fake.shape[-2:])), strict=True):
+        multiscale = multiscale * term.clamp(min=0) ** weight
+    return finest, multiscale
+
+
+def scale_terms(fake: Tensor, target: Tensor) -> tuple[list[Tensor], Tensor]:
+    """Return what MS-SSIM multiplies, 0-d each, and the SSIM of each pixel at the finest scale, (N, C, H, W).
+
+    fake, target: (N, C, H, W) as above. The terms are contrast and structure at the scales, and at the last one SSIM.
+    """
     if fake.is_cuda:  # cuDNN may compute convolutions of float32 in TF32
         fake, target = fake.double(), target.double()
-    similarity = finest = torch.zeros(0)
-    multiscale = fake.new_ones(())
-    weights = scale_weights(min(fake.shape[-2:]))
-    for scale, weight in enumerate(weights):
+    terms, finest = [], None
+    n_scales = len(scale_weights(min(fake.shape[-2:])))
+    for scale in range(n_scales):
         similarity, contrast = _similarity(fake, target)
-        finest = finest if scale else similarity
-        is_last = scale == len(weights) - 1
+        finest = similarity if finest is None else finest
         inner = contrast[..., _MARGIN:-_MARGIN, _MARGIN:-_MARGIN]
-        multiscale = multiscale * (similarity if is_last else inner).mean().clamp(min=0) ** weight
+        terms.append((similarity if scale == n_scales - 1 else inner).mean())
         fake, target = F.avg_pool2d(fake, 2), F.avg_pool2d(target, 2)
-    return finest, multiscale
+    assert finest is not None
+    return terms, finest
 
 
 def _similarity(fake: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
