@@ -36,6 +36,8 @@ class GlobalGenerator(Generator):
     subtracts the mean. pix2pix's ResNet generator has 2 downsamplings, 6 or 9 blocks, and dropout; CycleGAN's is the
     same, and CUT's down- and upsampling are antialiased.
 
+    skips: whether the encoder's activations are added to the decoder's between half of the sides and the lowest
+        resolution (Mao et al. 2016), so that lines of the source need not pass that; takes no parameters.
     biased_downs: whether the strided convolutions have biases, which count where features before the norm are compared.
     scale: sides of the output, in those of the source, a power of 2: more upsamplings, each of which halves the
         channels, or fewer of them.
@@ -55,12 +57,14 @@ class GlobalGenerator(Generator):
         upsample: Upsample = "transposed",
         padding: Padding = "zeros",
         downsample: Downsample = "strided",
+        skips: bool = False,
         biased_downs: bool = False,
         scale: float = 1.0,
         output: Output | None = "tanh",
     ) -> None:
         super().__init__()
         self.downsample, self.upsample, self.biased_downs = downsample, upsample, biased_downs
+        self.skips = skips
         widths = [base_channels * 2**level for level in range(n_downsamplings + 1)]
         self.stem = make_stem(in_channels, base_channels, norm)
         self.downs = nn.Sequential(
@@ -95,7 +99,18 @@ class GlobalGenerator(Generator):
 
         The output is in [-1, 1], unless it is linear.
         """
-        return self.head(self.ups(self.blocks(self.downs(self.stem(self.uniform(source))))))
+        x, levels = self.stem(self.uniform(source)), []
+        for down in self.downs:
+            x = down(x)
+            levels += [x] if self.skips else []
+        return self._decoded(self.blocks(x), levels[:-1])
+
+    def _decoded(self, x: Tensor, levels: Sequence[Tensor]) -> Tensor:
+        """Return the translation of the lowest resolution, to which levels of the encoder are added, finest first."""
+        for up in self.ups:
+            x = up(x) + levels[-1] if levels else up(x)
+            levels = levels[:-1]
+        return self.head(x)
 
     def features(self, source: Tensor, taps: Sequence[str]) -> list[Tensor]:
         """Return the outputs of these layers of the encoder and the blocks, in their order; computes none behind them.
@@ -107,22 +122,25 @@ class GlobalGenerator(Generator):
 
     def translate_with_features(self, source: Tensor, taps: Sequence[str]) -> tuple[Tensor, list[Tensor]]:
         """Return the translation and the features at `taps`, from one pass; in training mode."""
-        encoded, features = self._encoded(source, taps, stops=False)
-        return self.head(self.ups(encoded)), features
+        encoded, features, levels = self._encoded(source, taps, stops=False)
+        return self._decoded(encoded, levels), features
 
-    def _encoded(self, x: Tensor, taps: Sequence[str], *, stops: bool) -> tuple[Tensor, list[Tensor]]:
+    def _encoded(self, x: Tensor, taps: Sequence[str], *, stops: bool) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+        """Return the lowest resolution, the features at `taps` and the levels that are added in the decoder."""
         layers = {name: layer for name, layer in self.named_modules() if _LAYERS.fullmatch(name)}
         known = [name for name, layer in layers.items() if not isinstance(layer, nn.InstanceNorm2d | nn.BatchNorm2d)]
         if unknown := set(taps).difference(known):
             raise KeyError(f"no layer {min(unknown)}; there are {', '.join(known)}")
-        features = []
+        features, levels = [], []
         for name, layer in layers.items():
+            if self.skips and re.fullmatch(r"downs\.[1-9]\d*\.0", name):
+                levels.append(x)
             x = layer(x)
             if name in taps:
                 features.append(x)
                 if stops and len(features) == len(taps):
                     break
-        return x, features
+        return x, features, levels
 
 
 class EnhancerLevel(nn.Module):

@@ -46,6 +46,9 @@ class GeneratorConfig:
     """global, unet: drop half of the inner activations in training, the noise of pix2pix."""
     downsample: Literal["strided", "antialiased"] = "strided"
     """global: strided convolutions, as pix2pixHD and CycleGAN; or convolutions and a blur that halves, as CUT."""
+    skips: bool = False
+    """global: add the encoder's activations to the decoder's, from half of the sides on, so that fine lines of the
+    source are kept. Not in the originals."""
     upsample: Literal["transposed", "nearest", "bilinear", "residual", "antialiased"] = "transposed"
     """global, local, unet: transposed convolution, as most originals; interpolation and convolution, which leave no
     checkerboard; or, but for unet, residual blocks. antialiased: for global alone, CUT's bilinear interpolation."""

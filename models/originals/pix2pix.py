@@ -199,6 +199,8 @@ def _has_trunk(*, has_blocks: bool) -> Callable[[StateDict], bool]:
 
 
 def _fault(network: nn.Module) -> str:
+    if isinstance(network, GlobalGenerator) and network.skips:
+        return "skips"
     for module in network.modules():
         if is_parametrized(module):
             return "spectral_norm"

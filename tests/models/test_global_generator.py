@@ -49,6 +49,22 @@ def test_every_option_translates_and_trains(
     assert norm == "batch" or biases == ["head.1.bias"]
 
 
+@pytest.mark.parametrize("scale", [1.0, 2.0, 0.5])
+def test_with_skips_a_point_of_the_source_reaches_the_decoder_past_the_blocks(scale: float) -> None:
+    plain, skipping = (
+        GlobalGenerator(in_channels=3, base_channels=4, n_downsamplings=2, n_blocks=1, scale=scale, skips=skips)
+        for skips in (False, True)
+    )
+    skipping.load_state_dict(plain.state_dict())
+    source = torch.randn(1, 3, 16, 16)
+    output, features = skipping.translate_with_features(source, ["stem.0", "blocks.0"])
+    assert len(features) == 2
+    assert torch.equal(output, skipping(source))
+    for generator, passes in ((plain, False), (skipping, True)):
+        generator.blocks.register_forward_hook(lambda *outputs: torch.zeros_like(outputs[-1]))
+        assert (generator(source).std(dim=(2, 3)).min().item() > 1e-3) == passes
+
+
 @pytest.mark.parametrize("n_enhancers", [1, 2])
 def test_the_local_enhancer_has_as_many_levels_as_wanted(n_enhancers: int) -> None:
     generator = LocalEnhancer(

@@ -44,6 +44,7 @@ def test_biases_before_norms_are_the_familys(tiny_config: Path, tmp_path: Path) 
     [
         (["generator.spectral_norm=true"], "pix2pixHD", "pix2pixHD has no such network: spectral_norm"),
         (["generator.upsample=residual"], "pix2pixHD", "no such network: upsample"),
+        (["generator.skips=true"], "pix2pixHD", "no such network: skips"),
         (["generator.upsample=nearest"], "pix2pixHD", "no such network: upsample"),
         (["generator.padding=reflect"], "pix2pixHD", "no such network: padding=reflect"),
         (["generator.dropout=true"], "pix2pixHD", "--family pix2pixHD has no such generator, only pix2pix"),
