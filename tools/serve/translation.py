@@ -23,7 +23,7 @@ from data.preprocessing import Preprocessing
 from inference.image_store import image_store
 from inference.load import LoadedGenerator
 from inference.padding import fitted
-from inference.windows import Window
+from inference.tiling import Window
 from pairgan import ImageError, Model, ModelError, load
 from tools.serve.generator import open_generator
 from utils.errors import ConfigError, UserError
