@@ -50,16 +50,12 @@ def scale_terms(fake: Tensor, target: Tensor) -> tuple[list[Tensor], Tensor]:
     """
     if fake.is_cuda:  # cuDNN may compute convolutions of float32 in TF32
         fake, target = fake.double(), target.double()
-    terms, finest = [], None
-    n_scales = len(scale_weights(min(fake.shape[-2:])))
-    for scale in range(n_scales):
-        similarity, contrast = _similarity(fake, target)
-        finest = similarity if finest is None else finest
-        inner = contrast[..., _MARGIN:-_MARGIN, _MARGIN:-_MARGIN]
-        terms.append((similarity if scale == n_scales - 1 else inner).mean())
+    maps = []
+    for _ in scale_weights(min(fake.shape[-2:])):
+        maps.append(_similarity(fake, target))
         fake, target = F.avg_pool2d(fake, 2), F.avg_pool2d(target, 2)
-    assert finest is not None
-    return terms, finest
+    inner = [contrast[..., _MARGIN:-_MARGIN, _MARGIN:-_MARGIN] for _, contrast in maps[:-1]]
+    return [values.mean() for values in (*inner, maps[-1][0])], maps[0][0]
 
 
 def _similarity(fake: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
