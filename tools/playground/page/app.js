@@ -1,6 +1,7 @@
 // The page: connects the drawing, the palette, files and camera with an engine that translates.
 
 import { Camera } from "camera";
+import { Cursor } from "cursor";
 import { Drafts } from "drafts";
 import { DrawingBoard } from "drawing_board";
 import { saveBlob, saveCanvas } from "download";
@@ -16,6 +17,7 @@ import { Picture } from "picture";
 import { encodeIds } from "png";
 import { decodeResult, encodeResult, nameOf } from "result_file";
 import { ResultView } from "result_view";
+import { connectKeys } from "shortcuts";
 import { StyleStrip } from "style_strip";
 import { Tracing } from "tracing";
 import { Zoom } from "zoom";
@@ -35,7 +37,8 @@ const gallery = new Gallery(get("gallery"), results, file => attempt(() => openF
 const drafts = new Drafts(model);
 const zoom = new Zoom(document.querySelector("main"), ({ isFit }) => (get("fit").disabled = isFit));
 const tracing = new Tracing({ photo: get("photo"), drawing: get("source"), opacity: get("opacity") });
-const board = new DrawingBoard({ canvas: get("source"), cursor: get("cursor"), corner: get("corner") }, {
+const cursor = new Cursor(get("cursor"));
+const board = new DrawingBoard({ canvas: get("source"), cursor, corner: get("corner") }, {
   settings: () => ({
     tool: tool(),
     value: palette.value,
@@ -313,17 +316,6 @@ const clicks = {
   },
   "next-styles": () => styles.next(),
 };
-const tools = { b: "brush", e: "eraser", l: "line", r: "rectangle", p: "polygon", f: "fill", i: "pick" };
-const keys = {
-  "+": () => zoom.by(1, board.place),
-  "=": () => zoom.by(1, board.place), // the key of + without Shift
-  "-": () => zoom.by(-1, board.place),
-  home: () => zoom.fit(),
-  "[": () => resizeBrush(-1),
-  "]": () => resizeBrush(1),
-  enter: () => board.finish(),
-  escape: () => board.giveUp(),
-};
 
 function connectControls() {
   for (const [id, action] of Object.entries(clicks)) get(id).addEventListener("click", () => attempt(action));
@@ -334,35 +326,12 @@ function connectControls() {
   get("file").addEventListener("change", () => attempt(() => openFile(taken(get("file")))));
   get("photo-file").addEventListener("change", () => attempt(() => trace(taken(get("photo-file")))));
   get("instances-file").addEventListener("change", () => attempt(() => openInstances(taken(get("instances-file")))));
-  document.addEventListener("keydown", useKey);
+  connectKeys({ board, cursor, palette, zoom, chooseTool: choose, resizeBrush });
   new Gestures(get("source-stage"), zoom, { onGrip: () => board.takeBack() });
   new Gestures(get("result-stage"), zoom, { isMoved: true });
   connectFiles();
   addEventListener("pagehide", keep); // not on Android, where a page is hidden, and then ended
   document.addEventListener("visibilitychange", keep);
-}
-
-function useKey(event) {
-  if (event.defaultPrevented || event.target.matches("input[type=number], select, textarea")) return;
-  const key = event.key?.toLowerCase() ?? ""; // autofill has none
-  if (event.ctrlKey || event.metaKey) {
-    if (key !== "z" && key !== "y") return;
-    if (key === "y" || event.shiftKey) board.redo();
-    else board.undo();
-  } else if (key === "alt") {
-    if (!board.place) return; // or its release would open the menu of the browser
-  } else if (event.altKey || (key === "enter" && event.target.matches("button, summary, a"))) {
-    return;
-  } else if (key in tools) {
-    choose(tools[key]);
-  } else if (key in keys) {
-    keys[key]();
-  } else if (/^[0-9]$/.test(key)) {
-    palette.type(key);
-  } else {
-    return;
-  }
-  event.preventDefault();
 }
 
 function resizeBrush(by) {

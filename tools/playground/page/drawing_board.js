@@ -23,14 +23,13 @@ export class DrawingBoard {
     this.picture = null;
     this.stroke = null; // that is not finished; a polygon may wait for its next corner
     this.drawer = null; // the id of the pointer that is down, or KEYBOARD
-    this.spot = null; // the pixel of the cursor
-    this.at = null; // and of the keyboard
+    this.at = null; // the pixel of the keyboard
     this.isStale = false; // whether the canvas is to be painted again
     canvas.addEventListener("pointerdown", event => this.#press(event));
     canvas.addEventListener("pointermove", event => this.#move(event));
     for (const type of ["pointerup", "pointercancel"]) canvas.addEventListener(type, event => this.#release(event));
     canvas.addEventListener("pointerleave", () => this.#leave());
-    canvas.addEventListener("blur", () => (this.cursor.hidden = true));
+    canvas.addEventListener("blur", () => this.cursor.hide());
     canvas.addEventListener("dblclick", () => this.finish());
     canvas.addEventListener("contextmenu", event => event.preventDefault()); // the right button erases
     canvas.addEventListener("keydown", event => this.#key(event));
@@ -115,11 +114,6 @@ export class DrawingBoard {
     else this.giveUp();
   }
 
-  /** Where the cursor is, in shares of the picture; undefined if it is hidden. */
-  get place() {
-    return this.cursor.hidden ? undefined : this.#placeOf(...this.spot);
-  }
-
   /** Whether a polygon waits for its next corner. */
   get #isOpen() {
     return this.stroke?.tool === "polygon";
@@ -199,7 +193,7 @@ export class DrawingBoard {
   }
 
   #leave() {
-    this.cursor.hidden = true;
+    this.cursor.hide();
     if (!this.#isOpen || this.drawer !== null) return;
     this.stroke.showCorners();
     this.#paintStroke();
@@ -251,16 +245,8 @@ export class DrawingBoard {
   }
 
   #showCursor(x, y) {
-    const { tool, size } = this.stroke ?? this.settings(), { width, height } = this.picture;
-    const diameter = ["brush", "eraser", "line"].includes(tool) ? size : 1;
-    Object.assign(this.cursor.style, {
-      left: `${((x + 0.5 - diameter / 2) / width) * 100}%`,
-      top: `${((y + 0.5 - diameter / 2) / height) * 100}%`,
-      width: `${(diameter / width) * 100}%`,
-      height: `${(diameter / height) * 100}%`,
-    });
-    this.cursor.hidden = false;
-    this.spot = [x, y];
+    const { tool, size } = this.stroke ?? this.settings();
+    this.cursor.show(this.picture, x, y, ["brush", "eraser", "line"].includes(tool) ? size : 1);
   }
 
   /** Arrows move, space draws: a dab, a corner, or both ends of a line; Enter closes a polygon, Escape gives up. */
@@ -287,7 +273,7 @@ export class DrawingBoard {
     }
     event.preventDefault();
     this.#showCursor(...this.at);
-    this.onReach(this.place);
+    this.onReach(this.cursor.place);
   }
 
   #draw() {
