@@ -1,11 +1,9 @@
 """The translation of a video: every frame in order, with the times and the sound of the source."""
 
 import re
-import signal
 import sys
-import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -41,7 +39,7 @@ from utils.atomic_file import replacing
 from utils.digest import sha256_of_file
 from utils.distributed import World
 from utils.log import logger
-from utils.signals import available, deferred
+from utils.signals import INTERRUPTED, available, deferred, handling
 from utils.text import counted
 
 FRAMES_RECORD = "origin.json"
@@ -251,24 +249,10 @@ class FrameTranslator:
         return fitted(sample, self.preprocessing, keeps_size=self.keeps_sizes, source_is_ids=False)
 
 
-@contextmanager
-def _signals_as_interrupts() -> Iterator[None]:
-    """Exit with code 128 + N after SIGTERM or SIGHUP, which then delete the unfinished file, as Ctrl-C does."""
-
-    def end(number: int, _: object) -> NoReturn:
-        sys.stderr.write("interrupted\n")
-        sys.exit(128 + number)
-
-    is_main_thread = threading.current_thread() is threading.main_thread()  # which alone may set handlers
-    known = available("SIGTERM", "SIGHUP") if is_main_thread else []
-    handled = [number for number in known if signal.getsignal(number) is signal.SIG_DFL]  # not those that nohup ignores
-    for number in handled:
-        signal.signal(number, deferred(end))
-    try:
-        yield
-    finally:
-        for number in handled:
-            signal.signal(number, signal.SIG_DFL)
+def _end(number: int, _: object) -> NoReturn:
+    """End the program at a signal, as a handler of it, so that the unfinished file is deleted, as at Ctrl-C."""
+    sys.stderr.write(INTERRUPTED)
+    sys.exit(128 + number)
 
 
 def _write(translator: FrameTranslator, output: Path) -> None:
@@ -280,7 +264,7 @@ def _write(translator: FrameTranslator, output: Path) -> None:
     """
     video, n_frames = translator.video, 0
     with (
-        _signals_as_interrupts(),
+        handling(deferred(_end), available("SIGTERM", "SIGHUP")),
         replacing(output) as unfinished,
         VideoWriter(unfinished, output.suffix, video, translator.problems) as writer,
         # None: hidden where standard error is no terminal

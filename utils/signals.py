@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType, TracebackType
 from typing import Any, Self
 
@@ -73,17 +73,21 @@ def leave_at_once(number: int, _frame: FrameType | None) -> None:
 
 
 @contextmanager
-def handling_ctrl_c(handle: Handler) -> Iterator[None]:
-    """Handle Ctrl-C by `handle` within; not where a shell has it ignored for what runs in the background."""
-    previous: Any = signal.getsignal(signal.SIGINT)
-    if previous == signal.SIG_IGN:
-        yield
-        return
-    signal.signal(signal.SIGINT, handle)
+def handling(handle: Handler, numbers: Sequence[signal.Signals]) -> Iterator[None]:
+    """Handle signals by `handle` within, but for those that are ignored, as by nohup; only in the main thread."""
+    is_main_thread = threading.current_thread() is threading.main_thread()  # which alone may set handlers
+    handled = [number for number in numbers if is_main_thread and signal.getsignal(number) != signal.SIG_IGN]
+    previous = {number: signal.signal(number, handle) for number in handled}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def handling_ctrl_c(handle: Handler) -> AbstractContextManager[None]:
+    """Handle Ctrl-C by `handle` within; not where a shell has it ignored for what runs in the background."""
+    return handling(handle, [signal.SIGINT])
 
 
 def _is_importing(frame: FrameType | None) -> bool:
@@ -103,20 +107,17 @@ class GracefulStop:
     def __init__(self) -> None:
         self.signal_number: int | None = None
         self._is_deferred = False
+        self._handling = handling(deferred(self._remember), STOPPING)
         self._launcher = os.getppid() if "TORCHELASTIC_RUN_ID" in os.environ else None
 
     def __enter__(self) -> Self:
-        is_main = threading.current_thread() is threading.main_thread()
-        heard = STOPPING if is_main else ()
-        wanted = [number for number in heard if signal.getsignal(number) != signal.SIG_IGN]  # nohup's stay ignored
-        self._previous = {number: signal.signal(number, deferred(self._remember)) for number in wanted}
+        self._handling.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
+        self._handling.__exit__(kind, error, traceback)
 
     def stop_between_steps(self) -> None:
         """From now on, leave it to the loop to save and stop; before, a signal ends the run at once."""
