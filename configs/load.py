@@ -93,6 +93,12 @@ def settings_by_key(config: Config) -> dict[str, object]:
     return dict(_settings(config_to_dict(config)))
 
 
+def changed_settings(config: Config) -> dict[str, object]:
+    """Return the values, by `section.key`, that differ from their defaults."""
+    defaults = settings_by_key(Config())
+    return {key: value for key, value in settings_by_key(config).items() if value != defaults[key]}
+
+
 def _resolve(layers: Sequence[tuple[str, object]], overrides: Sequence[str]) -> Config:
     """Return the Config of layers of values, each with its origin; later ones replace earlier ones."""
     config = deepcopy(_EMPTY)

@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from configs.load import settings_by_key
+from configs.load import changed_settings
 from configs.schema import Config
 from data.batch import DataError
 from data.layout import Layout
@@ -206,11 +206,9 @@ def settings_of(config: Config) -> dict[str, object]:
 
     Of mappings, whose order counts, the SHA-256.
     """
-    defaults = settings_by_key(Config())
-    given = {key: value for key, value in settings_by_key(config).items() if value != defaults[key]}
     return {
         key: hashlib.sha256(json.dumps(value).encode()).hexdigest() if isinstance(value, dict) else value
-        for key, value in given.items()
+        for key, value in changed_settings(config).items()
         if key.startswith(_SECTIONS) and not key.startswith(_WITHOUT_EFFECT)
     }
 

@@ -8,6 +8,7 @@ from typing import NoReturn
 
 from configs import build
 from configs.label_maps import legend
+from configs.load import changed_settings
 from training.batches import BatchReader, open_batches, sample_names
 from training.callbacks import Callbacks
 from training.optimizer_group import CHECKED_EVERY_STEPS, SkippedUpdates
@@ -142,7 +143,7 @@ def open_loop(training: Training, stop: GracefulStop, callbacks: Callbacks) -> I
         page = SamplePage(training.folder / "web", first_step, classes, can_draw=can_draw)
     folder, diagnostics = training.folder if is_main else None, training.method.diagnostics
     n_traced = config.train.profile_steps if is_main else 0
-    with closing(RunLog(folder, first_step, training.total_steps, diagnostics, page)) as log:
+    with closing(RunLog(folder, first_step, training.total_steps, diagnostics, page, changed_settings(config))) as log:
         for statistics in training.run_state.average_statistics:
             statistics.read()
         with (

@@ -6,9 +6,11 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from types import MappingProxyType
 
 from torch import Tensor
 from torch.utils.tensorboard import SummaryWriter
+from torch.utils.tensorboard.summary import hparams
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
@@ -20,7 +22,8 @@ from training.run_data import LoopState
 from training.run_record import JsonLines, write_state
 from training.sample_page import SamplePage
 from utils.log import logger
-from utils.run_figures import METRICS_FILE
+from utils.run_figures import METRICS_FILE, Point, best, curves, read_rows
+from utils.yaml_file import shortened
 
 
 class RunLog:
@@ -28,6 +31,7 @@ class RunLog:
 
     diagnostics: of the method, which gives hints where its figures show that it is stuck.
     page: of the validation samples; None in a process without folder.
+    settings: of the run, by `section.key`, which TensorBoard lists.
     """
 
     def __init__(
@@ -37,6 +41,7 @@ class RunLog:
         total_steps: int,
         diagnostics: Diagnostics,
         page: SamplePage | None = None,
+        settings: Mapping[str, object] = MappingProxyType({}),
     ) -> None:
         self._tensorboard = TensorBoardWriter(folder, first_step) if folder else None
         self._folder = folder
@@ -44,6 +49,7 @@ class RunLog:
         self.page = page
         self._diagnostics = diagnostics
         self._total_steps = total_steps
+        self._settings = settings
         has_bar = folder is not None and sys.stderr.isatty()
         self._bar = tqdm(total=total_steps, initial=first_step - 1, unit="step", disable=not has_bar, leave=False)
         self._stack = ExitStack()
@@ -54,7 +60,9 @@ class RunLog:
         """Remove the bar, and write what is left."""
         self._bar.close()
         self._stack.close()
-        if self._tensorboard:
+        if self._tensorboard and self._folder:
+            path = self._folder / METRICS_FILE
+            self._tensorboard.write(lambda writer: add_hparams(writer, self._settings, curves(read_rows(path))))
             self._tensorboard.close()
 
     def advance_bar(self) -> None:
@@ -169,6 +177,24 @@ LAYOUT = {
         "gradient norms": ["Multiline", ["gradient_norm/.*"]],
     },
 }
+
+
+def add_hparams(writer: SummaryWriter, settings: Mapping[str, object], points: Mapping[str, Sequence[Point]]) -> None:
+    """Let TensorBoard's tab HPARAMS list the run with its settings, and the last and the best of each metric.
+
+    SummaryWriter.add_hparams would make a run of its own for them, in a folder below.
+    """
+    validations = {tag: of for tag, of in points.items() if tag.startswith("validation")}
+    if not validations:  # the first list of metrics that TensorBoard finds is the one that it shows
+        return
+    bests = {
+        tag.replace("validation", "best", 1): (best(tag, of).value, of[-1].step) for tag, of in validations.items()
+    }
+    shown = {key: value if type(value) in (int, float) else shortened(value) for key, value in settings.items()}
+    for summary in hparams(shown, dict.fromkeys([*validations, *bests], 0.0)):
+        writer.file_writer.add_summary(summary)
+    for tag, (value, step) in bests.items():
+        writer.add_scalar(tag, value, step)
 
 
 class TensorBoardWriter:
