@@ -192,7 +192,7 @@ def add_hparams(writer: SummaryWriter, settings: Mapping[str, object], points: M
     }
     shown = {key: value if type(value) in (int, float) else shortened(value) for key, value in settings.items()}
     for summary in hparams(shown, dict.fromkeys([*validations, *bests], 0.0)):
-        writer.file_writer.add_summary(summary)
+        writer.file_writer.add_summary(summary)  # type: ignore[attr-defined]  # torch declares it as None
     for tag, (value, step) in bests.items():
         writer.add_scalar(tag, value, step)
 
