@@ -3,7 +3,9 @@
 #   docker build --tag pairgan .
 #   docker build --tag pairgan:cpu --build-arg TORCH_INDEX=URL .
 #
-# Untested: no daemon was there to build it. docs/jobs.md has the command that runs it.
+# With --build-arg EXTRAS=serve it also serves translations over HTTP: docs/serving.md.
+#
+# Untested: no daemon was there to build it. docs/jobs.md has the command that trains with it.
 ARG PYTHON=3.13
 FROM python:${PYTHON}-slim
 
@@ -21,4 +23,5 @@ COPY . .
 RUN useradd --create-home --uid 1000 pairgan && mkdir runs results && chmod 1777 runs results /home/pairgan
 ENV HOME=/home/pairgan
 USER 1000
+EXPOSE 8000
 CMD ["python", "train.py", "--help"]

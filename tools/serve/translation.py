@@ -132,12 +132,8 @@ class Translator:
     def describe(self) -> dict[str, Any]:
         """Return what a client needs to know of the generator, for JSON."""
         config, conditioning = self.loaded.config, self.loaded.conditioning
-        data, sides, table, forms = (
-            config.data,
-            image_sides(config),
-            named_classes(config.data),
-            stored_forms(config.data),
-        )
+        data, sides = config.data, image_sides(config)
+        table, forms = named_classes(data), stored_forms(data)
         names = table.names if table else tuple(map(str, range(conditioning.n_classes)))
         holds = dict.fromkeys(self.kinds, "values" if data.source_images in forms else "8-bit RGB")
         holds |= {"instances": "ids", "features": "8-bit RGB"}
@@ -148,10 +144,8 @@ class Translator:
             "step": self.loaded.step,
             "direction": self.loaded.direction,
             "inputs": {kind: holds[kind] for kind in self.kinds},
-            "source_channels": conditioning.source_image_channels
-            or (not data.n_classes and data.source_channels)
-            or None,
-            "source_range": data.source_range or EIGHT_BITS if "8-bit RGB" in holds.values() else None,
+            "source_channels": data.source_channels,
+            "source_range": data.source_range or EIGHT_BITS,
             "classes": dict(enumerate(names[: conditioning.n_classes])),
             "ignore_id": ignored_id(data),
             "size_multiple": sides.multiple,

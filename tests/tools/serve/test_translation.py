@@ -1,5 +1,6 @@
 """The service answers with the bytes that test.py writes, for each kind of image."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -84,9 +85,13 @@ def test_images_of_other_values(
     with serving("--checkpoint", checkpoint) as server:
         answer = ask(server, "/translate", (tmp_path / f"photo{suffix}").read_bytes())
         refused = ask(server, "/translate", b"II*\0 damaged")
+        model = json.loads(ask(server, "/model").body)
     assert (answer.status, answer.headers["Content-Type"]) == (200, media)
     assert answer.body == by_test_py(tmp_path, "--checkpoint", checkpoint)
     assert (refused.status, refused.body.count(b"\n")) == (400, 1)
+    assert (model["inputs"], model["source_channels"], model["output_channels"]) == ({"source": "values"}, 4, 1)
+    assert model["output_dtype"] in ("uint8", "float32")
+    assert len(model["source_range"]) == 8
 
 
 def test_a_seed_is_that_of_test_py(tiny_config: Path, tmp_path: Path) -> None:
