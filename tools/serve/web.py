@@ -35,6 +35,10 @@ class _Connection(H11Protocol):
         self._moved: Any = None
         self._watch()
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._next_watch.cancel()  # which would hold the last request and its answer
+        super().connection_lost(exc)
+
     def data_received(self, data: bytes) -> None:
         self._moved = None
         super().data_received(data)
@@ -43,9 +47,8 @@ class _Connection(H11Protocol):
         waits_for = (self.conn.their_state in (h11.IDLE, h11.SEND_BODY), self.transport.get_write_buffer_size())
         if any(waits_for) and waits_for == self._moved:
             self.transport.abort()
-        if not self.transport.is_closing():
-            self._moved = waits_for
-            self.loop.call_later(SILENCE_S, self._watch)
+        self._moved = waits_for
+        self._next_watch = self.loop.call_later(SILENCE_S, self._watch)
 
 
 class WebServer:
