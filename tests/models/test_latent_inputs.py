@@ -1,6 +1,15 @@
+import pytest
 import torch
 
-from models.latent_inputs import NoiseChannels, draw_noise, takes_noise
+from models.latent_inputs import (
+    MixedSeed,
+    NoiseChannels,
+    Seed,
+    StyleStem,
+    choose_styles,
+    draw_noise,
+    takes_noise,
+)
 from models.spade_generator import SpadeGenerator
 
 
@@ -46,3 +55,27 @@ def test_without_channels_nothing_is_added() -> None:
     assert NoiseChannels(0)(condition) is condition
     assert not takes_noise(NoiseChannels(0))
     assert not NoiseChannels(2).state_dict()
+
+
+def test_between_two_seeds_are_draws_as_likely_as_theirs() -> None:
+    stem = StyleStem(4000, 1, height=1, width=1)
+    noise = NoiseChannels(4000).eval()
+
+    def drawn(seed: Seed) -> tuple[torch.Tensor, torch.Tensor]:
+        choose_styles(stem, [seed], None)
+        noise.draw([seed])
+        assert stem._style is not None  # what it draws is otherwise seen through its random weights alone
+        return stem._style[0], noise(torch.zeros(1, 1, 1, 1))[0, :4000, 0, 0]
+
+    for first, last, start, end, middle in zip(
+        drawn(3),
+        drawn(5),
+        drawn(MixedSeed(3, 5, 0)),
+        drawn(MixedSeed(3, 5, 1)),
+        drawn(MixedSeed(3, 5, 0.5)),
+        strict=True,
+    ):
+        assert torch.equal(start, first)
+        assert torch.allclose(end, last, atol=1e-6)
+        assert abs(middle.std() - 1) < 0.05
+        assert (middle - first).norm() == pytest.approx((middle - last).norm().item(), rel=0.05)

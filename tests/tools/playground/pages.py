@@ -164,11 +164,11 @@ def ask(
         connection.close()
 
 
-def post(server: WebServer, *maps: np.ndarray, seed: int = 0, path: str = "/") -> tuple[int, bytes]:
+def post(server: WebServer, *maps: np.ndarray, seed: int = 0, path: str = "/", then: str = "") -> tuple[int, bytes]:
     height, width = maps[0].shape[:2]
     body = b"".join(image.tobytes() for image in maps)
     status, answer, _ = ask(
-        server, "POST", f"{path}translate?width={width}&height={height}&seed={seed}", body, **BINARY
+        server, "POST", f"{path}translate?width={width}&height={height}&seed={seed}{then}", body, **BINARY
     )
     return status, answer
 

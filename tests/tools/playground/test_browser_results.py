@@ -1,4 +1,4 @@
-"""Results on the page in a real browser: kept, and as files that hold their source and open again."""
+"""Styles and results on the page in a real browser: chosen, kept, and as files that hold their source."""
 
 import json
 import re
@@ -11,8 +11,9 @@ import pytest
 from playwright.sync_api import Browser, Route, expect
 from scipy import ndimage
 
-from tests.conftest import save_image
-from tests.tools.playground.pages import Opened, Trained, page_of, read
+from tests.conftest import save_image, write_tiny_config
+from tests.runs import STYLE, untrained_run
+from tests.tools.playground.pages import SIZE, Opened, Trained, opened, page_of, read, serving
 
 pytestmark = pytest.mark.browser
 
@@ -169,3 +170,34 @@ def test_an_opened_label_map_has_the_connected_parts_as_instances(
         assert len(np.unique(instances[labels == kind])) == n
     pairs = np.unique(np.stack([parts.ravel(), instances.ravel()]), axis=1)
     assert pairs.shape[1] == parts.max() == len(np.unique(instances))
+
+
+def test_a_style_is_chosen_by_its_small_translation(browser: Browser, tmp_path: Path) -> None:
+    size = (f"data.synthetic.height={SIZE}", f"data.synthetic.width={SIZE}")
+    run = untrained_run(write_tiny_config(tmp_path), *STYLE, "init.gain=0.3", *size)
+    with serving("--checkpoint", str(run), "--opt-level", "O0") as server, opened(browser, server.url) as page:
+        first = page.pixels("result")
+        choices = page.page.locator("#style-choices button")
+        expect(choices).to_have_count(6)
+        expect(choices.nth(5).locator("canvas")).to_have_attribute("width", str(SIZE))
+        choices.nth(2).click()
+        page.wait()
+        third = page.pixels("result")
+        assert (third != first).any()
+        expect(choices.nth(2)).to_have_attribute("aria-pressed", "true")
+        expect(page["seed"]).to_have_value("2")
+        page["other"].select_option("0")
+        page.wait()
+        middle = page.pixels("result")
+        assert (middle != first).any()
+        assert (middle != third).any()
+        (file,) = page.download("download-both", tmp_path / "results")
+        page["percent"].fill("100")
+        page.wait()
+        assert np.array_equal(page.pixels("result"), first)
+        page.click("dice", "next-styles")
+        page.drop(file)
+        page.page.wait_for_timeout(300)
+        page.wait()
+        assert np.array_equal(page.pixels("result"), middle)
+        expect(page["percent"]).to_have_value("50")

@@ -20,7 +20,7 @@ from playwright.sync_api import Browser, expect
 from data.batch import Batch
 from inference.predictor import Predictor
 from tests.conftest import save_image, write_tiny_config
-from tests.runs import run, untrained_run
+from tests.runs import STYLE, run, untrained_run
 from tests.tools.playground.pages import BINARY, N_CLASSES, ask, expected, opened, post, serving
 from tools import cluster_features
 from tools.playground.__main__ import parse_arguments, playground
@@ -279,6 +279,31 @@ def test_a_seed_is_the_seed_of_test_py(tiny_config: Path, settings: list[str], o
     first, again, other = served(command, *drawn, seeds=(3, 3, 4))
     assert first == again != other
     assert first == expected(tiny_config.parent, *drawn, *command, "--seed", "3").tobytes()
+
+
+def test_styles_are_of_seeds_or_photographs_and_between_two_of_them(tiny_config: Path) -> None:
+    command = ("--checkpoint", str(untrained_run(tiny_config, *STYLE, "init.gain=0.3")), "--opt-level", "O0")
+    drawn, folder = drawing(np.random.default_rng(0), *ODD), tiny_config.parent
+    photos = [folder / f"{name}.png" for name in ("bright", "dark")]
+    for photo, level in zip(photos, (250, 5), strict=True):
+        save_image(photo, np.full((20, 30, 3), level, np.uint8))
+    ways = {"seeds": ["--seed", "1"], "photographs": ["--style", str(photos[1])]}
+    for way, options in ways.items():
+        others = ["--style", str(photos[0]), "--style", str(photos[1])] if way == "photographs" else []
+        with serving(*command, *others) as server:
+            first, second, start, middle, end = (
+                post(server, *drawn, seed=seed, then=then)[1]
+                for seed, then in (
+                    (0, ""),
+                    (1, ""),
+                    (0, "&other=1"),
+                    (0, "&other=1&percent=50"),
+                    (0, "&other=1&percent=100"),
+                )
+            )
+        assert len({first, second, middle}) == 3, way
+        assert (start, end) == (first, second), way
+        assert second == expected(folder, *drawn, *command, *options).tobytes(), way
 
 
 @pytest.mark.parametrize(("n_classes", "ignore_id"), [(5, 255), (300, 999)])
