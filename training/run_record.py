@@ -177,15 +177,10 @@ _PATIENCE_S = 5.0  # with git, on a slow file system
 @cache
 def versions() -> str:
     """Return the versions in one line, with the commit of the program where it runs from a git clone."""
+    project = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     commit = git_commit(_ROOT)
-    program = f"pairgan {program_version()}" + (f" (commit {commit})" if commit else "")
+    program = f"{project['name']} {project['version']}" + (f" (commit {commit})" if commit else "")
     return f"{program}, Python {platform.python_version()}, torch {torch.__version__}"
-
-
-def program_version() -> str:
-    """Return the version of this program."""
-    version: str = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
-    return version
 
 
 def git_commit(folder: Path) -> str | None:

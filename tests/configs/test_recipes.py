@@ -101,6 +101,7 @@ def settings_of(recipe: Path, data_sets: dict[str, Path]) -> list[str]:
     layout = "halves" if config.data.layout == "side_by_side" else "labels" if config.data.n_classes else "folders"
     settings = [f"data.root={data_sets[layout]}", *SMALL, *SMALL_BY_PREPROCESS[config.data.preprocess]]
     taps_a_fifth_block = config.method.name == "contrastive"
+    settings += ["generator.scale=1"] * (config.generator.scale != 1)  # docs/converting.md's commands train it at 2
     return settings + SMALL_BY_GENERATOR[config.generator.name] + ["generator.n_blocks=5"] * taps_a_fifth_block
 
 

@@ -88,6 +88,9 @@ MADE_BEFORE = {  # what the reader has made by then, besides runs
     "HALVES": "python -m tools.convert_data to-folders FACADES FOLDERS",
     "--output SOURCES": "python -m tools.convert_data from-photos PHOTOS PAIRS",
     **dict.fromkeys(("--colors DATA/train_label.yaml", "DATA/train_label DATA/train_inst"), COLORS_TO_IDS),
+    "run.name=enlarged": "python -m tools.convert_data from-photos PHOTOS ENLARGED --source reduced --factor 2",
+    "run.name=cleaned": "python -m tools.convert_data from-photos PHOTOS CLEANED --source noisy",
+    "run.name=coloured": "python -m tools.convert_data from-photos PHOTOS COLOURED --source grey",
     "generator.safetensors --input FOLDER": "python -m tools.export --checkpoint runs/mine --format safetensors",
 }
 LABEL_WEIGHTS = "labels/latest_net_G.pth"
@@ -236,6 +239,8 @@ def tiny(arguments: Sequence[str]) -> list[str]:
     settings = dict(setting.split("=") for setting in TINY.split())
     if any("pix2pix_" in argument or argument == "generator.name=unet" for argument in arguments):
         settings["generator.n_downsamplings"] = "5"
+    if any("super_resolution" in argument for argument in arguments):  # sources are half of the photographs
+        settings |= {"data.crop_width": "32", "data.crop_height": "32"}
     if "F" in arguments:
         settings["data.root"] = "LABELS"
     if any(re.search(r"spade_|oasis_|small_data", argument) for argument in arguments):
@@ -325,7 +330,9 @@ def made_before(command: str) -> Iterator[str]:
     for run in re.findall(r"runs/(\w+)", command):
         if not Path("runs", run).exists():
             trains = rf"train\.py .*(run\.name={run}\b|configs/{run}\.yaml(?!.*run\.name))"
-            yield next(other for other in PAGES if re.search(trains, other))
+            training = next(other for other in PAGES if re.search(trains, other))
+            yield from made_before(training)
+            yield training
     yield from (before for end, before in MADE_BEFORE.items() if command.endswith(end))
 
 

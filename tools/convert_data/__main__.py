@@ -107,8 +107,9 @@ def _add_photo_arguments(command: str, add: Callable[..., argparse.Action]) -> N
     add("--source", choices=get_args(Source), default="edges", help="source of the translation; default: edges")
     size_help = "largest length of the longer side, in pixels; larger photographs are resized; default: 1024"
     add("--size", type=whole_number(1, 100_000), default=1024, metavar="N", help=size_help)
-    sigma_help = "edges: blur before their detection, in pixels; more leaves fewer lines; default: 1.2"
-    add("--sigma", type=_number(0.3, 100), default=1.2, metavar="S", help=sigma_help)
+    sigma_help = "edges: blur before their detection, in pixels; more leaves fewer lines; default: 1.2. noisy: the "
+    sigma_help += "noise's standard deviation, in levels of 255; default: 25"
+    add("--sigma", type=_number(0.3, 100), metavar="S", help=sigma_help)
     factor_help = "low_resolution, reduced: factor of the reduction; default: 4"
     add("--factor", type=whole_number(2, 1000), default=4, metavar="N", help=factor_help)
     is_video = command == "from-video"
@@ -169,7 +170,8 @@ def _convert_photos(arguments: argparse.Namespace, problems: list[str]) -> Count
     """Write pairs of photographs or of frames, and their settings; return the number of pairs of each split."""
     target, existing = arguments.target, arguments.existing
     suffix = SUFFIXES[arguments.format]
-    pairs = PhotoPairs(arguments.source, arguments.size, arguments.sigma, arguments.factor, suffix)
+    sigma = arguments.sigma or (25 if arguments.source == "noisy" else 1.2)
+    pairs = PhotoPairs(arguments.source, arguments.size, sigma, arguments.factor, suffix)
     shares = {"val": arguments.val, "test": arguments.test}
     if existing == "keep":
         check_same_settings(target, pairs)
@@ -209,15 +211,13 @@ def convert_to_sources(arguments: argparse.Namespace, problems: list[str]) -> li
 
 def training_command(arguments: argparse.Namespace) -> str:
     """Return the command that trains on the result."""
-    recipes = {"to-side-by-side": "side_by_side_256x256"} | dict.fromkeys(_OF_PHOTOS, "own_pairs_small")
-    recipe = recipes.get(arguments.command, "paired_folders_256x256")
-    source = arguments.source if arguments.command in _OF_PHOTOS else None
+    source = arguments.source if arguments.command in _OF_PHOTOS else arguments.command
+    of_photos = {"grey": "colorization", "noisy": "denoising", "reduced": "super_resolution_x2"}
+    others = {"to-side-by-side": "side_by_side_256x256", "to-folders": "paired_folders_256x256"}
+    recipe = (of_photos | others).get(source, "own_pairs_small")
     settings = [f"data.root={arguments.target}", f"run.name={arguments.target.resolve().name}"]
-    if source == "grey":
-        settings.append("data.source_channels=1")
-    if source == "reduced":
-        settings += [f"generator.scale={arguments.factor}", "data.preprocess=crop"]
-        settings += [f"data.crop_{side}={128 // arguments.factor}" for side in ("width", "height")]
+    if source == "reduced" and arguments.factor != 2:
+        settings.append(f"generator.scale={arguments.factor}")
     return shlex.join(["python", "train.py", "--config", f"configs/{recipe}.yaml", *settings])
 
 

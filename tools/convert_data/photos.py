@@ -1,12 +1,14 @@
 """Pairs made of photographs: the photograph as the target, and a source made of it by settings that are kept."""
 
 import hashlib
+import zlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import torch
 import yaml
 from torch import Tensor
 from torchvision.transforms.v2.functional import center_crop, rgb_to_grayscale
@@ -21,7 +23,7 @@ from utils.atomic_file import replacing
 from utils.log import logger
 from utils.yaml_file import read_yaml
 
-Source = Literal["edges", "grey", "low_resolution", "reduced"]
+Source = Literal["edges", "grey", "low_resolution", "noisy", "reduced"]
 Suffix = Literal[".png", ".jpg"]
 
 SUFFIXES: dict[str, Suffix] = {"png": ".png", "jpeg": ".jpg"}
@@ -38,10 +40,10 @@ class PhotoPairs:
     """How a photograph becomes a pair.
 
     size: largest length of its longer side, in pixels.
-    sigma: of the Gaussian before the detection of edges, in pixels; for edges.
+    sigma: of the Gaussian before the detection of edges, in pixels; for noisy, of the noise, in levels of 255.
     factor: by which height and width are reduced; for low_resolution, which is enlarged again, and for reduced, of
         which the photograph is cut to multiples of it, about its middle.
-    suffix: of the files, but for lines: they stay sharp in a PNG, and are small there.
+    suffix: of the files, but for lines and noise, which JPEG changes.
     """
 
     source: Source
@@ -53,7 +55,7 @@ class PhotoPairs:
     @property
     def source_suffix(self) -> str:
         """The suffix of the sources' files."""
-        return ".png" if self.source == "edges" else self.suffix
+        return ".png" if self.source in ("edges", "noisy") else self.suffix
 
     def files(self, folder: Path, split: str, name: str) -> tuple[Path, Path]:
         """Return the files of a pair, source and photograph, below the folder of a data set."""
@@ -62,7 +64,7 @@ class PhotoPairs:
     @property
     def rule(self) -> str:
         """The settings that the pixels of a pair depend on, as options of from-photos."""
-        own = {"edges": f" --sigma {self.sigma:g}", "grey": ""}
+        own = {"grey": "", **dict.fromkeys(("edges", "noisy"), f" --sigma {self.sigma:g}")}
         return f"--source {self.source}{own.get(self.source, f' --factor {self.factor}')} --size {self.size}"
 
     def __call__(self, path: Path) -> tuple[Tensor, Tensor]:
@@ -93,6 +95,12 @@ class PhotoPairs:
                 return draw_edges(photo, self.sigma)
             case "grey":
                 return rgb_to_grayscale(photo, num_output_channels=3)
+            case "noisy":
+                rng = torch.Generator().manual_seed(
+                    zlib.crc32(photo.numpy().tobytes())
+                )  # the same for the same photograph
+                noise = torch.randn(photo.shape, generator=rng) * self.sigma
+                return (photo + noise).round_().clamp_(0, 255).to(torch.uint8)
             case "low_resolution":
                 small = resize_image(photo, max(1, height // self.factor), max(1, width // self.factor))
                 return resize_image(small, height, width)

@@ -5,14 +5,11 @@ from collections.abc import Mapping
 from pathlib import PureWindowsPath
 from typing import Any
 
-import torch
-
 from configs.image_sides import image_sides
-from configs.schema import DataConfig
 from configs.schema.data import SIZED_BY_CROP
 from data.value_range import ValueRange
 from inference.load import LoadedGenerator
-from training.run_record import program_version
+from training.run_record import versions
 from utils.run_figures import METRICS_FILE, read_rows
 from utils.safetensors_file import SUFFIX
 
@@ -38,7 +35,7 @@ def model_card(loaded: LoadedGenerator, dtype: str, given: Mapping[str, str | No
         "network": f"{config.generator.name}, {n_parameters:,} parameters, {dtype}",
         "sides": f"multiples of {sides.multiple} pixels, from {sides.minimum}",
         "scale": config.generator.scale,
-        "versions": {"pairgan": program_version(), "torch": str(torch.__version__)},
+        "versions": versions(),
         **{name: " ".join(text.split()) for name, text in given.items() if text is not None},
     }
     return card | {"markdown": _markdown(card)}
@@ -57,45 +54,35 @@ def _markdown(card: Mapping[str, Any]) -> str:
 
 def _of_training(loaded: LoadedGenerator) -> dict[str, Any]:
     """Return the parts that only a checkpoint of a run has; nothing for weights of an original."""
+    data, config = loaded.config.data, loaded.config
     if loaded.step is None:
         return {}
-    data, config = loaded.config.data, loaded.config
     size = f"{data.crop_width}x{data.crop_height}" if data.preprocess in SIZED_BY_CROP else "as in the files"
     size = f"{data.load_width} pixels wide" if data.preprocess == "scale_width" else size
+    name = PureWindowsPath(data.root).name or data.layout  # of a folder, whose path may have / or \; or of drawn data
     samples = {} if loaded.n_samples is None else {"samples": loaded.n_samples}
     parts: dict[str, Any] = {
         "training": {"method": config.method.name, "step": loaded.step, "weights": loaded.weights},
-        "data": {"name": _name(data), **samples, "size": size},
+        "data": {"name": name, **samples, "size": size},
     }
-    if config.train.ema_decay and loaded.weights == "raw":  # the figures are those of the average
-        return parts
-    rows = read_rows(loaded.file.parent / METRICS_FILE)
-    if measured := [row for row in rows if "split" in row and row["step"] <= loaded.step]:
-        tag = "validation/"
-        last = {name.removeprefix(tag): value for name, value in measured[-1].items() if name.startswith(tag)}
-        figures = {name: float(f"{value:.4g}") for name, value in last.items() if value is not None}
-        parts["metrics"] = {"split": measured[-1]["split"], "step": measured[-1]["step"], **figures}
+    measures_average = config.train.ema_decay and loaded.weights == "raw"  # whose figures are not those of the weights
+    rows = [] if measures_average else read_rows(loaded.file.parent / METRICS_FILE)
+    if row := next((row for row in reversed(rows) if "split" in row and row["step"] <= loaded.step), None):
+        found = {tag.removeprefix("validation/"): value for tag, value in row.items() if tag.startswith("validation/")}
+        figures = {name: float(f"{value:.4g}") for name, value in found.items() if value is not None}
+        parts["metrics"] = {"split": row["split"], "step": row["step"], **figures}
     return parts
-
-
-def _name(data: DataConfig) -> str:
-    """Return the name of the data set: of its folder, or of the layout that draws its own."""
-    return PureWindowsPath(data.root).name or data.layout  # which takes both / and \
 
 
 def _source(loaded: LoadedGenerator) -> str:
     conditioning = loaded.conditioning
-    if not conditioning.n_classes:
-        return _images(conditioning.source_channels, conditioning.source_range)
-    parts = [f"label maps of {conditioning.n_classes} classes"]
-    if conditioning.needs_instances:
-        parts.append("instances")
-    if n_channels := conditioning.source_image_channels:
-        parts.append(_images(n_channels, conditioning.source_range))
+    n_images = conditioning.source_image_channels if conditioning.n_classes else conditioning.source_channels
+    parts = [f"label maps of {conditioning.n_classes} classes"] if conditioning.n_classes else []
+    parts += ["instances"] if conditioning.needs_instances else []
+    parts += [_images(n_images, conditioning.source_range)] if n_images else []
     return " and ".join(parts)
 
 
 def _images(n_channels: int, values: ValueRange | None) -> str:
-    if values is None and n_channels in (1, 3):
-        return "RGB images" if n_channels == 3 else "grey images"
-    return f"images of {n_channels} channel{'s' if n_channels > 1 else ''}, not 8-bit RGB"
+    kinds = {1: "grey images", 3: "RGB images"} if values is None else {}
+    return kinds.get(n_channels, f"images of {n_channels} channel{'s' if n_channels > 1 else ''}, not 8-bit RGB")

@@ -116,7 +116,7 @@ def test_a_name_stays_in_its_split_when_others_are_added() -> None:
     assert [name for name in names[:40] if splits[name] == "test"] == ["trip/5", "trip/6", "trip/7", "trip/31"]
 
 
-@pytest.mark.parametrize("source", ["grey", "low_resolution", "edges"])
+@pytest.mark.parametrize("source", ["grey", "low_resolution", "edges", "noisy"])
 def test_pairs_have_one_size_and_other_photographs_get_such_sources(
     photos: Path, tmp_path: Path, convert: Convert, source: str
 ) -> None:
@@ -163,6 +163,17 @@ def test_reduced_sources_have_whole_pixels_and_their_command_trains(photos: Path
     sizes = ["data.crop_width=16", "data.crop_height=16"]
     run(Path(words[0]), *words[1:], f"run.root={photos.parent / 'runs'}", *TINY, *sizes)
     assert "--factor 3, expected 2 or 4 with --source reduced" in convert.refusal(*arguments, "--factor", "3")
+
+
+def test_noise_has_its_strength_and_is_that_of_the_photograph(photos: Path, convert: Convert) -> None:
+    save_image(photos / "grey.png", np.full((64, 64, 3), 128, np.uint8))
+    target = photos.parent / "noisy"
+    arguments = ("from-photos", photos, target, "--source", "noisy", "--val", "0", "--test", "0")
+    assert f"configs/denoising.yaml data.root={target}" in convert(*arguments)[1]
+    made = pixels_in(target)["train_A/grey.png"].astype(float)
+    assert (made.mean(), made.std()) == pytest.approx((128, 25), abs=1)
+    convert(*arguments, "--existing", "replace")
+    assert np.array_equal(made, pixels_in(target)["train_A/grey.png"])
 
 
 REFUSED = {

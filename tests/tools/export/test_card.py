@@ -41,7 +41,7 @@ def test_a_card_tells_what_was_trained_on_what_and_how_far_it_came(tiny_run: Pat
     assert card["training"] == {"method": "paired", "step": 4, "weights": "raw"}
     assert (card["metrics"]["split"], card["metrics"]["step"]) == ("val", 4)
     assert card["metrics"]["l1"] == pytest.approx(measured["validation/l1"], rel=1e-3)
-    assert card["versions"]["torch"] == str(torch.__version__)
+    assert f"torch {torch.__version__}" in card["versions"]
     assert str(tmp_path.parent) not in json.dumps(card)
     again = tmp_path / "b.safetensors"
     export(tiny_run, again, *OPTIONS)
