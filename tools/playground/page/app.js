@@ -5,6 +5,7 @@ import { Cursor } from "cursor";
 import { Drafts } from "drafts";
 import { DrawingBoard } from "drawing_board";
 import { saveBlob, saveCanvas } from "download";
+import { connectDrops } from "dropped_files";
 import { openEngine } from "engine";
 import { Gallery } from "gallery";
 import { Gestures } from "gestures";
@@ -329,7 +330,7 @@ function connectControls() {
   connectKeys({ board, cursor, palette, zoom, chooseTool: choose, resizeBrush });
   new Gestures(get("source-stage"), zoom, { onGrip: () => board.takeBack() });
   new Gestures(get("result-stage"), zoom, { isMoved: true });
-  connectFiles();
+  connectDrops(file => attempt(() => openFile(file)));
   addEventListener("pagehide", keep); // not on Android, where a page is hidden, and then ended
   document.addEventListener("visibilitychange", keep);
 }
@@ -349,23 +350,6 @@ function taken(input) {
   const [file] = input.files;
   input.value = "";
   return file;
-}
-
-function connectFiles() {
-  const page = document.documentElement;
-  page.addEventListener("dragover", event => {
-    event.preventDefault();
-    page.classList.add("dropping");
-  });
-  page.addEventListener("dragleave", () => page.classList.remove("dropping"));
-  page.addEventListener("drop", event => {
-    event.preventDefault();
-    page.classList.remove("dropping");
-    attempt(() => openFile(event.dataTransfer.files[0]));
-  });
-  document.addEventListener("paste", event => {
-    if (event.clipboardData.files.length) attempt(() => openFile(event.clipboardData.files[0]));
-  });
 }
 
 // --- start ----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,19 @@
+// Files that are dropped on the page, or pasted.
+
+/** Call onFile(file) with the first one. */
+export function connectDrops(onFile) {
+  const page = document.documentElement;
+  page.addEventListener("dragover", event => {
+    event.preventDefault();
+    page.classList.add("dropping");
+  });
+  page.addEventListener("dragleave", () => page.classList.remove("dropping"));
+  page.addEventListener("drop", event => {
+    event.preventDefault();
+    page.classList.remove("dropping");
+    onFile(event.dataTransfer.files[0]);
+  });
+  document.addEventListener("paste", event => {
+    if (event.clipboardData.files.length) onFile(event.clipboardData.files[0]);
+  });
+}
