@@ -41,14 +41,16 @@ FORMER_VALUES: dict[str, Mapping[str, object]] = {  # of settings whose type has
 }
 
 
-def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
+def load_config(path: Path | str, overrides: Sequence[str] = ()) -> Config:
     """Read a YAML file, with the one that it builds on, and apply overrides of the form `section.key=value`.
+
+    path: of the file, or the name of a recipe in configs/.
 
     Raises:
         OSError: the file is not there, or cannot be read.
         ConfigError: it is no YAML, or keys or values are wrong; names them all.
     """
-    return config_of(read_recipe(path), overrides)
+    return config_of(read_recipe(Path(path)), overrides)
 
 
 def config_of(recipe: Recipe, overrides: Sequence[str] = ()) -> Config:

@@ -3,8 +3,10 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 Callback = Callable[[int, Mapping[str, float]], object]
-"""Gets the step and figures by name; a true result ends the run."""
+"""Gets the step and figures by name. The result True ends the run; any other is ignored, as what a tracker returns."""
 
 
 @dataclass
@@ -32,7 +34,8 @@ class Callbacks:
         if callback is None or self.error:
             return None
         try:
-            return f"{name} returned True" if callback(step, figures) else None
+            result = callback(step, figures)
         except Exception as error:  # noqa: BLE001 - of any kind; `train` raises it once all processes have saved
             self.error = error
             return f"{name} raised {type(error).__name__}"
+        return f"{name} returned True" if isinstance(result, bool | np.bool_) and result else None

@@ -38,7 +38,6 @@ NOT_RUN = {
     "make demo-unpaired": "installs; tests/configs/test_recipes.py trains its recipe",
     "make gpu-report": "needs a GPU; tests/bench/test_gpu_report.py tries it on the CPU",
     "source .venv/bin/activate": "of the shell",
-    "python -m docs.from_python runs/demo": "in tests/docs/test_architecture.py",
     "tensorboard --logdir runs": "a server without an end; tests/end_to_end/test_watching.py reads what it shows",
     "python -m tools.playground": "a server without an end; tests/tools/playground opens its page",
     "python -m tools.playground --checkpoint runs/mine": "the same",

@@ -50,18 +50,15 @@ class FakeMethod(Method):
 
     def update(self, groups: Sequence[Sequence[Batch]]) -> None:
         losses = self.losses(groups[-1][-1])
-        self.means.add(losses, "loss/")
-        for loss, group in zip(losses.values(), self.optimizers.values(), strict=True):
+        self.means.add(dict(zip(self.networks, losses, strict=True)), "loss/")
+        for loss, group in zip(losses, self.optimizers.values(), strict=True):
             group.backward(loss)
             group.step("group", RunningMeans())
 
-    def losses(self, batch: Batch) -> Mapping[str, Tensor]:
+    def losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
         target = self.conditioning.target(batch)
         painted = self.networks["painter"].network(self.conditioning(batch))
-        return {
-            "painter": (painted - target).abs().mean(),
-            "critic": self.networks["critic"].network(target).abs().mean(),
-        }
+        return (painted - target).abs().mean(), self.networks["critic"].network(target).abs().mean()
 
     def pass_once(self, batch: Batch) -> None:
         self.losses(batch)

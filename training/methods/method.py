@@ -106,8 +106,8 @@ class Method(ABC):
                 stack.enter_context(group.undoing_statistics())
             self.update([Passes(passes, self.inputs) for passes in batches])
 
-    def losses_of(self, batch: Batch) -> object:
-        """Return the losses of one pass; as long as they live, so does what the backward passes need."""
+    def losses_of(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the losses of a batch; as long as they live, so does what the backward passes need."""
         return self.losses(self.inputs(batch))
 
     @abstractmethod
@@ -119,8 +119,8 @@ class Method(ABC):
         """Update all networks; the passes of each group, given by their inputs, are one update of the discriminator."""
 
     @abstractmethod
-    def losses(self, inputs: Any) -> object:
-        """Return the losses of one pass."""
+    def losses(self, inputs: Any) -> tuple[Tensor, Tensor]:
+        """Return the losses of generators and discriminators, 0-d each, for one pass."""
 
     @abstractmethod
     def pass_once(self, batch: Batch) -> None:

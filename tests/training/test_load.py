@@ -1,0 +1,57 @@
+"""A run in memory: it translates as test.py does, and has networks and losses as they were trained."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from tests.runs import assert_equal, checkpoint, run, translate
+from training.load import load
+from utils.errors import UserError
+
+CYCLE = ["data.layout=synthetic_day_night", "method.name=cycle", "data.instance_edges=false", "loss.l1=0"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "n_networks"),
+    [
+        (["train.ema_decay=0.5", "augmentation.policy=[color]"], 2),
+        (["features.n_channels=2", "features.n_downsamplings=2"], 2),
+        (CYCLE, 4),
+    ],
+    ids=["pairs", "features", "cycle"],
+)
+def test_a_run_is_loaded(tiny_config: Path, tmp_path: Path, settings: list[str], n_networks: int) -> None:
+    run(tiny_config, *settings)
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    loaded = load(tiny_config.parent / "runs" / "tiny", device="cpu")
+    assert torch.equal(torch.get_rng_state(), before)
+    assert (loaded.file.name, loaded.step) == ("checkpoint-00000004.pt", 4)
+    trained = checkpoint(tiny_config, 4)["networks"]
+    assert_equal({name: dict(network.state_dict()) for name, network in loaded.networks.items()}, trained)
+    assert len(trained) == n_networks
+
+    batch = loaded.batch("test", [0, 2])
+    translate("--checkpoint", str(loaded.file), "--output", str(tmp_path / "out"), "--compile", "off")
+    for name, image in zip(batch.names, loaded.predictor.translate(batch), strict=True):
+        translated = np.asarray(Image.open(tmp_path / "out" / f"{name}.png"))
+        assert np.array_equal(translated, image.permute(1, 2, 0).numpy())
+
+    losses = loaded.losses(batch)
+    assert any(tag.startswith("loss/G") for tag in losses.terms)
+    (losses.generator + losses.discriminator).backward()
+    for name, network in loaded.networks.items():
+        assert sum(float(weight.grad.abs().sum()) for weight in network.parameters() if weight.grad is not None) > 0, (
+            name
+        )
+
+
+def test_what_holds_no_networks_to_train_is_an_error_of_one_line(tmp_path: Path) -> None:
+    torch.save({"weight": torch.ones(1)}, tmp_path / "other.pth")
+    for path in (tmp_path / "gone", tmp_path / "other.pth"):
+        with pytest.raises(UserError, match=path.name) as error:
+            load(path, device="cpu")
+        assert "\n" not in str(error.value)

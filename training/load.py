@@ -1,0 +1,96 @@
+"""A run in memory, for programs that use or examine it: its networks, the translator, and its losses."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from configs import build
+from configs.schema import Config
+from configs.splits import open_split
+from data.batch import Batch
+from data.loader import read_fixed
+from inference.load import load_from, load_generator
+from inference.predictor import Predictor
+from inference.request import ComputeOptions, DrawingOptions
+from inference.requested_predictor import build_predictor, choose_feature_sampler
+from training.launch import Run
+from training.methods import METHODS
+from training.methods.method import Method
+from utils.checkpoint import check_training_state, load_checkpoint
+from utils.device import choose_device
+from utils.distributed import World
+
+
+@dataclass(frozen=True)
+class Losses:
+    """The losses of one pass.
+
+    generator, discriminator: the weighted sums, 0-d, from which gradients reach the networks; each of both directions.
+    terms: the single losses, unweighted, and other scalars by their tags, as metrics.jsonl has them.
+    """
+
+    generator: Tensor
+    discriminator: Tensor
+    terms: dict[str, float]
+
+
+@dataclass(frozen=True)
+class LoadedRun:
+    """A run with the weights of one of its checkpoints.
+
+    predictor: translates batches as test.py does: by the moving average of the weights where there is one.
+    method: the way to train, which has all networks as they were trained.
+    """
+
+    file: Path
+    config: Config
+    step: int
+    predictor: Predictor
+    method: Method
+
+    @property
+    def networks(self) -> dict[str, nn.Module]:
+        """The trained networks by name, in training mode."""
+        return {name: network.module for name, network in self.method.networks.items()}
+
+    def batch(self, split: str, indices: Iterable[int] = (0,)) -> Batch:
+        """Read samples of a split of the data set, with their targets, as `predictor` and `losses` take them.
+
+        Raises:
+            DataError: there is no such split, or a file cannot be used.
+        """
+        layout, preprocessing = (
+            open_split(self.config, split, needs_targets=True),
+            build.build_preprocessing(self.config),
+        )
+        return Batch.of([read_fixed(layout, preprocessing, index) for index in indices]).to(self.method.device)
+
+    def losses(self, batch: Batch) -> Losses:
+        """Return the losses of all networks for a batch, as a step of the training computes them."""
+        generator, discriminator = self.method.losses_of(batch)
+        return Losses(generator, discriminator, self.method.means.flush(World(0, 1, self.method.device)))
+
+
+def load(run: Run | Path | str, device: Literal["auto", "cpu", "cuda"] = "auto") -> LoadedRun:
+    """Load a run that has been trained: what `train` returned, its folder, or one of its checkpoints.
+
+    Raises:
+        UserError: there is no such checkpoint, or it, the weights of a loss or the device cannot be used.
+    """
+    chosen = choose_device(device, option="device=")
+    own_gpus = [chosen] if chosen.type == "cuda" else []
+    with torch.random.fork_rng(own_gpus):  # networks draw weights before they load theirs
+        file, loaded = load_from(run.folder if isinstance(run, Run) else Path(run), load_generator)
+        state = load_checkpoint(file)
+        method = METHODS[loaded.config.method.name](loaded.config, World(0, 1, chosen))
+    check_training_state(state, file, needed_keys=[f"networks.{name}" for name in method.networks])
+    for name, network in method.networks.items():
+        network.load_weights(state["networks"][name])
+    drawing = DrawingOptions()
+    sampler = choose_feature_sampler(loaded, drawing)
+    predictor = build_predictor(loaded, chosen, ComputeOptions(), drawing, feature_sampler=sampler)
+    return LoadedRun(file, loaded.config, state["step"], predictor, method)
