@@ -75,7 +75,7 @@ class TrainingLoop:
         training, settings, step = self.training, self.training.config.log, self.training.run_state.loop.step
         plateau, is_validated = training.run_state.schedule.plateau, step % settings.images_every_steps == 0
         if is_last or step % CHECKED_EVERY_STEPS == 0:
-            self._check(skipped)
+            self._check(skipped, step)
         if is_last or step % settings.every_steps == 0:
             self._report()
         is_plateau_due = plateau is not None and is_new_epoch
@@ -88,9 +88,8 @@ class TrainingLoop:
         if not is_last:
             training.checkpoints.save_if_due(step)
 
-    def _check(self, skipped: SkippedUpdates) -> None:
+    def _check(self, skipped: SkippedUpdates, step: int) -> None:
         """Save and raise NotFiniteError where too many updates in a row were left out."""
-        step = self.training.run_state.loop.step
         if error := skipped.error(step):
             self.training.checkpoints.save_with_retries(step)
             raise error
@@ -142,12 +141,11 @@ def open_loop(training: Training, stop: GracefulStop, callbacks: Callbacks) -> I
         can_draw = build.build_conditioning(config).source_image_channels == 0
         page = SamplePage(training.folder / "web", first_step, classes, can_draw=can_draw)
     folder, diagnostics = training.folder if is_main else None, training.method.diagnostics
-    n_traced = config.train.profile_steps if is_main else 0
     with closing(RunLog(folder, first_step, training.total_steps, diagnostics, page, changed_settings(config))) as log:
         for statistics in training.run_state.average_statistics:
             statistics.read()
         with (
             open_batches(training, stop) as batches,
-            profiler(training.folder / "trace.json.gz", n_traced) as end_step,
+            profiler(training.folder / "trace.json.gz", config.train.profile_steps if is_main else 0) as end_step,
         ):
             yield TrainingLoop(training, batches, log, end_step, callbacks)
