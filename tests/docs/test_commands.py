@@ -242,7 +242,8 @@ def tiny(arguments: Sequence[str]) -> list[str]:
         settings |= {"data.crop_width": "32", "data.crop_height": "32"}
     if "F" in arguments:
         settings["data.root"] = "LABELS"
-    if any(re.search(r"spade_|oasis_|small_data", argument) for argument in arguments):
+    of_batches = r"spade_|oasis_|small_data|super_resolution|denoising|colorization"
+    if any(re.search(of_batches, argument) for argument in arguments):
         settings |= {"train.batch_size": "1", "train.accumulation_steps": "1", "generator.n_upsamplings": "5"}
     if any(re.search(r"cut_|cyclegan_|unpaired", argument) for argument in arguments):
         settings |= {"loss.l1": "0", "generator.n_blocks": "6", "discriminator.n_layers": "3"}
