@@ -58,7 +58,6 @@ class TrainingLoop:
             if request:
                 self._leave(request)
             assert batches is not None, "waiting ends for a signal alone"
-
             method.step(batches)
             training.run_state.update_averages()
             state.step += 1
