@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 import train
-from tests.reliability.faults import Fault, failing, strike_here
+from tests.reliability.faults import Fault, failing, strike_here, struck
 from tests.runs import assert_equal, checkpoint, run, uninterrupted, with_slow, without_config
 from training import checkpointing as saving
+from training.batches import BatchReader
 from utils.checkpoint_folder import list_checkpoints
 from utils.cli import run_entry_point
 
@@ -53,15 +54,17 @@ def test_the_step_is_finished_and_saved(
 
 @pytest.mark.parametrize("name", with_slow(SIGNALS[:1], SIGNALS[1:]))
 def test_a_run_that_waits_for_data_is_not_waited_for(
-    tiny_config: Path, capfd: pytest.CaptureFixture[str], name: str
+    tiny_config: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    timer = threading.Timer(2.0, os.kill, (os.getpid(), signal.Signals[name]))
-    timer.start()
-    hangs = Fault("loading", "hang", call=4)  # in the loader process, forked after one call
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.Signals[name]))
+    # in the main process: the third step, which waits for what hangs in the loader process, forked after one call
+    monkeypatch.setattr(BatchReader, "read_step", struck(BatchReader.read_step, [3], timer.start))
+    hangs = Fault("loading", "hang", call=4)
     code = run_with(tiny_config, hangs, "data.workers=1", "train.max_steps=1000")
     timer.join()
     assert code == 128 + signal.Signals[name]
     assert f"stopped by {name} and saved at step 2" in capfd.readouterr().err
+    monkeypatch.undo()
     goes_on_exactly(tiny_config)
 
 
