@@ -55,7 +55,9 @@ class Patience:
     n_without: int = 0
 
     def update(self, figures: Mapping[str, float]) -> None:
-        """Record a validation."""
+        """Record a validation; none where no best is kept."""
+        if not self.best.is_kept:
+            return
         reached = self.best.improved_by(figures)
         self.n_without = self.n_without + 1 if reached is None else 0
         self.best.value = self.best.value if reached is None else reached
@@ -116,15 +118,14 @@ def can_be_compared(figure: str, state: Mapping[str, Any], measured_on: Mapping[
     return figure in measured_on and state.get("measured_on", {}).get(figure) == measured_on[figure]
 
 
-def saved_score(state: Mapping[str, Any], figure: str, measured_on: Mapping[str, str]) -> float | None:
-    """Return the best score that a checkpoint holds, where it can be compared with those of this run.
+def has_scores_of(figure: str, state: Mapping[str, Any], measured_on: Mapping[str, str]) -> bool:
+    """Return whether the scores that a checkpoint holds, if any, can be compared with those of this run.
 
-    A checkpoint may record on what a figure is measured for the plateau alone; then its best score is of another one,
+    A checkpoint may record on what a figure is measured for the plateau alone; then its scores are of another one,
     unless it was chosen automatically: by the figure of the plateau.
     """
-    if "best" not in state or not can_be_compared(figure, state, measured_on):
-        return None
-    return float(state["best"]) if state["config"]["checkpoint"]["best"] in (figure, "auto") else None
+    is_same = can_be_compared(figure, state, measured_on)
+    return is_same and state["config"]["checkpoint"]["best"] in (figure, "auto")
 
 
 def read_best(run_folder: Path) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from inference.original_weights import encoder_file
 from losses import registered_weights
 from models.originals.format import FileRole
 from models.weight_transfer import transfer_weights
-from training.best import can_be_compared, read_best, saved_score
+from training.best import can_be_compared, has_scores_of, read_best
 from training.setup import Training
 from training.trained_network import TrainedNetwork
 from utils.checkpoint import CheckpointError, check_training_state, checkpoints_beside, load_checkpoint
@@ -188,10 +188,11 @@ def _restore_scores(training: Training, state: dict[str, Any], *, continues: boo
     restarted = []
     if world.is_main and best.is_kept:
         states = [state, *([read_best(training.folder)] if continues else [])]
-        scores = [saved_score(saved, best.figure, measured_on) for saved in states]
-        best.value = max((score for score in scores if score is not None), default=None)
-        if scores[0] is not None:
-            run_state.patience.best.value, run_state.patience.n_without = state.get("patience", (scores[0], 0))
+        comparable = [saved for saved in states if has_scores_of(best.figure, saved, measured_on)]
+        best.value = max((float(saved["best"]) for saved in comparable if "best" in saved), default=None)
+        if has_scores_of(best.figure, state, measured_on):
+            patience = run_state.patience
+            patience.best.value, patience.n_without = state.get("patience", (state.get("best"), 0))
         if best.value is None and any("best" in saved for saved in states):
             restarted.append("checkpoint.best")
     if plateau and "plateau" in state:

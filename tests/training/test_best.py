@@ -9,7 +9,8 @@ import torch
 
 from configs.schema import CheckpointConfig, Config
 from tests.runs import assert_equal, built, checkpoint, records, run, without_config
-from training.best import BEST, BestScore, Patience, best_figure, read_best, saved_score
+from training.best import BEST, BestScore, Patience, best_figure, has_scores_of, read_best
+from training.validation import Validation
 from utils.checkpoint import load_checkpoint, save_checkpoint
 from utils.checkpoint_folder import checkpoint_path, latest_step
 from utils.errors import ConfigError
@@ -53,19 +54,16 @@ def test_nothing_is_digested_where_nothing_is_compared(tiny_config: Path) -> Non
     assert digests(tiny_config) == {}
 
 
-@pytest.mark.parametrize(("figure", "score"), [("psnr", 12.5), ("l1", None)])
-def test_a_score_is_of_its_figure_alone_though_a_plateau_is_measured_by_another(
-    figure: str, score: float | None
+@pytest.mark.parametrize(
+    ("best", "figure", "has_scores"),
+    [("psnr", "psnr", True), ("psnr", "l1", False), ("auto", "l1", True), ("auto", "ssim", False)],
+)
+def test_scores_are_of_their_figure_alone_though_a_plateau_is_measured_by_another(
+    best: str, figure: str, has_scores: bool
 ) -> None:
     measured_on = {"psnr": "digest", "l1": "another"}
-    state = {"best": 12.5, "measured_on": measured_on, "config": {"checkpoint": {"best": "psnr"}}}
-    assert saved_score(state, figure, measured_on) == score
-
-
-def test_a_score_that_was_chosen_automatically_goes_on_by_the_name_of_its_figure() -> None:
-    state = {"best": -0.2, "measured_on": {"l1": "digest"}, "config": {"checkpoint": {"best": "auto"}}}
-    assert saved_score(state, "l1", {"l1": "digest"}) == -0.2
-    assert saved_score(state, "psnr", {"psnr": "digest"}) is None
+    state = {"best": 12.5, "measured_on": measured_on, "config": {"checkpoint": {"best": best}}}
+    assert has_scores_of(figure, state, {**measured_on, "ssim": "third"}) is has_scores
 
 
 @pytest.mark.parametrize(
@@ -97,6 +95,9 @@ def test_patience_counts_validations_since_the_best() -> None:
         reasons.append(patience.end_reason)
     assert reasons == [None] * 4 + ["psnr has not improved for 2 validations, train.patience=2"]
     assert Patience(BestScore("psnr"), limit=None, n_without=99).end_reason is None
+    without_best = Patience(BestScore("none"), limit=2)
+    without_best.update({"psnr": 20.0})
+    assert without_best.n_without == 0
 
 
 def test_a_run_out_of_patience_ends_at_the_same_step_however_often_it_is_resumed(
@@ -121,6 +122,17 @@ def test_a_run_out_of_patience_ends_at_the_same_step_however_often_it_is_resumed
     assert "ended early, at step 6 of 20: l1 has not improved" in capfd.readouterr().out
     run(tiny_config, *settings, "train.patience=3")
     assert latest_step(folder) == 8
+
+
+def test_validations_without_a_figure_count_though_the_run_is_resumed(
+    tiny_config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    validate = Validation.run
+    monkeypatch.setattr(Validation, "run", lambda *arguments: {**validate(*arguments), "l1": math.nan})
+    settings = ["checkpoint.best=auto", "train.patience=3", "log.images_every_steps=1"]
+    run(tiny_config, *settings, "train.max_steps=2")
+    run(tiny_config, *settings, "train.max_steps=6")
+    assert latest_step(tiny_config.parent / "runs" / "tiny") == 3
 
 
 def test_a_run_that_kept_no_best_keeps_it_once_it_is_resumed(trained_config: Path) -> None:
