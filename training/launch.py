@@ -19,12 +19,13 @@ from training.dry_run import dry_run
 from training.loop import open_loop
 from training.resume import ResumeOptions, continues_in, find_checkpoint_together, start
 from training.run_folder import prepare_folder, run_folder, run_lock, write_settings
-from training.run_record import RunRecord, last_validation, recorded, write_state
+from training.run_record import RunRecord, recorded, write_state
 from training.setup import Training, build_training
 from training.start_report import describe
 from utils.distributed import LONGEST_WAIT_S, World, joined_world
 from utils.errors import Interrupted
 from utils.log import log_to_console, logger
+from utils.run_figures import last_validation
 from utils.signals import GracefulStop
 
 Trial = Literal["dry-run", "smoke"]
@@ -66,8 +67,8 @@ def train(
         callbacks = Callbacks(on_report, on_validation) if world.is_main else Callbacks()
         run_to_end(config, world, options, stop, callbacks)
         logger.info("finished: %s", translation_command(config, folder))
-    best = folder / BEST
-    return Run(folder, last_validation(folder), best if best.is_file() else None)
+    best, validation = folder / BEST, last_validation(folder)
+    return Run(folder, validation.figures if validation else {}, best if best.is_file() else None)
 
 
 def try_out(config: Config, job: Trial, resume: str = "auto", *, accepts_changed_data: bool = False) -> None:

@@ -23,7 +23,7 @@ from utils.checkpoint_folder import latest_step
 from utils.distributed import is_of_a_lost_peer
 from utils.errors import Interrupted
 from utils.log import logger
-from utils.run_figures import METRICS_FILE, curves, read_rows
+from utils.run_figures import read_rows
 from utils.strict_json import read_json, strict_json
 
 LOG_FILE, STATE_FILE = "log.txt", "state.json"
@@ -164,14 +164,7 @@ def _line(row: Mapping[str, Any]) -> str:
     return strict_json(row) + "\n"
 
 
-def last_validation(run_folder: Path) -> dict[str, float]:
-    """Return the figures of a run's last validation by name, those that are finite; none where it has made none."""
-    found = curves(read_rows(run_folder / METRICS_FILE))
-    return {t.removeprefix("validation/"): of[-1].value for t, of in found.items() if t.startswith("validation/")}
-
-
 _ROOT = Path(__file__).resolve().parents[1]
-_PATIENCE_S = 5.0  # with git, on a slow file system
 
 
 @cache
@@ -192,8 +185,8 @@ def git_commit(folder: Path) -> str | None:
         return None
     command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     quiet = os.environ | {"GIT_OPTIONAL_LOCKS": "0"}  # git then writes nothing
-    try:
-        result = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_S, check=True, env=quiet)
+    try:  # a file system may be slow
+        result = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True, env=quiet)
     except (OSError, subprocess.SubprocessError):
         return None
     return result.stdout.strip() or None

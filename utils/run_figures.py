@@ -1,5 +1,6 @@
 """The figures that a run writes to metrics.jsonl while it trains: records, curves, and the best of each."""
 
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +19,14 @@ class Point(NamedTuple):
     value: float
 
 
+class Validation(NamedTuple):
+    """The figures of the validation samples of a split at a step, by name: those that are finite."""
+
+    step: int
+    split: str
+    figures: Mapping[str, float]
+
+
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """Return the records of a file of JSON lines that have a step, without a last line that a killed run left."""
     rows = []
@@ -29,6 +38,16 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
         if isinstance(row, dict) and isinstance(row.get("step"), int):
             rows.append(row)
     return rows
+
+
+def last_validation(run_folder: Path, last_step: float = math.inf) -> Validation | None:
+    """Return a run's last validation, of those up to a step; None where there is none."""
+    rows = reversed(read_rows(run_folder / METRICS_FILE))
+    row = next((row for row in rows if "split" in row and row["step"] <= last_step), None)
+    if row is None:
+        return None
+    figures = {t.removeprefix("validation/"): row[t] for t in row if t.startswith("validation/") and row[t] is not None}
+    return Validation(row["step"], row["split"], figures)
 
 
 def curves(records: Iterable[Mapping[str, Any]]) -> dict[str, list[Point]]:

@@ -6,77 +6,38 @@ The page is one file, with its pictures. It reads what the runs have written so 
 """
 
 import sys
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 from pathlib import Path
-from shutil import get_terminal_size
 
 from tools.compare_runs.page import write_page
-from tools.compare_runs.recorded_runs import (
-    NONE,
-    RecordedRun,
-    best_run,
-    compared_metrics,
-    describe_other_samples,
-    differing_settings,
-    read_runs,
-)
+from tools.compare_runs.recorded_runs import Row, describe_other_samples, read_runs, tables
 from utils.cli import ArgumentParser, OnlyOnce, run_entry_point
 from utils.text import printable
-
-MAX_VALUE = 40  # characters of a setting
-_PAGE = Path("comparison.html")
 
 
 def main(argv: Sequence[str]) -> None:
     """Print the comparison, and write the page."""
     parser = ArgumentParser(description="Compare runs: settings, metrics, curves and samples.")
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folder of a run, as runs/demo")
-    page_help = f"the page; default: {_PAGE}"
+    page_help = "the page; default: comparison.html"
     parser.add_argument("--output", type=Path, action=OnlyOnce, metavar="FILE", help=page_help)
     arguments = parser.parse_args(argv)
-    runs = read_runs(arguments.runs)
-    sys.stdout.writelines(f"{line}\n" for line in report(runs))
-    write_page(page := arguments.output or _PAGE, runs)
-    sys.stdout.write(f"\nwrote {page}\n")
-
-
-def report(runs: Sequence[RecordedRun]) -> Iterator[str]:
-    """Yield the lines of the comparison."""
-    names = [run.name for run in runs]
-    yield from aligned([["run", "state"], *([run.name, run.status] for run in runs)])
-    differing = [(key, [clipped(value) for value in values]) for key, values in differing_settings(runs).items()]
-    settings = list(aligned([("setting", *names), *((key, *values) for key, values in differing)]))
-    if max(map(len, settings)) > get_terminal_size().columns:
-        each = [(key, name, value) for key, values in differing for name, value in zip(names, values, strict=True)]
-        settings = list(aligned([("setting", "run", "value"), *each]))
-    if len(runs) > 1:
-        yield from ["", *(settings if differing else ["no setting differs"])]
-    rows: list[tuple[str, ...]] = [("metric", "run", "last", "at step", "best", "at step", "")]
-    problem = describe_other_samples(runs)
-    for metric, values in compared_metrics(runs).items():
-        winner = None if problem else best_run(metric, values)
-        for number, (name, value) in enumerate(zip(names, values, strict=True)):
-            figures = [text for point in value or () for text in (f"{point.value:.4g}", str(point.step))]
-            rows.append((metric, name, *(figures or [NONE] * 4), "*" if number == winner else ""))
-    if len(rows) > 1:
-        yield from ["", *aligned(rows)]
+    runs, output = read_runs(arguments.runs), arguments.output or Path("comparison.html")
+    compared, problem = tables(runs), describe_other_samples(runs)
+    for rows in compared.values():
+        sys.stdout.write(f"{aligned(rows)}\n\n")
     if problem:
-        yield from ["", f"warning: {problem}"]
+        sys.stdout.write(f"warning: {problem}\n\n")
+    write_page(output, runs, compared, problem)
+    sys.stdout.write(f"wrote {output}\n")
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield rows as lines of a table; a first cell that is that of the row above is left out."""
+def aligned(rows: Sequence[Row]) -> str:
+    """Return a table as lines of text."""
     cells = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for above, row in pairwise([[""], *cells]):
-        shown = ["" if row[0] == above[0] else row[0], *row[1:]]
-        yield "  ".join(cell.ljust(width) for cell, width in zip(shown, widths, strict=True)).rstrip()
-
-
-def clipped(text: str) -> str:
-    """Return a text of at most MAX_VALUE characters."""
-    return text if len(text) <= MAX_VALUE else f"{text[: MAX_VALUE - 2]} …"
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells)
+    return "\n".join(line.rstrip() for line in lines)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The page of a comparison: one file with its curves and pictures, which can be sent."""
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
@@ -9,14 +9,7 @@ from typing import Any
 
 from PIL import Image
 
-from tools.compare_runs.recorded_runs import (
-    REAL,
-    RecordedRun,
-    best_run,
-    compared_metrics,
-    describe_other_samples,
-    differing_settings,
-)
+from tools.compare_runs.recorded_runs import REAL, RecordedRun, Row
 from utils.atomic_file import replacing
 from utils.gallery import page_template
 
@@ -25,16 +18,13 @@ MAX_BYTES = 2**17  # of a file whose pixels are kept as they are
 MAX_POINTS = 400  # of a curve
 
 
-def write_page(path: Path, runs: Sequence[RecordedRun]) -> None:
-    """Write the page atomically."""
-    metrics, problem = compared_metrics(runs), describe_other_samples(runs)
+def write_page(path: Path, runs: Sequence[RecordedRun], tables: Mapping[str, Sequence[Row]], problem: str) -> None:
+    """Write the page atomically. tables: by their titles. problem: why the runs cannot be compared, or empty."""
     tags = dict.fromkeys(tag for run in runs for tag in run.curves)
     page = page_template(Path(__file__).with_suffix(".html")).render(
         runs=runs,
         problem=problem,
-        settings=differing_settings(runs),
-        metrics=metrics,
-        winners={name: None if problem else best_run(name, values) for name, values in metrics.items()},
+        tables=tables,
         charts={tag: [thinned(run.curves.get(tag, [])) for run in runs] for tag in tags},
         samples=samples(runs),
     )

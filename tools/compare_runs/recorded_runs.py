@@ -1,7 +1,7 @@
-"""Runs as their folders have them, and the differences between them: settings, metrics, validation samples."""
+"""Runs as their folders have them, and the tables in which they are compared: settings, metrics, how they ended."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,9 +14,11 @@ from utils.run_figures import METRICS_FILE, Point, best, curves, read_rows
 from utils.strict_json import read_json
 from utils.yaml_file import read_yaml, shortened
 
-SETTINGS_FILE = "config.yaml"
 REAL = ("source", "target", "real")  # pictures that are the same at each step
 NONE = "-"  # in place of what a run does not have
+
+Row = tuple[str, ...]
+"""Cells of a table; those of the first column are empty where they are as in the row above."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +39,12 @@ class RecordedRun:
     @classmethod
     def read(cls, folder: Path, name: str) -> Self:
         """Read the folder of a run; raise ConfigError where it is not that of a run."""
-        if not any((folder / file).is_file() for file in (SETTINGS_FILE, METRICS_FILE)):
-            found = f"neither {SETTINGS_FILE} nor {METRICS_FILE} is in it" if folder.is_dir() else "no such folder"
+        if not any((folder / file).is_file() for file in ("config.yaml", METRICS_FILE)):
+            found = f"neither config.yaml nor {METRICS_FILE} is in it" if folder.is_dir() else "no such folder"
             raise ConfigError(f"{folder}: no run, {found}; name folders of runs, as runs/demo")
         settings, state = dict[str, object](), dict[str, Any]()
         with suppress(ConfigError, OSError):  # of a later version, or not written on a full disk
-            settings = settings_by_key(config_from_dict(read_yaml(folder / SETTINGS_FILE), str(folder)))
+            settings = settings_by_key(config_from_dict(read_yaml(folder / "config.yaml"), str(folder)))
         with suppress(ValueError, TypeError, OSError):
             state = dict(read_json((folder / "state.json").read_text(encoding="utf-8")))
         rows = [row for row in read_rows(folder / "web/rows.jsonl") if "translated" in row.get("images", ())]
@@ -53,7 +55,7 @@ class RecordedRun:
         """The recorded figures by their tags."""
         return curves(self.records)
 
-    @property
+    @cached_property
     def metrics(self) -> dict[str, tuple[Point, Point]]:
         """The last and the best of each metric of the validations by its name: l1; BtoA/swd of the way back."""
         found = {tag: points for tag, points in self.curves.items() if tag.startswith("validation")}
@@ -101,24 +103,38 @@ def read_runs(folders: Sequence[Path]) -> list[RecordedRun]:
     return [RecordedRun.read(*pair) for pair in zip(folders, labels, strict=True)]
 
 
-def differing_settings(runs: Sequence[RecordedRun]) -> dict[str, list[str]]:
-    """Return the values of the settings that differ, in the order of the runs."""
-    keys = dict.fromkeys(key for run in runs for key in run.settings if key not in ("run.name", "run.root"))
-    texts = {key: [shortened(run.settings[key]) if run.settings else NONE for run in runs] for key in keys}
-    return {key: values for key, values in texts.items() if len({*values} - {NONE}) > 1}
+def tables(runs: Sequence[RecordedRun]) -> dict[str, list[Row]]:
+    """Return the tables of a comparison by their titles, each with its head, without those that have nothing more."""
+    states = [(run.name, run.status, run.validated_on or NONE) for run in runs]
+    metrics_head = ("metric", "run", "last", "at step", "best", "at step", "best run")
+    found: dict[str, list[Row]] = {
+        "Runs": [("run", "state", "validated on"), *states],
+        "Settings that differ": [("setting", "run", "value"), *differing_settings(runs)],
+        "Metrics of the validation samples": [metrics_head, *compared_metrics(runs)],
+    }
+    return {title: rows for title, rows in found.items() if len(rows) > 1}
 
 
-def compared_metrics(runs: Sequence[RecordedRun]) -> dict[str, list[tuple[Point, Point] | None]]:
-    """Return the last and the best of each metric, in the order of the runs; None of a run that does not have it."""
-    names = dict.fromkeys(name for run in runs for name in run.metrics)
-    return {name: [run.metrics.get(name) for run in runs] for name in names}
+def differing_settings(runs: Sequence[RecordedRun]) -> Iterator[Row]:
+    """Yield the settings that differ, with the value of each run."""
+    for key in dict.fromkeys(key for run in runs for key in run.settings if key not in ("run.name", "run.root")):
+        values = [shortened(run.settings[key]) if run.settings else NONE for run in runs]
+        if len({*values} - {NONE}) > 1:
+            labels = [key, *[""] * len(values)]
+            yield from zip(labels, (run.name for run in runs), values, strict=False)
 
 
-def best_run(metric: str, values: Sequence[tuple[Point, Point] | None]) -> int | None:
-    """Return the number of the run whose best is the best, None where fewer than two have the metric."""
-    bests = {number: value[1] for number, value in enumerate(values) if value}
-    winner = best(metric, bests.values()) if len(bests) > 1 else None
-    return next((number for number, point in bests.items() if point == winner), None)
+def compared_metrics(runs: Sequence[RecordedRun]) -> Iterator[Row]:
+    """Yield the last and the best of each metric of each run, with a star where it is the best of several runs."""
+    are_comparable = not describe_other_samples(runs)
+    for metric in dict.fromkeys(name for run in runs for name in run.metrics):
+        bests = [run.metrics[metric][1] for run in runs if metric in run.metrics]
+        winner = best(metric, bests) if are_comparable and len(bests) > 1 else None
+        for number, run in enumerate(runs):
+            last_and_best = run.metrics.get(metric, ())
+            figures = [text for point in last_and_best for text in (f"{point.value:.4g}", str(point.step))]
+            star = "*" if winner and winner.value in [point.value for point in last_and_best[1:]] else ""
+            yield ("" if number else metric, run.name, *(figures or [NONE] * 4), star)
 
 
 def describe_other_samples(runs: Sequence[RecordedRun]) -> str:

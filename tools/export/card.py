@@ -10,7 +10,7 @@ from configs.schema.data import SIZED_BY_CROP
 from data.value_range import ValueRange
 from inference.load import LoadedGenerator
 from training.run_record import versions
-from utils.run_figures import METRICS_FILE, read_rows
+from utils.run_figures import last_validation
 from utils.safetensors_file import SUFFIX
 
 
@@ -54,9 +54,9 @@ def _markdown(card: Mapping[str, Any]) -> str:
 
 def _of_training(loaded: LoadedGenerator) -> dict[str, Any]:
     """Return the parts that only a checkpoint of a run has; nothing for weights of an original."""
-    data, config = loaded.config.data, loaded.config
     if loaded.step is None:
         return {}
+    config, data = loaded.config, loaded.config.data
     size = f"{data.crop_width}x{data.crop_height}" if data.preprocess in SIZED_BY_CROP else "as in the files"
     size = f"{data.load_width} pixels wide" if data.preprocess == "scale_width" else size
     name = PureWindowsPath(data.root).name or data.layout  # of a folder, whose path may have / or \; or of drawn data
@@ -66,11 +66,9 @@ def _of_training(loaded: LoadedGenerator) -> dict[str, Any]:
         "data": {"name": name, **samples, "size": size},
     }
     measures_average = config.train.ema_decay and loaded.weights == "raw"  # whose figures are not those of the weights
-    rows = [] if measures_average else read_rows(loaded.file.parent / METRICS_FILE)
-    if row := next((row for row in reversed(rows) if "split" in row and row["step"] <= loaded.step), None):
-        found = {tag.removeprefix("validation/"): value for tag, value in row.items() if tag.startswith("validation/")}
-        figures = {name: float(f"{value:.4g}") for name, value in found.items() if value is not None}
-        parts["metrics"] = {"split": row["split"], "step": row["step"], **figures}
+    if not measures_average and (measured := last_validation(loaded.file.parent, loaded.step)):
+        figures = {name: float(f"{value:.4g}") for name, value in measured.figures.items()}
+        parts["metrics"] = {"split": measured.split, "step": measured.step, **figures}
     return parts
 
 
