@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from configs.original_options import OF_TRANSLATION, PAGE
-from configs.schema.sides import DIRECTIONS
+from inference.command_line import add_generator_options, contradictions
 from utils.cli import ArgumentParser, run_entry_point, whole_number
 from utils.signals import handling_ctrl_c, leave_at_once
 
@@ -20,12 +20,8 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     description = "Translate images, or a video, with a trained generator."
     parser = ArgumentParser(description=description, foreign=OF_TRANSLATION, foreign_page=PAGE)
     add = parser.add_argument
-    checkpoint_help = (
-        "run, checkpoint, .safetensors, or file or folder of an original, as latest_net_G_A.pth; default: newest run"
-    )
-    add("--checkpoint", type=Path, metavar="RUN_OR_FILE", help=checkpoint_help)
-    direction_help = "of a run or folder of CycleGAN's, which has a generator for each direction; default: AtoB"
-    add("--direction", choices=DIRECTIONS, help=direction_help)
+    checkpoint_help = "run, checkpoint, .safetensors, or file or folder of an original, as latest_net_G_A.pth"
+    add_generator_options(parser, checkpoint_help)
     input_help = (
         "folders or files of sources, or one video; -: read paths from standard input; default: the test split; "
     )
@@ -36,12 +32,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     side_help = "half of each --input that is the source, in pictures of two; none: all of it; default: by data.layout"
     add("--side", choices=("A", "B", "none"), help=side_help)
     add("--features", choices=("sampled", "given"), help="instance features: from clusters, or from the samples")
-    clusters_help = "clusters of features; default: feature_clusters.pt beside the checkpoint"
-    add("--clusters", type=Path, metavar="FILE", help=clusters_help)
     add("--feature-maps", type=Path, metavar="DIR", help="folder of precomputed feature maps for --input")
-    add("--noise", action="store_true", help="use dropout and each image's own batch statistics, as pix2pix does")
-    seed_help = "seed of sampled features, of noise and of drawn styles"
-    add("--seed", type=whole_number(0), default=0, metavar="N", help=seed_help)
     style_help = "take the style of an image, where the generator has one; default: drawn for each image by --seed"
     add("--style", type=Path, metavar="IMAGE", help=style_help)
     add("--split", metavar="NAME", help="split of the data set, without --input; default: the test split")
@@ -51,26 +42,16 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--frames", type=Path, metavar="DIR", help=frames_help)
     existing_help = "refuse: replace only results of test.py, the default; keep: translate what is missing"
     add("--existing", choices=("refuse", "replace", "keep"), default="refuse", help=existing_help)
-    add("--weights", choices=("ema", "raw"), default="ema", help="ema: the moving average if the run has one")
-    level_help = "O0: float32, default of the originals' files; O1: autocast; O2: weights cast, default; O3: norms too"
-    add("--opt-level", choices=("O0", "O1", "O2", "O3"), help=level_help)
-    add("--dtype", choices=("auto", "float16", "bfloat16"), default="auto", help="low precision of O1, O2, O3")
     compile_help = "compile the generator before the first image; auto: on a CPU, for many images of one size"
     add("--compile", choices=("auto", "on", "off"), default="auto", help=compile_help)
     add("--batch-size", type=whole_number(1), default=1, metavar="N", help="images of one size translated together")
     size_help = "own: keep each image's size, the default with --input; trained: apply data.preprocess"
     add("--size", choices=("own", "trained"), help=size_help)
-    tile_help = "compute images larger than N pixels in tiles of that side, with the same result"
-    add("--tile", type=whole_number(1), metavar="N", help=tile_help)
-    overlap_help = "with batch norm, compute each tile in one pass with M pixels around it, and blend them"
-    add("--overlap", type=whole_number(0), metavar="M", help=overlap_help)
     pixels_help = "read images of up to N pixels at once; default: what fits into a quarter of the memory"
     add("--max-pixels", type=whole_number(1), metavar="N", help=pixels_help)
     add("--tta", choices=("flip",), help="flip: average the translations of each image and of its mirror image")
     metrics_help = "metrics besides L1, PSNR, SSIM and MS-SSIM: lpips,swd,fid,kid or none; default: the training's"
     add("--metrics", metavar="LIST", help=metrics_help)
-    add("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    add("overrides", nargs="*", metavar="section.key=value", help="settings that replace the checkpoint's")
     arguments = parser.parse_intermixed_args(argv)
     settings = [str(path) for path in arguments.input if _SETTING.match(str(path)) and not path.exists()]
     arguments.input = [path for path in arguments.input if str(path) not in settings]
@@ -104,10 +85,9 @@ def _contradiction(arguments: argparse.Namespace) -> str | None:
         "--side needs --input": arguments.side and not given,
         "--frames needs --input": arguments.frames and not given,
         "--split and --input exclude each other: leave one of them out": given and arguments.split,
-        "--overlap needs --tile": arguments.overlap is not None and not tile,
         f"--noise {one_image}": arguments.noise and arguments.batch_size > 1,
         f"--tile {one_image}": tile and arguments.batch_size > 1,
-        "--tile and --noise exclude each other: leave one of them out": tile and arguments.noise,
+        **contradictions(tile=tile, overlap=arguments.overlap, noise=arguments.noise),
         "--tile and --compile on exclude each other: leave one of them out": tile and arguments.compile == "on",
     }
     return next((problem for problem, is_there in problems.items() if is_there), None)

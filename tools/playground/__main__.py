@@ -17,7 +17,7 @@ from inference.load import directions_of
 from tools.playground.page import describe
 from tools.playground.samples import open_samples
 from tools.playground.server import PORT, DirectionPage, open_server
-from tools.serve.generator import add_generator_options, check_generator_options, open_generator
+from tools.serve.generator import open_generator, parse_with_generator
 from tools.serve.web import WebServer, serve
 from utils.cli import ArgumentParser, run_entry_point, whole_number
 from utils.errors import ConfigError
@@ -28,15 +28,11 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     """Parse the command line."""
     parser = ArgumentParser(description="Draw in the browser and see the translation while drawing.")
     add = parser.add_argument
-    checkpoint_help = "run, checkpoint, .safetensors, or an original's …_net_G.pth; default: newest run"
-    add("--checkpoint", type=Path, metavar="RUN_OR_FILE", help=checkpoint_help)
     add("--split", metavar="NAME", help="split of the data set whose samples the page has; default: the test split")
     add("--port", type=whole_number(1, 65535), metavar="N", help=f"default: {PORT}, or another where it is in use")
     add("--no-browser", action="store_true", help="only print the address")
-    add_generator_options(parser)
-    arguments = parser.parse_intermixed_args(argv)
-    check_generator_options(parser, arguments)
-    return arguments
+    checkpoint_help = "run, checkpoint, .safetensors, or an original's …_net_G.pth"
+    return parse_with_generator(parser, checkpoint_help, argv)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from data.files.size_guard import pixels_allowed
 from tools.serve.app import Limits, Service
-from tools.serve.generator import add_generator_options, check_generator_options
+from tools.serve.generator import parse_with_generator
 from tools.serve.translation import open_translator
 from tools.serve.turns import Turns
 from tools.serve.web import LOOPBACK, WebServer, serve
@@ -33,10 +33,6 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     """Parse the command line."""
     parser = ArgumentParser(description="Translate images for other programs over HTTP.")
     add = parser.add_argument
-    checkpoint_help = (
-        "run, checkpoint, .safetensors, .onnx of tools.export, or an original's …_net_G.pth; default: newest run"
-    )
-    add("--checkpoint", type=Path, metavar="RUN_OR_FILE", help=checkpoint_help)
     add(
         "--host",
         default=LOOPBACK,
@@ -51,10 +47,8 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--max-pixels", type=whole_number(1), default=2**24, metavar="N", help="of an image; default: %(default)s")
     add("--max-waiting", type=whole_number(1), default=64, metavar="N", help="translations under way; more get 503")
     add("--timeout-s", type=whole_number(1), default=60, metavar="N", help="of a translation; default: %(default)s")
-    add_generator_options(parser)
-    arguments = parser.parse_intermixed_args(argv)
-    check_generator_options(parser, arguments)
-    return arguments
+    checkpoint_help = "run, checkpoint, .safetensors, .onnx of tools.export, or an original's …_net_G.pth"
+    return parse_with_generator(parser, checkpoint_help, argv)
 
 
 def read_token(file: Path | None, host: str) -> str | None:
