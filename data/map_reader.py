@@ -12,6 +12,7 @@ from data.batch import DataError, LoadingError, Sample
 from data.class_ids import checked_classes, classes_of_colors, connected_parts
 from data.files.image_files import read_ids, read_rgb
 from data.files.pixels import StoredForm, check_depth, checked_values, read_pixels, read_stored, read_weights
+from data.files.size_guard import TooLargeError
 from data.layout import Layout, Provenance
 from data.store import Blob, File
 from utils.label_colors import LabelColors
@@ -216,7 +217,7 @@ def _collected(problems: list[str]) -> Iterator[None]:
     """Collect the problems of a file instead of raising them, so that the other files are read too."""
     try:
         yield
-    except LoadingError:
+    except (LoadingError, TooLargeError):
         raise
     except DataError as error:
         problems += error.problems
