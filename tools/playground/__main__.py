@@ -9,7 +9,7 @@ import sys
 import tempfile
 import webbrowser
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,10 +47,8 @@ def playground(arguments: argparse.Namespace) -> Iterator[WebServer]:
     with tempfile.TemporaryDirectory(prefix="pairgan-") as folder:  # of --tile
         first = open_page(arguments, arguments.direction, Path(folder))
         server = open_server(arguments.port, first, lambda way: open_page(arguments, way, Path(folder)))
-        try:
+        with closing(server):
             yield server
-        finally:
-            server.stop()
 
 
 def open_page(arguments: argparse.Namespace, direction: str | None, folder: Path) -> DirectionPage:

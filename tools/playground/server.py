@@ -128,7 +128,7 @@ class Playground:
         def compute(samples: Sequence[Sample]) -> list[Tensor]:
             return [page.translate(each, seed, other, share) for each in samples]
 
-        translated = await unless_gone(request, self.turns.submit(None, compute, sample))
+        translated = await unless_gone(request, self.turns.computed(None, compute, sample))
         return Response(translated.permute(1, 2, 0).numpy().tobytes(), media_type=BINARY)
 
 

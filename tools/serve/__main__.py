@@ -9,7 +9,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from data.files.size_guard import pixels_allowed
@@ -93,11 +93,8 @@ def service(arguments: argparse.Namespace) -> Iterator[WebServer]:
         turns = Turns("the server stops: try again later", translator.most_together)
         limits = Limits(**accepted(Limits, vars(arguments)))
         app = Service(translator, turns, files, limits, arguments.seed).app(token)
-        server = WebServer(app, turns, arguments.host, arguments.port)
-        try:
+        with closing(WebServer(app, turns, arguments.host, arguments.port)) as server:
             yield server
-        finally:
-            server.stop()
 
 
 def main(argv: Sequence[str]) -> None:

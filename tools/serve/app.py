@@ -42,29 +42,6 @@ class Limits:
     max_waiting: int
 
 
-class Metrics:
-    """The figures of a server, for Prometheus."""
-
-    def __init__(self) -> None:
-        self._registry = own = CollectorRegistry()
-        ProcessCollector(registry=own)
-        self._answers = Counter(
-            "pairgan_answers", "Answers; status 0: the client was gone", ["path", "status"], registry=own
-        )
-        self._seconds = Histogram("pairgan_translation_seconds", "From request to translation", registry=own)
-        self.waiting = Gauge("pairgan_waiting", "Translations that are read, computed or wait", registry=own)
-
-    def observe(self, path: str, status: int, seconds: float) -> None:
-        """Count an answer."""
-        self._answers.labels(path if path in PATHS else "other", status).inc()  # paths of clients would fill the memory
-        if (path, status) == ("/translate", HTTPStatus.OK):
-            self._seconds.observe(seconds)
-
-    def text(self) -> bytes:
-        """Return all figures in Prometheus' text format."""
-        return generate_latest(self._registry)
-
-
 class Service:
     """Answers requests for translations.
 
@@ -74,8 +51,14 @@ class Service:
     def __init__(self, translator: Translator, turns: Turns, files: Executor, limits: Limits, seed: int = 0) -> None:
         self._translator, self._turns, self._files = translator, turns, files
         self._limits, self._seed = limits, seed
-        self._metrics = Metrics()
+        self._figures = own = CollectorRegistry()
+        ProcessCollector(registry=own)
+        answers, labels = "Answers; status 0: the client was gone", ("path", "status")
+        self._answers = Counter("pairgan_answers", answers, labels, registry=own)
+        self._seconds = Histogram("pairgan_translation_seconds", "From request to translation", registry=own)
         self._n_waiting = 0
+        waiting = Gauge("pairgan_waiting", "Translations that are read, computed or wait", registry=own)
+        waiting.set_function(lambda: self._n_waiting)
 
     def app(self, token: str | None) -> Gate:
         """Return the application; token: see Gate."""
@@ -88,7 +71,7 @@ class Service:
         ]
         router = Router(routes, redirect_slashes=False)
         headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-        return Gate(router, self._limits.max_bytes, _REMEDY, token, ("/health",), headers, self._metrics.observe)
+        return Gate(router, self._limits.max_bytes, _REMEDY, token, ("/health",), headers, self._observe)
 
     async def _translate(self, request: Request) -> Response:
         seed = number(request, "seed", str(self._seed))
@@ -107,18 +90,16 @@ class Service:
             text = f"{self._n_waiting} translations are under way: try again later"
             raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, text, _SOON)
         self._n_waiting += 1
-        self._metrics.waiting.set(self._n_waiting)
         try:
             yield
         finally:
             self._n_waiting -= 1
-            self._metrics.waiting.set(self._n_waiting)
 
     async def _translated(self, request: Request, seed: int) -> Response:
         translator, loop = self._translator, asyncio.get_running_loop()
         files, name = await self._uploads(request)
         job = await loop.run_in_executor(self._files, translator.read, files, name, seed)
-        image = await unless_gone(request, self._turns.submit(job.kind, translator.compute, job))
+        image = await unless_gone(request, self._turns.computed(job.kind, translator.compute, job))
         content = await loop.run_in_executor(self._files, translator.written, job, image)
         return Response(content, media_type=translator.media_type)
 
@@ -152,7 +133,13 @@ class Service:
         return PlainTextResponse("ok\n")
 
     async def _show_metrics(self, _request: Request) -> Response:
-        return PlainTextResponse(self._metrics.text())
+        return PlainTextResponse(generate_latest(self._figures))
+
+    def _observe(self, path: str, status: int, seconds: float) -> None:
+        """Count an answer."""
+        self._answers.labels(path if path in PATHS else "other", status).inc()  # paths of clients would fill the memory
+        if (path, status) == ("/translate", HTTPStatus.OK):
+            self._seconds.observe(seconds)
 
 
 async def _description(_request: Request) -> Response:

@@ -4,11 +4,11 @@ import asyncio
 import re
 import secrets
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
@@ -22,7 +22,8 @@ from utils.errors import UserError
 from utils.log import logger
 
 MAX_SEED = 2**31 - 1
-_LOCAL_NAME = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?", re.ASCII | re.IGNORECASE)
+LINGER_S = 2.0  # with a refused body: a client that still sends may not see the answer of a closed connection
+_LOCAL_NAME = re.compile(r"(127(\.\d{1,3}){3}|localhost|\[::1\])(:\d{1,5})?", re.ASCII | re.IGNORECASE)
 _Result = TypeVar("_Result")
 
 
@@ -51,12 +52,12 @@ class Gate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, as servers of ASGI call it."""
-        request, began, n_bytes, status = Request(scope), time.monotonic(), 0, 0
+        request, began, n_bytes, status, is_read = Request(scope), time.monotonic(), 0, 0, False
 
         async def receive_up_to_most() -> Message:
-            nonlocal n_bytes
+            nonlocal n_bytes, is_read
             message = await receive()
-            n_bytes += len(message.get("body", b""))
+            n_bytes, is_read = n_bytes + len(message.get("body", b"")), not message.get("more_body", False)
             self._check_length(n_bytes)
             return message
 
@@ -66,6 +67,13 @@ class Gate:
                 status = message["status"]
                 MutableHeaders(scope=message).update(self.headers)
             await send(message)
+
+        async def send_and_linger(message: Message) -> None:
+            await send_with_headers({**message, "more_body": True})
+            if message["type"] == "http.response.body":
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(_read_rest(receive, is_read=is_read), LINGER_S)
+                await send({"type": "http.response.body"})
 
         try:
             self._check_asker(request)
@@ -77,9 +85,9 @@ class Gate:
             if status:
                 raise
             refusal = self._refusal(error, request)
-            headers = {"Connection": "close", **(refusal.headers or {})}  # the body may not have been read
+            headers = {"Connection": "close", **(refusal.headers or {})}
             body = f"{' '.join(refusal.detail.split())}\n".encode(errors="backslashreplace")
-            await PlainTextResponse(body, refusal.status_code, headers)(scope, receive, send_with_headers)
+            await PlainTextResponse(body, refusal.status_code, headers)(scope, receive, send_and_linger)
         finally:
             self.observe(request.scope["path"], status, time.monotonic() - began)
 
@@ -121,6 +129,11 @@ class Gate:
         return HTTPException(HTTPStatus.INTERNAL_SERVER_ERROR, "the translation failed; the terminal shows why")
 
 
+async def _read_rest(receive: Receive, *, is_read: bool) -> None:
+    while not is_read:
+        is_read = not (await receive()).get("more_body", False)
+
+
 def number(request: Request, name: str, default: str = "") -> int:
     """Return a number of the address; refuse another text."""
     text = request.query_params.get(name, default)
@@ -129,8 +142,8 @@ def number(request: Request, name: str, default: str = "") -> int:
     return int(text)
 
 
-async def unless_gone(request: Request, work: Future[_Result]) -> _Result:
-    """Return the result of some work, which is given up where it has not begun when the client goes.
+async def unless_gone(request: Request, work: Coroutine[Any, Any, _Result]) -> _Result:
+    """Return the result of some work, which is cancelled when the client goes.
 
     The body of the request must have been read.
 
@@ -142,7 +155,7 @@ async def unless_gone(request: Request, work: Future[_Result]) -> _Result:
         while (await request.receive())["type"] != "http.disconnect":
             pass
 
-    result, gone = asyncio.wrap_future(work), asyncio.create_task(wait_until_gone())
+    result, gone = asyncio.create_task(work), asyncio.create_task(wait_until_gone())
     try:
         await asyncio.wait((result, gone), return_when=asyncio.FIRST_COMPLETED)
         if not result.done():

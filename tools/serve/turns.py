@@ -1,9 +1,9 @@
 """One thread that computes for all requests: what waits for it and is of one kind, together."""
 
-import threading
+import asyncio
 from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Generic, TypeVar
 
@@ -20,7 +20,7 @@ class _Turn(Generic[_Item, _Result]):
     kind: Hashable
     compute: Callable[[Sequence[_Item]], Sequence[_Result]]
     item: _Item
-    result: Future[_Result] = field(default_factory=Future)
+    result: asyncio.Future[_Result]
 
 
 class Turns:
@@ -31,79 +31,58 @@ class Turns:
     """
 
     def __init__(self, stopped: str, most_together: int = 1) -> None:
-        self._stopped, self._most = stopped, most_together
+        self._refusal, self._most = HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, stopped), most_together
         self._waiting: list[_Turn[Any, Any]] = []
-        self._changed = threading.Condition()
+        self._thread = ThreadPoolExecutor(1, "translator")
+        self._computing: asyncio.Task[None] | None = None
         self.is_stopped = False
-        self._is_computing = False
-        self._thread = threading.Thread(target=self._run, name="translator")
 
-    def start(self) -> None:
-        """Begin to compute."""
-        self._thread.start()
-
-    def submit(
+    async def computed(
         self, kind: Hashable, compute: Callable[[Sequence[_Item]], Sequence[_Result]], item: _Item
-    ) -> Future[_Result]:
+    ) -> _Result:
         """Return the result of an item, computed with others of its kind that wait; cancelled, it is left out.
 
         Raises:
-            HTTPException: it has stopped. The result may raise that too.
+            HTTPException: it has stopped.
         """
-        turn = _Turn(kind, compute, item)
-        with self._changed:
-            if self.is_stopped:
-                raise self._refusal()
-            self._waiting.append(turn)
-            self._changed.notify()
-        return turn.result
+        if self.is_stopped:
+            raise self._refusal
+        turn = _Turn(kind, compute, item, asyncio.get_running_loop().create_future())
+        self._waiting.append(turn)
+        if self._computing is None:
+            self._computing = asyncio.create_task(self._compute_all())
+        return await turn.result
 
-    def stop(self) -> None:
-        """Refuse what waits; what is computed is waited for."""
-        with self._changed:
-            self.is_stopped = True
-            for turn in self._waiting:
-                if turn.result.set_running_or_notify_cancel():
-                    turn.result.set_exception(self._refusal())
-            self._waiting = []
-            self._changed.notify()
-            if self._is_computing:
-                logger.info("stopping after this translation; Ctrl-C again stops at once")
-        if self._thread.is_alive():
-            self._thread.join()
+    async def stop(self) -> None:
+        """Refuse what waits and what comes; what is computed is waited for."""
+        self.is_stopped = True
+        for turn in self._waiting:
+            if not turn.result.done():
+                turn.result.set_exception(self._refusal)
+        if self._computing is not None:
+            logger.info("stopping after this translation; Ctrl-C again stops at once")
+            await self._computing
+        self._thread.shutdown()
 
-    def _refusal(self) -> HTTPException:
-        return HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, self._stopped)
+    async def _compute_all(self) -> None:
+        while waiting := [turn for turn in self._waiting if not turn.result.done()]:
+            alike = [turn for turn in waiting if turn.kind == waiting[0].kind][: self._most]
+            self._waiting = [turn for turn in waiting if turn not in alike]
+            await self._compute(alike)
+        self._computing = None
 
-    def _run(self) -> None:
-        while turns := self._next():
-            _compute(turns)
-
-    def _next(self) -> list[_Turn[Any, Any]]:
-        """Return the turns to compute together, once there are any; none after the stop."""
-        with self._changed:
-            self._is_computing = False
-            while not self.is_stopped:
-                if self._changed.wait_for(lambda: self._waiting or self.is_stopped) and self._waiting:
-                    kind = self._waiting[0].kind
-                    chosen = [turn for turn in self._waiting if turn.kind == kind][: self._most]
-                    self._waiting = [turn for turn in self._waiting if turn not in chosen]
-                    if turns := [turn for turn in chosen if turn.result.set_running_or_notify_cancel()]:
-                        self._is_computing = True
-                        return turns
-            return []
-
-
-def _compute(turns: Sequence[_Turn[Any, Any]]) -> None:
-    """Compute turns together, or each alone where that fails: one may be at fault, or all together too large."""
-    try:
-        results = turns[0].compute([turn.item for turn in turns])
-    except Exception as error:  # noqa: BLE001 - it is raised where the result is waited for
-        if len(turns) == 1:
-            turns[0].result.set_exception(error)
-        else:
-            for turn in turns:
-                _compute([turn])
-        return
-    for turn, result in zip(turns, results, strict=True):
-        turn.result.set_result(result)
+    async def _compute(self, turns: Sequence[_Turn[Any, Any]]) -> None:
+        """Compute turns together, or each alone where that fails: one may be at fault, or all together too large."""
+        items = [turn.item for turn in turns]
+        try:
+            results = await asyncio.get_running_loop().run_in_executor(self._thread, turns[0].compute, items)
+        except Exception as error:  # noqa: BLE001 - it is raised where the result is waited for
+            if len(turns) > 1:
+                for turn in turns:
+                    await self._compute([turn])
+            elif not turns[0].result.done():
+                turns[0].result.set_exception(error)
+            return
+        for turn, result in zip(turns, results, strict=True):
+            if not turn.result.done():  # its client may have gone
+                turn.result.set_result(result)

@@ -1,13 +1,13 @@
-"""A server in a thread of its own, which a signal stops."""
+"""A server that a signal stops."""
 
 import errno
 import os
 import signal
 import socket
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from types import FrameType
 from typing import Any
 
 import h11
@@ -51,8 +51,8 @@ class _Connection(H11Protocol):
         self._next_watch = self.loop.call_later(SILENCE_S, self._watch)
 
 
-class WebServer:
-    """Answers requests in a thread of its own; those that come before it starts wait.
+class WebServer(uvicorn.Server):
+    """Listens, and answers when it runs, until a signal stops it.
 
     turns: of what the application computes.
 
@@ -86,48 +86,37 @@ class WebServer:
             timeout_keep_alive=int(SILENCE_S),
             timeout_graceful_shutdown=PATIENCE_S,
         )
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, name="server")
+        super().__init__(config)
 
-    def start(self) -> None:
-        """Begin to answer."""
-        self._turns.start()
-        self._thread.start()
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer requests, also those that have come before, until it is to exit."""
+        super().run(sockets or [self._socket])
 
-    def wait(self) -> None:
-        """Wait until the server stops, or a handler of signals raises."""
-        while self._thread.is_alive():
-            self._thread.join(0.2)
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Refuse what waits; what is computed is waited for, and answers on their way up to PATIENCE_S."""
+        await self._turns.stop()
+        await super().shutdown(sockets)
 
-    def stop(self) -> None:
-        """Refuse what waits and stop; what is computed is waited for, and answers on their way up to PATIENCE_S."""
-        self._turns.stop()
-        self._server.should_exit = True
-        if self._thread.is_alive():
-            self._thread.join()
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop at the first signal; the second does not wait for what is computed."""
+        if self.should_exit:
+            raise KeyboardInterrupt
+        self.should_exit = True
+
+    def close(self) -> None:
+        """Listen no longer, also where it has not run."""
         self._socket.close()
 
 
-@contextmanager
-def until_signal() -> Iterator[None]:
-    """End the block without an error at Ctrl-C, SIGTERM, or SIGHUP unless nohup has it ignored.
-
-    The handlers stay: a second signal interrupts what is done after the block.
-    """
-    for kind in available("SIGINT", "SIGTERM", "SIGHUP"):
-        if kind.name != "SIGHUP" or signal.getsignal(kind) is not signal.SIG_IGN:
-            signal.signal(kind, signal.default_int_handler)
-    with suppress(KeyboardInterrupt):
-        yield
-
-
 def serve(opening: AbstractContextManager[WebServer], announce: Callable[[WebServer], None]) -> None:
-    """Open a server and answer until a signal stops it; a second one does not wait for what is computed."""
+    """Open a server and answer until Ctrl-C, SIGTERM, or SIGHUP unless nohup has it ignored."""
     try:
-        with opening as server, until_signal():
-            server.start()
+        with opening as server:
+            for kind in available("SIGINT", "SIGTERM", "SIGHUP"):
+                if kind.name != "SIGHUP" or signal.getsignal(kind) is not signal.SIG_IGN:
+                    signal.signal(kind, server.handle_exit)
             announce(server)
-            server.wait()
+            server.run()
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         sys.stderr.flush()

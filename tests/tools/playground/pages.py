@@ -3,7 +3,7 @@
 import http.client
 from base64 import b64decode
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -15,6 +15,7 @@ from playwright.sync_api import Browser, Download, Locator, Page, expect
 
 from tests.conftest import save_image
 from tests.runs import program_main, translate, untrained_run
+from tests.tools.serve import services
 from tools.playground.__main__ import parse_arguments, playground
 from tools.serve.web import WebServer
 
@@ -144,24 +145,15 @@ def read(path: Path) -> np.ndarray:
     return np.asarray(Image.open(path))
 
 
-@contextmanager
-def serving(*arguments: str) -> Iterator[WebServer]:
+def serving(*arguments: str) -> AbstractContextManager[WebServer]:
     """The server at a port that is free."""
-    with playground(parse_arguments([*arguments, "--no-browser"])) as server:
-        server.start()
-        yield server
+    return services.running(playground(parse_arguments([*arguments, "--no-browser"])))
 
 
 def ask(
     server: WebServer, method: str, path: str, body: bytes | None = None, **headers: str
 ) -> tuple[int, bytes, http.client.HTTPMessage]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
-    try:
-        connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
-        answer = connection.getresponse()
-        return answer.status, answer.read(), answer.headers
-    finally:
-        connection.close()
+    return services.ask(server, path, body, {name.replace("_", "-"): value for name, value in headers.items()}, method)
 
 
 def post(server: WebServer, *maps: np.ndarray, seed: int = 0, path: str = "/", then: str = "") -> tuple[int, bytes]:

@@ -94,7 +94,6 @@ def wait_for_text(path: Path, text: str) -> None:
     [
         (["--port", "70000"], "'70000' is not a whole number from 1 to 65535"),
         (["--seed", "-1"], "'-1' is not a whole number from 0"),
-        (["--overlap", "8"], "--overlap needs --tile"),
         (["--tile", "64", "--noise"], "--tile and --noise exclude each other"),
     ],
 )

@@ -2,9 +2,10 @@
 
 import http.client
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from io import BytesIO
 from typing import NamedTuple
 
@@ -25,10 +26,20 @@ class Answer(NamedTuple):
 
 
 @contextmanager
-def serving(*arguments: object) -> Iterator[WebServer]:
-    with service(parse_arguments([*map(str, arguments), "--port", "0"])) as server:
-        server.start()
-        yield server
+def running(opening: AbstractContextManager[WebServer]) -> Iterator[WebServer]:
+    """Let a server answer in a thread of its own."""
+    with opening as server:
+        thread = threading.Thread(target=server.run)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def serving(*arguments: object) -> AbstractContextManager[WebServer]:
+    return running(service(parse_arguments([*map(str, arguments), "--port", "0"])))
 
 
 def ask(

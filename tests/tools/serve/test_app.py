@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -18,9 +17,8 @@ from starlette.types import Message, Receive, Scope, Send
 from data.batch import Batch
 from inference.predictor import Predictor
 from tests.conftest import save_image
-from tests.tools.serve.services import BOUNDARY, FORM, ask, form, png, sent, serving, wait_until
+from tests.tools.serve.services import BOUNDARY, FORM, ask, form, png, serving, wait_until
 from tests.tools.serve.test_translation import draw
-from tools.serve import web
 from tools.serve.gate import Gate
 from tools.serve.web import WebServer
 
@@ -132,24 +130,6 @@ def test_a_translation_has_a_time_limit(tiny_run: Path, body: bytes, hold: Hold)
     assert answer.body == b"not translated within 1 s: try again later, or send a smaller image\n"
 
 
-@pytest.mark.parametrize(
-    ("error", "status", "answer"),
-    [
-        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), 507, b"out of memory: send a smaller image"),
-        (ValueError("a fault"), 500, b"the translation failed; the terminal shows why\n"),
-    ],
-)
-def test_a_failed_translation_leaves_the_service_alive(
-    server: WebServer, body: bytes, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int, answer: bytes
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(Predictor, "translate", Mock(side_effect=error))
-        found = ask(server, "/translate", body, FORM)
-    assert found.status == status
-    assert found.body.startswith(answer)
-    assert ask(server, "/translate", body, FORM).status == 200
-
-
 SMALL = png(8, 8)
 
 
@@ -164,7 +144,8 @@ SMALL = png(8, 8)
         (form(source=SMALL[:40], instances=SMALL), FORM, 400, "source: cannot be read as an image"),
         (form(source=SMALL, instances=png(8, 9)), FORM, 400, "source is 8x8 but its partner instances is 9x8"),
         (form(source=png(8, 8, 77), instances=SMALL), FORM, 400, "holds id 77, allowed are 0 to 11"),
-        (form(source=png(65, 64), instances=png(65, 64)), FORM, 400, "64x65 pixels take"),
+        (form(source=png(65, 64), instances=png(65, 64)), FORM, 413, "64x65 pixels take"),
+        (bytes(4_000_000), {}, 413, "4,000,000 bytes, at most 100,000"),
         (b"x", {"Content-Type": "multipart/form-data"}, 400, "Missing boundary"),
         (b"x", FORM, 400, "Invalid multipart data"),
         (f"--{BOUNDARY}\r\nContent-Disposition: x\r\n\r\n\r\n--{BOUNDARY}--".encode(), FORM, 400, "field \"name\""),
@@ -180,53 +161,16 @@ def test_unfit_translations_are_refused(
     assert found.body.count(b"\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("line", "fields", "status"),
-    [
-        ("GET /../../etc/passwd", {}, 404),
-        ("GET //model", {}, 404),
-        ("GET /model/", {}, 404),
-        ("GET /%00", {}, 404),
-        ("GET http://[", {}, 404),
-        ("GET /translate", {}, 405),
-        ("PUT /translate", {}, 405),
-        ("POST /model", {}, 405),
-        ("POST /translate?seed=-1", {}, 400),
-        ("POST /translate?seed=99999999999", {}, 400),
-        ("POST /translate", {"Content-Length": "99999999999"}, 413),
-        ("POST /translate", {"Content-Length": "abc"}, 400),
-        ("POST /translate", {"Content-Length": "-5"}, 400),
-        ("POST /translate", {"Content-Length": "2", "content-length": "3"}, 400),
-        ("POST /translate", {"Transfer-Encoding": "gzip"}, 400),
-        ("GET /model", {"Host": "evil.example"}, 421),
-        ("GET /model", {"Host": "127.0.0.1.evil.example"}, 421),
-        ("GET /model", {"Host": "evil.example@127.0.0.1"}, 421),
-        ("GET /model", {"Host": "["}, 421),
-        ("GET /model", {"Host": ""}, 421),
-        ("GET /model", {"Origin": "http://evil.example"}, 403),
-        ("GET /model", {"Origin": "null"}, 403),
-        ("GET /model", {"Sec-Fetch-Site": "cross-site"}, 403),
-        ("GET /model", {"Upgrade": "websocket", "Connection": "upgrade, close"}, 200),
-        ("\0\1\2", {}, 400),
-    ],
-)
-def test_hostile_requests_are_answered(server: WebServer, line: str, fields: dict[str, str], status: int) -> None:
-    all_fields = {"Host": "127.0.0.1", "Connection": "close"} | fields
-    head = [f"{line} HTTP/1.1", *(f"{name}: {value}" for name, value in all_fields.items()), "", ""]
-    received = sent(server, "\r\n".join(head).encode("latin-1"))
-    assert received.startswith(f"HTTP/1.1 {status} "), received
-    assert "Traceback" not in received
-    assert ask(server, "/health").status == 200
-
-
 def test_a_body_without_a_length_is_counted() -> None:
     answers: list[Message] = []
 
     async def read(scope: Scope, receive: Receive, send: Send) -> None:
         await Request(scope, receive).body()
 
+    parts = iter([True, True, True, False])  # the last ones are read for the client, which sees the answer then
+
     async def receive() -> Message:
-        return {"type": "http.request", "body": bytes(60), "more_body": True}
+        return {"type": "http.request", "body": bytes(60), "more_body": next(parts)}
 
     async def send(message: Message) -> None:
         answers.append(message)
@@ -235,13 +179,7 @@ def test_a_body_without_a_length_is_counted() -> None:
     asyncio.run(Gate(read, max_bytes=100, remedy="")(scope, receive, send))
     assert answers[0]["status"] == 413
     assert answers[1]["body"] == b"120 bytes, at most 100: use a smaller picture\n"
-
-
-@pytest.mark.parametrize("end_of_head", ["", "\r\n\r\n"])
-def test_a_silent_client_is_left(server: WebServer, monkeypatch: pytest.MonkeyPatch, end_of_head: str) -> None:
-    monkeypatch.setattr(web, "SILENCE_S", 0.1)
-    assert sent(server, f"POST /translate HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9{end_of_head}".encode()) == ""
-    assert ask(server, "/health").status == 200
+    assert list(parts) == []
 
 
 def test_others_need_the_token(tiny_run: Path, tmp_path: Path) -> None:

@@ -51,7 +51,6 @@ def test_a_token_is_long_and_a_word(text: str, tmp_path: Path) -> None:
     [
         (["--port", "70000"], "'70000' is not a whole number from 0 to 65535"),
         (["--batch-size", "0"], "'0' is not a whole number above 0"),
-        (["--overlap", "8"], "--overlap needs --tile"),
         (["--tile", "64", "--noise"], "--tile and --noise exclude each other"),
     ],
 )

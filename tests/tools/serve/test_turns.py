@@ -1,7 +1,8 @@
 """Turns: what waits and is of one kind is computed together."""
 
+import asyncio
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 from starlette.exceptions import HTTPException
@@ -9,41 +10,42 @@ from starlette.exceptions import HTTPException
 from tools.serve.turns import Turns
 
 
-@pytest.fixture
-def turns() -> Iterator[Turns]:
-    """Turns that compute what waits for them when they start."""
-    own = Turns("stopped", most_together=3)
-    yield own
-    own.stop()
-
-
-def test_those_of_one_kind_are_computed_together(turns: Turns) -> None:
+def test_those_of_one_kind_are_computed_together() -> None:
     computed: list[list[int]] = []
 
     def compute(items: Sequence[int]) -> list[int]:
         computed.append(list(items))
         return [-item for item in items]
 
-    results = [turns.submit(number % 2, compute, number) for number in range(8)]
-    assert results[2].cancel()  # as of a client that is gone
-    turns.start()
-    assert [result.result(60) for number, result in enumerate(results) if number != 2] == [0, -1, -3, -4, -5, -6, -7]
-    assert computed == [[0, 4], [1, 3, 5], [6], [7]]
+    async def main() -> list[int]:
+        turns = Turns("stopped", most_together=3)
+        tasks = [asyncio.create_task(turns.computed(number % 2, compute, number)) for number in range(8)]
+        await asyncio.sleep(0)  # all wait
+        tasks[2].cancel()  # as of a client that is gone
+        results = await asyncio.gather(*tasks[:2], *tasks[3:])
+        await turns.stop()
+        return results
+
+    assert asyncio.run(main()) == [0, -1, -3, -4, -5, -6, -7]
+    assert computed == [[0, 4, 6], [1, 3, 5], [7]]
 
 
-def test_what_fails_together_is_computed_alone(turns: Turns) -> None:
+def test_what_fails_together_is_computed_alone() -> None:
     def compute(items: Sequence[int]) -> Sequence[int]:
         if 1 in items or len(items) == 3:
             raise MemoryError
         return items
 
-    results = [turns.submit(None, compute, number) for number in range(3)]
-    turns.start()
-    assert (results[0].result(60), results[2].result(60)) == (0, 2)
-    assert isinstance(results[1].exception(60), MemoryError)
+    async def main() -> list[int | BaseException]:
+        turns = Turns("stopped", most_together=3)
+        works = (turns.computed(None, compute, number) for number in range(3))
+        return await asyncio.gather(*works, return_exceptions=True)
+
+    first, second, third = asyncio.run(main())
+    assert (first, type(second), third) == (0, MemoryError, 2)
 
 
-def test_a_stop_waits_for_what_is_computed_and_refuses_the_rest(turns: Turns) -> None:
+def test_a_stop_waits_for_what_is_computed_and_refuses_the_rest() -> None:
     begun, may_end = threading.Event(), threading.Event()
 
     def compute(items: Sequence[int]) -> Sequence[int]:
@@ -51,13 +53,18 @@ def test_a_stop_waits_for_what_is_computed_and_refuses_the_rest(turns: Turns) ->
         may_end.wait(60)
         return items
 
-    turns.start()
-    first = turns.submit(1, compute, 1)
-    begun.wait(60)
-    second = turns.submit(2, compute, 2)
-    threading.Timer(0.05, may_end.set).start()
-    turns.stop()
-    assert first.result(0) == 1
-    assert isinstance(second.exception(0), HTTPException)
-    with pytest.raises(HTTPException, match="stopped"):
-        turns.submit(3, compute, 3)
+    async def main() -> None:
+        turns = Turns("stopped")
+        first, second = (asyncio.create_task(turns.computed(None, compute, number)) for number in (1, 2))
+        await asyncio.to_thread(begun.wait, 60)
+        stopping = asyncio.create_task(turns.stop())
+        for refused in (second, turns.computed(None, compute, 3)):
+            with pytest.raises(HTTPException, match="stopped"):
+                await refused
+        assert not stopping.done()
+        may_end.set()
+        await stopping
+        assert first.done()
+        assert await first == 1
+
+    asyncio.run(main())

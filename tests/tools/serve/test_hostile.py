@@ -1,0 +1,115 @@
+"""Requests that no program of ours sends, to the service and to the playground: each is answered, and they go on."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+
+from inference.predictor import Predictor
+from tests.tools.playground import pages
+from tests.tools.serve.services import FORM, Answer, ask, form, png, sent, serving
+from tools.serve import gate, web
+from tools.serve.web import WebServer
+
+CONTINUE = "HTTP/1.1 100 Continue\r\n\r\n"
+INVALID = "Invalid HTTP request received."
+FOREIGN = "answers at http://127.0.0.1:"
+OTHER_PAGE = "another page"
+
+
+@pytest.fixture(scope="module", params=["service", "playground"])
+def server(request: pytest.FixtureRequest, tiny_run: Path) -> Iterator[WebServer]:
+    opening = serving if request.param == "service" else pages.serving
+    with opening("--checkpoint", str(tiny_run), "--opt-level", "O0") as running:
+        yield running
+
+
+def translate(server: WebServer) -> Answer:
+    """What the server answers to a drawing, be it of a form or of the page."""
+    if ask(server, "/model").status == 200:
+        return ask(server, "/translate", form(source=png(8, 8), instances=png(8, 8)), FORM)
+    status, body = pages.post(server, *np.zeros((2, 8, 8), np.int32))
+    return Answer(status, body, ask(server, "/").headers)
+
+
+@pytest.mark.parametrize(
+    ("line", "fields", "status", "answer"),
+    [
+        ("GET /../../etc/passwd", {}, 404, "Not Found"),
+        ("GET /samples/../../x", {}, 404, "Not Found"),
+        ("GET /samples/%2e%2e%2fetc", {}, 404, "Not Found"),
+        ("GET //etc/passwd", {}, 404, "Not Found"),
+        ("GET /model/", {}, 404, "Not Found"),
+        ("GET /%00", {}, 404, "Not Found"),
+        ("GET http://[", {}, 404, "Not Found"),
+        ("GET /nothing", {"Upgrade": "websocket", "Connection": "upgrade, close"}, 404, "Not Found"),
+        ("GET /translate", {}, 405, "Method Not Allowed"),
+        ("PUT /translate", {}, 405, "Method Not Allowed"),
+        ("OPTIONS /translate", {}, 405, "Method Not Allowed"),
+        ("POST /translate?width=8&height=8&seed=-1", pages.BINARY, 400, "seed='-1': expected a whole number"),
+        ("POST /translate?width=8&height=8&seed=99999999999", pages.BINARY, 400, "seed='99999999999'"),
+        ("POST /translate?width=8&height=8&seed=%D9%A3", pages.BINARY, 400, "expected a whole number"),
+        ("POST /translate", {"Content-Length": "99999999999"}, 413, "99,999,999,999 bytes, at most 67,108,864"),
+        ("POST /translate", {"Content-Length": "99999999999", "Expect": "100-continue"}, 413, "99,999,999,999 bytes"),
+        ("POST /translate", {"Content-Length": "abc"}, 400, INVALID),
+        ("POST /translate", {"Content-Length": "-5"}, 400, INVALID),
+        ("POST /translate", {"Content-Length": "2", "content-length": "3"}, 400, INVALID),
+        ("POST /translate", {"Transfer-Encoding": "gzip"}, 400, INVALID),
+        ("GET /", {"X": "x" * 100_000}, 400, INVALID),
+        ("GET /translate", {"Host": "evil.example"}, 421, FOREIGN),
+        ("GET /translate", {"Host": "127.0.0.1.evil.example"}, 421, FOREIGN),
+        ("GET /translate", {"Host": "evil.example@127.0.0.1"}, 421, FOREIGN),
+        ("GET /translate", {"Host": "["}, 421, FOREIGN),
+        ("GET /translate", {"Host": ""}, 421, FOREIGN),
+        ("GET /translate", {"Host": "127.1.2.3:80"}, 405, ""),
+        ("GET /translate", {"Host": "[::1]"}, 405, ""),
+        ("GET /translate", {"Origin": "http://evil.example"}, 403, OTHER_PAGE),
+        ("GET /translate", {"Origin": "http://127.0.0.1:1"}, 403, OTHER_PAGE),
+        ("GET /translate", {"Origin": "null"}, 403, OTHER_PAGE),
+        ("GET /translate", {"Sec-Fetch-Site": "cross-site"}, 403, OTHER_PAGE),
+        ("GET /", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}, 403, OTHER_PAGE),
+        ("GET /translate", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 403, OTHER_PAGE),
+        ("GET /samples/\u0663", {}, 400, INVALID),
+        ("\0\1\2", {}, 400, INVALID),
+    ],
+)
+def test_hostile_requests_are_answered(
+    server: WebServer, monkeypatch: pytest.MonkeyPatch, line: str, fields: dict[str, str], status: int, answer: str
+) -> None:
+    monkeypatch.setattr(gate, "LINGER_S", 0.05)
+    all_fields = {"Host": "127.0.0.1", "Connection": "close"} | fields
+    head = [f"{line} HTTP/1.1", *(f"{name}: {value}" for name, value in all_fields.items()), "", ""]
+    received = sent(server, "\r\n".join(head).encode()).removeprefix(CONTINUE)
+    assert received.startswith(f"HTTP/1.1 {status} "), received
+    assert answer in received.partition("\r\n\r\n")[2]
+    assert "Traceback" not in received
+    assert ask(server, "/translate").status == 405
+
+
+@pytest.mark.parametrize("end_of_head", ["", "\r\n\r\n"])
+def test_a_silent_client_is_left(server: WebServer, monkeypatch: pytest.MonkeyPatch, end_of_head: str) -> None:
+    monkeypatch.setattr(web, "SILENCE_S", 0.1)
+    head = "POST /translate?width=8&height=8&seed=0 HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+    head += f"Content-Type: {pages.BINARY['Content-Type']}\r\nContent-Length: 512"
+    assert sent(server, f"{head}{end_of_head}".encode()) == ""
+    assert ask(server, "/translate").status == 405
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "answer"),
+    [
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), 507, b"out of memory: "),
+        (ValueError("a fault"), 500, b"the translation failed; the terminal shows why\n"),
+    ],
+)
+def test_a_failed_translation_leaves_the_server_alive(
+    server: WebServer, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int, answer: bytes
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Predictor, "translate", Mock(side_effect=error))
+        found = translate(server)
+    assert found.status == status
+    assert found.body.startswith(answer)
+    assert translate(server).status == 200
