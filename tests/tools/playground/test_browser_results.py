@@ -103,6 +103,8 @@ def test_a_damaged_result_is_a_message(blank: Opened, photos: Trained, browser: 
         ("cut.png", content[: content.index(b"paIR") + 60], "cut.png: is damaged."),
         ("larger.png", changed(content, width=65), "larger.png: is damaged."),
         ("text.png", changed(content, width="64"), "text.png: is damaged."),
+        ("empty.png", changed(content, width=0), "empty.png: is damaged."),
+        ("beyond.png", changed(content, percent=101), "beyond.png: is damaged."),
         ("later.png", changed(content, version=2), "later.png: is of a later version of this page."),
         ("huge.png", changed(content, width=99999, height=99999), "huge.png: its source is 99999x99999, a picture has"),
     ):

@@ -13,6 +13,7 @@ const MAX_FACTS_BYTES = 2 ** 16;
 
 /** Return the file of the translation on a canvas, of a job: see StyleStrip. The chunk is length, facts, source. */
 export async function encodeResult(canvas, { picture, seed, other, percent }, model) {
+  const image = new Promise(resolve => canvas.toBlob(resolve, "image/png")); // before the next one is shown there
   const { width, height, instances } = picture, hasClasses = model.classes.length > 0;
   const facts = {
     version: VERSION, of: nameOf(model), width, height, hasClasses, hasInstances: instances !== null,
@@ -25,7 +26,7 @@ export async function encodeResult(canvas, { picture, seed, other, percent }, mo
   new DataView(content.buffer).setUint32(0, text.length);
   content.set(text, 4);
   content.set(source, 4 + text.length);
-  const png = await new Promise(resolve => canvas.toBlob(resolve, "image/png"));
+  const png = await image;
   const parts = [png.slice(0, -END_BYTES), chunk(KIND, content), png.slice(-END_BYTES)];
   return new Blob(parts, { type: "image/png" });
 }
@@ -71,8 +72,8 @@ function split(content, name) {
 
 function check({ version, width, height, hasClasses, seed, other, percent }, model, name) {
   if (version > VERSION) throw new FileError(`${name}: is of a later version of this page. Open it there.`);
-  const numbers = [width - 1, height - 1, seed, other, percent];
-  if (version !== VERSION || !numbers.every(number => Number.isSafeInteger(number) && number >= 0)) damaged(name);
+  const areWhole = [width, height, seed, other, percent].every(number => Number.isSafeInteger(number) && number >= 0);
+  if (version !== VERSION || !areWhole || width * height === 0 || percent > 100) damaged(name);
   if (width * height > model.max_pixels) {
     throw new FileError(
       `${name}: its source is ${width}x${height}, a picture has at most ${model.max_pixels} pixels here. ` +
