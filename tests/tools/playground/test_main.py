@@ -15,7 +15,6 @@ import pytest
 from tests.processes import start_program
 from tests.runs import wait_for
 from tests.tools.playground.pages import BINARY, serving
-from tools.playground.__main__ import parse_arguments
 from tools.playground.server import DirectionPage
 from utils.errors import UserError
 
@@ -87,18 +86,3 @@ def wait_for_text(path: Path, text: str) -> None:
     while text not in path.read_text():
         assert time.monotonic() < deadline, path.read_text()
         time.sleep(0.02)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--port", "70000"], "'70000' is not a whole number from 1 to 65535"),
-        (["--seed", "-1"], "'-1' is not a whole number from 0"),
-        (["--tile", "64", "--noise"], "--tile and --noise exclude each other"),
-    ],
-)
-def test_wrong_options(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as exit_info:
-        parse_arguments(arguments)
-    assert exit_info.value.code == 2
-    assert message in capsys.readouterr().err

@@ -16,11 +16,10 @@ import pytest
 import torch
 from playwright.sync_api import Browser, expect
 
-from data.batch import Batch
-from inference.predictor import Predictor
 from tests.conftest import save_image, write_tiny_config
 from tests.runs import STYLE, run, untrained_run
 from tests.tools.playground.pages import BINARY, N_CLASSES, ask, expected, opened, post, serving
+from tests.tools.serve.services import Hold
 from tools import cluster_features
 from tools.playground.__main__ import parse_arguments, playground
 from tools.serve.web import WebServer
@@ -111,14 +110,6 @@ def test_a_link_from_another_page_leads_to_the_page(server: WebServer) -> None:
     assert ask(server, "GET", "/samples/0", None, **fields)[0] == 403
 
 
-def test_an_id_that_is_no_class_is_named(server: WebServer) -> None:
-    labels, instances = drawing(np.random.default_rng(0), 8, 8)
-    labels[2, 3] = 77
-    status, answer = post(server, labels, instances)
-    assert status == 400
-    assert b"pixel (row 2, column 3) holds id 77, allowed are 0 to 11" in answer
-
-
 def test_connections_wait_for_their_turn(tiny_run: Path) -> None:
     arguments = parse_arguments(["--checkpoint", str(tiny_run), "--no-browser"])
     with playground(arguments) as server, ExitStack() as connections:  # which answers none yet
@@ -126,48 +117,17 @@ def test_connections_wait_for_their_turn(tiny_run: Path) -> None:
             connections.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=5))
 
 
-def test_pages_get_their_own_pictures_one_translation_at_a_time(
-    server: WebServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    maps = [drawing(np.random.default_rng(number), 32, 32) for number in range(2)]
-    alone = [post(server, *pair)[1] for pair in maps]
-    running, most, translate = 0, 0, Predictor.translate
-
-    def counted(self: Predictor, batch: Batch) -> torch.Tensor:
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        try:
-            return translate(self, batch)
-        finally:
-            running -= 1
-
-    monkeypatch.setattr(Predictor, "translate", counted)
-    with ThreadPoolExecutor(8) as threads:
-        together = list(threads.map(lambda number: post(server, *maps[number % 2])[1], range(16)))
-    assert together == [alone[number % 2] for number in range(16)]
-    assert most == 1
-
-
 def test_who_waits_when_it_stops_gets_an_answer(
     tiny_run: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    begun, may_end, translate = threading.Event(), threading.Event(), Predictor.translate
-
-    def slow(self: Predictor, batch: Batch) -> torch.Tensor:
-        begun.set()
-        may_end.wait(60)
-        return translate(self, batch)
-
-    monkeypatch.setattr(Predictor, "translate", slow)
-    maps = drawing(np.random.default_rng(0), 8, 8)
+    hold, maps = Hold(monkeypatch), drawing(np.random.default_rng(0), 8, 8)
     with ThreadPoolExecutor(2) as threads:
         with serving("--checkpoint", str(tiny_run)) as server:
             computed = threads.submit(post, server, *maps)
-            begun.wait(60)
+            hold.begun.wait(60)
             waiting = threads.submit(post, server, *maps)
             time.sleep(0.3)
-            threading.Timer(0.5, may_end.set).start()
+            threading.Timer(0.5, hold.opened.set).start()
         assert computed.result()[0] == 200
         assert waiting.result() == (503, b"The playground was stopped. Start it again: python -m tools.playground\n")
     assert "stopping after this translation; Ctrl-C again stops at once" in caplog.text

@@ -10,8 +10,12 @@ from io import BytesIO
 from typing import NamedTuple
 
 import numpy as np
+import pytest
+import torch
 from PIL import Image
 
+from data.batch import Batch
+from inference.predictor import Predictor
 from tools.serve.__main__ import parse_arguments, service
 from tools.serve.web import WebServer
 
@@ -40,6 +44,23 @@ def running(opening: AbstractContextManager[WebServer]) -> Iterator[WebServer]:
 
 def serving(*arguments: object) -> AbstractContextManager[WebServer]:
     return running(service(parse_arguments([*map(str, arguments), "--port", "0"])))
+
+
+class Hold:
+    """Holds translations back until it is opened."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun, self.opened = threading.Event(), threading.Event()
+        self.sizes: list[int] = []
+        translate = Predictor.translate
+
+        def held(predictor: Predictor, batch: Batch) -> torch.Tensor:
+            self.sizes.append(len(batch.names))
+            self.begun.set()
+            self.opened.wait(60)
+            return translate(predictor, batch)
+
+        monkeypatch.setattr(Predictor, "translate", held)
 
 
 def ask(

@@ -1,25 +1,17 @@
 """The addresses of the service, its limits and its refusals."""
 
-import asyncio
 import json
 import socket
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from starlette.requests import Request
-from starlette.types import Message, Receive, Scope, Send
 
-from data.batch import Batch
-from inference.predictor import Predictor
 from tests.conftest import save_image
-from tests.tools.serve.services import BOUNDARY, FORM, ask, form, png, serving, wait_until
+from tests.tools.serve.services import BOUNDARY, FORM, Hold, ask, form, png, serving, wait_until
 from tests.tools.serve.test_translation import draw
-from tools.serve.gate import Gate
 from tools.serve.web import WebServer
 
 TOKEN = "0123456789abcdefghij"
@@ -37,23 +29,6 @@ def server(tiny_run: Path) -> Iterator[WebServer]:
 def body(tmp_path: Path) -> bytes:
     source, instances = draw(tmp_path)
     return form(source=source, instances=instances)
-
-
-class Hold:
-    """Holds translations back until it is opened."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.begun, self.opened = threading.Event(), threading.Event()
-        self.sizes: list[int] = []
-        translate = Predictor.translate
-
-        def held(predictor: Predictor, batch: Batch) -> torch.Tensor:
-            self.sizes.append(len(batch.names))
-            self.begun.set()
-            self.opened.wait(60)
-            return translate(predictor, batch)
-
-        monkeypatch.setattr(Predictor, "translate", held)
 
 
 @pytest.fixture
@@ -161,25 +136,9 @@ def test_unfit_translations_are_refused(
     assert found.body.count(b"\n") == 1
 
 
-def test_a_body_without_a_length_is_counted() -> None:
-    answers: list[Message] = []
-
-    async def read(scope: Scope, receive: Receive, send: Send) -> None:
-        await Request(scope, receive).body()
-
-    parts = iter([True, True, True, False])  # the last ones are read for the client, which sees the answer then
-
-    async def receive() -> Message:
-        return {"type": "http.request", "body": bytes(60), "more_body": next(parts)}
-
-    async def send(message: Message) -> None:
-        answers.append(message)
-
-    scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"host", b"localhost")]}
-    asyncio.run(Gate(read, max_bytes=100, remedy="")(scope, receive, send))
-    assert answers[0]["status"] == 413
-    assert answers[1]["body"] == b"120 bytes, at most 100: use a smaller picture\n"
-    assert list(parts) == []
+def test_a_body_without_a_length_is_counted(server: WebServer) -> None:
+    answer = ask(server, "/translate", iter([bytes(60_000)] * 4))
+    assert answer[:2] == (413, b"120,000 bytes, at most 100,000: use a smaller picture\n")
 
 
 def test_others_need_the_token(tiny_run: Path, tmp_path: Path) -> None:

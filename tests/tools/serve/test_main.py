@@ -3,13 +3,16 @@
 import os
 import signal
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from tests.processes import start_program
 from tests.tools.playground.test_main import wait_for_text
 from tests.tools.serve.services import serving
-from tools.serve.__main__ import TOKEN, parse_arguments, read_token
+from tools.playground import __main__ as playground
+from tools.serve import __main__ as serve
+from tools.serve.__main__ import TOKEN, read_token
 from utils.errors import ConfigError
 
 
@@ -47,16 +50,20 @@ def test_a_token_is_long_and_a_word(text: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("program", "arguments", "message"),
     [
-        (["--port", "70000"], "'70000' is not a whole number from 0 to 65535"),
-        (["--batch-size", "0"], "'0' is not a whole number above 0"),
-        (["--tile", "64", "--noise"], "--tile and --noise exclude each other"),
+        (serve, ["--port", "70000"], "'70000' is not a whole number from 0 to 65535"),
+        (serve, ["--batch-size", "0"], "'0' is not a whole number above 0"),
+        (playground, ["--port", "0"], "'0' is not a whole number from 1 to 65535"),
+        (playground, ["--seed", "-1"], "'-1' is not a whole number from 0 to 2147483647"),
+        (playground, ["--tile", "64", "--noise"], "--tile and --noise exclude each other"),
     ],
 )
-def test_wrong_options(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_options(
+    program: ModuleType, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as exit_info:
-        parse_arguments(arguments)
+        program.parse_arguments(arguments)
     assert exit_info.value.code == 2
     assert message in capsys.readouterr().err
 
