@@ -143,6 +143,7 @@ class Translator:
             "name": self.loaded.name,
             "step": self.loaded.step,
             "direction": self.loaded.direction,
+            "card": self.loaded.card,
             "inputs": {kind: holds[kind] for kind in self.kinds},
             "source_channels": data.source_channels,
             "source_range": data.source_range or EIGHT_BITS,
@@ -185,7 +186,7 @@ def _of_export(file: Path, arguments: argparse.Namespace, folder: Path) -> Trans
     except ModelError as error:
         raise ConfigError(str(error)) from error
     config = config_from_dict(dict(model.settings), str(file))
-    loaded = LoadedGenerator(file, config, model.step, nn.Identity(), model.direction)
+    loaded = LoadedGenerator(file, config, model.step, nn.Identity(), model.direction, card=model.card)
 
     def compute(jobs: Sequence[Job]) -> Sequence[Tensor]:
         maps = [_arrays(job.sample, model) for job in jobs]

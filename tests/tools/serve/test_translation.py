@@ -116,6 +116,7 @@ def test_an_export(tiny_run: Path, tmp_path: Path) -> None:
     with serving("--checkpoint", tiny_run, *EXACT) as server:
         of_run = ask(server, "/model").body
         expected = ask(server, "/translate", form(source=source, instances=instances), FORM)
+    assert json.loads(model)["card"]["task"] == "image-to-image"
     assert model.partition(b'"inputs"')[2] == of_run.partition(b'"inputs"')[2]
     assert answer.status == 200, answer.body
     assert np.abs(levels(answer.body) - levels(expected.body)).max() <= 1
