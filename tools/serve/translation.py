@@ -18,6 +18,7 @@ from configs.label_maps import ignored_id, named_classes
 from configs.load import config_from_dict
 from configs.stored_images import EIGHT_BITS, stored_forms, target_dtype, trained_forms
 from data.batch import Batch, Sample
+from data.files.size_guard import check_size
 from data.map_reader import MapReader, later_sources
 from data.preprocessing import Preprocessing
 from inference.image_store import image_store
@@ -106,8 +107,13 @@ class Translator:
 
         Raises:
             DataError: a file cannot be used.
+            TooLargeError: an image, or what it becomes by padding, which is much more of a narrow one.
         """
         sample = self._reader.read(name, {kind: files[kind] for kind in self.kinds})
+        sides = image_sides(self.loaded.config)
+        padded_sides = (-(-side // sides.multiple) * sides.multiple for side in sample.source.shape[-2:])
+        height, width = (max(side, sides.minimum) for side in padded_sides)
+        check_size("source, padded as the generator needs it", height, width)
         if self.sizes is None:
             return Job(sample, None, seed, files["source"])
         is_ids = self.loaded.conditioning.n_classes > 0

@@ -120,6 +120,7 @@ SMALL = png(8, 8)
         (form(source=SMALL, instances=png(8, 9)), FORM, 400, "source is 8x8 but its partner instances is 9x8"),
         (form(source=png(8, 8, 77), instances=SMALL), FORM, 400, "holds id 77, allowed are 0 to 11"),
         (form(source=png(65, 64), instances=png(65, 64)), FORM, 413, "64x65 pixels take"),
+        (form(source=png(1, 4096), instances=png(1, 4096)), FORM, 413, "padded as the generator needs it: 4096x"),
         (bytes(4_000_000), {}, 413, "4,000,000 bytes, at most 100,000"),
         (b"x", {"Content-Type": "multipart/form-data"}, 400, "Missing boundary"),
         (b"x", FORM, 400, "Invalid multipart data"),
