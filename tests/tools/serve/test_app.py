@@ -12,6 +12,7 @@ import pytest
 from tests.conftest import save_image
 from tests.tools.serve.services import BOUNDARY, FORM, Hold, ask, form, png, serving, wait_until
 from tests.tools.serve.test_translation import draw
+from tools.serve import gate
 from tools.serve.web import WebServer
 
 TOKEN = "0123456789abcdefghij"
@@ -23,6 +24,11 @@ def server(tiny_run: Path) -> Iterator[WebServer]:
     limits = ("--max-bytes", "100000", "--max-pixels", "4096", "--max-waiting", "3")
     with serving("--checkpoint", tiny_run, "--opt-level", "O0", *limits) as running:
         yield running
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "LINGER_S", 60.0)  # a machine may be busy: each client here sends its body to the end
 
 
 @pytest.fixture

@@ -57,7 +57,6 @@ def translate(server: WebServer) -> Answer:
         ("POST /translate", {"Content-Length": "-5"}, 400, INVALID),
         ("POST /translate", {"Content-Length": "2", "content-length": "3"}, 400, INVALID),
         ("POST /translate", {"Transfer-Encoding": "gzip"}, 400, INVALID),
-        ("GET /", {"X": "x" * 100_000}, 400, INVALID),
         ("GET /translate", {"Host": "evil.example"}, 421, FOREIGN),
         ("GET /translate", {"Host": "127.0.0.1.evil.example"}, 421, FOREIGN),
         ("GET /translate", {"Host": "evil.example@127.0.0.1"}, 421, FOREIGN),
