@@ -27,7 +27,7 @@ def server(request: pytest.FixtureRequest, tiny_run: Path) -> Iterator[WebServer
 
 
 def translate(server: WebServer) -> Answer:
-    """What the server answers to a drawing, be it of a form or of the page."""
+    """Return the answer to a drawing, as a form to the service and as bytes of the page to the playground."""
     if ask(server, "/model").status == 200:
         return ask(server, "/translate", form(source=png(8, 8), instances=png(8, 8)), FORM)
     status, body = pages.post(server, *np.zeros((2, 8, 8), np.int32))
