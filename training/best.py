@@ -101,14 +101,6 @@ def best_figure(config: Config, split: str, progress: str) -> str:
     return figure
 
 
-def compared_figures(config: Config, best: str, progress: str) -> list[str]:
-    """Return the figures of which a run compares the values of several validations.
-
-    best: as `best_figure` returns it. progress: the figure by which the plateau of the learning rate is found.
-    """
-    return [best] * (best != "none") + [progress] * (config.optimizer.decay == "plateau")
-
-
 def can_be_compared(figure: str, state: Mapping[str, Any], measured_on: Mapping[str, str]) -> bool:
     """Return whether values of a figure that a checkpoint holds were measured on the same as those of this run.
 

@@ -15,7 +15,7 @@ from data.layout import Layout, check_enough
 from data.loader import TrainingDataset, read_fixed_samples
 from data.preprocessing import Preprocessing
 from training.averages import build_average_statistics, make_averages
-from training.best import BestScore, Patience, best_figure, check_best, compared_figures
+from training.best import BestScore, Patience, best_figure, check_best
 from training.checkpointing import CheckpointManager
 from training.lr_schedule import LearningRateSchedule, Plateau
 from training.methods import METHODS
@@ -94,7 +94,7 @@ def build_training(config: Config, world: World, found: LoadedCheckpoint | None 
         validation = method.build_validation(config, splits.validation, samples, averages) if world.is_main else None
         method.prepare_adjusting(config, world, splits, loop_state, validation)
     best = best_figure(config, splits.validation, method.progress)
-    figures = compared_figures(config, best, method.progress)
+    compared = [best] * (best != "none") + [method.progress] * (config.optimizer.decay == "plateau")
     run_state = RunState(
         world=world,
         settings=config_to_dict(config),
@@ -107,7 +107,7 @@ def build_training(config: Config, world: World, found: LoadedCheckpoint | None 
         schedule=build_schedule(config, method),
         best=BestScore(best),
         patience=Patience(BestScore(best), config.train.patience),
-        measured_on={figure: validation.digest(figure) for figure in figures} if validation else {},
+        measured_on={figure: validation.digest(figure) for figure in compared} if validation else {},
     )
     folder, settings = run_folder(config), config.checkpoint
     training = Training(

@@ -39,6 +39,13 @@ FOLDER_NAME = "generator_page"  # of --format html --folder
 N_SAMPLES = 4
 _FOR_ONNX = ("onnx", "onnxscript", "onnxruntime")
 OTHER_NETWORKS: dict[FileRole, str] = {"discriminator": "D", "projection": "F"}  # in names of the originals' files
+FORMATS_OF_OPTIONS = {  # of those options that not all formats have
+    "conditioning": ("pt2", "onnx"),
+    "style": ("pt2", "onnx", "html"),
+    **dict.fromkeys(("family", "network"), ("original",)),
+    **dict.fromkeys(("folder", "samples", "split", "web_runtime"), ("html",)),
+    **dict.fromkeys(("dtype", "title", "description", "license"), ("pt2", "onnx", "html", "safetensors")),
+}
 PACKAGES = {"onnx": _FOR_ONNX, "html": _FOR_ONNX, "safetensors": ("safetensors",)}
 
 
@@ -77,35 +84,22 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--split", metavar="NAME", help="html: split of the data set; default: the test split")
     add("--web-runtime", type=Path, metavar="PATH", help=f"html: archive or folder of {PACKAGE}; default: download it")
     arguments = parser.parse_args(argv)
-    if problem := _contradiction(arguments):
+    if problem := _contradiction(parser, arguments):
         parser.error(problem)
     return arguments
 
 
-def _contradiction(arguments: argparse.Namespace) -> str | None:
+def _contradiction(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> str | None:
     """Return the message of options that do not go together, or None."""
-    kind, output, dtype = arguments.format, arguments.output, arguments.dtype
-    problems = {
-        f"--output {output}: expected a name that ends in .{kind}": (
-            output and kind != "original" and not arguments.folder and output.suffix != f".{kind}"
-        ),
-        "--conditioning goes with --format pt2 and onnx": arguments.conditioning and kind not in ("pt2", "onnx"),
-        "--dtype: the originals' files are in float32; omit it": dtype and kind == "original",
-        "--style goes with --format pt2, onnx and html; the others have the encoder of styles": (
-            arguments.style and kind not in ("pt2", "onnx", "html")
-        ),
-        "--title, --description and --license go with the other formats; the originals' files have no model card": (
-            kind == "original" and (arguments.title or arguments.description or arguments.license)
-        ),
-        "--family goes with --format original": arguments.family and kind != "original",
-        "--network goes with --format original": arguments.network != "generator" and kind != "original",
-        "--dtype bfloat16: onnxruntime has no convolutions in it; use float16, or --format pt2": (
-            dtype == "bfloat16" and kind in ("onnx", "html")
-        ),
-        "--folder, --samples, --split and --web-runtime go with --format html": kind != "html"
-        and (arguments.folder or arguments.samples is not None or arguments.split or arguments.web_runtime),
-    }
-    return next((message for message, applies in problems.items() if applies), None)
+    kind, output = arguments.format, arguments.output
+    for name, formats in FORMATS_OF_OPTIONS.items():
+        if kind not in formats and getattr(arguments, name) != parser.get_default(name):
+            return f"--{name.replace('_', '-')} goes with --format {', '.join(formats)}, not with {kind}"
+    if output and kind != "original" and not arguments.folder and output.suffix != f".{kind}":
+        return f"--output {output}: expected a name that ends in .{kind}"
+    if arguments.dtype == "bfloat16" and kind in ("onnx", "html"):
+        return "--dtype bfloat16: onnxruntime has no convolutions in it; use float16, or --format pt2"
+    return None
 
 
 def check_packages(file_format: str) -> None:

@@ -12,6 +12,7 @@ from inference.load import LoadedGenerator
 from training.run_record import versions
 from utils.run_figures import last_validation
 from utils.safetensors_file import SUFFIX
+from utils.text import counted
 
 
 def model_card(loaded: LoadedGenerator, dtype: str, given: Mapping[str, str | None]) -> dict[str, Any]:
@@ -83,4 +84,4 @@ def _source(loaded: LoadedGenerator) -> str:
 
 def _images(n_channels: int, values: ValueRange | None) -> str:
     kinds = {1: "grey images", 3: "RGB images"} if values is None else {}
-    return kinds.get(n_channels, f"images of {n_channels} channel{'s' if n_channels > 1 else ''}, not 8-bit RGB")
+    return kinds.get(n_channels, f"images of {counted(n_channels, 'channel')}, not 8-bit RGB")

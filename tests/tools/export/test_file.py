@@ -206,15 +206,17 @@ def test_a_missing_package_is_named_with_the_extra(kind: str, packages: str, mon
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--format", "safetensors", "--conditioning", "inside"], "--conditioning goes with --format pt2 and onnx"),
-        (["--format", "original", "--dtype", "float16"], "--dtype: the originals' files are in float32"),
+        (["--format", "safetensors", "--conditioning", "inside"], "--conditioning goes with --format pt2, onnx, not"),
+        (["--format", "original", "--dtype", "float16"], "--dtype goes with --format pt2, onnx, html, safe"),
         (["--format", "pt2", "--output", "a.onnx"], "--output a.onnx: expected a name that ends in .pt2"),
         (["--format", "onnx", "--family", "pix2pix"], "--family goes with --format original"),
         (["--format", "onnx", "--dtype", "bfloat16"], "use float16, or --format pt2"),
         (["--format", "html", "--dtype", "bfloat16"], "onnxruntime has no convolutions in it"),
         (["--format", "html", "--output", "page.txt"], "expected a name that ends in .html"),
         (["--format", "html", "--samples", "-1"], "argument --samples: '-1' is not a whole number from 0"),
-        (["--format", "onnx", "--folder"], "--folder, --samples, --split and --web-runtime go with --format html"),
+        (["--format", "onnx", "--folder"], "--folder goes with --format html, not with onnx"),
+        (["--format", "onnx", "--samples", "0"], "--samples goes with --format html"),
+        (["--format", "original", "--license", "mit"], "--license goes with --format pt2, onnx, html, safetensors"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(

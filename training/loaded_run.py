@@ -63,10 +63,8 @@ class LoadedRun:
         Raises:
             DataError: there is no such split, or a file cannot be used.
         """
-        layout, preprocessing = (
-            open_split(self.config, split, needs_targets=True),
-            build.build_preprocessing(self.config),
-        )
+        layout = open_split(self.config, split, needs_targets=True)
+        preprocessing = build.build_preprocessing(self.config)
         return Batch.of([read_fixed(layout, preprocessing, index) for index in indices]).to(self.method.device)
 
     def losses(self, batch: Batch) -> Losses:

@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from tests.runs import assert_equal, checkpoint, run, translate
-from training.load import load
+from training.loaded_run import load
 from utils.errors import UserError
 
 CYCLE = ["data.layout=synthetic_day_night", "method.name=cycle", "data.instance_edges=false", "loss.l1=0"]
