@@ -36,7 +36,7 @@ class Run:
     """A run that has ended.
 
     metrics: the figures of its last validation by name, those that are finite; none where it has made none.
-    best: the checkpoint that was best on the validation samples; None where checkpoint.best keeps none.
+    best: the checkpoint that was best on the validation samples; None where the folder has none.
     """
 
     folder: Path
