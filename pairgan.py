@@ -330,7 +330,7 @@ def _images_in(folder: Path) -> dict[str, Path]:
 
 def _tasks(model: Model, files: Mapping[str, Path], output: Path) -> dict[Path, Mapping[str, Path]]:
     """Return the files to read, by kind, for each file to write. If the source is a folder, the others are such too."""
-    if not files["source"].is_dir():
+    if not files["source"].is_dir() and (files["source"].exists() or output.suffix):
         return {output: files}
     for folder in files.values():
         if output.resolve().is_relative_to(folder.resolve()) or folder.resolve().is_relative_to(output.resolve()):

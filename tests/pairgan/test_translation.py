@@ -255,6 +255,7 @@ def test_a_folder_is_translated_and_a_bad_file_reported(
         (sources, tmp_path, "or around it"),
         (sources, instances, "lies within"),
         (tmp_path / "empty", results, "holds no image"),
+        (tmp_path / "missing", results, "missing: holds no image"),
         (results, tmp_path / "new", "two images of one name"),
     ):
         code, (line,) = run(source, output, *options(instances))
