@@ -1,7 +1,8 @@
 """The random inputs of SPADE's and OASIS's generators: noise channels and a style."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -132,6 +133,36 @@ def choose_styles(network: nn.Module, seeds: Sequence[Seed], style: Tensor | Non
             stem.draw(seeds)
         else:
             stem.choose(style)
+
+
+def latent_channels(network: nn.Module) -> tuple[int, int]:
+    """Return how many values of noise and of a style are drawn for an image; none of a style that is chosen."""
+    n_style = next((stem.in_features for stem in _stems(network) if stem._style is None), 0)
+    return next((layer.n_channels for layer in _layers(network)), 0), n_style
+
+
+@contextmanager
+def given_latents(network: nn.Module, values: Tensor | None) -> Iterator[None]:
+    """Give a network the noise and the style of each image, in place of drawing them, within a context.
+
+    values: (N, n), of the numbers of `latent_channels`; None changes nothing.
+    """
+    if values is None:
+        yield
+        return
+    n_noise, n_style = latent_channels(network)
+    layers, stems = _layers(network), _stems(network) if n_style else []
+    for layer in layers:
+        layer._drawn = values[:, :n_noise, None, None]
+    for stem in stems:
+        stem._style = values[:, n_noise:]
+    try:
+        yield
+    finally:  # 0 again, as before the first `draw`
+        for layer in layers:
+            layer._drawn = None
+        for stem in stems:
+            stem._style = None
 
 
 def copy_chosen_style(source: nn.Module, target: nn.Module) -> None:

@@ -8,6 +8,8 @@ from models.latent_inputs import (
     StyleStem,
     choose_styles,
     draw_noise,
+    given_latents,
+    latent_channels,
     takes_noise,
 )
 from models.spade_generator import SpadeGenerator
@@ -79,3 +81,20 @@ def test_between_two_seeds_are_draws_as_likely_as_theirs() -> None:
         assert torch.allclose(end, last, atol=1e-6)
         assert abs(middle.std() - 1) < 0.05
         assert (middle - first).norm() == pytest.approx((middle - last).norm().item(), rel=0.05)
+
+
+def test_given_values_take_the_place_of_draws_but_not_of_a_chosen_style() -> None:
+    stem, noise = StyleStem(3, 1, height=1, width=1), NoiseChannels(2).eval()
+    network, source = torch.nn.ModuleList([noise, stem]), torch.zeros(2, 1, 1, 1)
+    values = torch.randn(2, 5)
+    assert latent_channels(network) == (2, 3)
+    with given_latents(network, values):
+        assert torch.equal(noise(source)[:, :2, 0, 0], values[:, :2])
+        assert torch.equal(stem(source), stem(source, values[:, 2:]))
+    assert not noise(source).any()
+    style = torch.ones(1, 3)
+    stem.choose(style)
+    assert latent_channels(network) == (2, 0)
+    with given_latents(network, values[:, :2]):
+        assert torch.equal(stem(source), stem(source, style))
+    assert torch.equal(stem(source), stem(source, style))

@@ -5,6 +5,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -20,7 +21,7 @@ from data.value_range import ValueRange
 from inference.load import LoadedGenerator, load_generator
 from inference.original_weights import encoder_file
 from models.generator import EncodedGenerator
-from models.latent_inputs import copy_chosen_style, takes_style
+from models.latent_inputs import copy_chosen_style, given_latents, latent_channels, takes_style
 from tools.export.program import (
     ImageProgram,
     TensorProgram,
@@ -102,8 +103,13 @@ def evaluate(generator: nn.Module, *inputs: Tensor) -> Tensor:
         return translate(generator.eval(), inputs)[0]
 
 
-def make_example(loaded: LoadedGenerator, n: int, height: int, width: int, *, as_images: bool) -> Example:
-    """Return an example of images (`as_images`), or of the tensors that the generator takes and returns."""
+def make_example(
+    loaded: LoadedGenerator, n: int, height: int, width: int, *, as_images: bool, takes_latents: bool = False
+) -> Example:
+    """Return an example of images (`as_images`), or of the tensors that the generator takes and returns.
+
+    takes_latents: whether noise and a style are inputs too, where the generator has any; only beside images.
+    """
     conditioning = loaded.conditioning
     batch = random_batch(conditioning, n, height, width)
     features = _features(conditioning, loaded.config.features.n_channels, batch)
@@ -111,7 +117,10 @@ def make_example(loaded: LoadedGenerator, n: int, height: int, width: int, *, as
     if features is not None:
         parts.append(images_to_float(features) if features.dtype == torch.uint8 else features)
     tensor = torch.cat(parts, dim=1)
-    translated = evaluate(without_encoder(loaded.generator), tensor)
+    n_latents = sum(latent_channels(loaded.generator)) if takes_latents else 0
+    latents = torch.randn((n, n_latents), generator=torch.Generator().manual_seed(n)) if n_latents else None
+    with given_latents(loaded.generator, latents):
+        translated = evaluate(without_encoder(loaded.generator), tensor)
     if not as_images:
         return Example({"source": tensor}, translated)
     inputs = {
@@ -119,6 +128,7 @@ def make_example(loaded: LoadedGenerator, n: int, height: int, width: int, *, as
         "instances": batch.instances if conditioning.takes_edges_of_instances else None,
         "features": features,
         "source_images": batch.source_images,
+        "latents": latents,
     }
     given = {name: tensor for name, tensor in inputs.items() if tensor is not None}
     expected = conditioning.pixels(translated, target_dtype(loaded.config.data))
@@ -157,12 +167,19 @@ def export_program(
 
 
 def write_program(
-    loaded: LoadedGenerator, path: Path, kind: Literal["pt2", "onnx"], dtype: Dtype, *, as_images: bool
+    loaded: LoadedGenerator,
+    path: Path,
+    kind: Literal["pt2", "onnx"],
+    dtype: Dtype,
+    *,
+    as_images: bool,
+    takes_latents: bool = False,
 ) -> Example:
     """Write the generator, without its encoder, as a program; return an example of its inputs.
 
     as_images: inputs and outputs are label ids, RGB images in uint8, or values in their unit; otherwise the generator's
         float32 tensors.
+    takes_latents: as for `make_example`; otherwise noise is 0, and the style the mean or the one that is chosen.
 
     Raises:
         ExportError: the generator cannot be traced, its program translates otherwise, or is too large for its format.
@@ -178,7 +195,8 @@ def write_program(
     conditioning, pixel_dtype = loaded.conditioning, target_dtype(loaded.config.data)
     network = ImageProgram(tensors, conditioning, pixel_dtype) if as_images else tensors
     facts = loaded.facts() | ({"format_version": VALUES_VERSION} if as_images and not conditioning.is_8_bit else {})
-    examples = [make_example(loaded, n, *size, as_images=as_images) for n, size in _check_sizes(loaded)]
+    make = partial(make_example, loaded, as_images=as_images, takes_latents=takes_latents)
+    examples = [make(n, *size) for n, size in _check_sizes(loaded)]
     write, read = (write_pt2, open_pt2) if kind == "pt2" else (write_onnx, open_onnx)
 
     def difference(file: Path) -> float:

@@ -8,6 +8,7 @@ from pathlib import Path
 from configs import build
 from data.batch import DataError
 from inference.load import LoadedGenerator
+from models.latent_inputs import latent_channels
 from tools.export.file import Dtype, ExportError, report_file, write_program
 from tools.export.web_runtime import WASM, WEBGPU, runtime_files
 from tools.playground.page import Description, build_page, describe
@@ -50,7 +51,7 @@ def export_page(
     names = ("runtime", "wasm")
     with tempfile.TemporaryDirectory(prefix="pairgan-") as temporary:
         file = Path(temporary) / GENERATOR
-        write_program(loaded, file, "onnx", dtype, as_images=True)
+        write_program(loaded, file, "onnx", dtype, as_images=True, takes_latents=True)
         generator = file.read_bytes()
     if not in_folder:
         parts |= dict(zip(names, runtime.values(), strict=True)) | {"generator": generator}
@@ -98,7 +99,9 @@ def _describe(loaded: LoadedGenerator, n_samples: int, split: str | None) -> tup
         sizes.append((sample.source.shape[-1], sample.source.shape[-2]))
     if names:
         logger.info("             %d of them are in the page; --samples 0 leaves them out", len(names))
-    return replace(describe(samples), samples=names, sample_sizes=sizes), parts
+    latents = latent_channels(loaded.generator)
+    described = replace(describe(samples, takes_seed=any(latents)), latents=latents, mixes_styles=any(latents))
+    return replace(described, samples=names, sample_sizes=sizes), parts
 
 
 def _write(path: Path, content: bytes | str) -> None:

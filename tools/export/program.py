@@ -14,6 +14,7 @@ from torch.nn.utils.parametrize import is_parametrized
 from data.batch import Batch
 from data.conditioning import Conditioning, images_to_float
 from models.generator import EncodedGenerator, ImageSides
+from models.latent_inputs import given_latents
 from utils.digest import sha256_of_file
 from utils.torch_private import allow_sizes_of_one
 
@@ -59,6 +60,7 @@ class ImageProgram(nn.Module):
         instances: Tensor | None = None,
         features: Tensor | None = None,
         source_images: Tensor | None = None,
+        latents: Tensor | None = None,
     ) -> Tensor:
         """Return (N, 3, H, W) uint8 RGB images, or (N, C, H, W) values in the targets' unit and type.
 
@@ -68,12 +70,15 @@ class ImageProgram(nn.Module):
         instances: (N, 1, H, W) int32 ids, if the generator takes their edges.
         features: (N, 3, H, W) uint8 if they are precomputed, (N, C, H, W) float32 in [-1, 1] if an encoder made them.
         source_images: images beside class ids, in the forms of a source that is not 8-bit RGB.
+        latents: see `given_latents`.
         """
         self.tensors.sides.check(source)
         parts = [self.conditioning(Batch((), source, instances, None, source_images=source_images))]
         if features is not None:
             parts.append(images_to_float(features) if features.dtype == torch.uint8 else features)
-        return self.conditioning.pixels(self.tensors(torch.cat(parts, dim=1)), self.dtype)
+        with given_latents(self.tensors.generator, latents):
+            translated = self.tensors(torch.cat(parts, dim=1))
+        return self.conditioning.pixels(translated, self.dtype)
 
 
 def plain_weights(generator: nn.Module) -> dict[str, Tensor]:
@@ -92,16 +97,14 @@ def without_encoder(generator: nn.Module) -> nn.Module:
 
 
 def trace(network: nn.Module, inputs: Mapping[str, Tensor]) -> ExportedProgram:
-    """Return the network's program for any batch, height and width; its (N, C, H, W) inputs are named.
+    """Return the network's program for any batch, height and width; its (N, C, H, W) and (N, C) inputs are named.
 
     inputs: examples; larger ones are traced, so that these can test the program in sizes that it has not seen.
     """
-    traced = {name: tensor.repeat(2, 1, 2, 2) for name, tensor in inputs.items()}
-    open_sizes = {0: Dim.DYNAMIC, 2: Dim.DYNAMIC, 3: Dim.DYNAMIC}
+    traced = {name: tensor.repeat((2, 1, 2, 2)[: tensor.ndim]) for name, tensor in inputs.items()}
+    sizes = {name: dict.fromkeys({0, 2, 3} & {*range(tensor.ndim)}, Dim.DYNAMIC) for name, tensor in inputs.items()}
     with torch.no_grad(), allow_sizes_of_one():  # as the batch and a U-Net's innermost map often have
-        program = torch.export.export(
-            network, (), kwargs=traced, dynamic_shapes=dict.fromkeys(traced, open_sizes), strict=False
-        )
+        program = torch.export.export(network, (), kwargs=traced, dynamic_shapes=sizes, strict=False)
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)  # paths of this machine, which the file would hold
     return program
@@ -139,7 +142,8 @@ def write_onnx(program: ExportedProgram, path: Path, facts: Mapping[str, str]) -
     for values, prefix in ((graph.inputs, ""), (graph.outputs, of_output)):
         for value in values:
             assert value.shape is not None  # instead of s38, 4*s39 and the like
-            value.shape = onnx_ir.Shape(["batch", value.shape[1], f"{prefix}height", f"{prefix}width"])
+            sides = [f"{prefix}height", f"{prefix}width"] if value.shape.rank() == 4 else []
+            value.shape = onnx_ir.Shape(["batch", value.shape[1], *sides])
     onnx_program.save(path, external_data=False)
     _append_digest(path)
 

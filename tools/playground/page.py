@@ -45,6 +45,7 @@ class Description:
     needs_instances: whether a source has instance ids. takes_seed: whether a translation depends on a seed.
     styles: the names of photographs whose styles are chosen by number in place of a seed; none where that is drawn.
     mixes_styles: whether there are translations between two seeds or styles.
+    latents: how many values of noise and of a style a page that carries its network draws by a seed.
     width, height: of a new picture, in pixels. longest_side: to which larger files are reduced.
     max_pixels: of any picture.
     size_multiple, min_size: the sides that the generator takes.
@@ -81,6 +82,7 @@ class Description:
     directions: list[str] = field(default_factory=list)
     styles: list[str] = field(default_factory=list)
     mixes_styles: bool = False
+    latents: tuple[int, int] = (0, 0)
 
     def to_json(self) -> str:
         """Return JSON that an element of a page may hold, whatever the names in it are."""

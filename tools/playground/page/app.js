@@ -51,6 +51,7 @@ const board = new DrawingBoard({ canvas: get("source"), cursor, corner: get("cor
   onChange: () => {
     get("undo").disabled = !board.canUndo;
     get("redo").disabled = !board.canRedo;
+    get("samples").value = ""; // the picture is no longer that sample
     translate();
   },
   onResize: () => {
@@ -77,7 +78,6 @@ let pause = null; // the timer of a stroke
 let opening = 0; // the number of the newest picture that is opened: an older one may arrive later
 
 function translate() {
-  get("samples").value = ""; // the picture is no longer that sample
   view.markStale(true);
   styles.stop();
   live?.request(() => (board.stroke ? job(drafts.of(board.picture)) : job()));

@@ -1,5 +1,6 @@
 // The engine of a page that carries its network: onnxruntime-web computes in a worker, so that one can draw meanwhile.
 
+import { latentsOf } from "latents";
 import { PageWorker } from "page_worker";
 import { piped } from "png";
 import { decode, rgbBytes, translatedSize } from "wire";
@@ -14,8 +15,8 @@ export async function openEngine(model) {
   return {
     obstacle: network ? null : NO_SIMD,
 
-    /** Return the translation as an ImageData. source: a Picture. instances: Int32Array or null. */
-    async translate(source, instances) {
+    /** Return the translation as an ImageData. source: a Picture. instances: ids or null. style: see StyleStrip. */
+    async translate(source, instances, style) {
       const { width, height } = source;
       const columns = padding(width, model), rows = padding(height, model);
       const reflect = (from, to) => {
@@ -29,6 +30,8 @@ export async function openEngine(model) {
       if (instances) {
         inputs.instances = { type: "int32", data: reflect(instances, new Int32Array(n)), dims: [1, 1, ...dims] };
       }
+      const latents = latentsOf(style, model.latents);
+      if (latents.length) inputs.latents = { type: "float32", data: latents, dims: [1, latents.length] };
       const rgb = await network.ask({ inputs }, Object.values(inputs).map(input => input.data.buffer));
       const [top, left] = [rows, columns].map(side => side.before * model.scale);
       return cut(rgb, dims.map(side => side * model.scale), top, left, ...translatedSize(width, height, model));

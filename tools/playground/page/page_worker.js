@@ -4,10 +4,18 @@ export class PageWorker {
   /** address: of its script, by import.meta.resolve; it has no import map. */
   constructor(address) {
     this.worker = new Worker(address);
+    this.last = Promise.resolve(); // the end of the newest message
   }
 
-  /** Return a promise of the answer to a message, { result } or { error }; the next one waits for it. */
+  /** Return a promise of the result of a message, which waits for the one before. */
   ask(message, transferred = []) {
+    const answer = this.last.then(() => this.#send(message, transferred));
+    this.last = answer.catch(() => {});
+    return answer;
+  }
+
+  /** The worker answers { result } or { error }. */
+  #send(message, transferred) {
     const { worker } = this;
     return new Promise((resolve, reject) => {
       worker.onmessage = ({ data }) => ("error" in data ? reject(new Error(data.error)) : resolve(data.result));

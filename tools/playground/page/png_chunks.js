@@ -36,7 +36,7 @@ export function chunk(kind, content) {
   return bytes;
 }
 
-function crc32(bytes) {
+export function crc32(bytes) {
   let crc = ~0;
   for (const byte of bytes) {
     crc ^= byte;

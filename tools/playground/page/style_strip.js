@@ -41,8 +41,10 @@ export class StyleStrip {
 
   /** Show six other seeds. */
   next() {
+    const { mixture } = this;
     this.first = (this.first + N_SEEDS) % (2 ** 31 - N_SEEDS);
     this.#fill();
+    this.choose(this.seed.value, mixture);
     if (this.picture) this.update(this.picture);
   }
 
