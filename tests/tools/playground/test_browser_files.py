@@ -23,6 +23,8 @@ from tests.tools.playground.pages import (
 
 pytestmark = pytest.mark.browser
 
+GREY = np.full((4, 4, 3), 128, np.uint8)
+
 
 def test_a_saved_label_map_is_loaded_again(browser: Browser, facades: Trained, engine: str, tmp_path: Path) -> None:
     labels = np.random.default_rng(0).integers(0, N_CLASSES, (21, 37), dtype=np.uint8)
@@ -102,35 +104,24 @@ def test_a_label_map_is_not_made_smaller_silently(blank: Opened, tmp_path: Path)
     expect(message).to_contain_text("huge.png: is 20000x20000, more than the 89478485 pixels")
 
 
-@pytest.mark.parametrize(
-    ("name", "make", "message"),
-    [
+def test_a_wrong_file_is_a_message(browser: Browser, facades: Trained, engine: str, tmp_path: Path) -> None:
+    wrong: list[tuple[str, Callable[[Path], object], str]] = [
         ("notes.txt", lambda path: path.write_text("hello"), "notes.txt: is no PNG. Save the label map as a PNG"),
-        (
-            "photo.png",
-            lambda path: save_image(path, np.zeros((4, 4, 3), np.uint8)),
-            "holds RGB colours, expected class",
-        ),
+        ("photo.jpg", lambda path: save_image(path, GREY), 'A photograph is laid under the drawing by "Trace…".'),
+        ("photo.png", lambda path: save_image(path, GREY), "holds RGB colours, expected class"),
         ("ids.png", lambda path: save_image(path, np.full((4, 4), 99, np.uint8)), "(row 0, column 0) holds id 99"),
         ("cut.png", save_cut_off, "is damaged"),
         ("empty.png", lambda path: path.write_bytes(b""), "empty.png: is no PNG"),
-    ],
-)
-def test_a_wrong_file_is_a_message(
-    browser: Browser,
-    facades: Trained,
-    engine: str,
-    name: str,
-    make: Callable[[Path], object],
-    message: str,
-    tmp_path: Path,
-) -> None:
-    make(tmp_path / name)
+    ]
     with page_of(browser, facades, engine) as page:
         before = page.pixels("source")
-        page.drop(tmp_path / name)
-        assert message in page.message()
-        assert np.array_equal(page.pixels("source"), before)
+        for name, make, message in wrong:
+            make(tmp_path / name)
+            page.drop(tmp_path / name)
+            text = page.page.locator("#message span")
+            expect(text).to_contain_text(name)
+            expect(text).to_contain_text(message)
+            assert np.array_equal(page.pixels("source"), before)
         page.page.locator("#message button").click()
         expect(page["message"]).to_be_hidden()
 

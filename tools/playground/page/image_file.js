@@ -3,7 +3,7 @@
 import { separateInstances } from "instances";
 import { Picture } from "picture";
 import { checkSize, decodeIds, readSize } from "png";
-import { FileError } from "png_chunks";
+import { FileError, TRACE } from "png_chunks";
 
 /**
  * Read a label map or an image, made smaller where its longer side exceeds `longest` pixels.
@@ -57,7 +57,7 @@ async function readColored(file, { file_colors: colors }) {
     const color = [values[at] >> 16, (values[at] >> 8) & 255, values[at] & 255].join(", ");
     throw new FileError(
       `${file.name}: pixel (row ${Math.floor(at / width)}, column ${at % width}) has the colour [${color}], which is ` +
-      "none of data.label_colors. Draw in these alone, without soft borders, and save as PNG.");
+      `none of data.label_colors. Draw in these alone, without soft borders, and save as PNG. ${TRACE}`);
   }
   return { width, height, values: values.map(value => idOf.get(value)) };
 }

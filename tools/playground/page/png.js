@@ -1,6 +1,6 @@
 // Maps of ids as PNG files, exactly: browsers decode a PNG to colours, which loses the indices of a palette.
 
-import { FileError, SIGNATURE, chunk, chunks, damaged, isPng } from "png_chunks";
+import { FileError, SIGNATURE, TRACE, chunk, chunks, damaged, isPng } from "png_chunks";
 
 const GREY = 0, PALETTE = 3;
 const KINDS = { 2: "RGB colours", 4: "grey levels with transparency", 6: "RGB colours with transparency" };
@@ -13,7 +13,7 @@ const MAX_PIXELS = 89478485;
 export async function decodeIds(buffer, name) {
   const bytes = new Uint8Array(buffer);
   if (!isPng(bytes)) {
-    throw new FileError(`${name}: is no PNG. Save the label map as a PNG of class ids.`);
+    throw new FileError(`${name}: is no PNG. Save the label map as a PNG of class ids. ${TRACE}`);
   }
   const { header, data } = readParts(bytes, name);
   const { width, height, bits } = header;
@@ -56,7 +56,7 @@ function readHeader(content, name) {
   if (kind in KINDS) {
     throw new FileError(
       `${name}: holds ${KINDS[kind]}, expected class ids. Make ids of colours with ` +
-      "python -m tools.convert_data colors-to-ids FROM TO.");
+      `python -m tools.convert_data colors-to-ids FROM TO. ${TRACE}`);
   }
   if (!width || !height) damaged(name);
   checkSize(name, width, height);
