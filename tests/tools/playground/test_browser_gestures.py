@@ -95,7 +95,11 @@ def test_a_drag_moves_a_picture_that_is_larger_than_its_frame(blank: Opened, by:
 def test_keys_zoom_and_the_picture_follows_who_draws_by_keyboard(blank: Opened, tmp_path: Path) -> None:
     frame = blank["source-stage"].bounding_box()
     assert frame is not None
-    blank["size"].fill("1")
+    blank.click("zoom-in")
+    blank["size"].press("Home")  # of the slider
+    expect(blank["size"]).to_have_value("1")
+    expect(blank["fit"]).to_be_enabled()
+    blank.click("fit")
     blank.choose("door")
     blank["source"].focus()
     for key in ("+", "+", "=", "+", "-", "+", *["ArrowRight"] * 25, "Space"):

@@ -2,6 +2,8 @@
 
 const TOOLS = { b: "brush", e: "eraser", l: "line", r: "rectangle", p: "polygon", f: "fill", i: "pick" };
 
+const OWN_KEYS = { enter: "button, summary, a, [type=color]", home: "[type=range]" }; // and what has them
+
 /** chooseTool(name), resizeBrush(by): called for the keys of tools, and for [ and ]. */
 export function connectKeys({ board, cursor, palette, zoom, chooseTool, resizeBrush }) {
   const keys = {
@@ -20,7 +22,7 @@ export function connectKeys({ board, cursor, palette, zoom, chooseTool, resizeBr
   document.addEventListener("keydown", event => {
     if (event.defaultPrevented || event.target.matches("input[type=number], select, textarea")) return;
     const key = event.key?.toLowerCase() ?? ""; // autofill has none
-    const isOfControl = key === "enter" && event.target.matches("button, summary, a");
+    const isOfControl = key in OWN_KEYS && event.target.matches(OWN_KEYS[key]);
     if (event.ctrlKey || event.metaKey) {
       if (key !== "z" && key !== "y") return;
       if (key === "y" || event.shiftKey) board.redo();
