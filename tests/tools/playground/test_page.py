@@ -25,7 +25,8 @@ def test_every_import_is_in_the_page(engine: str) -> None:
     sources = {name: b64decode(address.partition(",")[2]).decode() for name, address in addresses.items()}
     names = r'^import .* from "(\w+)";|import\.meta\.resolve\("(\w+)"\)'
     imported = {name for source in sources.values() for found in re.findall(names, source, re.M) for name in found}
-    assert imported - {""} | {"app"} == sources.keys() - ({"onnx_worker"} if engine == "server_engine" else set())
+    of_others = {"onnx_worker", "latents"} if engine == "server_engine" else set()
+    assert imported - {""} | {"app"} == sources.keys() - of_others
     assert "a &amp; b &lt;i&gt;</title>" in page
 
 
