@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 
 from tests.conftest import save_image, write_tiny_config
-from tests.tools.playground.pages import COLORS, PATIENCE_MS, SIZE, Opened, Trained, exported, page_of
+from tests.tools.playground.pages import COLORS, PATIENCE_MS, SIZE, Opened, Trained, exported, opened, serving
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 OPTIONS = [  # nothing but the page itself, and a camera that shows a moving picture
@@ -37,10 +37,17 @@ def facades(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     return exported(config, *size)
 
 
+@pytest.fixture(scope="session")
+def facades_url(facades: Trained) -> Iterator[str]:
+    """The address of a server of `facades`, for tests that leave it as it is."""
+    with serving("--checkpoint", str(facades.run), "--opt-level", "O0") as server:
+        yield server.url
+
+
 @pytest.fixture
-def blank(browser: Browser, facades: Trained) -> Iterator[Opened]:
+def blank(browser: Browser, facades_url: str) -> Iterator[Opened]:
     """The page of `facades` by the server, with an empty picture."""
-    with page_of(browser, facades, "server") as page:
+    with opened(browser, facades_url) as page:
         page.click("clear")
         page.wait()
         yield page
