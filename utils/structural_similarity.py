@@ -77,7 +77,8 @@ def _of_band(both: Tensor) -> tuple[Tensor, Tensor]:
 
 def _windowed(images: Tensor) -> Tensor:
     """Return the weighted means of the window around each pixel, where it fits."""
-    row = torch.exp((torch.arange(WINDOW, dtype=torch.float64) - _MARGIN).square() / (-2 * SIGMA**2))
+    places = torch.arange(WINDOW, dtype=torch.float64, device=images.device) - _MARGIN
+    row = torch.exp(places.square() / (-2 * SIGMA**2))
     kernel = (row / row.sum()).to(images).view(1, 1, 1, -1).expand(images.shape[1], -1, -1, -1)
     return F.conv2d(F.conv2d(images, kernel, groups=len(kernel)), kernel.transpose(2, 3), groups=len(kernel))
 
