@@ -33,12 +33,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     """Parse the command line."""
     parser = ArgumentParser(description="Translate images for other programs over HTTP.")
     add = parser.add_argument
-    add(
-        "--host",
-        default=LOOPBACK,
-        metavar="ADDRESS",
-        help=f"default: {LOOPBACK}, this machine alone; others need a token",
-    )
+    add("--host", default=LOOPBACK, metavar="ADDRESS", help="default: this machine alone; others need a token")
     add("--port", type=whole_number(0, 65535), default=PORT, metavar="N", help=f"default: {PORT}; 0: any that is free")
     token_help = f"file of the token that requests bring as Authorization: Bearer; or in the variable {TOKEN}"
     add("--token-file", type=Path, metavar="FILE", help=token_help)

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from python_multipart.exceptions import FormParserError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route, Router
 
 from tools.serve.gate import Gate, number, unless_gone
@@ -67,7 +67,7 @@ class Service:
             Route("/model", self._describe),
             Route("/health", self._health),
             Route("/metrics", self._show_metrics),
-            Route("/openapi.json", _description),
+            Route("/openapi.json", lambda _request: FileResponse(DESCRIPTION)),
         ]
         router = Router(routes, redirect_slashes=False)
         headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
@@ -140,7 +140,3 @@ class Service:
         self._answers.labels(path if path in PATHS else "other", status).inc()  # paths of clients would fill the memory
         if (path, status) == ("/translate", HTTPStatus.OK):
             self._seconds.observe(seconds)
-
-
-async def _description(_request: Request) -> Response:
-    return Response(DESCRIPTION.read_bytes(), media_type="application/json")

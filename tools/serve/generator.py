@@ -31,11 +31,10 @@ def parse_with_generator(parser: ArgumentParser, checkpoint: str, argv: Sequence
     """
     add_generator_options(parser, checkpoint, most_seed=MAX_SEED)
     style_help = "translate in the style of an image, where the generator has one; several times: styles to choose from"
-    parser.add_argument(
-        "--style", type=Path, action="append", dest="styles", default=[], metavar="IMAGE", help=style_help
-    )
+    add = parser.add_argument
+    add("--style", type=Path, action="append", dest="styles", default=[], metavar="IMAGE", help=style_help)
     edges_help = "for a file of pix2pixHD or SPADE: its last input channel holds them"
-    parser.add_argument("--instance-edges", action="store_true", help=edges_help)
+    add("--instance-edges", action="store_true", help=edges_help)
     arguments = parser.parse_intermixed_args(argv)
     problems = contradictions(tile=arguments.tile, overlap=arguments.overlap, noise=arguments.noise)
     if problem := next((problem for problem, is_there in problems.items() if is_there), None):
@@ -77,17 +76,15 @@ def open_generator(
     prepare_device(device, is_of_one_size=False)
     original = original_inputs(drawing.clusters, has_instances=arguments.instance_edges)
     loaded = load_requested_generator(request.generator, original)
-    feature_sampler = choose_feature_sampler(loaded, drawing)
+    sampler = choose_feature_sampler(loaded, drawing)
     can_get = ("none", "precomputed") if gets_feature_maps else ("none",)
-    if feature_sampler is None and loaded.conditioning.features not in can_get:
+    if sampler is None and loaded.conditioning.features not in can_get:
         raise ConfigError(
             f"{loaded.file}: takes instance features, which a source does not have. Create clusters to draw them from "
             f"with python -m tools.cluster_features --checkpoint {loaded.file}."
         )
     styles = [style for file in arguments.styles if (style := encode_style(loaded, file))]
     first = styles[0] if styles else None
-    predictor = requested_predictor(
-        loaded, request, device, folder, lambda: 0, feature_sampler=feature_sampler, style=first
-    )
-    takes_seed = feature_sampler is not None or drawing.noise or predictor.takes_seed
-    return OpenedGenerator(sampled(loaded, feature_sampler), predictor, takes_seed, styles)
+    predictor = requested_predictor(loaded, request, device, folder, lambda: 0, feature_sampler=sampler, style=first)
+    takes_seed = sampler is not None or drawing.noise or predictor.takes_seed
+    return OpenedGenerator(sampled(loaded, sampler), predictor, takes_seed, styles)

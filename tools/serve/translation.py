@@ -20,7 +20,6 @@ from configs.stored_images import EIGHT_BITS, stored_forms, target_dtype, traine
 from data.batch import Batch, Sample
 from data.files.size_guard import check_size
 from data.map_reader import MapReader, later_sources
-from data.preprocessing import Preprocessing
 from inference.image_store import image_store
 from inference.load import LoadedGenerator
 from inference.padding import fitted
@@ -62,7 +61,7 @@ class Job:
     """
 
     sample: Sample
-    window: Window | None
+    window: Window
     seed: int
     file: Upload
 
@@ -77,15 +76,13 @@ class Translator:
     """Reads the files of requests, translates those of one kind together, and writes translations as files.
 
     loaded: the generator's settings. takes_seed: whether translations depend on a seed. most_together: jobs.
-    compute: translates jobs of one kind. sizes: how samples are padded; None where `compute` pads them.
-    folder: of temporary files.
+    compute: translates jobs of one kind. folder: of temporary files.
     """
 
     loaded: LoadedGenerator
     takes_seed: bool
     most_together: int
     compute: Callable[[Sequence[Job]], Sequence[Tensor]]
-    sizes: Preprocessing | None
     folder: Path
 
     @property
@@ -109,15 +106,13 @@ class Translator:
             DataError: a file cannot be used.
             TooLargeError: an image, or what it becomes by padding, which is much more of a narrow one.
         """
-        sample = self._reader.read(name, {kind: files[kind] for kind in self.kinds})
-        sides = image_sides(self.loaded.config)
+        config, sample = self.loaded.config, self._reader.read(name, {kind: files[kind] for kind in self.kinds})
+        sides = image_sides(config)
         padded_sides = (-(-side // sides.multiple) * sides.multiple for side in sample.source.shape[-2:])
         height, width = (max(side, sides.minimum) for side in padded_sides)
         check_size("source, padded as the generator needs it", height, width)
-        if self.sizes is None:
-            return Job(sample, None, seed, files["source"])
         is_ids = self.loaded.conditioning.n_classes > 0
-        padded = fitted(sample, self.sizes, keeps_size=True, source_is_ids=is_ids)
+        padded = fitted(sample, build.build_preprocessing(config), keeps_size=True, source_is_ids=is_ids)
         return Job(padded.padded, padded.window, seed, files["source"])
 
     @property
@@ -130,7 +125,7 @@ class Translator:
         store = image_store(self.loaded.config)
         path = self.folder / f"{secrets.token_hex(8)}{store.suffix}"
         try:
-            store.write(path, job.window.cut(image) if job.window else image, job.file)
+            store.write(path, job.window.cut(image), job.file)
             return path.read_bytes()
         finally:
             path.unlink(missing_ok=True)
@@ -182,8 +177,7 @@ def open_translator(arguments: argparse.Namespace, folder: Path) -> Translator:
         return list(predictor.with_seed(jobs[0].seed).translate(Batch.of([job.sample for job in jobs])))
 
     together = 1 if predictor.tiles or arguments.noise else arguments.batch_size
-    sizes = build.build_preprocessing(opened.loaded.config)
-    return Translator(opened.loaded, opened.takes_seed, together, compute, sizes, folder)
+    return Translator(opened.loaded, opened.takes_seed, together, compute, folder)
 
 
 def _of_export(file: Path, arguments: argparse.Namespace, folder: Path) -> Translator:
@@ -202,7 +196,7 @@ def _of_export(file: Path, arguments: argparse.Namespace, folder: Path) -> Trans
             raise UserError(str(error)) from error
         return [_tensor(image) for image in images]
 
-    return Translator(loaded, False, arguments.batch_size, compute, None, folder)
+    return Translator(loaded, False, arguments.batch_size, compute, folder)
 
 
 _ARGUMENTS = {"source": "images"} | {kind: kind for kind in ("instances", "features", "source_images")}  # of batch
