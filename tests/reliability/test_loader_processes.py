@@ -66,7 +66,8 @@ def write_config(folder: Path, pairs: Path) -> Path:
     text = TINY_CONFIG.format(root=folder / "runs")
     text = text.replace("synthetic_facades", f"paired_folders\n  root: {pairs}")
     text = text.replace("instance_edges: true", "timeout_s: 1").replace("workers: 0", "workers: 2")
-    path.write_text(text.replace("max_steps: 4", f"max_steps: {STEPS}") + "\ncheckpoint: {every_steps: 1, keep: 2}\n")
+    text = text.replace("checkpoint: {best: none}", "checkpoint: {every_steps: 1, keep: 2, best: none}")
+    path.write_text(text.replace("max_steps: 4", f"max_steps: {STEPS}"))
     return path
 
 

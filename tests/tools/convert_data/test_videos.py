@@ -54,7 +54,7 @@ def test_pairs_are_frames_and_their_sources(tmp_path: Path, convert: Convert) ->
     photo, drawn = (np.array(Image.open(target / f"val_{side}" / "clip_000029.png")) for side in "BA")
     assert photo.shape == drawn.shape == (32, 48, 3)
     assert abs(int(photo[-2, -2, 0]) - level(28)) <= 2
-    assert "python train.py --config configs/own_pairs_small.yaml" in out
+    assert "python train.py --config configs/colorization.yaml" in out
     arguments = ("source", target / "val_B", "--like", target, "--output", tmp_path / "sources")
     assert convert(*arguments)[0] == 0
     assert np.array_equal(np.array(Image.open(tmp_path / "sources" / "clip_000029.png")), drawn)

@@ -45,6 +45,7 @@ def test_each_direction_has_a_page_and_its_generator_is_loaded_for_it(
         assert b"<nav" not in ask(server, "GET", "/")[1]
 
 
+@pytest.mark.browser
 def test_a_link_leads_to_the_other_direction_and_back_to_the_drawing(browser: Browser, cyclegan: Path) -> None:
     save_image(cyclegan / "photo.png", PHOTO)
     with serving("--checkpoint", str(cyclegan)) as server, opened(browser, server.url) as page:
