@@ -84,7 +84,7 @@ class Model:
     step: int | None
     direction: str
     settings: Mapping[str, Any] = field(repr=False)
-    card: "Card" = field(repr=False)
+    card: Card = field(repr=False)
     _run: Callable[[Maps], np.ndarray] = field(repr=False)
 
     def __call__(

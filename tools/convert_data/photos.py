@@ -96,10 +96,8 @@ class PhotoPairs:
             case "grey":
                 return rgb_to_grayscale(photo, num_output_channels=3)
             case "noisy":
-                rng = torch.Generator().manual_seed(
-                    zlib.crc32(photo.numpy().tobytes())
-                )  # the same for the same photograph
-                noise = torch.randn(photo.shape, generator=rng) * self.sigma
+                seed = zlib.crc32(photo.numpy().tobytes())  # the same for the same photograph
+                noise = torch.randn(photo.shape, generator=torch.Generator().manual_seed(seed)) * self.sigma
                 return (photo + noise).round_().clamp_(0, 255).to(torch.uint8)
             case "low_resolution":
                 small = resize_image(photo, max(1, height // self.factor), max(1, width // self.factor))

@@ -1,4 +1,4 @@
-"""The command line of the playground: its options, its port, and how a signal stops it."""
+"""The command line of the playground: its options and its port; how a signal stops it, and the service."""
 
 import os
 import re
@@ -33,9 +33,10 @@ def use_for_temporary_files(folder: Path) -> None:
     tempfile.tempdir = str(folder)
 
 
-def test_a_signal_stops_it_and_nothing_is_left(tiny_run: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("own", [["tools.playground", "--no-browser"], ["tools.serve", "--port", "0"]])
+def test_a_signal_stops_a_server_and_nothing_is_left(tiny_run: Path, tmp_path: Path, own: list[str]) -> None:
     (tmp_path / "tmp").mkdir()
-    command = ["-m", "tools.playground", "--checkpoint", str(tiny_run), "--no-browser", "--tile", "16"]
+    command = ["-m", *own, "--checkpoint", str(tiny_run), "--tile", "16"]
     process = start_program(command, tmp_path / "out", partial(use_for_temporary_files, tmp_path / "tmp"))
     wait_for_text(tmp_path / "out", "Ctrl-C stops it")
     assert process.pid is not None

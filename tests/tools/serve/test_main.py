@@ -1,30 +1,15 @@
-"""The command line of the service: its options, its token, and how a signal stops it."""
+"""The command line of the service: its options and its token."""
 
-import os
-import signal
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from tests.processes import start_program
-from tests.tools.playground.test_main import wait_for_text
 from tests.tools.serve.services import serving
 from tools.playground import __main__ as playground
 from tools.serve import __main__ as serve
 from tools.serve.__main__ import TOKEN, read_token
 from utils.errors import ConfigError
-
-
-def test_a_signal_stops_it(tiny_run: Path, tmp_path: Path) -> None:
-    command = ["-m", "tools.serve", "--checkpoint", str(tiny_run), "--port", "0"]
-    process = start_program(command, tmp_path / "out", os.getpid)
-    wait_for_text(tmp_path / "out", "Ctrl-C stops it")
-    assert process.pid is not None
-    os.kill(process.pid, signal.SIGTERM)
-    process.join(60)
-    assert process.exitcode == 0
-    assert (tmp_path / "out").read_text().endswith("stopped\n")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
