@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Generic, TypeVar
 
+import torch
 from starlette.exceptions import HTTPException
 
 from utils.log import logger
@@ -33,7 +34,8 @@ class Turns:
     def __init__(self, stopped: str, most_together: int = 1) -> None:
         self._refusal, self._most = HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, stopped), most_together
         self._waiting: list[_Turn[Any, Any]] = []
-        self._thread = ThreadPoolExecutor(1, "translator")
+        n_threads = torch.get_num_threads()  # the thread would begin with the 1 that a worker thread has set for itself
+        self._thread = ThreadPoolExecutor(1, "translator", torch.set_num_threads, (n_threads,))
         self._computing: asyncio.Task[None] | None = None
         self.is_stopped = False
 

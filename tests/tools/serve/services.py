@@ -4,10 +4,10 @@ import http.client
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from io import BytesIO
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -17,6 +17,7 @@ from PIL import Image
 from data.batch import Batch
 from inference.predictor import Predictor
 from tools.serve.__main__ import parse_arguments, service
+from tools.serve.turns import Turns
 from tools.serve.web import WebServer
 
 BOUNDARY = "0123456789abcdef"
@@ -47,12 +48,13 @@ def serving(*arguments: object) -> AbstractContextManager[WebServer]:
 
 
 class Hold:
-    """Holds translations back until it is opened."""
+    """Holds translations back until it is opened; n_read: requests that have come to where they wait for it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begun, self.opened = threading.Event(), threading.Event()
         self.sizes: list[int] = []
-        translate = Predictor.translate
+        self.n_read = 0
+        translate, computed = Predictor.translate, Turns.computed
 
         def held(predictor: Predictor, batch: Batch) -> torch.Tensor:
             self.sizes.append(len(batch.names))
@@ -60,7 +62,12 @@ class Hold:
             self.opened.wait(60)
             return translate(predictor, batch)
 
+        def counted(turns: Turns, *arguments: Any) -> Coroutine[Any, Any, Any]:
+            self.n_read += 1
+            return computed(turns, *arguments)
+
         monkeypatch.setattr(Predictor, "translate", held)
+        monkeypatch.setattr(Turns, "computed", counted)
 
 
 def ask(

@@ -79,8 +79,7 @@ def test_requests_that_wait_are_translated_together_with_the_same_pixels(
         first = threads.submit(ask, server, "/translate", body, FORM)
         hold.begun.wait(60)
         others = [threads.submit(ask, server, "/translate", body, FORM) for _ in range(2)]
-        wait_until(lambda: figure(server, "pairgan_waiting") == 3)
-        hold.opened.wait(0.3)  # for both to be read
+        wait_until(lambda: hold.n_read == 3)
         assert ask(server, "/translate", body, FORM)[:2] == (503, b"3 translations are under way: try again later\n")
         hold.opened.set()
         assert first.result().status == 200
@@ -144,8 +143,11 @@ def test_unfit_translations_are_refused(
 
 
 def test_a_body_without_a_length_is_counted(server: WebServer) -> None:
-    answer = ask(server, "/translate", iter([bytes(60_000)] * 4))
-    assert answer[:2] == (413, b"120,000 bytes, at most 100,000: use a smaller picture\n")
+    answer = ask(server, "/translate", iter([bytes(60_000)] * 50))
+    assert answer.status == 413
+    n_bytes, _, rest = answer.body.decode().partition(" ")
+    assert 100_000 < int(n_bytes.replace(",", "")) < 3_000_000  # refused before its end
+    assert rest == "bytes, at most 100,000: use a smaller picture\n"
 
 
 def test_others_need_the_token(tiny_run: Path, tmp_path: Path) -> None:

@@ -5,9 +5,11 @@ import threading
 from collections.abc import Sequence
 
 import pytest
+import torch
 from starlette.exceptions import HTTPException
 
 from tools.serve.turns import Turns
+from utils.worker_threads import worker_threads
 
 
 def test_those_of_one_kind_are_computed_together() -> None:
@@ -68,3 +70,20 @@ def test_a_stop_waits_for_what_is_computed_and_refuses_the_rest() -> None:
         assert await first == 1
 
     asyncio.run(main())
+
+
+def test_it_computes_with_all_threads_of_torch_whatever_others_have_set_for_themselves() -> None:
+    async def main() -> int:
+        turns = Turns("stopped")
+        with worker_threads(1) as files:
+            assert files.submit(torch.get_num_threads).result() == 1
+            n_threads = await turns.computed("", lambda items: [torch.get_num_threads() for _ in items], None)
+        await turns.stop()
+        return n_threads
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        assert asyncio.run(main()) == 3
+    finally:
+        torch.set_num_threads(before)
