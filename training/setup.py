@@ -1,6 +1,5 @@
 """From a configuration to the parts of a run."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -118,7 +117,7 @@ def build_training(config: Config, world: World, found: LoadedCheckpoint | None 
         preprocessing=preprocessing,
         run_state=run_state,
         validation=validation,
-        freezing=build_freezing(config, method),
+        freezing=Freezing(method.networks, config.train.freeze, config.train.freeze_global_epochs),
         checkpoints=CheckpointManager(folder, world, run_state, every_steps=settings.every_steps, keep=settings.keep),
     )
     training.freezing.apply(loop_state.epoch)
@@ -140,19 +139,4 @@ def build_schedule(config: Config, method: Method) -> LearningRateSchedule:
         decay_epochs=train.decay_epochs,
         step_epochs=settings.step_epochs,
         plateau=Plateau() if settings.decay == "plateau" else None,
-    )
-
-
-def build_freezing(config: Config, method: Method) -> Freezing:
-    """Return what freezes parts of the networks."""
-    train = config.train
-    coarse_parts: dict[str, Sequence[str]] = {}
-    if train.freeze_global_epochs:
-        modules = {name: network.module for name, network in method.networks.items()}
-        coarse_parts = {name: getattr(module, "coarse_parts", ()) for name, module in modules.items()}
-    return Freezing(
-        networks=method.networks,
-        always=train.freeze,
-        coarse_parts=coarse_parts,
-        coarse_epochs=train.freeze_global_epochs,
     )

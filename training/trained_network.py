@@ -127,12 +127,11 @@ class Freezing:
     """Freezes parameters by the beginnings of their names.
 
     always: prefixes behind the name of their network, as `generator.stem`.
-    coarse_parts: prefixes by network, which are frozen in the first `coarse_epochs`.
+    coarse_epochs: the first ones, in which the `coarse_parts` of generators are frozen too.
     """
 
     networks: Mapping[str, TrainedNetwork]
     always: Sequence[str]
-    coarse_parts: Mapping[str, Sequence[str]] = field(default_factory=dict)
     coarse_epochs: int = 0
     _frozen: dict[str, list[str]] = field(init=False, default_factory=dict)
 
@@ -146,7 +145,7 @@ class Freezing:
         if unknown := [network for network, _ in always if network not in self.networks]:
             raise ConfigError(f"train.freeze: no network {unknown[0]!r}; the networks are {', '.join(self.networks)}")
         for name, network in self.networks.items():
-            coarse = self.coarse_parts.get(name, []) if epoch < self.coarse_epochs else []
+            coarse = getattr(network.module, "coarse_parts", ()) if epoch < self.coarse_epochs else ()
             prefixes = [*(part for owner, part in always if owner == name), *coarse]
             if prefixes == self._frozen.get(name, []):
                 continue

@@ -13,7 +13,7 @@ from torch.amp import GradScaler
 
 from training.optimizer_group import OptimizerGroup, make_adam
 from training.running_means import RunningMeans
-from training.trained_network import Freezing, Role, TrainedNetwork
+from training.trained_network import Freezing, Role, TrainedNetwork, Wrap
 from utils.distributed import World
 from utils.errors import ConfigError
 
@@ -71,9 +71,14 @@ def network_state(network: TrainedNetwork) -> dict[str, Tensor]:
     return {f"copy.{name}": value for name, value in network.compute_copy.state_dict().items()}
 
 
-def network(role: Role) -> TrainedNetwork:
-    module = nn.ModuleDict({"coarse": nn.Conv2d(1, 1, 1), "fine": nn.Sequential(nn.Conv2d(1, 1, 1))})
-    return TrainedNetwork(module, module, lambda same: same, role)
+class TwoStages(nn.ModuleDict):
+    coarse_parts = ("coarse",)
+
+
+def network(role: Role, wrap: Wrap = lambda same: same) -> TrainedNetwork:
+    kind = TwoStages if role == "generator" else nn.ModuleDict
+    module = kind({"coarse": nn.Conv2d(1, 1, 1), "fine": nn.Sequential(nn.Conv2d(1, 1, 1))})
+    return TrainedNetwork(module, module, wrap, role)
 
 
 def frozen(networks: dict[str, TrainedNetwork]) -> dict[str, set[str]]:
@@ -84,13 +89,13 @@ def frozen(networks: dict[str, TrainedNetwork]) -> dict[str, set[str]]:
 
 
 def test_coarse_parts_are_trained_after_their_epochs_and_others_never() -> None:
-    networks = {"AtoB": network("generator"), "BtoA": network("generator"), "judge": network("discriminator")}
-    freezing = Freezing(networks, ["judge.fine"], {"AtoB": ["coarse"]}, coarse_epochs=2)
+    networks = {"AtoB": network("generator"), "judge": network("discriminator")}
+    freezing = Freezing(networks, ["judge.fine"], coarse_epochs=2)
     for epoch in (0, 1):
         freezing.apply(epoch)
-        assert frozen(networks) == {"AtoB": {"coarse"}, "BtoA": set(), "judge": {"fine"}}
+        assert frozen(networks) == {"AtoB": {"coarse"}, "judge": {"fine"}}
     freezing.apply(2)
-    assert frozen(networks) == {"AtoB": set(), "BtoA": set(), "judge": {"fine"}}
+    assert frozen(networks) == {"AtoB": set(), "judge": {"fine"}}
     freezing.apply(0)  # a checkpoint of an earlier epoch
     assert frozen(networks)["AtoB"] == {"coarse"}
 
@@ -102,8 +107,7 @@ def test_networks_are_wrapped_again_only_where_something_changes() -> None:
         calls.append(module)
         return module
 
-    module = nn.ModuleDict({"coarse": nn.Conv2d(1, 1, 1), "fine": nn.Conv2d(1, 1, 1)})
-    freezing = Freezing({"one": TrainedNetwork(module, module, wrap, "generator")}, [], {"one": ["coarse"]}, 1)
+    freezing = Freezing({"one": network("generator", wrap)}, [], coarse_epochs=1)
     for epoch in (0, 0, 1, 2):
         freezing.apply(epoch)
     assert len(calls) == 3  # when it is made, frozen, and trained again
