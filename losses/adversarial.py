@@ -31,27 +31,25 @@ class AdversarialLoss:
 
     def generator(self, fake_logits: Sequence[Tensor]) -> Tensor:
         """Return the generator's loss, small where translated images pass for real."""
-        match self.gan_mode:
-            case "lsgan" | "vanilla":
-                return self._reduce([self._distance(scale, is_real=True) for scale in fake_logits])
-            case "hinge" | "wgan":
-                return self._reduce([-at_least_float32(scale).mean() for scale in fake_logits])
+        if self.gan_mode == "hinge":
+            return self._reduce([-at_least_float32(scale).mean() for scale in fake_logits])
+        return self.discriminator(fake_logits, is_real=True)
 
     def discriminator(self, logits: Sequence[Tensor], *, is_real: bool) -> Tensor:
         """Return the discriminator's loss on real or on translated images, small where it recognises them."""
+        return self._reduce([self._of_scale(scale, is_real) for scale in logits])
+
+    def _of_scale(self, logits: Tensor, is_real: bool) -> Tensor:
         sign = -1.0 if is_real else 1.0
         match self.gan_mode:
-            case "lsgan" | "vanilla":
-                return self._reduce([self._distance(scale, is_real=is_real) for scale in logits])
+            case "lsgan":
+                return F.mse_loss(logits, torch.full_like(logits, is_real))
+            case "vanilla":
+                return F.binary_cross_entropy_with_logits(logits, torch.full_like(logits, is_real))
             case "hinge":
-                return self._reduce([F.relu(1.0 + sign * at_least_float32(scale)).mean() for scale in logits])
+                return F.relu(1.0 + sign * at_least_float32(logits)).mean()
             case "wgan":
-                return self._reduce([sign * at_least_float32(scale).mean() for scale in logits])
-
-    def _distance(self, logits: Tensor, *, is_real: bool) -> Tensor:
-        aim = torch.ones_like(logits) if is_real else torch.zeros_like(logits)
-        distance = F.mse_loss if self.gan_mode == "lsgan" else F.binary_cross_entropy_with_logits
-        return distance(logits, aim)
+                return sign * at_least_float32(logits).mean()
 
     def _reduce(self, scales: Sequence[Tensor]) -> Tensor:
         stacked = torch.stack(list(scales))
