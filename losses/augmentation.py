@@ -79,8 +79,16 @@ class Color(Operation):
         return cls(*(torch.where(are_chosen, samples.fractions(), 0.5) for _ in range(3)))
 
     def of_image(self, images: Tensor) -> Tensor:
-        """Change the colours."""
-        return contrast(saturation(brightness(images, self.brightness), self.saturation), self.contrast)
+        """Change the colours.
+
+        By draws u: add u - 1/2, scale the distance of a pixel from the mean of its channels by 2 u, and that from the
+        mean of the sample by u + 1/2.
+        """
+        factors = (self.brightness, self.saturation, self.contrast)
+        brightness, saturation, contrast = (draws.to(images.dtype).view(-1, 1, 1, 1) for draws in factors)
+        images = images + (brightness - 0.5)
+        images = _scaled_about(images, images.mean(dim=1, keepdim=True), 2 * saturation)
+        return _scaled_about(images, images.mean(dim=(1, 2, 3), keepdim=True), contrast + 0.5)
 
 
 @dataclass(frozen=True)
@@ -197,21 +205,6 @@ def _rounded(pixels: float) -> int:
     return int(pixels + 0.5)
 
 
-def brightness(images: Tensor, draws: Tensor) -> Tensor:
-    """Return x + (u - 1/2), for draws u in [0, 1]."""
-    return images + (_per_sample(draws, images) - 0.5)
-
-
-def saturation(images: Tensor, draws: Tensor) -> Tensor:
-    """Scale by 2 u the distance of each pixel from the mean of its channels, for draws u in [0, 1]."""
-    return _scaled_about(images, images.mean(dim=1, keepdim=True), 2 * _per_sample(draws, images))
-
-
-def contrast(images: Tensor, draws: Tensor) -> Tensor:
-    """Scale by u + 1/2 the distance from the mean of the sample, for draws u in [0, 1]."""
-    return _scaled_about(images, images.mean(dim=(1, 2, 3), keepdim=True), _per_sample(draws, images) + 0.5)
-
-
 class _Translation(torch.autograd.Function):
     """Differentiable any number of times, since the gradient of a translation is one: the translation back.
 
@@ -239,10 +232,6 @@ class _Translation(torch.autograd.Function):
 def _places(images: Tensor, dim: int) -> Tensor:
     """Return 0, 1, … along a dimension, (1, size)."""
     return torch.arange(images.shape[dim], device=images.device)[None]
-
-
-def _per_sample(draws: Tensor, images: Tensor) -> Tensor:
-    return draws.to(images.dtype).view(-1, 1, 1, 1)
 
 
 def _scaled_about(images: Tensor, center: Tensor, factor: Tensor) -> Tensor:

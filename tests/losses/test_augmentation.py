@@ -16,9 +16,6 @@ from losses.augmentation import (
     Operation,
     Transform,
     Translation,
-    brightness,
-    contrast,
-    saturation,
 )
 from losses.distances import match_features
 from models.patch_discriminator import MultiscalePatchDiscriminator
@@ -58,13 +55,9 @@ def test_operations_are_the_originals(reference: dict[str, Any], name: str) -> N
     draws = {key: draw.flatten() for key, draw in case["draws"].items()}
     _, moved, cut = recorded(case, "color,translation,cutout").operations
     images = case["inputs"]["image"].double().requires_grad_()
-    outputs = {
-        "brightness": brightness(images, draws["brightness"]),
-        "saturation": saturation(images, draws["saturation"]),
-        "contrast": contrast(images, draws["contrast"]),
-        "translation": moved.of_image(images),
-        "cutout": cut.of_image(images),
-    }
+    neutral = {name: torch.full((len(images),), 0.5) for name in ("brightness", "saturation", "contrast")}
+    outputs = {name: Color(**neutral | {name: draws[name]}).of_image(images) for name in neutral}
+    outputs |= {"translation": moved.of_image(images), "cutout": cut.of_image(images)}
     assert outputs.keys() == case["operations"].keys()
     for operation, output in outputs.items():
         assert_same(output, images, case["operations"][operation])
@@ -194,5 +187,5 @@ def test_a_move_and_a_box_may_leave_the_image(moves: Sequence[int]) -> None:
 
 
 def test_grey_keeps_its_saturation() -> None:
-    images = make_images(2, 1, 6, 5)
-    torch.testing.assert_close(saturation(images, torch.rand(2)), images)
+    images, neutral = make_images(2, 1, 6, 5), torch.full((2,), 0.5)
+    torch.testing.assert_close(Color(neutral, torch.rand(2), neutral).of_image(images), images)
