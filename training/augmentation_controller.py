@@ -16,20 +16,6 @@ RAMP_SHARE = 0.05  # of the planned samples, in which the probability can rise b
 MOST_CHANGE = 0.1  # where validations are rare
 
 
-def adjusted(probability: float, overfitting: float, *, target: float, change: float, most: float) -> float:
-    """Return a probability that is `change` higher where overfitting is above its target, and lower where below.
-
-    It stays in 0 .. most. Source: Karras et al. 2020, section 3.1, whose official code has no upper bound.
-    """
-    sign = (overfitting > target) - (overfitting < target)
-    return min(max(probability + sign * change, 0.0), most)
-
-
-def change_by_plan(steps: int, planned_steps: float) -> float:
-    """Return by how much the probability changes after `steps` of the planned ones."""
-    return min(steps / (RAMP_SHARE * planned_steps), MOST_CHANGE)
-
-
 @dataclass(frozen=True)
 class Overfitting:
     """Measures how far the discriminator overfits: r_v of Karras et al. 2020, section 3.1, equation 1.
@@ -61,7 +47,8 @@ class AugmentationController:
 
     overfitting: None on other processes than the main one, which measures alone.
     tensor: 0-d float32 on the device, the probability as the augmentation reads it, changed in place.
-    target: the overfitting to hold. change: of the probability, each time.
+    target: the overfitting to hold. change: of the probability, each time; upwards where overfitting is above its
+        target, downwards where it is below (Karras et al. 2020, section 3.1, whose code has no upper bound).
     """
 
     world: World
@@ -70,18 +57,13 @@ class AugmentationController:
     target: float
     change: float
     probability: float = 0.0
-    latest: float = math.nan
 
-    def adjust(self, step: int) -> None:
-        """Measure and adjust, together with the other processes."""
-        measured = self.overfitting.measure(step) if self.overfitting else math.nan
-        self.latest = self.world.gather(measured)[0]
-        self._set(adjusted(self.probability, self.latest, target=self.target, change=self.change, most=MOST))
-
-    @property
-    def scalars(self) -> dict[str, float]:
-        """The probability, and the overfitting that was measured last, by their tags."""
-        return {"augmentation/probability": self.probability, "augmentation/overfitting": self.latest}
+    def adjust(self, step: int) -> dict[str, float]:
+        """Measure and adjust, together with the other processes; return the probability and what was measured."""
+        measured = self.world.gather(self.overfitting.measure(step) if self.overfitting else math.nan)[0]
+        sign = (measured > self.target) - (measured < self.target)
+        self._set(min(max(self.probability + sign * self.change, 0.0), MOST))
+        return {"augmentation/probability": self.probability, "augmentation/overfitting": measured}
 
     def state_dict(self) -> dict[str, float]:
         """Return what changes."""

@@ -3,40 +3,58 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
 
 from data.batch import Sample
 from tests.runs import OASIS, STYLE, built, checkpoint, records, run
-from training.augmentation_controller import AugmentationController, Overfitting, adjusted, change_by_plan
+from training import augmentation_controller
+from training.augmentation_controller import AugmentationController, Overfitting
 from training.methods.paired import Paired
 from training.validation import ValidationLogits
+from utils.distributed import World
 from utils.errors import ConfigError
 
 SETTINGS = ["augmentation.policy=[color,translation,cutout]", "augmentation.target=0.5", "log.images_every_steps=2"]
 
 
-def test_the_rule_is_that_of_ada(reference: dict[str, Any]) -> None:
+def controller(target: float, change: float, overfittings: Sequence[float]) -> AugmentationController:
+    """One that measures these."""
+    left = iter(overfittings)
+    measuring = cast(Overfitting, SimpleNamespace(measure=lambda _: next(left)))
+    return AugmentationController(World(0, 1, torch.device("cpu")), measuring, torch.zeros(()), target, change)
+
+
+def test_the_rule_is_that_of_ada(reference: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(augmentation_controller, "MOST", math.inf)
     case = reference["ada_controller"]
-    config, probability = case["config"], 0.0
+    config, signs = case["config"], case["inputs"]["mean_signs"].tolist()
     change = config["batch_size"] * config["interval"] / (config["kimg"] * 1000)
-    for sign, expected in zip(case["inputs"]["mean_signs"].tolist(), case["p"].tolist(), strict=True):
-        probability = adjusted(probability, sign, target=config["target"], change=change, most=math.inf)
-        assert probability == pytest.approx(expected, abs=1e-12)
+    adjusted = controller(config["target"], change, signs)
+    for expected in case["p"].tolist():
+        assert adjusted.adjust(0)["augmentation/probability"] == pytest.approx(expected, abs=1e-12)
 
 
-def test_the_probability_has_bounds_and_no_measurement_changes_nothing() -> None:
-    assert adjusted(0.75, 0.9, target=0.5, change=0.1, most=0.8) == 0.8
-    assert adjusted(0.05, 0.1, target=0.5, change=0.1, most=0.8) == 0.0
-    assert adjusted(0.3, math.nan, target=0.5, change=0.1, most=0.8) == 0.3
-    assert adjusted(0.3, 0.5, target=0.5, change=0.1, most=0.8) == 0.3
+@pytest.mark.parametrize(
+    ("before", "measured", "expected"), [(0.75, 0.9, 0.8), (0.05, 0.1, 0.0), (0.3, math.nan, 0.3), (0.3, 0.5, 0.3)]
+)
+def test_the_probability_has_bounds_and_no_measurement_changes_nothing(
+    before: float, measured: float, expected: float
+) -> None:
+    adjusted = controller(0.5, 0.1, [measured])
+    adjusted.load_state_dict({"probability": before})
+    adjusted.adjust(0)
+    assert adjusted.state_dict() == {"probability": expected}
 
 
-def test_it_rises_by_one_in_a_twentieth_of_the_plan() -> None:
-    assert change_by_plan(100, 40_000) == pytest.approx(0.05)
-    assert change_by_plan(500, 1000) == 0.1  # not all at once where validations are rare
+def test_it_does_not_rise_at_once_where_validations_are_rare(tiny_config: Path) -> None:
+    method = built(tiny_config, *SETTINGS, "log.images_every_steps=500").method
+    assert isinstance(method, Paired)
+    assert method.controller
+    assert method.controller.change == 0.1
 
 
 @pytest.mark.parametrize(

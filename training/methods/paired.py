@@ -18,7 +18,7 @@ from data.loader import read_fixed_samples
 from losses.objective import GeneratorObjective, LossInputs
 from losses.pixel_weights import LossWeights
 from models.style_encoder import StyledImages, StyleDistribution, inference_network
-from training.augmentation_controller import AugmentationController, Overfitting, change_by_plan
+from training.augmentation_controller import MOST_CHANGE, RAMP_SHARE, AugmentationController, Overfitting
 from training.diagnostics import Diagnostics
 from training.methods.judge import Judge, Outputs
 from training.methods.method import Averages, Method, NetworkBuilder, translators
@@ -152,14 +152,13 @@ class Paired(Method):
         keeps_graph = len(passes) == 1
         kept: Translation | None = None
         for inputs in synchronized_passes(passes, *self.networks.values()):
-            made = self._discriminator_pass(inputs, share=1 / len(passes), keeps_graph=keeps_graph)
-            kept = made if keeps_graph else None
+            kept = self._discriminator_pass(inputs, share=1 / len(passes), keeps_graph=keeps_graph)
         self.optimizers["discriminator"].step("discriminator", self.means)
         for inputs in synchronized_passes(passes, *self.networks.values()):
             self._generator_pass(inputs, share=1 / len(passes), kept=kept)
         self.optimizers["generator"].step("generator", self.means)
 
-    def _discriminator_pass(self, inputs: ModelInputs, share: float, keeps_graph: bool) -> Translation:
+    def _discriminator_pass(self, inputs: ModelInputs, share: float, keeps_graph: bool) -> Translation | None:
         judge = self.discriminator
         with self.precision.autocast():
             with torch.set_grad_enabled(keeps_graph):
@@ -169,7 +168,7 @@ class Paired(Method):
             fakes, reals = judge.outputs(transform, shown, (inputs.source, inputs.target))
             loss = judge.loss_of(inputs.source, fake, inputs.target, transform, fakes=fakes, reals=reals)
         self.optimizers["discriminator"].backward(loss * share)
-        return fake, style
+        return (fake, style) if keeps_graph else None
 
     def _generator_pass(self, inputs: ModelInputs, share: float, kept: Translation | None) -> None:
         # The bare discriminator: its own gradients are not wanted, so no process waits for them.
@@ -226,15 +225,37 @@ class Paired(Method):
     def prepare_adjusting(
         self, config: Config, world: World, splits: Splits, state: LoopState, validation: Validation | None
     ) -> None:
-        """Let the validation control the augmentation if a target of that is set."""
-        self.controller = build_controller(self, config, world, splits, state, validation)
+        """Let the validation control the augmentation if a target of that is set.
+
+        Raises:
+            ConfigError: the validation samples are trained on.
+        """
+        probability, target = self.discriminator.augmentation.probability, config.augmentation.target
+        if target is None or not config.augmentation.policy:
+            return
+        assert isinstance(probability, Tensor), probability
+        if splits.validation == TRAIN:
+            raise ConfigError(
+                f"augmentation.target is {target:g}, expected null where validation samples are trained on: add a "
+                "split val, or hold samples back with train.validation_share"
+            )
+        overfitting = None
+        if validation:
+            assert validation.logits is not None
+            n_samples, preprocessing = len(validation.samples), build.build_preprocessing(config)
+            overfitting = Overfitting(
+                validation.logits,
+                replace(validation.predictor, generator=inference_network(self.generator.module)),
+                read_fixed_samples(splits.train, preprocessing, n_samples, config.data.on_bad_sample),
+                validation.samples,
+            )
+        planned_steps = config.total_epochs * state.batches_per_epoch / config.batches_per_step
+        change = min(config.log.images_every_steps / (RAMP_SHARE * planned_steps), MOST_CHANGE)
+        self.controller = AugmentationController(world, overfitting, probability, target, change)
 
     def adjust(self, step: int) -> Mapping[str, float]:
         """Adjust the probability of the augmentation to how far the discriminator overfits."""
-        if self.controller is None:
-            return {}
-        self.controller.adjust(step)
-        return self.controller.scalars
+        return self.controller.adjust(step) if self.controller else {}
 
     def state_dict(self) -> dict[str, Any]:
         """Return the pool, and the probability of the augmentation."""
@@ -281,35 +302,3 @@ def build_paired(config: Config, world: World) -> Paired:
         means=means,
         retain_graph=config.train.retain_graph,
     )
-
-
-def build_controller(
-    method: Paired, config: Config, world: World, splits: Splits, state: LoopState, validation: Validation | None
-) -> AugmentationController | None:
-    """Return the controller of the augmentation; None where its probability is fixed.
-
-    Raises:
-        ConfigError: the validation samples are trained on.
-    """
-    probability, target = method.discriminator.augmentation.probability, config.augmentation.target
-    if target is None or not config.augmentation.policy:
-        return None
-    assert isinstance(probability, Tensor), probability
-    if splits.validation == TRAIN:
-        raise ConfigError(
-            f"augmentation.target is {target:g}, expected null where validation samples are trained on: add a split "
-            "val, or hold samples back with train.validation_share"
-        )
-    overfitting = None
-    if validation:
-        assert validation.logits is not None
-        n_samples, preprocessing = len(validation.samples), build.build_preprocessing(config)
-        overfitting = Overfitting(
-            validation.logits,
-            replace(validation.predictor, generator=inference_network(method.generator.module)),
-            read_fixed_samples(splits.train, preprocessing, n_samples, config.data.on_bad_sample),
-            validation.samples,
-        )
-    planned_steps = config.total_epochs * state.batches_per_epoch / config.batches_per_step
-    change = change_by_plan(config.log.images_every_steps, planned_steps)
-    return AugmentationController(world, overfitting, probability, target, change)
