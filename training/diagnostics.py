@@ -18,6 +18,15 @@ _UNCHANGED = 2.0  # levels of 255; photos change by 1.9 as JPEG of quality 85
 _LOW_SCALE = 64.0  # GradScaler begins at 65536
 
 
+class _InARow(Counter[str]):
+    """How often in a row something has held, by name."""
+
+    def reaches(self, name: str, holds: bool, times: int = _REPORTS) -> bool:
+        """Count once more; return whether it has now held `times` times, which is so once until it ceases to hold."""
+        self[name] = self[name] + 1 if holds else 0
+        return self[name] == times
+
+
 class Diagnostics:
     """Gives hints on the figures of a report: each once, and again after its cause has disappeared and returned.
 
@@ -26,40 +35,29 @@ class Diagnostics:
 
     def __init__(self, gan_mode: str = "") -> None:
         self._won = _WON.get(gan_mode)
-        self._n_won: Counter[str] = Counter()
-        self._low: set[str] = set()
+        self._in_a_row = _InARow()
 
     def __call__(self, scalars: Mapping[str, float]) -> list[str]:
         """Return the hints for one report, given its scalars by tag."""
-        return [*self._discriminators(scalars), *self._scales(scalars)]
-
-    def _discriminators(self, scalars: Mapping[str, float]) -> list[str]:
-        names = [tag.split("/")[1] for tag in scalars if tag.startswith("logits/D") and tag.endswith("/real")]
-        return [hint for name in names if self._won for hint in self._discriminator(name, scalars, *self._won)]
-
-    def _discriminator(self, name: str, scalars: Mapping[str, float], above: float, below: float) -> list[str]:
-        real, fake = scalars[f"logits/{name}/real"], scalars[f"logits/{name}/fake"]
-        self._n_won[name] = self._n_won[name] + 1 if real > above and fake < below else 0
-        if self._n_won[name] != _REPORTS:
-            return []
-        of_side = name.removeprefix("D").replace("_", " ")
-        return [
-            f"the discriminator{of_side} has won: in the mean it gives real images {real:.2f} and translated ones "
-            f"{fake:.2f}, from which the generator learns little. Lower optimizer.discriminator_learning_rate, or set "
-            "discriminator.spectral_norm=all in a new run"
-        ]
-
-    def _scales(self, scalars: Mapping[str, float]) -> list[str]:
         hints = []
-        prefix = "amp/scale/"
-        for name, scale in ((t.removeprefix(prefix), value) for t, value in scalars.items() if t.startswith(prefix)):
-            is_low = 1.0 != scale < _LOW_SCALE  # 1: there is no scaler
-            if is_low and name not in self._low:
-                hints.append(
-                    f"the scale of the {name}'s gradients has fallen to {scale:g}, since float16 overflows repeatedly"
-                    ": use amp.dtype=bfloat16, or amp.opt_level=O0"
-                )
-            self._low = self._low | {name} if is_low else self._low - {name}
+        for tag, value in scalars.items():
+            match tag.split("/"):
+                case ["logits", name, "real"] if self._won:
+                    fake, (above, below) = scalars[f"logits/{name}/fake"], self._won
+                    if self._in_a_row.reaches(tag, value > above and fake < below):
+                        of_side = name.removeprefix("D").replace("_", " ")
+                        hints.append(
+                            f"the discriminator{of_side} has won: in the mean it gives real images {value:.2f} and "
+                            f"translated ones {fake:.2f}, from which the generator learns little. Lower "
+                            "optimizer.discriminator_learning_rate, or set discriminator.spectral_norm=all in a new run"
+                        )
+                case ["amp", "scale", name]:
+                    is_low = 1.0 != value < _LOW_SCALE  # 1: there is no scaler
+                    if self._in_a_row.reaches(tag, is_low, times=1):
+                        hints.append(
+                            f"the scale of the {name}'s gradients has fallen to {value:g}, since float16 overflows "
+                            "repeatedly: use amp.dtype=bfloat16, or amp.opt_level=O0"
+                        )
         return hints
 
 
@@ -70,7 +68,7 @@ class TranslationHints:
     """
 
     def __init__(self) -> None:
-        self._n_found: Counter[str] = Counter()
+        self._in_a_row = _InARow()
         self._seen: list[tuple[Tensor, Tensor, Tensor]] = []  # thumbnails and difference of each pair of a validation
 
     def add(self, source: Tensor, fake: Tensor) -> None:
@@ -93,9 +91,7 @@ class TranslationHints:
             "longer, or lower the weights of the losses beside the adversarial one",
         }
         found = {"inverted": correlation < _NEGATIVE, "alike": alike, "unchanged": difference < _UNCHANGED}
-        for name, is_found in found.items():
-            self._n_found[name] = self._n_found[name] + 1 if is_found else 0
-        return [hint for name, hint in hints.items() if self._n_found[name] == _REPORTS]
+        return [hint for name, hint in hints.items() if self._in_a_row.reaches(name, found[name])]
 
 
 def _correlation(sources: Tensor, fakes: Tensor) -> float:
