@@ -19,8 +19,6 @@ from utils.machine import usable_cores
 from utils.worker_threads import in_order, worker_threads
 
 Existing = Literal["refuse", "keep", "replace"]
-
-
 _SUFFIXES = (".png", ".jpg", ".tif")
 _LOG_EVERY = 1000  # images
 
@@ -71,7 +69,10 @@ def kept_and_to_do(conversions: Sequence[Conversion], existing: Existing) -> tup
     Raises:
         DataError: a file exists, and `existing` is refuse.
     """
-    check_absent(conversions, existing)
+    wanted = [file for conversion in conversions for file in conversion.files] if existing == "refuse" else []
+    if present := [file for path in wanted for file in _present(path)]:
+        n_more = f", as do {len(present) - 1} others" if len(present) > 1 else ""
+        raise DataError(f"{present[0]}: already exists{n_more}; choose another folder, or --existing keep or replace")
     to_do = [c for c in conversions if existing != "keep" or not all(_present(file) for file in c.files)]
     return Counter(c.split for c in conversions) - Counter(c.split for c in to_do), to_do
 
@@ -93,16 +94,6 @@ def convert_each(conversions: Iterable[Conversion], total: int, problems: list[s
             if done % _LOG_EVERY == 0:
                 logger.info("%d of %d", done, total)
     return counts
-
-
-def check_absent(conversions: Sequence[Conversion], existing: Existing) -> None:
-    """Raise DataError where a file exists, and `existing` is refuse."""
-    if existing != "refuse":
-        return
-    present = [file for conversion in conversions for wanted in conversion.files for file in _present(wanted)]
-    if present:
-        n_more = f", as do {len(present) - 1} others" if len(present) > 1 else ""
-        raise DataError(f"{present[0]}: already exists{n_more}; choose another folder, or --existing keep or replace")
 
 
 def _convert(conversion: Conversion) -> tuple[str, tuple[str, ...]]:

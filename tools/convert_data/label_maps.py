@@ -1,7 +1,7 @@
 """Label maps that are drawn in colours, as ids, with warnings of doubtful colours; instance maps made of label maps."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -14,14 +14,14 @@ from torch import Tensor
 from data.batch import DataError
 from data.class_ids import IGNORE_ID, classes_of_colors, connected_parts, packed_colors
 from data.files.image_files import has_transparent_pixels, read_ids, read_rgb
-from tools.convert_data.conversion import Conversion, Existing, check_absent, convert_all, found_images
+from tools.convert_data.conversion import Conversion, Existing, convert_all, convert_each, found_images, kept_and_to_do
 from utils.atomic_file import replacing
 from utils.errors import ConfigError
 from utils.label_colors import IGNORED, LabelColors, read_label_colors
 from utils.log import logger
 from utils.machine import usable_cores
 from utils.text import counted, listed
-from utils.worker_threads import worker_threads
+from utils.worker_threads import in_order, worker_threads
 
 _JPEG_SUFFIXES = (".jpg", ".jpeg")
 _AREA_SHARE = 1e-4  # of a map's pixels: areas of a colour that make it a class; blends at borders form none
@@ -69,20 +69,18 @@ def colors_to_ids(origin: Path, target: Path, colors_file: str | None, existing:
         raise DataError(f"{table}: already exists; choose another TO, or --existing keep or replace")
     if existing == "keep":
         colors_file = _kept_colors(target, table, colors_file)
-    counts, unreadable = _count_all(list(maps.values()))
-    problems += [problem for reasons in unreadable.values() for problem in reasons]
+    counts, readable = _count_all(maps, problems)
     if not counts.n_pixels:
         raise DataError(*problems)
     is_jpeg = any(path.suffix.lower() in _JPEG_SUFFIXES for path in maps.values())
     colors = _named(colors_file) if colors_file else _found(counts, origin, _NEAR if is_jpeg else 0.0)
     conversions = [
         Conversion(name, "", (target / f"{name}.png",), partial(_read_as_ids, path, colors))
-        for name, path in maps.items()
-        if path not in unreadable
+        for name, path in readable.items()
     ]
-    check_absent(conversions, existing)
+    kept, to_do = kept_and_to_do(conversions, existing)
     _write_table(table, colors)  # before the first map: what an interruption leaves has its colours
-    n_written = convert_all(conversions, existing, problems)
+    n_written = kept + convert_each(to_do, len(to_do), problems)
     for line in _summary(counts, colors):
         logger.info("%s", line)
     for warning in color_warnings(counts, colors, is_jpeg=is_jpeg):
@@ -176,27 +174,26 @@ def _write_table(path: Path, colors: LabelColors) -> None:
         unfinished.write_text(text, encoding="utf-8")
 
 
-def _count_all(paths: Sequence[Path]) -> tuple[ColorCounts, dict[Path, tuple[str, ...]]]:
-    """Return the colours of all maps, and the problems of those that cannot be read."""
-    total, unreadable = ColorCounts(Counter(), set()), dict[Path, tuple[str, ...]]()
+def _count_all(maps: Mapping[str, Path], problems: list[str]) -> tuple[ColorCounts, dict[str, Path]]:
+    """Return the colours of all maps, and those that can be read; `problems` gets those of the others."""
+    total, readable = ColorCounts(Counter(), set()), dict[str, Path]()
 
-    def count(path: Path) -> ColorCounts | DataError:
-        try:
-            counts = count_colors(read_rgb(path))
-            counts.transparent.extend([path] if has_transparent_pixels(path) else [])
-            return counts
-        except DataError as error:
-            return error
+    def count(path: Path) -> tuple[ColorCounts, bool]:
+        return count_colors(read_rgb(path)), has_transparent_pixels(path)
 
     with worker_threads(usable_cores()) as pool:
-        for path, counts in zip(paths, pool.map(count, paths), strict=True):
-            if isinstance(counts, DataError):
-                unreadable[path] = counts.problems
+        calls = in_order(pool, count, maps.values(), 2 * usable_cores())
+        for (name, path), call in zip(maps.items(), calls, strict=True):
+            try:
+                counts, is_transparent = call.result()
+            except DataError as error:
+                problems += error.problems
                 continue
+            readable[name] = path
             total.n_pixels.update(counts.n_pixels)
             total.in_areas.update(counts.in_areas)
-            total.transparent.extend(counts.transparent)
-    return total, unreadable
+            total.transparent.extend([path] if is_transparent else [])
+    return total, readable
 
 
 def count_colors(picture: Tensor) -> ColorCounts:

@@ -1,7 +1,7 @@
 """Pairs made of the frames of videos, in splits by time: neighbours never lie in two splits."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -74,9 +74,9 @@ def from_videos(
         check_same_settings(target, pairs)  # as those of the pairs that stay
     counts, to_do = kept_and_to_do(conversions, existing)
     wanted = {conversion.name for conversion in to_do}
-    with tqdm(total=len(wanted), unit="pair", disable=None, dynamic_ncols=True) as progress:
-        made = _conversions(planned, wanted, pairs, problems, progress.update)
-        return counts + convert_each(made, len(wanted), problems)
+    made = _conversions(planned, wanted, pairs, problems)
+    with tqdm(made, total=len(wanted), unit="pair", disable=None, dynamic_ncols=True) as progress:
+        return counts + convert_each(progress, len(wanted), problems)
 
 
 def _opened(paths: Sequence[Path], problems: list[str]) -> dict[str, VideoFile]:
@@ -116,7 +116,6 @@ def _conversions(
     wanted: set[str],
     pairs: PhotoPairs,
     problems: list[str],
-    report: Callable[[], object],
 ) -> Iterator[Conversion]:
     """Decode the videos one after the other, and yield the conversions of their frames that are wanted."""
     for video, plan in planned:
@@ -126,4 +125,3 @@ def _conversions(
             conversion = plan.get(index)
             if conversion and conversion.name in wanted:
                 yield replace(conversion, make=partial(pairs.of, frame.image))
-                report()
