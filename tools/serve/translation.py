@@ -8,7 +8,6 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -24,7 +23,7 @@ from inference.image_store import image_store
 from inference.load import LoadedGenerator
 from inference.padding import fitted
 from inference.tiling import Window
-from pairgan import ImageError, Model, ModelError, load
+from pairgan import ModelError, load
 from tools.serve.generator import open_generator
 from utils.errors import ConfigError, UserError
 
@@ -189,35 +188,12 @@ def _of_export(file: Path, arguments: argparse.Namespace, folder: Path) -> Trans
     loaded = LoadedGenerator(file, config, model.step, nn.Identity(), model.direction, card=model.card)
 
     def compute(jobs: Sequence[Job]) -> Sequence[Tensor]:
-        maps = [_arrays(job.sample, model) for job in jobs]
+        batch = Batch.of([job.sample for job in jobs])
+        maps = {kind: getattr(batch, kind).numpy().astype(dtype) for kind, (dtype, _) in model.inputs.items()}
         try:
-            images = model.batch(**{_ARGUMENTS[kind]: [sample[kind] for sample in maps] for kind in model.inputs})
-        except ImageError as error:
-            raise UserError(str(error)) from error
-        return [_tensor(image) for image in images]
+            return list(torch.from_numpy(model._run(maps)))  # `batch` of it would read and pad them once more
+        except Exception as error:  # onnxruntime's have no base of their own
+            height, width = batch.source.shape[-2:]
+            raise UserError(f"{width}x{height}: {error}. Send a smaller image.") from error
 
     return Translator(loaded, False, arguments.batch_size, compute, folder)
-
-
-_ARGUMENTS = {"source": "images"} | {kind: kind for kind in ("instances", "features", "source_images")}  # of batch
-
-
-def _arrays(sample: Sample, model: Model) -> dict[str, np.ndarray]:
-    """Return the maps of a sample as an export takes them."""
-    source = sample.source
-    if model.n_classes:
-        ids = source[0].int()
-        ignored = model.n_classes if model.ignore_id is None else model.ignore_id
-        source = torch.where(ids == model.n_classes, ignored, ids)
-    elif model.inputs["source"] == ("uint8", 3):
-        source = source.permute(1, 2, 0)
-    maps = {"source": source, "source_images": sample.source_images}
-    maps |= {"instances": None if sample.instances is None else sample.instances[0]}
-    maps |= {"features": None if sample.features is None else sample.features.permute(1, 2, 0)}
-    return {kind: image.numpy() for kind, image in maps.items() if image is not None}
-
-
-def _tensor(image: Any) -> Tensor:
-    """Return an RGB image or the values of an export, as (C, H, W)."""
-    pixels = np.array(image)
-    return torch.from_numpy(pixels if isinstance(image, np.ndarray) else pixels.transpose(2, 0, 1))
