@@ -196,4 +196,7 @@ def _of_export(file: Path, arguments: argparse.Namespace, folder: Path) -> Trans
             height, width = batch.source.shape[-2:]
             raise UserError(f"{width}x{height}: {error}. Send a smaller image.") from error
 
-    return Translator(loaded, False, arguments.batch_size, compute, folder)
+    translator = Translator(loaded, False, arguments.batch_size, compute, folder)
+    if others := model.inputs.keys() - {*translator.kinds, "instances", "source_images"}:
+        raise ConfigError(f"{file}: takes {', '.join(others)}, which no file of a request holds. Name its run instead.")
+    return translator

@@ -13,6 +13,7 @@ from tests.images import bands, save_npy
 from tests.runs import program_main, run, translate, untrained_run
 from tests.tools.serve.services import FORM, ask, form, levels, serving
 from tools import cluster_features
+from utils.errors import ConfigError
 
 N_CLASSES = 12  # of the synthetic facades
 EXACT = ("--opt-level", "O0")
@@ -104,6 +105,16 @@ def test_a_seed_is_that_of_test_py(tiny_config: Path, tmp_path: Path) -> None:
     assert {answer.status for answer in drawn} == {200}
     options = ("--checkpoint", checkpoint, "--instances", tmp_path / "instances", "--seed", "3", *EXACT)
     assert drawn[1].body != drawn[0].body == by_test_py(tmp_path, *options)
+
+
+def test_an_export_of_encoded_features_is_refused(tiny_config: Path) -> None:
+    run_folder = untrained_run(tiny_config, "features.n_channels=2", "features.n_downsamplings=2")
+    program_main("tools.export")(["--checkpoint", str(run_folder), "--format", "onnx"])
+    with (
+        pytest.raises(ConfigError, match=r"onnx: takes features, which no file of a request holds\. Name its run"),
+        serving("--checkpoint", run_folder / "generator.onnx"),
+    ):
+        pass
 
 
 def test_an_export(tiny_run: Path, tmp_path: Path) -> None:
