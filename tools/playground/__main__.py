@@ -16,12 +16,14 @@ from pathlib import Path
 from inference.load import directions_of
 from tools.playground.page import describe
 from tools.playground.samples import open_samples
-from tools.playground.server import PORT, DirectionPage, open_server
+from tools.playground.server import DirectionPage, Playground
 from tools.serve.generator import open_generator, parse_with_generator
-from tools.serve.web import WebServer, serve
+from tools.serve.web import LOOPBACK, WebServer, serve
 from utils.cli import ArgumentParser, run_entry_point, whole_number
 from utils.errors import ConfigError
 from utils.log import log_to_console, logger
+
+PORT = 8765
 
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
@@ -46,7 +48,13 @@ def playground(arguments: argparse.Namespace) -> Iterator[WebServer]:
     """
     with tempfile.TemporaryDirectory(prefix="pairgan-") as folder:  # of --tile
         first = open_page(arguments, arguments.direction, Path(folder))
-        server = open_server(arguments.port, first, lambda way: open_page(arguments, way, Path(folder)))
+        pages = Playground(first, lambda way: open_page(arguments, way, Path(folder)))
+        try:
+            server = WebServer(pages.app(), pages.turns, LOOPBACK, arguments.port or PORT)
+        except ConfigError:
+            if arguments.port:
+                raise
+            server = WebServer(pages.app(), pages.turns, LOOPBACK, 0)  # any that is free
         with closing(server):
             yield server
 
@@ -71,14 +79,13 @@ def open_page(arguments: argparse.Namespace, direction: str | None, folder: Path
             f"Translate a folder: python test.py --checkpoint {loaded.file} --input DIR."
         )
     names = [style.file.name for style in opened.styles] if len(opened.styles) > 1 else []
+    directions = directions_of(arguments.checkpoint, loaded)
     description = replace(
         describe(samples, takes_seed=opened.takes_seed, seed=arguments.seed),
         styles=names,
         mixes_styles=bool(names) or predictor.takes_seed,
+        directions=directions if len(directions) > 1 else [],
     )
-    directions = directions_of(arguments.checkpoint, loaded)
-    if len(directions) > 1:
-        description = replace(description, directions=directions)
     return DirectionPage(description, samples, predictor, opened.styles)
 
 

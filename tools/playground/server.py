@@ -23,10 +23,7 @@ from tools.playground.page import Description, build_page
 from tools.playground.samples import MAX_BYTES, Samples
 from tools.serve.gate import Gate, number, unless_gone
 from tools.serve.turns import Turns
-from tools.serve.web import LOOPBACK, WebServer
-from utils.errors import ConfigError
 
-PORT = 8765
 BINARY = "application/octet-stream"
 STOPPED = "The playground was stopped. Start it again: python -m tools.playground"
 
@@ -130,20 +127,3 @@ class Playground:
 
         translated = await unless_gone(request, self.turns.computed(None, compute, sample))
         return Response(translated.permute(1, 2, 0).numpy().tobytes(), media_type=BINARY)
-
-
-def open_server(port: int | None, first: DirectionPage, open_page: Callable[[str], DirectionPage]) -> WebServer:
-    """Return the server of a page, and of those of other directions.
-
-    port: None for PORT, or any that is free where that is in use.
-
-    Raises:
-        ConfigError: the port is in use, or may not be used.
-    """
-    playground = Playground(first, open_page)
-    try:
-        return WebServer(playground.app(), playground.turns, LOOPBACK, PORT if port is None else port)
-    except ConfigError:
-        if port is not None:
-            raise
-        return WebServer(playground.app(), playground.turns, LOOPBACK, 0)
