@@ -14,11 +14,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from configs import build
 from configs.image_sides import image_sides
-from configs.label_maps import ignored_id, named_classes
+from configs.label_maps import ignored_id, named_classes, swatches_of
 from configs.schema import Config
 from tools.playground.samples import MAX_PIXELS, Samples
 from utils.errors import ConfigError
-from utils.label_colors import IGNORED, LabelColors, read_label_colors
+from utils.label_colors import IGNORED, read_label_colors
 
 DEFAULT_SIDE = 256  # pixels, where the settings name no size
 SIDES = (64, 1024)  # least and greatest side of a new picture
@@ -99,6 +99,7 @@ def describe(samples: Samples, *, takes_seed: bool = False, seed: int = 0) -> De
     config, conditioning = loaded.config, loaded.conditioning
     height, width = samples.size or _trained_size(config)
     sides = image_sides(config)
+    file_colors = config.data.colors.rgb if config.data.colors else ()  # those of ignored pixels are the last
     step = "weights of an original" if loaded.step is None else f"step {loaded.step}"
     return Description(
         title=loaded.card.get("title", loaded.name),
@@ -118,17 +119,10 @@ def describe(samples: Samples, *, takes_seed: bool = False, seed: int = 0) -> De
         min_size=sides.minimum,
         samples=samples.names,
         scale=config.generator.scale,
-        file_colors=_file_colors(config.data.colors),
+        file_colors=[(bytes(rgb).hex(), min(k, conditioning.n_classes)) for k, rgb in enumerate(file_colors)],
         can_draw=samples.are_drawn,
         direction=loaded.direction,
     )
-
-
-def _file_colors(colors: LabelColors | None) -> list[tuple[str, int]]:
-    """Return the colours of classes, and those of ignored pixels with the id that `classes_of_colors` gives them."""
-    if colors is None:
-        return []
-    return [(bytes(color).hex(), min(number, colors.n_classes)) for number, color in enumerate(colors.rgb)]
 
 
 def _trained_size(config: Config) -> tuple[int, int]:
@@ -156,14 +150,10 @@ def _classes(config: Config) -> list[PageClass]:
                 "name another file, or metrics.label_colors=null"
             )
         names, colors = known.names, known.colors
-    classes = [
-        PageClass(number, name, bytes(color.tolist()).hex())
-        for number, (name, color) in enumerate(zip(names, colors, strict=False))  # colours of ignored pixels follow
-    ]
+    classes = [PageClass(number, kind.name, kind.color) for number, kind in enumerate(swatches_of(names, colors))]
     ignored = ignored_id(data)
-    if ignored is None:
-        return classes
-    return [entry for entry in classes if entry.id != ignored] + [PageClass(ignored, IGNORED, "000000")]
+    of_ignored = [] if ignored is None else [PageClass(ignored, IGNORED, "000000")]
+    return [entry for entry in classes if entry.id != ignored] + of_ignored
 
 
 def build_page(
