@@ -2,9 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterator
 from concurrent.futures import Executor
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from pathlib import Path, PurePosixPath
@@ -75,23 +73,16 @@ class Service:
 
     async def _translate(self, request: Request) -> Response:
         seed = number(request, "seed", str(self._seed))
-        with self._counted():
-            try:
-                async with asyncio.timeout(self._limits.timeout_s):
-                    return await self._translated(request, seed)
-            except TimeoutError as error:
-                text = f"not translated within {self._limits.timeout_s} s: try again later, or send a smaller image"
-                raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, text, _SOON) from error
-
-    @contextmanager
-    def _counted(self) -> Iterator[None]:
-        """Count a translation, and refuse it where too many are under way: their images are in the memory."""
-        if self._n_waiting >= self._limits.max_waiting:
+        if self._n_waiting >= self._limits.max_waiting:  # whose images are in the memory
             text = f"{self._n_waiting} translations are under way: try again later"
             raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, text, _SOON)
         self._n_waiting += 1
         try:
-            yield
+            async with asyncio.timeout(self._limits.timeout_s):
+                return await self._translated(request, seed)
+        except TimeoutError as error:
+            text = f"not translated within {self._limits.timeout_s} s: try again later, or send a smaller image"
+            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, text, _SOON) from error
         finally:
             self._n_waiting -= 1
 
