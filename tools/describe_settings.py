@@ -42,7 +42,8 @@ def _lines(section: Any, indent: str) -> Iterator[str]:
             yield from _lines(value, f"{indent}  ")
         else:
             yield from _comment(meanings.get(name, ""), indent)
-            yield f"{indent}{name}: {yaml_value(value)}{_choices(kinds[name])}"
+            is_listed = get_origin(kinds[name]) in (Literal, UnionType)  # other types are seen from the default
+            yield f"{indent}{name}: {yaml_value(value)}{f'  # {type_name(kinds[name])}' if is_listed else ''}"
 
 
 def documented_fields(section: type) -> dict[str, str]:
@@ -59,11 +60,6 @@ def documented_fields(section: type) -> dict[str, str]:
 
 def _comment(text: str, indent: str) -> list[str]:
     return textwrap.wrap(text, _WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# ")
-
-
-def _choices(kind: Any) -> str:
-    """Return the choices of a Literal or the types of a union as a comment; other types are seen from the default."""
-    return f"  # {type_name(kind)}" if get_origin(kind) in (Literal, UnionType) else ""
 
 
 def type_name(kind: Any) -> str:

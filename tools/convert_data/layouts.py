@@ -20,11 +20,8 @@ def to_folders(origin: Path, target: Path, suffix: str, problems: list[str]) -> 
     Raises:
         DataError: no folder holds images, or two of them are sources and targets already.
     """
-
-    def holds_images(folder: Path) -> bool:
-        return any(path.suffix.lower() in IMAGE_SUFFIXES for path in folder.rglob("*"))
-
-    folders = [folder for folder in _folders_in(origin) if holds_images(folder)]
+    suffixes = {folder: {path.suffix.lower() for path in folder.rglob("*")} for folder in _folders_in(origin)}
+    folders = [folder for folder, found in suffixes.items() if found & IMAGE_SUFFIXES]
     if not folders:
         raise DataError(f"{origin}: expected a folder of images for each split, such as {origin / 'train'}")
     names = {folder.name for folder in folders}

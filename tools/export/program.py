@@ -121,10 +121,9 @@ def open_pt2(path: Path) -> Run:
     """Return the program of a .pt2 file."""
     network = torch.export.load(path).module()
 
+    @torch.inference_mode()
     def run(inputs: Mapping[str, Tensor]) -> Tensor:
-        with torch.inference_mode():
-            translated: Tensor = network(**inputs)
-        return translated
+        return network(**inputs)
 
     return run
 
