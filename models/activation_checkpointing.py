@@ -1,7 +1,7 @@
 """Activation checkpointing: parts of a network that are computed again in the backward pass instead of stored."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from itertools import count
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +9,7 @@ from torch.utils.checkpoint import checkpoint
 
 from models.generator import EncodedGenerator
 from models.running_statistics import BatchNorm, batch_norms, untracked
-from models.spectral_norm import RecordedVectors, SpectralNorm, recording, replaying, spectral_norms
+from models.spectral_norm import SpectralNorm, Vectors, keeping_vectors, spectral_norms
 from utils.errors import ConfigError
 from utils.torch_private import left_out_of_compilation
 
@@ -39,7 +39,7 @@ class Recomputable(nn.Module):
         return recomputed
 
 
-@left_out_of_compilation  # torch.compile does not know the argument context_fn
+@left_out_of_compilation  # torch.compile traces one pass, in place of the first and of those that replay its vectors
 def _with_norms_as_before(
     spectral: list[SpectralNorm],
     batch: list[BatchNorm],
@@ -47,31 +47,17 @@ def _with_norms_as_before(
     function: Callable[..., Tensor],
     *inputs: Tensor,
 ) -> Tensor:
-    vectors: RecordedVectors = {norm: [] for norm in spectral}
-    recomputed: Tensor = checkpoint(
-        function,
-        *inputs,
-        use_reentrant=False,
-        preserve_rng_state=draws,
-        context_fn=lambda: (recording(vectors), _Recomputation(vectors, batch)),
-    )
+    vectors: dict[SpectralNorm, list[Vectors]] = {norm: [] for norm in spectral}
+    numbers = count()
+
+    def compute(*inputs: Tensor) -> Tensor:
+        """Make the first pass, or compute it again; a second backward pass does so once more."""
+        is_first = next(numbers) == 0
+        with keeping_vectors(vectors, replays=not is_first), untracked([] if is_first else batch):
+            return function(*inputs)
+
+    recomputed: Tensor = checkpoint(compute, *inputs, use_reentrant=False, preserve_rng_state=draws)
     return recomputed
-
-
-class _Recomputation(AbstractContextManager[None]):
-    """The context of a recomputation; a second backward pass enters it again."""
-
-    def __init__(self, vectors: RecordedVectors, batch: list[BatchNorm]) -> None:
-        self._vectors = vectors
-        self._batch = batch
-
-    def __enter__(self) -> None:
-        self._entered = ExitStack()
-        self._entered.enter_context(replaying(self._vectors))
-        self._entered.enter_context(untracked(self._batch))
-
-    def __exit__(self, *_: object) -> None:
-        self._entered.close()
 
 
 def enable_activation_checkpointing(network: nn.Module) -> None:

@@ -100,35 +100,20 @@ class SpectralNorm(nn.Module):
         return self
 
 
-RecordedVectors = dict[SpectralNorm, list[Vectors]]
-
-
 def _full_precision(weight: Tensor) -> AbstractContextManager[object]:
     return nullcontext() if weight.is_meta else torch.autocast(weight.device.type, enabled=False)
 
 
 @contextmanager
-def recording(vectors: RecordedVectors) -> Iterator[None]:
-    """Keep the vectors of each pass through the norms within."""
+def keeping_vectors(vectors: dict[SpectralNorm, list[Vectors]], *, replays: bool) -> Iterator[None]:
+    """Record the vectors of each pass through the norms within; or replay them, from the first on, without a step."""
     for norm, of_passes in vectors.items():
-        norm._recorded = of_passes
+        norm._recorded, norm._replayed = (None, iter(of_passes)) if replays else (of_passes, None)
     try:
         yield
     finally:
         for norm in vectors:
-            norm._recorded = None
-
-
-@contextmanager
-def replaying(vectors: RecordedVectors) -> Iterator[None]:
-    """Make the norms use recorded vectors within, from the first on, and iterate nothing."""
-    for norm, of_passes in vectors.items():
-        norm._replayed = iter(of_passes)
-    try:
-        yield
-    finally:
-        for norm in vectors:
-            norm._replayed = None
+            norm._recorded = norm._replayed = None
 
 
 def spectral_norms(network: nn.Module) -> list[SpectralNorm]:
