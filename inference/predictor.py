@@ -16,7 +16,7 @@ from inference.padding import Padding
 from inference.sampling import FeatureSampler, StyleImage, image_seed
 from inference.tiling import TiledNetwork, Window, means_of_bands
 from models.instance_features import average_in_instances
-from models.latent_inputs import MixedSeed, Seed, choose_styles, draw_noise, takes_noise, takes_style
+from models.latent_inputs import MixedSeed, Seed, choose_style, draw_latents, takes_noise, takes_style
 from utils.pictures import colorize, picture, scaled_picture
 from utils.precision import Precision
 
@@ -183,9 +183,9 @@ class Predictor:
         if self.noise_seed is not None:
             assert len(names) == 1, names
             torch.manual_seed(image_seed(self.noise_seed, names[0]))
-        seeds = [self._image_seed(name) for name in names]
-        draw_noise(self.generator, seeds)
-        choose_styles(self.generator, seeds, self.style.style if self.style else None)
+        draw_latents(self.generator, [self._image_seed(name) for name in names])
+        if self.style:
+            choose_style(self.generator, self.style.style)
         yield
         self.generator.train(was_training)
 

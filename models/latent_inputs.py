@@ -38,9 +38,10 @@ class NoiseChannels(nn.Module):
     """Puts channels of N(0, 1) noise, one value for each channel and image, before the channels of a condition.
 
     In training mode each pass draws from torch's generator of the device. In evaluation mode the noise is that of the
-    latest `draw`, and 0, its mean, before the first.
+    latest `draw_latents`, and 0, its mean, before the first.
 
     n_channels: number of these channels; with 0 the condition stays as it is.
+    drawn: that noise, (N, n_channels, 1, 1).
     """
 
     in_tiles = InTiles(extent="every_segment")
@@ -48,7 +49,7 @@ class NoiseChannels(nn.Module):
     def __init__(self, n_channels: int) -> None:
         super().__init__()
         self.n_channels = n_channels
-        self._drawn: Tensor | None = None  # (N, n_channels, 1, 1); no buffer, since updates and averages copy those
+        self.drawn: Tensor | None = None  # no buffer, since updates and averages copy those
 
     def forward(self, condition: Tensor) -> Tensor:
         """Map (N, C, H, W) to (N, n_channels + C, H, W)."""
@@ -58,18 +59,8 @@ class NoiseChannels(nn.Module):
         if self.training:
             noise = torch.randn(n, self.n_channels, 1, 1, device=condition.device)
         else:
-            noise = condition.new_zeros(n, self.n_channels, 1, 1) if self._drawn is None else self._drawn
+            noise = condition.new_zeros(n, self.n_channels, 1, 1) if self.drawn is None else self.drawn
         return torch.cat([noise.to(condition).expand(n, -1, height, width), condition], dim=1)
-
-    def draw(self, seeds: Sequence[Seed]) -> None:
-        """Draw the noise of a batch in evaluation mode, for each image by its own seed and the same on every device."""
-        self._drawn = torch.stack([_draw(self.n_channels, seed) for seed in seeds])[:, :, None, None]
-
-
-def draw_noise(network: nn.Module, seeds: Sequence[Seed]) -> None:
-    """Draw the noise of each image of a batch by its seed; without effect on a network that takes none."""
-    for layer in _layers(network):
-        layer.draw(seeds)
 
 
 def takes_noise(network: nn.Module) -> bool:
@@ -87,7 +78,10 @@ class StyleStem(nn.Linear):
     In SPADE these sides are fixed. Here the map is interpolated bilinearly where a source has others, so that a larger
     picture has the same layout of the style, stretched. At height x width pixels that changes nothing.
 
-    In prediction the style is that of the latest `draw` or `choose`, and 0, the mean of N(0, I), before the first.
+    In prediction the style is that of the latest `draw_latents` or `choose_style`, and 0, the mean of N(0, I), before
+    the first.
+
+    drawn: that style, (N or 1, style_channels).
     """
 
     in_tiles = InTiles(extent="full_image")
@@ -96,12 +90,12 @@ class StyleStem(nn.Linear):
         super().__init__(style_channels, out_channels * height * width)
         self.height = height
         self.width = width
-        self._style: Tensor | None = None  # (N or 1, style_channels); no buffer, since updates and averages copy those
+        self.drawn: Tensor | None = None  # no buffer, since updates and averages copy those
 
     def forward(self, condition: Tensor, style: Tensor | None = None) -> Tensor:
         """Return (N, out_channels, H, W) for the sides of a condition (N, C, H, W).
 
-        style: (N, style_channels); None: that of the latest `draw` or `choose`.
+        style: (N, style_channels); None: the style of a prediction.
         """
         n, _, height, width = condition.shape
         return self.of_sides(n, height, width, style)
@@ -109,35 +103,32 @@ class StyleStem(nn.Linear):
     def of_sides(self, n: int, height: int, width: int, style: Tensor | None = None) -> Tensor:
         """Return (n, out_channels, height, width), as `forward`."""
         if style is None:
-            style = self.weight.new_zeros(1, self.in_features) if self._style is None else self._style
+            style = self.weight.new_zeros(1, self.in_features) if self.drawn is None else self.drawn
         style = style.to(self.weight).expand(n, -1)
         fixed = super().forward(style).view(n, -1, self.height, self.width)
         return F.interpolate(fixed, size=(height, width), mode="bilinear", align_corners=False)
 
-    def draw(self, seeds: Sequence[Seed]) -> None:
-        """Draw the styles of a batch from N(0, I), for each image by its own seed and the same on every device."""
-        self._style = torch.stack([_draw(self.in_features, seed, _STREAM) for seed in seeds])
 
-    def choose(self, style: Tensor) -> None:
-        """Take a style (1, style_channels) for all images from now on."""
-        self._style = style
+def draw_latents(network: nn.Module, seeds: Sequence[Seed]) -> None:
+    """Draw what noise and style a network takes for a batch, for each image by its seed and the same on every device.
 
-
-def choose_styles(network: nn.Module, seeds: Sequence[Seed], style: Tensor | None) -> None:
-    """Take `style`, (1, style_channels), for each image of a batch, or draw one by its seed where it is None.
-
-    Without effect on a network without a style.
+    They are for evaluation mode.
     """
+    for layer in _layers(network):
+        layer.drawn = torch.stack([_draw(layer.n_channels, seed) for seed in seeds])[:, :, None, None]
     for stem in _stems(network):
-        if style is None:
-            stem.draw(seeds)
-        else:
-            stem.choose(style)
+        stem.drawn = torch.stack([_draw(stem.in_features, seed, _STREAM) for seed in seeds])
+
+
+def choose_style(network: nn.Module, style: Tensor) -> None:
+    """Take a style (1, style_channels) for all images from now on; without effect on a network without a style."""
+    for stem in _stems(network):
+        stem.drawn = style
 
 
 def latent_channels(network: nn.Module) -> tuple[int, int]:
     """Return how many values of noise and of a style are drawn for an image; none of a style that is chosen."""
-    n_style = next((stem.in_features for stem in _stems(network) if stem._style is None), 0)
+    n_style = next((stem.in_features for stem in _stems(network) if stem.drawn is None), 0)
     return next((layer.n_channels for layer in _layers(network)), 0), n_style
 
 
@@ -153,22 +144,22 @@ def given_latents(network: nn.Module, values: Tensor | None) -> Iterator[None]:
     n_noise, n_style = latent_channels(network)
     layers, stems = _layers(network), _stems(network) if n_style else []
     for layer in layers:
-        layer._drawn = values[:, :n_noise, None, None]
+        layer.drawn = values[:, :n_noise, None, None]
     for stem in stems:
-        stem._style = values[:, n_noise:]
+        stem.drawn = values[:, n_noise:]
     try:
         yield
-    finally:  # 0 again, as before the first `draw`
+    finally:  # 0 again, as before the first draw
         for layer in layers:
-            layer._drawn = None
+            layer.drawn = None
         for stem in stems:
-            stem._style = None
+            stem.drawn = None
 
 
 def copy_chosen_style(source: nn.Module, target: nn.Module) -> None:
     """Give the style that was chosen in a network to another with the same layers, in place."""
     for ours, theirs in zip(_stems(source), _stems(target), strict=True):
-        theirs._style = ours._style
+        theirs.drawn = ours.drawn
 
 
 def takes_style(network: nn.Module) -> bool:

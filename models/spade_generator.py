@@ -214,7 +214,7 @@ class SpadeGenerator(Generator):
 
         The output is in [-1, 1], unless it is linear.
 
-        style: (N, style_channels), of a generator with a style; None: that of the latest choose_styles.
+        style: (N, style_channels), of a generator with a style; None: the style of a prediction.
         """
         condition = self.noise(source)
         reduced = [reduction(condition) for reduction in self.reductions]

@@ -13,7 +13,7 @@ from data.batch import Batch, DataError, Sample
 from data.layout import Layout
 from data.loader import SampleKey, TrainingDataset
 from inference.sampling import image_seed
-from models.latent_inputs import choose_styles, draw_noise
+from models.latent_inputs import draw_latents
 from models.running_statistics import batch_norms, estimating_statistics
 from models.spectral_norm import settle_spectral_norm
 from models.style_encoder import inference_network
@@ -98,9 +98,7 @@ class AverageStatistics:
         settle_spectral_norm(self.network)
         with estimating_statistics(self.network), self.precision.autocast():
             for batch in self._batches:
-                seeds = [image_seed(0, name) for name in batch.names]
-                draw_noise(self.network, seeds)
-                choose_styles(self.network, seeds, None)
+                draw_latents(self.network, [image_seed(0, name) for name in batch.names])
                 self.network(*self.translator.inputs(batch.to(self.device)))
         self._step = step
 

@@ -18,7 +18,7 @@ from data.files.image_files import read_rgb
 from inference.load import load_generator
 from inference.output_folder import RECORD
 from inference.sampling import encode_style
-from models.latent_inputs import choose_styles
+from models.latent_inputs import draw_latents
 from tests.conftest import save_image
 from tests.runs import STYLE, checkpoint, program_main, records, run, translate, with_slow
 from tests.tools.playground.pages import post, serving
@@ -196,11 +196,11 @@ def test_all_frames_of_a_video_have_one_style(
     clip = write_video(tmp_path / "clip.mp4", n_frames=5)
     chosen: list[Sequence[int]] = []
 
-    def choose(network: torch.nn.Module, seeds: Sequence[int], style: torch.Tensor | None) -> None:
+    def draw(network: torch.nn.Module, seeds: Sequence[int]) -> None:
         chosen.append(seeds)
-        choose_styles(network, seeds, style)
+        draw_latents(network, seeds)
 
-    monkeypatch.setattr("inference.predictor.choose_styles", choose)
+    monkeypatch.setattr("inference.predictor.draw_latents", draw)
     arguments = ["--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--input", str(clip), "--opt-level", "O0"]
     frames = {}
     for name, options in {"drawn": ["--batch-size", "2"], "style": ["--style", photo(tmp_path / "a.png")]}.items():

@@ -15,7 +15,7 @@ from torch.nn.utils import parametrize
 from inference.tiling import TensorFile, TiledNetwork, Window
 from models.activation_checkpointing import enable_activation_checkpointing
 from models.global_generator import GlobalGenerator, LocalEnhancer
-from models.latent_inputs import choose_styles, draw_noise
+from models.latent_inputs import draw_latents
 from models.spade_generator import SpadeGenerator
 from models.spectral_norm import add_spectral_norm
 from models.unet_generator import UnetGenerator
@@ -79,8 +79,7 @@ def lively(network: nn.Module) -> nn.Module:
         if parametrize.is_parametrized(module, "weight"):
             for _ in range(100):
                 _ = module.weight
-    draw_noise(network, [0])
-    choose_styles(network, [0], None)
+    draw_latents(network, [0])
     network.eval()
     batch_norms = [module for module in network.modules() if isinstance(module, nn.BatchNorm2d)]
     for module in batch_norms:

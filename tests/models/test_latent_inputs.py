@@ -1,13 +1,14 @@
 import pytest
 import torch
+from torch import nn
 
 from models.latent_inputs import (
     MixedSeed,
     NoiseChannels,
     Seed,
     StyleStem,
-    choose_styles,
-    draw_noise,
+    choose_style,
+    draw_latents,
     given_latents,
     latent_channels,
     takes_noise,
@@ -34,7 +35,7 @@ def test_training_draws_from_torchs_generator_and_evaluation_only_when_asked() -
     state = torch.get_rng_state()
     layer.eval()
     assert not layer(condition).any()
-    layer.draw([3])
+    draw_latents(layer, [3])
     assert torch.equal(layer(condition), layer(condition))
     assert torch.equal(torch.get_rng_state(), state)
 
@@ -44,11 +45,11 @@ def test_the_noise_of_an_image_depends_on_its_seed_alone() -> None:
     network = network.double().eval()
     assert takes_noise(network)
     source = torch.randn(1, 2, 8, 8, dtype=torch.float64)
-    draw_noise(network, [1, 2])
+    draw_latents(network, [1, 2])
     both = network(source.expand(2, -1, -1, -1))
     assert not torch.allclose(both[0], both[1])
     for seed, expected in zip((1, 2), both, strict=True):
-        draw_noise(network, [seed])
+        draw_latents(network, [seed])
         torch.testing.assert_close(network(source)[0], expected)
 
 
@@ -64,10 +65,9 @@ def test_between_two_seeds_are_draws_as_likely_as_theirs() -> None:
     noise = NoiseChannels(4000).eval()
 
     def drawn(seed: Seed) -> tuple[torch.Tensor, torch.Tensor]:
-        choose_styles(stem, [seed], None)
-        noise.draw([seed])
-        assert stem._style is not None  # what it draws is otherwise seen through its random weights alone
-        return stem._style[0], noise(torch.zeros(1, 1, 1, 1))[0, :4000, 0, 0]
+        draw_latents(nn.ModuleList([stem, noise]), [seed])
+        assert stem.drawn is not None
+        return stem.drawn[0], noise(torch.zeros(1, 1, 1, 1))[0, :4000, 0, 0]
 
     for first, last, start, end, middle in zip(
         drawn(3),
@@ -85,7 +85,7 @@ def test_between_two_seeds_are_draws_as_likely_as_theirs() -> None:
 
 def test_given_values_take_the_place_of_draws_but_not_of_a_chosen_style() -> None:
     stem, noise = StyleStem(3, 1, height=1, width=1), NoiseChannels(2).eval()
-    network, source = torch.nn.ModuleList([noise, stem]), torch.zeros(2, 1, 1, 1)
+    network, source = nn.ModuleList([noise, stem]), torch.zeros(2, 1, 1, 1)
     values = torch.randn(2, 5)
     assert latent_channels(network) == (2, 3)
     with given_latents(network, values):
@@ -93,7 +93,7 @@ def test_given_values_take_the_place_of_draws_but_not_of_a_chosen_style() -> Non
         assert torch.equal(stem(source), stem(source, values[:, 2:]))
     assert not noise(source).any()
     style = torch.ones(1, 3)
-    stem.choose(style)
+    choose_style(stem, style)
     assert latent_channels(network) == (2, 0)
     with given_latents(network, values[:, :2]):
         assert torch.equal(stem(source), stem(source, style))

@@ -7,7 +7,7 @@ from torch import nn
 
 from configs.build import build_generator
 from configs.load import load_config
-from models.latent_inputs import StyleStem, choose_styles, takes_style
+from models.latent_inputs import StyleStem, choose_style, draw_latents, takes_style
 from models.spade_generator import SpadeGenerator
 from models.style_encoder import (
     StyleConditionedGenerator,
@@ -90,19 +90,19 @@ def test_a_seed_gives_the_same_style_in_each_batch_and_another_gives_another() -
     network, source = make_generator().eval(), torch.randn(1, 3, 16, 16).double()
     undrawn = network(source)
     assert torch.equal(undrawn, network(source, torch.zeros(1, 5)))
-    choose_styles(network, [3, 4], None)
+    draw_latents(network, [3, 4])
     both = network(source.expand(2, -1, -1, -1))
     for number, seed in enumerate((3, 4)):
-        choose_styles(network, [seed], None)
+        draw_latents(network, [seed])
         torch.testing.assert_close(network(source)[0], both[number])
     assert not torch.allclose(both[0], both[1])
     style = torch.ones(1, 5)
-    choose_styles(network, [3], style)
+    choose_style(network, style)
     assert torch.equal(network(source), network(source, style))
     assert takes_style(network)
     assert not takes_style(SpadeGenerator(in_channels=3, base_channels=2, hidden_channels=2))
     assert "stem.weight" in network.state_dict()
-    assert not any("_style" in name for name in network.state_dict())
+    assert not any("drawn" in name for name in network.state_dict())
 
 
 def test_initial_weights_are_those_of_spades_runs(tiny_config: Path) -> None:

@@ -15,7 +15,7 @@ from data.batch import Batch
 from data.loader import SampleKey, TrainingDataset
 from inference.load import load_generator
 from inference.sampling import image_seed
-from models.latent_inputs import choose_styles, draw_noise
+from models.latent_inputs import draw_latents
 from models.running_statistics import batch_norms, estimating_statistics
 from models.spectral_norm import settle_spectral_norm
 from models.style_encoder import inference_network
@@ -54,8 +54,7 @@ def test_saved_statistics_are_those_of_the_averaged_weights(tiny_config: Path, s
         for index in range(len(layout)):  # fewer samples than batches that would be taken
             sample = dataset[SampleKey(0, index)]
             assert not isinstance(sample, Exception)
-            draw_noise(network, [image_seed(0, sample.name)])
-            choose_styles(network, [image_seed(0, sample.name)], None)
+            draw_latents(network, [image_seed(0, sample.name)])
             network(conditioning(Batch.of([sample])))
     assert len(saved) == 2 * len(batch_norms(network)) > 0
     saved = {key.removeprefix("generator."): value for key, value in saved.items()}

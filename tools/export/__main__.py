@@ -21,7 +21,7 @@ from configs.schema.sides import DIRECTIONS
 from inference.load import LoadedGenerator, load_from, load_generator, load_network
 from inference.original_weights import OriginalInputs
 from inference.sampling import encode_style
-from models.latent_inputs import choose_styles
+from models.latent_inputs import choose_style
 from models.originals.format import FAMILIES, FileRole, OriginalWeightsError
 from tools.export.card import model_card
 from tools.export.file import Dtype, export_program, export_weights
@@ -187,7 +187,7 @@ def main(argv: Sequence[str]) -> None:
     if loaded.named_direction:
         logger.info("direction    %s", loaded.named_direction)
     if style := encode_style(loaded, arguments.style):
-        choose_styles(loaded.generator, [], style.style)
+        choose_style(loaded.generator, style.style)
     output = arguments.output or file.with_name(_default_name(arguments, loaded))
     for path in original_files(loaded.generator, output) if arguments.format == "original" else [output]:
         check_output(path, is_folder=arguments.folder, may_exist=may_exist)
