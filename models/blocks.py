@@ -28,11 +28,7 @@ class RecomputableSequential(Recomputable, nn.Sequential):
 
 def make_norm(norm: Norm, channels: int) -> nn.Module:
     """Return the originals' normalisation layer; instance norm has neither parameters nor running statistics."""
-    match norm:
-        case "instance":
-            return InstanceNorm(channels)
-        case "batch":
-            return nn.BatchNorm2d(channels)
+    return InstanceNorm(channels) if norm == "instance" else nn.BatchNorm2d(channels)
 
 
 def make_stem(in_channels: int, out_channels: int, norm: Norm) -> RecomputableSequential:

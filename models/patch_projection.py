@@ -29,11 +29,14 @@ class PatchProjection(nn.Module):
 
         features: of each tap, (N, C, H, W). positions: of each tap, (S,) int64, row * W + column.
         """
+        vectors = []
         with torch.autocast(features[0].device.type, enabled=False):
-            return [
-                _normalized(perceptron(_at_positions(at_least_float32(feature), places)))
-                for perceptron, feature, places in zip(self.taps, features, positions, strict=True)
-            ]
+            for perceptron, feature, places in zip(self.taps, features, positions, strict=True):
+                # along the last axis: a permuted gradient would have strides of channels last, which norms dislike
+                chosen = at_least_float32(feature).flatten(2)[:, :, places].mT.flatten(0, 1)
+                projected = perceptron(chosen)
+                vectors.append(projected / (projected.norm(dim=1, keepdim=True) + _EPSILON))
+        return vectors
 
 
 def draw_positions(features: Sequence[Tensor], n_patches: int) -> list[Tensor]:
@@ -44,12 +47,3 @@ def draw_positions(features: Sequence[Tensor], n_patches: int) -> list[Tensor]:
     """
     sizes = [feature.shape[2] * feature.shape[3] for feature in features]
     return [torch.randperm(size)[:n_patches].to(features[0].device, non_blocking=True) for size in sizes]
-
-
-def _at_positions(feature: Tensor, positions: Tensor) -> Tensor:
-    # along the last axis: a permuted gradient would have the strides of channels last, which norms on CPUs dislike
-    return feature.flatten(2)[:, :, positions].mT.flatten(0, 1)
-
-
-def _normalized(vectors: Tensor) -> Tensor:
-    return vectors / (vectors.norm(dim=1, keepdim=True) + _EPSILON)

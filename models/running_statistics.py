@@ -18,7 +18,8 @@ def batch_norms(network: nn.Module) -> list[BatchNorm]:
 
 def running_statistics(network: nn.Module) -> list[Tensor]:
     """Return the running means and variances of a network, the tensors themselves."""
-    return _statistics(batch_norms(network))
+    pairs = [(norm.running_mean, norm.running_var) for norm in batch_norms(network)]
+    return [tensor for pair in pairs for tensor in pair if tensor is not None]
 
 
 def restore_broken(statistics: Sequence[Tensor], former: Tensor, is_good: Tensor | bool = True) -> Tensor:
@@ -85,7 +86,7 @@ def estimating_statistics(network: nn.Module) -> Iterator[None]:
 @contextmanager
 def _without_broken_passes(network: nn.Module, norms: Sequence[BatchNorm]) -> Iterator[None]:
     """Undo, after each pass of a network, what it did to running statistics if it leaves one not finite."""
-    statistics = _statistics(norms)
+    statistics = running_statistics(network)
     former = torch.cat(statistics)
 
     def undo(*_: object) -> None:
@@ -100,8 +101,3 @@ def _without_broken_passes(network: nn.Module, norms: Sequence[BatchNorm]) -> It
         yield
     finally:
         handle.remove()
-
-
-def _statistics(norms: Sequence[BatchNorm]) -> list[Tensor]:
-    tensors = [(norm.running_mean, norm.running_var) for norm in norms]
-    return [tensor for pair in tensors for tensor in pair if tensor is not None]

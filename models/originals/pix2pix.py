@@ -223,10 +223,6 @@ def _is_of_pix2pix(network: MultiscalePatchDiscriminator) -> bool:
     return not spectral_norms(network) and len(network.scales) == 1 and patch_fault(network) == "padding 1"
 
 
-def _is_of_pix2pix_hd(network: MultiscalePatchDiscriminator) -> bool:
-    return not spectral_norms(network) and not _is_of_pix2pix(network)
-
-
 FORMATS: dict[str, OriginalFormat] = {
     "multiscale": OriginalFormat(
         ("pix2pixHD",),
@@ -236,7 +232,7 @@ FORMATS: dict[str, OriginalFormat] = {
         settings=_multiscale_settings,
         names=_patch_names(lambda scale, layer, k, _: f"scale{scale}_layer{layer}.{k}"),
         fault=patch_fault,
-        is_of=_is_of_pix2pix_hd,
+        is_of=lambda network: not spectral_norms(network) and not _is_of_pix2pix(network),
     ),
     "multiscale_without_features": OriginalFormat(
         ("pix2pixHD",),
