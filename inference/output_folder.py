@@ -190,7 +190,7 @@ def generator_origin(loaded: LoadedGenerator, predictor: Predictor, *, keeps_siz
         "resizing": "none" if keeps_sizes or data.preprocess == "none" else resizing,
         "tta": "flip" if predictor.flips else None,
         "noise_seed": predictor.noise_seed,
-        "tile": tiles.side if tiles else None,
+        "tile": tiles.generator.tile if tiles else None,
         "overlap": tiles.generator.overlap if tiles else None,
         "feature_seed": sampler.seed if sampler else None,
         "clusters_sha256": _digest(sampler) if sampler else None,

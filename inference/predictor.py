@@ -32,11 +32,6 @@ class Tiles:
     generator: TiledNetwork
     encoder: TiledNetwork | None
 
-    @property
-    def side(self) -> int:
-        """The side of a tile, in pixels of the source or of its translation, whichever is larger."""
-        return self.generator.tile
-
 
 @dataclass(frozen=True)
 class ImageParts:
@@ -120,7 +115,7 @@ class Predictor:
     def tiles_for(self, height: int, width: int) -> Tiles | None:
         """Return the tiles of a source of some sides; None if it is translated in one piece."""
         longest = max(height, width) * max(1.0, self.conditioning.target_scale)
-        return self.tiles if self.tiles and longest > self.tiles.side else None
+        return self.tiles if self.tiles and longest > self.tiles.generator.tile else None
 
     @property
     def has_noise_channels(self) -> bool:
@@ -154,6 +149,8 @@ class Predictor:
 
         With noise or tiles N must be 1.
         """
+        if self.tiles_for(*batch.source.shape[-2:]):
+            return torch.cat(list(self.translate_in_bands(ImageParts.of(batch))), dim=1)[None]
         with self._drawn(batch.names):
             fake = self._generate(batch)
             if self.flips:
@@ -195,9 +192,6 @@ class Predictor:
 
     def _generate(self, batch: Batch) -> Tensor:
         with self.precision.autocast():
-            if tiles := self.tiles_for(*batch.source.shape[-2:]):
-                image = ImageParts.of(batch)
-                return tiles.generator(self._reader(image, tiles), image.height, image.width)
             fake: Tensor = self.generator(*self._generator_inputs(batch.to(self.device)))
             return fake
 
@@ -246,7 +240,7 @@ class Predictor:
         def read_target(window: Window) -> Tensor:
             return self.conditioning.target(image.read(window).to(self.device))
 
-        encoded = tiles.encoder(read_target, image.height, image.width)
+        encoded = torch.cat(list(tiles.encoder.bands(read_target, image.height, image.width)), dim=2)
         return average_in_instances(encoded, self.conditioning.region_map(image.read(image.window)))
 
     def show_source(self, sample: Sample) -> Tensor:

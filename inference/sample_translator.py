@@ -94,7 +94,7 @@ class SampleTranslator:
 
     def _translated(self, batch: Sequence[PaddedSample]) -> Iterator[tuple[Sample, Tensor] | None]:
         """Yield the samples of a batch with their translations; None for one that is written already."""
-        if batch[0].sample.target is None and self._is_large(*batch[0].padded.source.shape[-2:]):
+        if batch[0].sample.target is None and self.predictor.tiles_for(*batch[0].padded.source.shape[-2:]):
             self._translate_in_bands(self._in_memory(*batch))
             yield None
             return
@@ -139,12 +139,9 @@ class SampleTranslator:
             return False
         try:
             with stored_rows(provenance.files[0], self.source_form) as rows:
-                return self._is_large(rows.height, rows.width)
+                return self.predictor.tiles_for(rows.height, rows.width) is not None
         except DataError:  # reported when the sample's turn comes
             return False
-
-    def _is_large(self, height: int, width: int) -> bool:
-        return self.predictor.tiles_for(height, width) is not None
 
     def _in_memory(self, read: PaddedSample) -> _LargeImage:
         sample, images = read.sample, read.sample.source_images

@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
-from models.layers import FullImageLayer, InTiles
+from models.latent_inputs import StyleStem
+from models.layers import InTiles
 from utils.errors import UserError
 
 IMAGE = "image"
@@ -34,17 +35,15 @@ class WholeImageNorm(nn.Module):
     def reset(self) -> None:
         """Start a new image."""
         self._n_pixels = 0
-        self._mean = self._squares = torch.zeros(0, dtype=torch.float64)
+        self._mean = self._squares = torch.zeros((), dtype=torch.float64)
 
     def add(self, part: Tensor) -> None:
         """Add a part (1, C, h, w) to the statistics; parts must not overlap (Chan et al. 1979, equation 2.1)."""
         variance, mean = (x[0].double() for x in torch.var_mean(part.float(), dim=(2, 3), correction=0))
         n_new = part.shape[2] * part.shape[3]
-        if self._n_pixels == 0:
-            self._mean, self._squares = torch.zeros_like(mean), torch.zeros_like(mean)
         n_all, difference = self._n_pixels + n_new, mean - self._mean
-        self._squares += variance * n_new + difference.square() * (self._n_pixels * n_new / n_all)
-        self._mean += difference * (n_new / n_all)
+        squares = variance * n_new + difference.square() * (self._n_pixels * n_new / n_all)
+        self._squares, self._mean = self._squares + squares, self._mean + difference * (n_new / n_all)
         self._n_pixels = n_all
 
     def forward(self, x: Tensor) -> Tensor:
@@ -79,7 +78,7 @@ class FullImageTensor:
     layer: makes it. name, stride, norms: as the tensors that a segment writes.
     """
 
-    layer: FullImageLayer
+    layer: StyleStem
     name: str
     stride: int
     norms: list[WholeImageNorm]
@@ -100,9 +99,7 @@ def cut_at_norms(
     traced = _Traced(network, (WholeImageNorm, nn.BatchNorm2d) if at_batch_norms else (WholeImageNorm,), image_stride)
     segments = [traced.cut(number) for number in range(max(traced.segments.values()) + 1)]
     return segments, [
-        FullImageTensor(
-            cast(FullImageLayer, traced.layer(node)), node.name, traced.strides[node], traced.norms_behind(node)
-        )
+        FullImageTensor(cast(StyleStem, traced.layer(node)), node.name, traced.strides[node], traced.norms_behind(node))
         for node in traced.graph.nodes
         if traced.extent(node) == "full_image"
     ]

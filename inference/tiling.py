@@ -142,6 +142,9 @@ class TiledNetwork:
     overlap: without instance norm, compute all layers in one pass, without files. A tile then includes `overlap`
         pixels of its neighbours, and the results of two tiles are blended linearly where they overlap.
     folder: where the temporary files are.
+
+    Its attribute n_segments is the number of passes over the tiles; `overlap` is None where the result is that of the
+    full image.
     """
 
     def __init__(
@@ -155,7 +158,7 @@ class TiledNetwork:
         overlap: int | None = None,
         scale: float = 1.0,
     ) -> None:
-        self.scale, self.folder = scale, folder
+        self.folder = folder
         self._image_stride = max(1, round(scale))
         size_multiple, min_size = size_multiple * self._image_stride, min_size * self._image_stride
         self._multiple = size_multiple
@@ -164,37 +167,18 @@ class TiledNetwork:
         self._segments, self._full_image = cut_at_norms(
             network, at_batch_norms=not in_one_pass, image_stride=self._image_stride
         )
-        self._blended: int | None = None
+        self.n_segments = len(self._segments)
+        self.overlap: int | None = None
         if overlap is not None and in_one_pass and overlap < self.reach:
-            self._blended = -(-overlap // size_multiple) * size_multiple
+            self.overlap = -(-overlap // size_multiple) * size_multiple
         # with no pixels of its neighbours, the smallest of nearly equal tiles must be large enough for an image
-        least = size_multiple if self._blended is None else 2 * min_size
+        least = size_multiple if self.overlap is None else 2 * min_size
         self.tile = max(tile // size_multiple * size_multiple, least)
-
-    @property
-    def n_segments(self) -> int:
-        """The number of passes over the tiles."""
-        return len(self._segments)
-
-    @property
-    def overlap(self) -> int | None:
-        """The pixels of its neighbours that a tile includes, where they are too few for the same result."""
-        return self._blended
 
     @property
     def reach(self) -> int:
         """The pixels of its neighbours that a tile must include in the segment that reaches farthest."""
         return max(segment.reach for segment in self._segments)
-
-    def __call__(self, read: Callable[[Window], Tensor], height: int, width: int) -> Tensor:
-        """Return the output (1, C, H, W) float32 on the CPU; the arguments are those of `bands`."""
-        output, top = torch.zeros(0), 0
-        for band in self.bands(read, height, width):
-            if not output.numel():
-                output = band.new_empty(*band.shape[:2], round(height * self.scale), band.shape[3])
-            output[:, :, top : top + band.shape[2]] = band
-            top += band.shape[2]
-        return output
 
     @torch.inference_mode()
     def bands(self, read: Callable[[Window], Tensor], height: int, width: int) -> Iterator[Tensor]:
@@ -225,7 +209,7 @@ class TiledNetwork:
                     self._compute(segment, tile, read, kept, whole)
                 for name in kept.keys() - {name for later in self._segments[number + 1 :] for name in later.reads}:
                     kept.pop(name).close()
-            yield from (self._last_pass if self._blended is None else self._blended_pass)(last, read, kept, whole)
+            yield from (self._last_pass if self.overlap is None else self._blended_pass)(last, read, kept, whole)
 
     def _compute(
         self,
@@ -261,9 +245,9 @@ class TiledNetwork:
         self, segment: Segment, read: Callable[[Window], Tensor], kept: dict[str, TensorFile], whole: Window
     ) -> Iterator[Tensor]:
         """Compute the only segment, a row of tiles after the other; pixels that the next row overlaps wait for it."""
-        assert self._blended is not None
+        assert self.overlap is not None
         (stride,) = segment.writes.values()
-        rows = [[(tile, tile.grown(self._blended, whole)) for tile in row] for row in self._rows_of_tiles(whole)]
+        rows = [[(tile, tile.grown(self.overlap, whole)) for tile in row] for row in self._rows_of_tiles(whole)]
         tops = [row[0][1].at(stride).top for row in rows] + [whole.at(stride).bottom]
         sums, weights = torch.zeros(0), torch.zeros(0)
         for row, top, next_top in zip(rows, tops, tops[1:], strict=False):

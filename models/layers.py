@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -27,13 +27,6 @@ class InTiles:
     reach: int = 0
     stride: Fraction = Fraction(1)
     extent: Literal["tile", "every_segment", "full_image", "left_out"] = "tile"
-
-
-class FullImageLayer(Protocol):
-    """A layer whose extent in tiles is the full image."""
-
-    def of_sides(self, n: int, height: int, width: int) -> Tensor:
-        """Return (n, C, height, width), the sides of the full image at the layer's stride."""
 
 
 class ReflectionPadding(nn.ReflectionPad2d):

@@ -99,7 +99,7 @@ def picture(height: int, width: int) -> Tensor:
 
 def in_tiles(network: nn.Module, image: Tensor, multiple: int, tile: int, folder: Path, **options: Any) -> Tensor:
     tiled = TiledNetwork(network, tile=tile, size_multiple=multiple, min_size=2 * multiple, folder=folder, **options)
-    return tiled(lambda window: window.cut(image), *image.shape[-2:])
+    return torch.cat(list(tiled.bands(lambda window: window.cut(image), *image.shape[-2:])), dim=2)
 
 
 @pytest.mark.parametrize(("network", "multiple", "scale"), CASES)
@@ -122,7 +122,8 @@ def test_a_network_is_used_for_images_of_several_sizes(tmp_path: Path) -> None:
     for image in (picture(32, 48), picture(20, 64), picture(32, 48)):
         with torch.no_grad():
             whole = network(image)
-        assert (tiled(partial(Window.cut, image=image), *image.shape[-2:]) - whole).abs().max() < 1e-3
+        bands = tiled.bands(partial(Window.cut, image=image), *image.shape[-2:])
+        assert (torch.cat(list(bands), dim=2) - whole).abs().max() < 1e-3
 
 
 def test_only_a_tile_is_read_at_once(tmp_path: Path) -> None:
@@ -133,7 +134,7 @@ def test_only_a_tile_is_read_at_once(tmp_path: Path) -> None:
         return window.cut(image)
 
     tiled = TiledNetwork(lively(GlobalGenerator(**GLOBAL)), tile=32, size_multiple=4, min_size=8, folder=tmp_path)
-    tiled(part, 96, 128)
+    assert sum(band.shape[2] for band in tiled.bands(part, 96, 128)) == 96
     assert len(read) == 12  # the image itself is read by the first segment alone
     assert max(window.bottom - window.top for window in read) <= 32 + 2 * 4
 
