@@ -174,7 +174,6 @@ class SpadeGenerator(Generator):
         output: Output = "tanh",
     ) -> None:
         super().__init__()
-        self.base_channels = base_channels
         self.n_upsamplings = n_upsamplings
         self.n_middle_blocks = n_middle_blocks
         self.hidden_channels = hidden_channels

@@ -55,9 +55,7 @@ class StyleEncoder(nn.Module):
 
     def __init__(self, *, in_channels: int = 3, style_channels: int = 256, base_channels: int = 64) -> None:
         super().__init__()
-        self.in_channels = in_channels
         self.style_channels = style_channels
-        self.base_channels = base_channels
         widths = [in_channels, *(base_channels * factor for factor in _WIDTHS)]
         self.layers = nn.Sequential(
             *(

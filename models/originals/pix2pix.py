@@ -105,7 +105,7 @@ def _norm_behind(weights: StateDict, convolution: str) -> Norm:
     return "batch" if f"{container}.{int(number) + 1}.weight" in weights else "instance"
 
 
-def _count(weights: StateDict, pattern: str) -> int:
+def count(weights: StateDict, pattern: str) -> int:
     """Return how many different values the pattern's group has in the names that match."""
     return len({match[1] for key in weights if (match := re.fullmatch(pattern, key))})
 
@@ -123,7 +123,7 @@ def _trunk_settings(weights: StateDict) -> dict[str, Any]:
         "out_channels": shapes[-1][0],
         "base_channels": weights["model.1.weight"].shape[0],
         "n_downsamplings": sum(shape[2:] == (3, 3) for shape in shapes) // 2,  # the other half upsample
-        "n_blocks": _count(weights, r"model\.(\d+)\.conv_block\..*"),
+        "n_blocks": count(weights, r"model\.(\d+)\.conv_block\..*"),
         "norm": _norm_behind(weights, "model.1"),
     }
 
@@ -144,13 +144,13 @@ def _encoder_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any
 
 
 def _local_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
-    n_enhancers, settings = _count(weights, r"model(\d+)_1\..*"), _trunk_settings(weights)
+    n_enhancers, settings = count(weights, r"model(\d+)_1\..*"), _trunk_settings(weights)
     return {
         **settings,
         "out_channels": weights[_convolutions(weights, f"model{n_enhancers}_2")[-1]].shape[0],
         "base_channels": settings["base_channels"] // 2**n_enhancers,
         "n_enhancers": n_enhancers,
-        "n_enhancer_blocks": _count(weights, r"model1_2\.(\d+)\.conv_block\..*"),
+        "n_enhancer_blocks": count(weights, r"model1_2\.(\d+)\.conv_block\..*"),
     }
 
 
@@ -176,13 +176,13 @@ def _scored_settings(weights: StateDict, first: str, second: str) -> dict[str, A
 
 
 def _multiscale_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
-    n_layers, n_scales = (_count(weights, pattern) for pattern in (r"scale0_layer(\d+)\..*", r"scale(\d+)_.*"))
+    n_layers, n_scales = (count(weights, pattern) for pattern in (r"scale0_layer(\d+)\..*", r"scale(\d+)_.*"))
     settings = _scored_settings(weights, "scale0_layer0.0", "scale0_layer1.0")
     return {**settings, "n_layers": n_layers - 2, "n_scales": n_scales}
 
 
 def _multiscale_settings_without_features(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
-    n_layers, n_scales = len(_convolutions(weights, "layer0")), _count(weights, r"layer(\d+)\..*")
+    n_layers, n_scales = len(_convolutions(weights, "layer0")), count(weights, r"layer(\d+)\..*")
     return {**_scored_settings(weights, "layer0.0", "layer0.2"), "n_layers": n_layers - 2, "n_scales": n_scales}
 
 

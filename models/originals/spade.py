@@ -4,7 +4,6 @@ Their files hold the weights under spectral norm undivided, with the vectors of 
 """
 
 import math
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from models.originals.format import Names, OriginalFormat, OriginalWeightsError, StateDict, first_fault, has
-from models.originals.pix2pix import patch_fault
+from models.originals.pix2pix import count, patch_fault
 from models.patch_discriminator import MultiscalePatchDiscriminator
 from models.segmentation_discriminator import SegmentationDiscriminator, SegmentationUnet
 from models.spade_generator import ConditionReduction, SpadeGenerator
@@ -107,14 +106,10 @@ def _encoder_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any
 
 def _discriminator_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
     base_channels, in_channels = weights["discriminator_0.model0.0.weight"].shape[:2]
-    matches = [re.fullmatch(r"discriminator_(\d+)\.model(\d+)\..*", key) for key in weights]
-    n_scales, n_layers = (max(int(match[group]) for match in matches if match) for group in (1, 2))
-    return {
-        "source_channels": in_channels - 3,
-        "base_channels": base_channels,
-        "n_layers": n_layers - 1,
-        "n_scales": n_scales + 1,
-    }
+    n_layers = count(weights, r"discriminator_0\.model(\d+)\..*") - 2
+    n_scales = count(weights, r"discriminator_(\d+)\..*")
+    sizes = {"n_layers": n_layers, "n_scales": n_scales}
+    return {"source_channels": in_channels - 3, "base_channels": base_channels, **sizes}
 
 
 def _generator_fault(network: SpadeGenerator) -> str:
