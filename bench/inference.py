@@ -20,8 +20,10 @@ from configs import build
 from configs.load import config_to_dict
 from data.batch import Batch
 from data.conditioning import images_to_uint8
+from inference.image_store import image_store
 from inference.inputs import build_input
 from inference.load import load_generator
+from inference.output_folder import OutputFolder
 from inference.request import ComputeOptions, DrawingOptions, InputOptions, Request
 from inference.requested_predictor import build_predictor
 from inference.translate import translate_all
@@ -124,7 +126,8 @@ def program(side: str, device: torch.device, folder: Path) -> Work:
     predictor = build_predictor(loaded, device, compute, DrawingOptions(), compiles=side == COMPILED)
     given = InputOptions([folder / "labels"], instances=folder / "instances")
     layout, request, world = build_input(loaded, None, given), Request(input=given), World(0, 1, device)
-    return lambda: translate_all(loaded, predictor, layout, folder / side, request, world)
+    output = OutputFolder(folder / side, layout, image_store(loaded.config))
+    return lambda: translate_all(loaded, predictor, output, request, world)
 
 
 def make_translation(case: Case, side: str, device: torch.device, *, folder: Path) -> Work:

@@ -186,7 +186,11 @@ def load_generator(
         _check_direction(file, of_file, direction)
         return LoadedGenerator(file, config, None, generator, of_file)
     check_training_state(state, file, needed_keys=["config", "step"])
-    config = _config_of(file, state["config"], overrides, direction)
+    settings = state["config"]
+    if direction == "BtoA":  # overrides replace what that direction sees
+        config = config_from_dict(settings, str(file))
+        settings = config_to_dict(replace(config, data=build.sides_of(config, direction)))
+    config = config_from_dict(settings, str(file), overrides)
     name = build.translator_name(config, direction)
     check_training_state(state, file, needed_keys=[f"networks.{name}", "averages"])
     weights = state["networks"][name]
@@ -252,14 +256,6 @@ def load_network(
             raise CheckpointError(f"{file}: its generator has no encoder")
         return generator.encoder
     return original_network(file, state, role, {"biased_downs": keeps_biases}).network
-
-
-def _config_of(file: Path, settings: dict[str, Any], overrides: Sequence[str], direction: str | None) -> Config:
-    """Return the settings of a checkpoint as a direction sees them; overrides replace what it sees."""
-    if direction == "BtoA":
-        config = config_from_dict(settings, str(file))
-        settings = config_to_dict(replace(config, data=build.sides_of(config, direction)))
-    return config_from_dict(settings, str(file), overrides)
 
 
 def _check_direction(file: Path, of_file: str, wanted: str | None) -> None:

@@ -14,6 +14,7 @@ from configs.load import changed_settings
 from configs.schema import Config
 from data.batch import DataError
 from data.layout import Layout
+from inference.image_store import ImageStore
 from inference.inputs import common_folder
 from inference.load import LoadedGenerator
 from inference.predictor import Predictor
@@ -65,16 +66,16 @@ def gallery_image(kind: str, name: str) -> str:
 class OutputFolder:
     """The folder of the translations of a layout's samples, with their contact sheet, gallery and metrics.
 
-    suffix: of the translated images.
+    store: of the translated images.
     """
 
     path: Path
     layout: Layout
-    suffix: str = ".png"
+    store: ImageStore
 
     def image(self, name: str) -> Path:
         """Return the file of a sample's translated image."""
-        return self.path / f"{name}{self.suffix}"
+        return self.path / f"{name}{self.store.suffix}"
 
     def is_foreign(self, name: str) -> bool:
         """Return whether a file is in the place of the translated image of a sample, and test.py did not write it.

@@ -18,7 +18,7 @@ from data.files.pixel_rows import Bands
 from data.files.size_guard import TooLargeError
 from data.store import File
 from inference.contact_sheet import SHEET_WIDTH, SheetSample, contact_sheet, thumbnail
-from inference.image_store import ImageStore, Reduction
+from inference.image_store import Reduction
 from inference.output_folder import INDEX, KINDS, METRICS, SHEET, OutputFolder, gallery_image
 from inference.predictor import Predictor
 from inference.set_measures import SetMeasures
@@ -58,7 +58,6 @@ class Results:
     """Writes the results of one process; at the end the main process writes the report on those of all processes.
 
     folder: of the results, with the samples of all processes.
-    store: the files of the translated images.
     predictor: of the translations; shows them.
     legend: the classes of label maps, for the gallery.
     sets: measures translations of unpaired images, which have no figures of their own.
@@ -66,13 +65,13 @@ class Results:
 
     folder: OutputFolder
     evaluator: Evaluator
-    store: ImageStore
     predictor: Predictor
     legend: Sequence[Swatch] = ()
     sets: SetMeasures | None = None
 
     def __post_init__(self) -> None:
-        layout, n_channels = self.folder.layout, self.store.form.n_channels if self.store.form else 3
+        layout, form = self.folder.layout, self.folder.store.form
+        n_channels = form.n_channels if form else 3
         self._indices = {name: index for index, name in enumerate(layout.names)}
         self._baseline = ConstantColorBaseline(layout.n_classes, 3 if n_channels == 1 else n_channels)
         self._records: dict[str, _Record] = {}
@@ -82,7 +81,7 @@ class Results:
         """Write a translated image and its images in the gallery; several threads may do so."""
         self._record(sample, fake, (_size(fake), _size(sample.source)))
         # after its source in the gallery: see OutputFolder.is_foreign
-        self.store.write(self.folder.image(sample.name), fake, self._source_file(sample.name))
+        self.folder.store.write(self.folder.image(sample.name), fake, self._source_file(sample.name))
 
     def add_to_baseline(self, sample: Sample) -> None:
         """Add the target of a sample to those that the best constant colours are found for, in order."""
@@ -107,7 +106,7 @@ class Results:
         shown = thumbnail(self.predictor.show_source(preview), GALLERY_WIDTH)
         write_png(self.folder.path / gallery_image("source", name), shown)
         image = Bands((len(first), height, width), first.numpy().dtype, parts())
-        self.store.write_bands(self.folder.image(name), image, self._source_file(name))
+        self.folder.store.write_bands(self.folder.image(name), image, self._source_file(name))
         self._record(preview, reduction.image(), sizes)
 
     def _source_file(self, name: str) -> File | None:
@@ -124,22 +123,21 @@ class Results:
         Raises:
             DataError: the image does not have the size of the sample, or is too large to be read at once.
         """
-        file = self.folder.image(sample.name)
+        file, store = self.folder.image(sample.name), self.folder.store
         if self.folder.is_foreign(sample.name):
             self._counts["foreign"] += 1
             return True
         try:
             if sizes:
-                kept, size = self.store.read_reduced(file)
+                kept, size = store.read_reduced(file)
             else:
-                kept = self.store.read(file)
+                kept = store.read(file)
                 size = _size(kept)
         except TooLargeError:
             raise
         except DataError:
             return False
-        scale = self.store.scale
-        expected = sizes[0] if sizes else tuple(math.ceil(side * scale) for side in _size(sample.source))
+        expected = sizes[0] if sizes else tuple(math.ceil(side * store.scale) for side in _size(sample.source))
         if size != expected:
             self._counts["resized"] += 1
             found, wanted = (f"{width}x{height}" for width, height in (size, expected))
@@ -151,7 +149,8 @@ class Results:
 
     def _record(self, sample: Sample, fake: Tensor, sizes: Sizes) -> None:
         """Measure a translated image, and write its images in the gallery; both may be reduced."""
-        name, show, full = sample.name, self.predictor.show_target, f"{sample.name}{self.store.suffix}"
+        name, show, store = sample.name, self.predictor.show_target, self.folder.store
+        full = f"{name}{store.suffix}"
         images = {"source": self.predictor.show_source(sample), "translated": show(fake, sample.target)}
         measured = None
         if sample.target is not None:
@@ -161,7 +160,7 @@ class Results:
         elif self.sets:
             self.sets.add(self._indices[name], sample.source, fake)
         files = {kind: gallery_image(kind, name) for kind in images}
-        if sizes[0][0] <= GALLERY_WIDTH and self.store.form is None:
+        if sizes[0][0] <= GALLERY_WIDTH and store.form is None:
             files["translated"] = full
         for kind, file in files.items():
             if file != full:

@@ -191,16 +191,16 @@ class Predictor:
         return MixedSeed(seed, image_seed(self.toward[0], name), self.toward[1]) if self.toward else seed
 
     def _generate(self, batch: Batch) -> Tensor:
+        batch = batch.to(self.device)
         with self.precision.autocast():
-            fake: Tensor = self.generator(*self._generator_inputs(batch.to(self.device)))
-            return fake
-
-    def _generator_inputs(self, batch: Batch) -> tuple[Tensor, ...]:
-        condition = self.conditioning(batch)
-        if self.feature_sampler is None:
-            return self.conditioning.generator_inputs(batch, condition)
-        features = self.feature_sampler(batch, self.conditioning.region_map(batch))
-        return (torch.cat([condition, features], dim=1),)
+            condition = self.conditioning(batch)
+            if self.feature_sampler is None:
+                inputs = self.conditioning.generator_inputs(batch, condition)
+            else:
+                features = self.feature_sampler(batch, self.conditioning.region_map(batch))
+                inputs = (torch.cat([condition, features], dim=1),)
+            fake: Tensor = self.generator(*inputs)
+        return fake
 
     def _bands(self, image: ImageParts, tiles: Tiles) -> Iterator[Tensor]:
         """Yield the generator's output, computed tile by tile; layers are never in memory at full size."""

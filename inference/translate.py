@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
@@ -64,7 +63,8 @@ def translate(request: Request) -> None:
         style = encode_style(loaded, drawing.style)
         layout = build_input(loaded, feature_sampler, given)
         output = request.output.path or default_output(loaded, given)
-        OutputFolder(output, layout, image_store(loaded.config).suffix).prepare(request.output.existing)
+        folder = OutputFolder(output, layout, image_store(loaded.config))
+        folder.prepare(request.output.existing)
         predictor = requested_predictor(
             loaded,
             request,
@@ -74,24 +74,19 @@ def translate(request: Request) -> None:
             feature_sampler=feature_sampler,
             style=style,
         )
-        translate_all(loaded, predictor, layout, output, request, world)
+        translate_all(loaded, predictor, folder, request, world)
 
 
 def translate_all(
-    loaded: LoadedGenerator,
-    predictor: Predictor,
-    layout: Layout,
-    output: Path,
-    request: Request,
-    world: World,
+    loaded: LoadedGenerator, predictor: Predictor, folder: OutputFolder, request: Request, world: World
 ) -> None:
-    """Write OUTPUT/NAME.png for every sample, a contact sheet, a gallery and, where targets exist, metrics.json.
+    """Write NAME.png for each sample into a folder, with a contact sheet, a gallery and, for targets, metrics.json.
 
     Without pairs, all translations of a split together are measured against the images of its target side.
 
     Images that are not 8-bit RGB are in the format of the targets.
 
-    request: without paths, `layout` is a split of the data set.
+    request: without paths, the layout is a split of the data set.
     world: the processes that share the samples; each takes every n-th.
 
     Raises:
@@ -100,9 +95,7 @@ def translate_all(
     """
     given, existing, keeps_sizes = request.input, request.output.existing, request.keeps_sizes
     split = None if given.paths else given.split or loaded.config.data.test_split
-    config = sampled(loaded, predictor.feature_sampler).config
-    store = image_store(config)
-    folder = OutputFolder(output, layout, store.suffix)
+    config, layout = sampled(loaded, predictor.feature_sampler).config, folder.layout
     origin: dict[str, Any] = {}
     with world.main_first():
         if world.is_main:
@@ -115,7 +108,7 @@ def translate_all(
     n_images = max(len(layout), len(reals or ()))
     evaluator = build_evaluator(config, predictor.device, n_images) if has_targets or reals else Evaluator()
     sets = SetMeasures(evaluator, source_evaluator(config, evaluator), reals) if reals else None
-    results = Results(folder, evaluator, store, predictor, legend(config.data, evaluator.label_colors), sets)
+    results = Results(folder, evaluator, predictor, legend(config.data, evaluator.label_colors), sets)
     if world.is_main and not layout.n_classes and "source" not in stored_forms(config.data):
         warn_of_frames(layout)
     values = SourceValues(value_ranges(config.data).get(config.data.source_images), config.data.source_images)
@@ -133,7 +126,7 @@ def translate_all(
         sets.add_reals(preprocessing, world, translator.problems, keeps_sizes=keeps_sizes)
     values.warn(world)
     run = " ".join(filter(None, [loaded.name, loaded.named_direction]))
-    results.finish(world, f"{run}: {output.name}", origin)
+    results.finish(world, f"{run}: {folder.path.name}", origin)
     problems = [problem for of_process in world.gather(translator.problems) for problem in of_process]
     if problems and world.is_main:
         raise DataError(*problems)

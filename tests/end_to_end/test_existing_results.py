@@ -14,6 +14,7 @@ import torch
 from data.batch import DataError
 from data.files.image_files import read_rgb
 from data.paired_folders import PairedFolders
+from inference.image_store import ImageStore
 from inference.output_folder import OutputFolder
 from tests import processes
 from tests.conftest import save_image
@@ -155,7 +156,7 @@ def test_what_an_interrupted_replacement_left_is_not_kept(tmp_path: Path, suffix
     save_image(tmp_path / "in" / "a.png", BLACK)
     layout = PairedFolders(source_folder=tmp_path / "in")
     output = tmp_path / "out"
-    folder = OutputFolder(output, layout, suffix)
+    folder = OutputFolder(output, layout, ImageStore(suffix=suffix))
     for name in "ab":
         save_image(output / "gallery" / "source" / f"{name}.png", BLACK)
         (output / f"{name}{suffix}").touch()

@@ -8,6 +8,7 @@ import pytest
 from configs.load import load_config
 from data.batch import DataError
 from data.paired_folders import PairedFolders
+from inference.image_store import ImageStore
 from inference.output_folder import OutputFolder, settings_of
 from tests.conftest import save_image
 
@@ -49,12 +50,13 @@ def test_results_never_overwrite_inputs_nor_each_other(
             save_image(tmp_path / folder / f"{name}.bmp", np.zeros((8, 8), np.uint8))
     layout = PairedFolders(source_folder=tmp_path / "in", instance_folder=tmp_path / "inst")
     with pytest.raises(DataError, match=message):
-        OutputFolder(tmp_path / output, layout).prepare("replace")
+        OutputFolder(tmp_path / output, layout, ImageStore()).prepare("replace")
 
 
 def test_inputs_are_not_overwritten_through_links(tmp_path: Path) -> None:
     save_image(tmp_path / "set" / "a.png", np.zeros((8, 8), np.uint8))
     (tmp_path / "links").mkdir()
     (tmp_path / "links" / "a.png").symlink_to(tmp_path / "set" / "a.png")
+    layout = PairedFolders(source_folder=tmp_path / "links")
     with pytest.raises(DataError, match=r"would overwrite the input .*a\.png"):
-        OutputFolder(tmp_path / "set", PairedFolders(source_folder=tmp_path / "links")).prepare("refuse")
+        OutputFolder(tmp_path / "set", layout, ImageStore()).prepare("refuse")

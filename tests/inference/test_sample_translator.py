@@ -64,7 +64,7 @@ def sample_translator(
     )
     rule = Preprocessing("none", 8, 8, 8, 8, flip=False, size_multiple=4, min_size=8)
     store = ImageStore(FORM if stored else None, suffix)
-    results = Results(OutputFolder(folder / "out", layout, suffix), Evaluator(), store, predictor)
+    results = Results(OutputFolder(folder / "out", layout, store), Evaluator(), predictor)
     source_form = FORM if stored else None
     return SampleTranslator(layout, predictor, rule, results, SourceValues(values), source_form, keeps_sizes=True)
 
