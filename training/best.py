@@ -8,7 +8,9 @@ from typing import Any
 
 from configs import build
 from configs.evaluation import measured_metrics
-from configs.schema import EXTRA_METRICS, Config, require
+from configs.schema import Config
+from configs.schema.checks import require
+from configs.schema.run import EXTRA_METRICS
 from configs.splits import TRAIN
 from metrics.evaluator import LOWER_IS_BETTER, OF_LABELS, OF_SPREAD, OF_VALUES, WEIGHTED
 from utils.checkpoint import CheckpointError, load_checkpoint, manifest_path

@@ -8,34 +8,13 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from configs.schema.checks import require
-from configs.schema.data import DataConfig, SyntheticConfig
+from configs.schema.data import DataConfig
 from configs.schema.loss import ContrastiveConfig, CycleConfig, LossConfig
 from configs.schema.method import MethodConfig, check_method
 from configs.schema.networks import DiscriminatorConfig, FeaturesConfig, GeneratorConfig, InitConfig, StyleConfig
-from configs.schema.run import EXTRA_METRICS, CheckpointConfig, LogConfig, MetricsConfig, RunConfig
+from configs.schema.run import CheckpointConfig, LogConfig, MetricsConfig, RunConfig
 from configs.schema.sides import PAIRS_OF_MAPS, RGB_CHANNELS
 from configs.schema.train import AmpConfig, AugmentationConfig, OptimizerConfig, TrainConfig
-
-__all__ = [
-    "EXTRA_METRICS",
-    "CheckpointConfig",
-    "Config",
-    "ContrastiveConfig",
-    "CycleConfig",
-    "DataConfig",
-    "DiscriminatorConfig",
-    "FeaturesConfig",
-    "GeneratorConfig",
-    "InitConfig",
-    "LossConfig",
-    "MethodConfig",
-    "MetricsConfig",
-    "RunConfig",
-    "StyleConfig",
-    "SyntheticConfig",
-    "TrainConfig",
-    "require",
-]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ import pytest
 
 from configs import build
 from configs.load import load_config
-from configs.schema import Config, DataConfig, SyntheticConfig
+from configs.schema import Config, DataConfig
+from configs.schema.data import SyntheticConfig
 from data import LAYOUTS
 from data.paired_folders import SideBySide
 from data.store import Folder

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from configs.schema import EXTRA_METRICS, CheckpointConfig
+from configs.schema.run import EXTRA_METRICS, CheckpointConfig
 from metrics import METRICS
 from metrics.evaluator import Evaluator, shown
 from metrics.image_metrics import Bounds
