@@ -2,7 +2,8 @@
 
 import math
 
-from configs.schema import Config, require
+from configs.schema import Config
+from configs.schema.checks import require
 from configs.schema.data import SIZED_BY_CROP
 from models import DISCRIMINATORS, GENERATORS
 from models.generator import ImageSides

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from torch import Tensor
 
-from configs.schema import DataConfig, require
+from configs.schema import DataConfig
+from configs.schema.checks import require
 from data import LAYOUTS
 from utils.gallery import Swatch
 from utils.label_colors import CITYSCAPES, IGNORED, LabelColors

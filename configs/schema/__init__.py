@@ -7,7 +7,7 @@ exists is valid. Only entry points and configs/build.py read it: everything belo
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from configs.schema.checks import require
+from configs.schema.checks import Section
 from configs.schema.data import DataConfig
 from configs.schema.loss import ContrastiveConfig, CycleConfig, LossConfig
 from configs.schema.method import MethodConfig, check_method
@@ -18,7 +18,7 @@ from configs.schema.train import AmpConfig, AugmentationConfig, OptimizerConfig,
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Section, prefix=""):
     """The complete configuration of one run."""
 
     run: RunConfig = field(default_factory=RunConfig)
@@ -46,54 +46,47 @@ class Config:
         loss, opt_level, is_side_by_side = self.loss, self.amp.opt_level, self.data.layout == "side_by_side"
         if loss.gradient_penalty or loss.r1:
             expected = "O0 or O1 where loss.gradient_penalty or loss.r1 is set: their gradients need float32"
-            self._require(opt_level in ("O0", "O1"), "amp.opt_level", expected)
+            self.require(opt_level in ("O0", "O1"), "amp.opt_level", expected)
         if opt_level == "O3":
             expected = "0 with amp.opt_level=O3: its weights are too coarse to average"
-            self._require(self.train.ema_decay == 0, "train.ema_decay", expected)
+            self.require(self.train.ema_decay == 0, "train.ema_decay", expected)
         if self.generator.scale != 1:
             expected = "1 with data.layout=side_by_side, whose halves have one size; python -m tools.convert_data "
             expected += "to-folders makes folders, in which sides may differ"
-            self._require(not is_side_by_side, "generator.scale", expected)
+            self.require(not is_side_by_side, "generator.scale", expected)
             expected = "1 with features.n_channels, which are encoded at the size of the target"
-            self._require(self.features.n_channels == 0, "generator.scale", expected)
+            self.require(self.features.n_channels == 0, "generator.scale", expected)
         if self.features.n_channels:
             if self.features.origin == "precomputed":
                 expected = f"encoded where data.layout is not {' or '.join(PAIRS_OF_MAPS)}"
-                self._require(self.data.layout in PAIRS_OF_MAPS, "features.origin", expected)
-            expected = "0: side_by_side has neither instances nor labels"
-            self._require(not is_side_by_side, "features.n_channels", expected)
+                self.require(self.data.layout in PAIRS_OF_MAPS, "features.origin", expected)
+            self.require(not is_side_by_side, "features.n_channels", "0: side_by_side has neither instances nor labels")
             is_possible = self._has_labels or self.features.regions != "labels"
-            self._require(is_possible, "features.regions", "instances where data.n_classes is 0")
+            self.require(is_possible, "features.regions", "instances where data.n_classes is 0")
         if self.data.target_channels not in RGB_CHANNELS:
             channels = f"with data.target_channels={self.data.target_channels}"
-            self._require("vgg" not in self.loss_weights, "loss.vgg", f"0 {channels}: VGG19 sees 1 or 3 channels")
-            self._require(not self.metrics.extra, "metrics.extra", f"[] {channels}: their networks see 1 or 3 channels")
+            self.require("vgg" not in self.loss_weights, "loss.vgg", f"0 {channels}: VGG19 sees 1 or 3 channels")
+            self.require(not self.metrics.extra, "metrics.extra", f"[] {channels}: their networks see 1 or 3 channels")
             expected = f"null {channels}: label maps are drawn in colours"
-            self._require(self.metrics.label_colors is None, "metrics.label_colors", expected)
+            self.require(self.metrics.label_colors is None, "metrics.label_colors", expected)
         if self.style.channels:
-            expected = "0 where generator.name is not spade"
-            self._require(self.generator.name == "spade", "style.channels", expected)
+            self.require(self.generator.name == "spade", "style.channels", "0 where generator.name is not spade")
             expected = "0 with features.n_channels: a generator has one of the two"
-            self._require(self.features.n_channels == 0, "style.channels", expected)
+            self.require(self.features.n_channels == 0, "style.channels", expected)
         if "segmentation" in (self.discriminator.name, loss.gan_mode):
             self._check_segmentation()
         is_possible = self.generator.name == "local" or self.train.freeze_global_epochs == 0
-        self._require(is_possible, "train.freeze_global_epochs", "0 where generator.name is not local")
+        self.require(is_possible, "train.freeze_global_epochs", "0 where generator.name is not local")
 
     def _check_segmentation(self) -> None:
         for key, other in (("discriminator.name", "loss.gan_mode"), ("loss.gan_mode", "discriminator.name")):
-            is_chosen = attrgetter(key)(self) == "segmentation"
-            self._require(is_chosen, key, f"segmentation with {other}=segmentation")
+            self.require(attrgetter(key)(self) == "segmentation", key, f"segmentation with {other}=segmentation")
         expected = "above 0 with discriminator.name=segmentation, which classifies pixels: it needs label maps"
-        self._require(self._has_labels, "data.n_classes", expected)
+        self.require(self._has_labels, "data.n_classes", expected)
         for key in ("loss.feature_matching", "loss.gradient_penalty", "loss.r1"):
-            self._require(attrgetter(key)(self) == 0, key, "0 with discriminator.name=segmentation")
+            self.require(attrgetter(key)(self) == 0, key, "0 with discriminator.name=segmentation")
         is_possible = not self.loss.labelmix or self.train.pool_size == 0
-        self._require(is_possible, "train.pool_size", "0 with loss.labelmix, which mixes images of a pair")
-
-    def _require(self, condition: bool, key: str, expected: str) -> None:
-        """Raise ConfigError, with the value of a setting, unless `condition` holds."""
-        require(condition, key, attrgetter(key)(self), expected)
+        self.require(is_possible, "train.pool_size", "0 with loss.labelmix, which mixes images of a pair")
 
     @property
     def _has_labels(self) -> bool:

@@ -1,5 +1,8 @@
 """The checks that sections of the configuration share."""
 
+from collections.abc import Mapping
+from operator import attrgetter
+
 from utils.errors import ConfigError
 from utils.yaml_file import shortened
 
@@ -15,19 +18,34 @@ def require(condition: bool, key: str, value: object, expected: str) -> None:
         raise ConfigError(f"{key} is {shortened(value)}, expected {expected}")
 
 
-def require_at_least(least: float, section: str, **values: float | None) -> None:
-    """Raise ConfigError, which names them all, unless every value is None or a finite number of at least `least`."""
-    require_between(least, MOST, section, **values)
+def require_numbers(values: Mapping[str, float | None], least: float, most: int = MOST) -> None:
+    """Raise ConfigError, which names them all, unless every value is None or a finite number of at least `least`.
 
-
-def require_between(least: float, most: int, section: str, **values: float | None) -> None:
-    """Raise ConfigError as `require_at_least` does, or where a whole number is above `most`."""
+    values: by their keys. most: of whole numbers.
+    """
     problems = []
     for key, value in values.items():
         largest = MOST_FRACTION if isinstance(value, float) else most
         if value is None or least <= value <= largest:
             continue
         expected = f"a number from {least:g} to {largest}" if value > least else f"a number of at least {least:g}"
-        problems.append(f"{section}.{key} is {shortened(value)}, expected {expected}")
+        problems.append(f"{key} is {shortened(value)}, expected {expected}")
     if problems:
         raise ConfigError(*problems)
+
+
+class Section:
+    """A section of settings, which checks its values when it is made. `prefix` is the beginning of their keys."""
+
+    _prefix = ""
+
+    def __init_subclass__(cls, *, prefix: str) -> None:
+        cls._prefix = prefix
+
+    def require(self, condition: bool, key: str, expected: str) -> None:
+        """Raise ConfigError, which has the value of a setting, unless `condition` holds."""
+        require(condition, f"{self._prefix}{key}", attrgetter(key)(self), expected)
+
+    def require_numbers(self, *keys: str, least: float, most: int = MOST) -> None:
+        """Raise ConfigError as the function of this name does, of settings."""
+        require_numbers({f"{self._prefix}{key}": getattr(self, key) for key in keys}, least, most)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from configs.schema.checks import require, require_at_least
+from configs.schema.checks import Section, require
 from configs.schema.sides import OF_MAPS, PAIRS_OF_MAPS, TWO_SIDES, check_side, check_stack, check_target_files
 from utils.data_root import address_problem, data_root_problem
 from utils.errors import ConfigError
@@ -36,7 +36,7 @@ _AUGMENTATION_LIMITS = {
 
 
 @dataclass(frozen=True)
-class SyntheticConfig:
+class SyntheticConfig(Section, prefix="data.synthetic."):
     """The embedded data sets: layouts `synthetic_facades` and `synthetic_day_night`."""
 
     train_samples: int = 1000
@@ -51,12 +51,12 @@ class SyntheticConfig:
     """Width of a sample, in pixels."""
 
     def __post_init__(self) -> None:
-        require_at_least(32, "data.synthetic", height=self.height, width=self.width)
-        require_at_least(1, "data.synthetic", **vars(self))
+        self.require_numbers("height", "width", least=32)
+        self.require_numbers(*vars(self), least=1)
 
 
 @dataclass(frozen=True)
-class PairAugmentationConfig:
+class PairAugmentationConfig(Section, prefix="data.augment."):
     """Augmentation of training pairs. Each range is [lowest, highest]; empty: off."""
 
     rotation_degrees: list[float] = field(default_factory=list)
@@ -87,12 +87,11 @@ class PairAugmentationConfig:
         for name, (least, most) in _AUGMENTATION_LIMITS.items():
             bounds = getattr(self, name)
             is_range = len(bounds) == 2 and least <= bounds[0] <= bounds[1] <= most
-            expected = f"[lowest,highest] from {least:g} to {most:g}, or [] for none"
-            require(is_range or not bounds, f"data.augment.{name}", bounds, expected)
+            self.require(is_range or not bounds, name, f"[lowest,highest] from {least:g} to {most:g}, or [] for none")
 
 
 @dataclass(frozen=True)
-class DataConfig:
+class DataConfig(Section, prefix="data."):
     """The pairs to learn from, and how they are cut to size."""
 
     layout: LayoutName = "synthetic_facades"
@@ -192,7 +191,7 @@ class DataConfig:
     are. Section augmentation is another thing: it changes what the discriminator sees."""
 
     def __post_init__(self) -> None:
-        require_at_least(0, "data", n_classes=self.n_classes, ignore_id=self.ignore_id, timeout_s=self.timeout_s)
+        self.require_numbers("n_classes", "ignore_id", "timeout_s", least=0)
         self._check_label_maps()
         check_side("source", self.source_channels, self.source_range, self.layout)
         check_side("target", self.target_channels, self.target_range, self.layout)
@@ -200,25 +199,23 @@ class DataConfig:
             check_stack(self.source_folder, self.source_channels, self.direction, has_labels=self.has_labels)
         check_target_files(self.target_files, self.target_channels)
         is_cache = self.cache in ("none", "memory", "disk") or "/" in self.cache or "\\" in self.cache
-        require(is_cache, "data.cache", self.cache, "none, memory, disk or a folder such as /scratch/cache")
+        self.require(is_cache, "cache", "none, memory, disk or a folder such as /scratch/cache")
         are_workers = self.workers == "auto" or (isinstance(self.workers, int) and self.workers >= 0)
-        require(are_workers, "data.workers", self.workers, "a number of at least 0, or auto")
-        sizes = ("load_width", "load_height", "crop_width", "crop_height")
-        require_at_least(1, "data", **{key: getattr(self, key) for key in sizes})
+        self.require(are_workers, "workers", "a number of at least 0, or auto")
+        self.require_numbers("load_width", "load_height", "crop_width", "crop_height", least=1)
         _check_root(self.root, self.layout)
         if self.layout == "side_by_side":
-            require(self.n_classes == 0, "data.n_classes", self.n_classes, "0: side_by_side holds RGB images")
+            self.require(self.n_classes == 0, "n_classes", "0: side_by_side holds RGB images")
             expected = "null: side_by_side holds RGB images; python -m tools.convert_data to-folders makes folders"
-            require(not self.label_colors, "data.label_colors", self.label_colors, expected)
-            require(not self.instance_edges, "data.instance_edges", True, "false: side_by_side has no instances")
+            self.require(not self.label_colors, "label_colors", expected)
+            self.require(not self.instance_edges, "instance_edges", "false: side_by_side has no instances")
         if self.layout in TWO_SIDES:
             for name, value in vars(self.augment).items():
                 usual = getattr(PairAugmentationConfig(), name)
                 expected = f"{shortened(usual)} with data.layout={self.layout}: it changes the maps of a pair alike"
-                require(value == usual, f"data.augment.{name}", value, expected)
+                self.require(value == usual, f"augment.{name}", expected)
         if self.layout in PAIRS_OF_MAPS and self.direction == "BtoA":
-            expected = "AtoB where data.n_classes or data.label_colors is set"
-            require(not self.has_labels, "data.direction", "BtoA", expected)
+            self.require(not self.has_labels, "direction", "AtoB where data.n_classes or data.label_colors is set")
         crop = f"{self.crop_width}x{self.crop_height}"
         if self.preprocess == "resize_and_crop":
             fits = self.crop_width <= self.load_width and self.crop_height <= self.load_height
@@ -226,20 +223,20 @@ class DataConfig:
             require(fits, "data.crop_width x data.crop_height", crop, expected)
         if self.preprocess == "scale_width_and_crop":
             fits = self.crop_width <= self.load_width
-            require(fits, "data.crop_width", self.crop_width, f"no more than data.load_width {self.load_width}")
+            self.require(fits, "crop_width", f"no more than data.load_width {self.load_width}")
         if self.augment.quarter_turns and self.preprocess in SIZED_BY_CROP:
             expected = f"false where the crop is not square: it is {crop}"
-            require(self.crop_width == self.crop_height, "data.augment.quarter_turns", True, expected)
+            self.require(self.crop_width == self.crop_height, "augment.quarter_turns", expected)
 
     def _check_label_maps(self) -> None:
         colors, n_classes = self.colors, self.n_classes
         if colors is not None:
             expected = f"0 or {colors.n_classes}, the number of classes of data.label_colors"
-            require(n_classes in (0, colors.n_classes), "data.n_classes", n_classes, expected)
+            self.require(n_classes in (0, colors.n_classes), "n_classes", expected)
         if self.instances == "files":
             return
         expected = "files where sources are RGB images, which data.n_classes=0 without data.label_colors declares"
-        require(self.has_labels or self.layout == "synthetic_facades", "data.instances", self.instances, expected)
+        self.require(self.has_labels or self.layout == "synthetic_facades", "instances", expected)
         names = () if colors is None else colors.names
         total = n_classes or len(names)
         unknown = [name for name in self._instance_classes if name not in names and not _is_id(name, total)]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Literal
 
-from configs.schema.checks import require, require_at_least
+from configs.schema.checks import Section, require, require_numbers
 from utils.errors import ConfigError
 from utils.yaml_file import shortened
 
@@ -16,7 +16,7 @@ def weight(default: float) -> float:
 
 
 @dataclass(frozen=True)
-class LossConfig:
+class LossConfig(Section, prefix="loss."):
     """Weights of the generator's losses, and their settings; a loss of weight 0 is not computed."""
 
     adversarial: float = weight(1.0)
@@ -59,9 +59,8 @@ class LossConfig:
     resemble them less."""
 
     def __post_init__(self) -> None:
-        of_discriminator = {"gradient_penalty": self.gradient_penalty, "r1": self.r1, "labelmix": self.labelmix}
-        require_at_least(0, "loss", **self.weights, **of_discriminator, outside_mask=self.outside_mask)
-        require_at_least(0, "loss.class_weights", **self.class_weights)
+        self.require_numbers(*self.weights, "gradient_penalty", "r1", "labelmix", "outside_mask", least=0)
+        require_numbers({f"loss.class_weights.{name}": weight for name, weight in self.class_weights.items()}, least=0)
         require(any(self.weights_of_images.values()), "loss", "all 0", "at least one loss weight above 0")
 
     @property
@@ -76,7 +75,7 @@ class LossConfig:
 
 
 @dataclass(frozen=True)
-class ContrastiveConfig:
+class ContrastiveConfig(Section, prefix="contrastive."):
     """method.name=contrastive: patches of a translation shall resemble those at their places in the source (CUT)."""
 
     weight: float = 1.0
@@ -98,15 +97,15 @@ class ContrastiveConfig:
     """Compare with the patches of all images of the batch, in place of those of the same image alone."""
 
     def __post_init__(self) -> None:
-        require_at_least(0, "contrastive", weight=self.weight)
-        require_at_least(1, "contrastive", n_patches=self.n_patches, channels=self.channels)
-        require_at_least(1e-4, "contrastive", temperature=self.temperature)
+        self.require_numbers("weight", least=0)
+        self.require_numbers("n_patches", "channels", least=1)
+        self.require_numbers("temperature", least=1e-4)
         are_names = bool(self.taps) and len(set(self.taps)) == len(self.taps)
-        require(are_names, "contrastive.taps", self.taps, "a list of different layers, such as [stem.0,blocks.0]")
+        self.require(are_names, "taps", "a list of different layers, such as [stem.0,blocks.0]")
 
 
 @dataclass(frozen=True)
-class CycleConfig:
+class CycleConfig(Section, prefix="cycle."):
     """method.name=cycle: an image that is translated to the other side and back shall be as before (CycleGAN)."""
 
     weight_a: float = 10.0
@@ -118,7 +117,7 @@ class CycleConfig:
     side already; keeps colours. 0: none, which saves two passes, and lets the sides have different channels."""
 
     def __post_init__(self) -> None:
-        require_at_least(0, "cycle", **vars(self))
+        self.require_numbers(*vars(self), least=0)
 
 
 def read_class_weights(value: object, key: str) -> object:

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
-from configs.schema.checks import MOST_HALVINGS, MOST_LAYERS, require, require_at_least, require_between
+from configs.schema.checks import MOST_HALVINGS, MOST_LAYERS, Section
 from utils.limits import TARGET_SCALES
 
 MOST_UPSAMPLINGS = 7  # of spade
@@ -12,7 +12,7 @@ MOST_STYLE_SIDE = 1024  # pixels, of a map at the lowest resolution: more than i
 
 
 @dataclass(frozen=True)
-class GeneratorConfig:
+class GeneratorConfig(Section, prefix="generator."):
     """The network that translates."""
 
     name: Literal["global", "local", "unet", "spade"] = "global"
@@ -68,44 +68,40 @@ class GeneratorConfig:
     training."""
 
     def __post_init__(self) -> None:
-        halvings = {"n_downsamplings": self.n_downsamplings, "n_enhancers": self.n_enhancers}
-        blocks = {"n_blocks": self.n_blocks, "n_enhancer_blocks": self.n_enhancer_blocks}
-        require_at_least(1, "generator", base_channels=self.base_channels, hidden_channels=self.hidden_channels)
-        require_at_least(0, "generator", noise_channels=self.noise_channels)
-        require_between(1, MOST_HALVINGS, "generator", **halvings)
-        require_between(0, MOST_LAYERS, "generator", **blocks)
-        require_between(2, MOST_UPSAMPLINGS, "generator", n_upsamplings=self.n_upsamplings)
-        require_between(1, 2, "generator", n_middle_blocks=self.n_middle_blocks)
+        self.require_numbers("base_channels", "hidden_channels", least=1)
+        self.require_numbers("noise_channels", least=0)
+        self.require_numbers("n_downsamplings", "n_enhancers", least=1, most=MOST_HALVINGS)
+        self.require_numbers("n_blocks", "n_enhancer_blocks", least=0, most=MOST_LAYERS)
+        self.require_numbers("n_upsamplings", least=2, most=MOST_UPSAMPLINGS)
+        self.require_numbers("n_middle_blocks", least=1, most=2)
         if self.name == "spade" and self.n_middle_blocks == 1:
-            expected = "at most 5 with generator.n_middle_blocks=1"
-            require(self.n_upsamplings <= 5, "generator.n_upsamplings", self.n_upsamplings, expected)
+            self.require(self.n_upsamplings <= 5, "n_upsamplings", "at most 5 with generator.n_middle_blocks=1")
         if self.name == "spade" and self.n_upsamplings == MOST_UPSAMPLINGS:
             expected = "an even number with generator.n_upsamplings=7, whose last block has half of it"
-            require(self.base_channels % 2 == 0, "generator.base_channels", self.base_channels, expected)
+            self.require(self.base_channels % 2 == 0, "base_channels", expected)
         self._check_scale()
         if self.name == "unet":
-            expected = "at least 5 for generator.name=unet"
-            require(self.n_downsamplings >= 5, "generator.n_downsamplings", self.n_downsamplings, expected)
+            self.require(self.n_downsamplings >= 5, "n_downsamplings", "at least 5 for generator.name=unet")
             expected = "transposed, nearest or bilinear with generator.name=unet"
-            require(self.upsample != "residual", "generator.upsample", self.upsample, expected)
+            self.require(self.upsample != "residual", "upsample", expected)
         if self.name != "global":
             expected = f"another value with generator.name={self.name}: global alone has it"
-            for key, value in (("downsample", self.downsample), ("upsample", self.upsample)):
-                require(value != "antialiased", f"generator.{key}", value, expected)
+            self.require(self.downsample != "antialiased", "downsample", expected)
+            self.require(self.upsample != "antialiased", "upsample", expected)
 
     def _check_scale(self) -> None:
         expected = f"one of {', '.join(f'{scale:g}' for scale in TARGET_SCALES)}"
-        require(self.scale in TARGET_SCALES, "generator.scale", self.scale, expected)
+        self.require(self.scale in TARGET_SCALES, "scale", expected)
         if self.scale != 1:
             expected = f"1 with generator.name={self.name}; global and unet have other scales"
-            require(self.name in ("global", "unet"), "generator.scale", self.scale, expected)
+            self.require(self.name in ("global", "unet"), "scale", expected)
         fewest = round(-math.log2(self.scale))
         expected = f"at least {fewest} with generator.scale={self.scale:g}"
-        require(self.n_downsamplings >= fewest, "generator.n_downsamplings", self.n_downsamplings, expected)
+        self.require(self.n_downsamplings >= fewest, "n_downsamplings", expected)
 
 
 @dataclass(frozen=True)
-class DiscriminatorConfig:
+class DiscriminatorConfig(Section, prefix="discriminator."):
     """The network that distinguishes translated from real images."""
 
     name: Literal["multiscale_patch", "pixel", "segmentation"] = "multiscale_patch"
@@ -135,17 +131,16 @@ class DiscriminatorConfig:
     """Normalisation layer."""
 
     def __post_init__(self) -> None:
-        require_at_least(1, "discriminator", base_channels=self.base_channels, max_channels=self.max_channels)
-        counts = {"n_layers": self.n_layers, "n_scales": self.n_scales, "n_downsamplings": self.n_downsamplings}
-        require_between(1, MOST_HALVINGS, "discriminator", **counts)
-        require_between(1, MOST_LAYERS, "discriminator", padding=self.padding)
+        self.require_numbers("base_channels", "max_channels", least=1)
+        self.require_numbers("n_layers", "n_scales", "n_downsamplings", least=1, most=MOST_HALVINGS)
+        self.require_numbers("padding", least=1, most=MOST_LAYERS)
         if self.name != "multiscale_patch":
             expected = f"strided with discriminator.name={self.name}: multiscale_patch alone has it"
-            require(self.downsample == "strided", "discriminator.downsample", self.downsample, expected)
+            self.require(self.downsample == "strided", "downsample", expected)
 
 
 @dataclass(frozen=True)
-class FeaturesConfig:
+class FeaturesConfig(Section, prefix="features."):
     """pix2pixHD's instance features: the appearance of each instance, an input of the generator beside the source."""
 
     n_channels: int = 0
@@ -161,15 +156,15 @@ class FeaturesConfig:
     """encoded: number of the encoder's halvings."""
 
     def __post_init__(self) -> None:
-        require_at_least(0, "features", n_channels=self.n_channels)
-        require_at_least(1, "features", base_channels=self.base_channels)
-        require_between(1, MOST_HALVINGS, "features", n_downsamplings=self.n_downsamplings)
+        self.require_numbers("n_channels", least=0)
+        self.require_numbers("base_channels", least=1)
+        self.require_numbers("n_downsamplings", least=1, most=MOST_HALVINGS)
         if self.origin == "precomputed":
-            require(self.n_channels in (0, 3), "features.n_channels", self.n_channels, "3: precomputed maps are images")
+            self.require(self.n_channels in (0, 3), "n_channels", "3: precomputed maps are images")
 
 
 @dataclass(frozen=True)
-class StyleConfig:
+class StyleConfig(Section, prefix="style."):
     """SPADE's style encoder: the appearance of an image as a few numbers, which the generator starts from. For
     generator.name=spade. Trained with it; test.py draws the numbers by --seed, or takes those of --style IMAGE."""
 
@@ -180,13 +175,13 @@ class StyleConfig:
     have another there. SPADE's: those of the images that are trained on, divided by 2**generator.n_upsamplings."""
 
     def __post_init__(self) -> None:
-        require_at_least(0, "style", channels=self.channels)
+        self.require_numbers("channels", least=0)
         are_sides = len(self.size) == 2 and all(1 <= side <= MOST_STYLE_SIDE for side in self.size)
-        require(are_sides, "style.size", self.size, f"[height,width], of 1 to {MOST_STYLE_SIDE} pixels each")
+        self.require(are_sides, "size", f"[height,width], of 1 to {MOST_STYLE_SIDE} pixels each")
 
 
 @dataclass(frozen=True)
-class InitConfig:
+class InitConfig(Section, prefix="init."):
     """Weights that a new run starts from: drawn, or those of a file. A run that resumes has its own."""
 
     distribution: Literal["normal", "xavier", "kaiming", "orthogonal"] = "normal"
@@ -207,4 +202,4 @@ class InitConfig:
     init.generator_BtoA=FILE. The two above are those of all others of their kind."""
 
     def __post_init__(self) -> None:
-        require_at_least(0, "init", gain=self.gain)
+        self.require_numbers("gain", least=0)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from configs.schema.checks import require, require_at_least
+from configs.schema.checks import Section, require
 from utils.limits import MAX_CHANNELS
 
 ImageFigure = Literal["l1", "l1_weighted", "mae", "psnr", "psnr_weighted", "ssim", "ssim_weighted", "ms_ssim"]
@@ -12,7 +12,7 @@ EXTRA_METRICS = ("lpips", "swd", "fid", "kid")
 
 
 @dataclass(frozen=True)
-class RunConfig:
+class RunConfig(Section, prefix="run."):
     """Where a run lives and what it is called."""
 
     name: str = "unnamed"
@@ -33,11 +33,11 @@ class RunConfig:
             and len(self.name.encode()) <= 200  # a file system takes 255, with what is put behind it
         )
         require(bool(is_folder_name), "run.name", repr(self.name), "a name that can be a folder, up to 200 bytes")
-        require(0 <= self.seed < 2**32, "run.seed", self.seed, "0 to 4294967295")
+        self.require(0 <= self.seed < 2**32, "seed", "0 to 4294967295")
 
 
 @dataclass(frozen=True)
-class CheckpointConfig:
+class CheckpointConfig(Section, prefix="checkpoint."):
     """How often everything is saved."""
 
     every_steps: int = 1000
@@ -50,12 +50,12 @@ class CheckpointConfig:
     newest. none saves the disk one checkpoint."""
 
     def __post_init__(self) -> None:
-        require_at_least(1, "checkpoint", every_steps=self.every_steps)
-        require_at_least(0, "checkpoint", keep=self.keep)
+        self.require_numbers("every_steps", least=1)
+        self.require_numbers("keep", least=0)
 
 
 @dataclass(frozen=True)
-class MetricsConfig:
+class MetricsConfig(Section, prefix="metrics."):
     """Metrics of translated images, in validation and by test.py, beside L1, PSNR, SSIM and MS-SSIM."""
 
     n_samples: int = 4
@@ -69,7 +69,7 @@ class MetricsConfig:
     cmp_facades, or a YAML file of lines such as road: [128, 64, 128]."""
 
     def __post_init__(self) -> None:
-        require_at_least(1, "metrics", n_samples=self.n_samples)
+        self.require_numbers("n_samples", least=1)
         unknown = [name for name in self.extra if name not in EXTRA_METRICS]
         require(not unknown, "metrics.extra", unknown, f"a list of some of {', '.join(EXTRA_METRICS)}")
         expected = "null, cityscapes, cmp_facades or a YAML file"
@@ -77,7 +77,7 @@ class MetricsConfig:
 
 
 @dataclass(frozen=True)
-class LogConfig:
+class LogConfig(Section, prefix="log."):
     """Reports during training, and how often they are made."""
 
     every_steps: int = 100
@@ -92,7 +92,7 @@ class LogConfig:
     is not there is answered with some that are."""
 
     def __post_init__(self) -> None:
-        require_at_least(1, "log", every_steps=self.every_steps, images_every_steps=self.images_every_steps)
+        self.require_numbers("every_steps", "images_every_steps", least=1)
         shown = [1] if self.show_channels is None else self.show_channels
         are_channels = len(shown) in (1, 3) and all(1 <= channel <= MAX_CHANNELS for channel in shown)
         require(are_channels, "log.show_channels", shown, f"1 or 3 channels from 1 to {MAX_CHANNELS}, as [3,2,1]")

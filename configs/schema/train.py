@@ -5,13 +5,13 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal
 
-from configs.schema.checks import require, require_at_least
+from configs.schema.checks import Section, require
 
 AUGMENTATIONS = ("color", "translation", "cutout")
 
 
 @dataclass(frozen=True)
-class TrainConfig:
+class TrainConfig(Section, prefix="train."):
     """How long and in what steps to train."""
 
     epochs: int = 100
@@ -74,18 +74,15 @@ class TrainConfig:
     of batch norm and spectral norm still change."""
 
     def __post_init__(self) -> None:
-        counts = {"epochs": self.epochs, "decay_epochs": self.decay_epochs, "pool_size": self.pool_size}
-        counts |= {"freeze_global_epochs": self.freeze_global_epochs, "profile_steps": self.profile_steps}
-        require_at_least(0, "train", **counts)
+        self.require_numbers("epochs", "decay_epochs", "pool_size", "freeze_global_epochs", "profile_steps", least=0)
         require(self.epochs + self.decay_epochs > 0, "train.epochs + train.decay_epochs", 0, "at least 1 epoch")
-        require_at_least(1, "train", max_steps=self.max_steps, patience=self.patience, batch_size=self.batch_size)
-        steps = {"accumulation_steps": self.accumulation_steps, "discriminator_steps": self.discriminator_steps}
-        require_at_least(1, "train", **steps)
+        self.require_numbers("max_steps", "patience", "batch_size", least=1)
+        self.require_numbers("accumulation_steps", "discriminator_steps", least=1)
         are_parts = all(type(part) is str and all(part.partition(".")) for part in self.freeze)
-        require(are_parts, "train.freeze", self.freeze, "a list of parts of networks: [generator.stem]")
-        require(0 <= self.validation_share < 1, "train.validation_share", self.validation_share, "0 <= share < 1")
+        self.require(are_parts, "freeze", "a list of parts of networks: [generator.stem]")
+        self.require(0 <= self.validation_share < 1, "validation_share", "0 <= share < 1")
         self._check_group()
-        require(0 <= self.ema_decay < 1, "train.ema_decay", self.ema_decay, "0 <= decay < 1")
+        self.require(0 <= self.ema_decay < 1, "ema_decay", "0 <= decay < 1")
 
     def _check_group(self) -> None:
         expected = "null, or a regular expression such as p[0-9]+"
@@ -93,11 +90,11 @@ class TrainConfig:
         try:
             re.compile(self.validation_group or "")
         except (re.error, OverflowError, RecursionError) as error:
-            require(False, "train.validation_group", self.validation_group, f"{expected}: {error}")
+            self.require(False, "validation_group", f"{expected}: {error}")
 
 
 @dataclass(frozen=True)
-class OptimizerConfig:
+class OptimizerConfig(Section, prefix="optimizer."):
     """Adam, one for the generator and one for the discriminator."""
 
     learning_rate: float = 2e-4
@@ -120,13 +117,12 @@ class OptimizerConfig:
     only reports them. Default: neither."""
 
     def __post_init__(self) -> None:
-        rates = {"learning_rate": self.learning_rate, "discriminator_learning_rate": self.discriminator_learning_rate}
-        require_at_least(0, "optimizer", **rates)
-        require_at_least(1, "optimizer", step_epochs=self.step_epochs)
-        for key, beta in (("beta1", self.beta1), ("beta2", self.beta2)):
-            require(0 <= beta < 1, f"optimizer.{key}", beta, "0 <= beta < 1")
+        self.require_numbers("learning_rate", "discriminator_learning_rate", least=0)
+        self.require_numbers("step_epochs", least=1)
+        self.require(0 <= self.beta1 < 1, "beta1", "0 <= beta < 1")
+        self.require(0 <= self.beta2 < 1, "beta2", "0 <= beta < 1")
         limit = self.max_gradient_norm
-        require(limit is None or 0 < limit < math.inf, "optimizer.max_gradient_norm", limit, "above 0, or null")
+        self.require(limit is None or 0 < limit < math.inf, "max_gradient_norm", "above 0, or null")
 
 
 @dataclass(frozen=True)
@@ -143,7 +139,7 @@ class AmpConfig:
 
 
 @dataclass(frozen=True)
-class AugmentationConfig:
+class AugmentationConfig(Section, prefix="augmentation."):
     """Augmentation of what the discriminator sees, in the training of both networks (DiffAugment, Zhao et al. 2020):
     against its overfitting, where there are few pairs."""
 
@@ -161,7 +157,5 @@ class AugmentationConfig:
     def __post_init__(self) -> None:
         are_known = all(name in AUGMENTATIONS for name in self.policy)
         is_list = are_known and len(set(self.policy)) == len(self.policy)
-        expected = f"a list of some of {', '.join(AUGMENTATIONS)}, each once"
-        require(is_list, "augmentation.policy", self.policy, expected)
-        target = self.target
-        require(target is None or 0 < target < 1, "augmentation.target", target, "above 0 and below 1, or null")
+        self.require(is_list, "policy", f"a list of some of {', '.join(AUGMENTATIONS)}, each once")
+        self.require(self.target is None or 0 < self.target < 1, "target", "above 0 and below 1, or null")
