@@ -1,17 +1,17 @@
 """From a configuration to its parts: the one place that turns settings into data, networks, losses and metrics."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from configs.directions import reversed_data
+from configs.directions import reversed_data, sides_of
 from configs.image_sides import check_sizes, image_sides
 from configs.label_maps import class_table, class_weights
 from configs.schema import Config, DataConfig
-from configs.stored_images import stored_forms, value_ranges
+from configs.stored_images import EIGHT_BITS, stored_forms, value_ranges
 from data import LAYOUTS, data_set_folder
 from data.conditioning import Conditioning
 from data.files.pixels import StoredForm
@@ -24,6 +24,8 @@ from losses.adversarial import AdversarialLoss
 from losses.augmentation import Augmentation
 from losses.objective import DiscriminatorLosses, DiscriminatorObjective, GeneratorLoss, GeneratorObjective
 from losses.segmentation import SegmentationLoss, SegmentationObjective
+from metrics.evaluator import Evaluator
+from metrics.image_metrics import Bounds
 from models import DISCRIMINATORS, GENERATORS
 from models.activation_checkpointing import enable_activation_checkpointing
 from models.initialization import initialize
@@ -64,31 +66,6 @@ def class_colors(data: DataConfig) -> Tensor:
 def reads_instances(config: Config) -> bool:
     """Return whether samples must have an instance map of a file of its own."""
     return build_conditioning(config).needs_instances and not config.data.makes_instances
-
-
-def translator_name(config: Config, direction: str | None = None) -> str:
-    """Return the name of the network that translates in a direction; None: in the method's default one.
-
-    Raises:
-        ConfigError: the method trains no translator for it.
-    """
-    translators = config.method.translators
-    chosen = direction or config.method.default_direction
-    if chosen not in translators:
-        known = ", ".join(translators)
-        other = f" trains {known}. Choose one of these; data.direction={chosen} exchanges the sides of a training."
-        raise ConfigError(f"direction {chosen}: method.name={config.method.name}{other}")
-    return translators[chosen]
-
-
-def sides_of(config: Config, direction: str | None) -> DataConfig:
-    """Return the data as a translator of a direction takes it: in direction BtoA, targets are what sources are in AtoB.
-
-    Raises:
-        ConfigError: the method has no such direction.
-    """
-    translator_name(config, direction)
-    return reversed_data(config.data) if direction == "BtoA" else config.data
 
 
 def build_conditioning(config: Config, direction: str | None = None) -> Conditioning:
@@ -380,3 +357,31 @@ def build_augmentation(config: Config, device: torch.device) -> Augmentation:
         raise ConfigError(f"augmentation.policy is {settings.policy}, expected {expected}")
     probability = 1.0 if settings.target is None else torch.zeros((), device=device)
     return Augmentation(tuple(settings.policy), probability)
+
+
+def measured_metrics(config: Config) -> list[str]:
+    """Return the optional metrics that are computed: those of the method, and of metrics.extra."""
+    return [*config.method.declaration.metrics, *config.metrics.extra]
+
+
+def build_evaluator(config: Config, device: torch.device, n_images: int) -> Evaluator:
+    """Return the evaluator of about `n_images` translated images, with the networks of its metrics.
+
+    Raises:
+        WeightsError: the weights of a network cannot be had.
+        ConfigError: a package for it is missing, or the file of the classes' colours cannot be used.
+    """
+    evaluator = Evaluator.load(measured_metrics(config), config.metrics.label_colors, device, n_images)
+    return replace(evaluator, bounds=_bounds(config, config.data))
+
+
+def source_evaluator(config: Config, evaluator: Evaluator) -> Evaluator:
+    """Return the evaluator of images of the source side, with the networks of that of the target side."""
+    return replace(evaluator, bounds=_bounds(config, reversed_data(config.data)))
+
+
+def _bounds(config: Config, data: DataConfig) -> Bounds | None:
+    """Return the values of targets that count as 0 and 1; None where they are 8-bit RGB."""
+    if "target" not in stored_forms(data):
+        return None
+    return Bounds.of(data.target_range or EIGHT_BITS, are_closed=config.generator.output == "tanh")

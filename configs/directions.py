@@ -4,6 +4,32 @@ from dataclasses import replace
 
 from configs.schema import Config, DataConfig
 from configs.schema.sides import RGB_CHANNELS
+from utils.errors import ConfigError
+
+
+def translator_name(config: Config, direction: str | None = None) -> str:
+    """Return the name of the network that translates in a direction; None: in the method's default one.
+
+    Raises:
+        ConfigError: the method trains no translator for it.
+    """
+    translators = config.method.translators
+    chosen = direction or config.method.default_direction
+    if chosen not in translators:
+        known = ", ".join(translators)
+        other = f" trains {known}. Choose one of these; data.direction={chosen} exchanges the sides of a training."
+        raise ConfigError(f"direction {chosen}: method.name={config.method.name}{other}")
+    return translators[chosen]
+
+
+def sides_of(config: Config, direction: str | None) -> DataConfig:
+    """Return the data as a translator of a direction takes it: in direction BtoA, targets are what sources are in AtoB.
+
+    Raises:
+        ConfigError: the method has no such direction.
+    """
+    translator_name(config, direction)
+    return reversed_data(config.data) if direction == "BtoA" else config.data
 
 
 def discriminator_name(config: Config, direction: str | None = None) -> str:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from torch import Tensor, nn
 
 from configs import build
-from configs.directions import direction_of, discriminator_name
+from configs.directions import direction_of, discriminator_name, sides_of, translator_name
 from configs.image_sides import image_sides
 from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config
@@ -189,9 +189,9 @@ def load_generator(
     settings = state["config"]
     if direction == "BtoA":  # overrides replace what that direction sees
         config = config_from_dict(settings, str(file))
-        settings = config_to_dict(replace(config, data=build.sides_of(config, direction)))
+        settings = config_to_dict(replace(config, data=sides_of(config, direction)))
     config = config_from_dict(settings, str(file), overrides)
-    name = build.translator_name(config, direction)
+    name = translator_name(config, direction)
     check_training_state(state, file, needed_keys=[f"networks.{name}", "averages"])
     weights = state["networks"][name]
     is_average = name in state["averages"] and not raw_weights
@@ -237,7 +237,7 @@ def load_network(
         if role == "discriminator":
             check_training_state(state, file, needed_keys=["config"])
             config = config_from_dict(state["config"], str(file))
-            build.translator_name(config, direction)
+            translator_name(config, direction)
             name = name or discriminator_name(config, direction)
             check_training_state(state, file, needed_keys=[f"networks.{name}"])
             network = build.build_discriminator(config, direction_of(config, name))

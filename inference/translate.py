@@ -7,7 +7,6 @@ from typing import Any
 from tqdm import tqdm
 
 from configs import build
-from configs.evaluation import build_evaluator, source_evaluator
 from configs.label_maps import legend
 from configs.stored_images import stored_forms, trained_forms, value_ranges
 from data.batch import DataError
@@ -106,8 +105,8 @@ def translate_all(
     has_targets, preprocessing = _has_targets(layout), build.build_preprocessing(config)
     reals = open_reals(config, split) if split and not has_targets else None
     n_images = max(len(layout), len(reals or ()))
-    evaluator = build_evaluator(config, predictor.device, n_images) if has_targets or reals else Evaluator()
-    sets = SetMeasures(evaluator, source_evaluator(config, evaluator), reals) if reals else None
+    evaluator = build.build_evaluator(config, predictor.device, n_images) if has_targets or reals else Evaluator()
+    sets = SetMeasures(evaluator, build.source_evaluator(config, evaluator), reals) if reals else None
     results = Results(folder, evaluator, predictor, legend(config.data, evaluator.label_colors), sets)
     if world.is_main and not layout.n_classes and "source" not in stored_forms(config.data):
         warn_of_frames(layout)

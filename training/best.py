@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from configs import build
-from configs.evaluation import measured_metrics
 from configs.schema import Config
 from configs.schema.checks import require
 from configs.schema.run import EXTRA_METRICS
@@ -77,7 +76,7 @@ def check_best(config: Config, n_samples: int) -> None:
     best, metrics, conditioning = config.checkpoint.best, config.metrics, build.build_conditioning(config)
     has_weights = config.data.has_weight_maps or bool(conditioning.class_weights)
     for figures, is_measured, expected in (
-        (EXTRA_METRICS, best in measured_metrics(config), f"one that is measured: metrics.extra=[{best}]"),
+        (EXTRA_METRICS, best in build.measured_metrics(config), f"one that is measured: metrics.extra=[{best}]"),
         (OF_SPREAD, n_samples > 1, "one of a single image: fid and kid need 2 validation samples, metrics.n_samples=2"),
         (OF_VALUES, not conditioning.target_is_rgb, "one that is measured: l1, where targets are 8-bit RGB"),
         (WEIGHTED, has_weights, "one that is measured: with data.weight_folder or loss.class_weights other than 1"),

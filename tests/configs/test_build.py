@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from configs import build
+from configs.directions import translator_name
 from configs.load import load_config
 from configs.schema import Config
 from models.generator import EncodedGenerator
@@ -93,9 +94,9 @@ def test_spectral_norm_is_where_the_settings_want_it(tiny_config: Path) -> None:
 
 
 def test_a_direction_names_the_network_that_translates(config: Config) -> None:
-    assert build.translator_name(config) == build.translator_name(config, "AtoB") == "generator"
+    assert translator_name(config) == translator_name(config, "AtoB") == "generator"
     assert build.build_conditioning(config) == build.build_conditioning(config, "AtoB")
-    for part in (build.translator_name, build.build_conditioning, build.build_generator):
+    for part in (translator_name, build.build_conditioning, build.build_generator):
         with pytest.raises(ConfigError, match=r"direction BtoA: method.name=paired trains AtoB\. Choose"):
             part(config, "BtoA")
 

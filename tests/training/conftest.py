@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from configs import build
-from configs.evaluation import build_evaluator
 from configs.load import load_config
 from configs.schema import Config
 from data.batch import Batch, Sample
@@ -64,7 +63,7 @@ class FakeMethod(Method):
         self.losses(batch)
 
     def build_validation(self, config: Config, split: str, samples: list[Sample], averages: Averages) -> Validation:
-        evaluator = build_evaluator(config, self.device, len(samples))
+        evaluator = build.build_evaluator(config, self.device, len(samples))
         return Validation(split, samples, self.predictor(config, averages), evaluator, None, n_shown=0)
 
     def state_dict(self) -> dict[str, Any]:

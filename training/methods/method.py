@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from configs import build
+from configs.directions import sides_of
 from configs.schema import Config
 from configs.stored_images import target_dtype
 from data.batch import Batch, Sample
@@ -166,7 +167,7 @@ class Method(ABC):
             ConfigError: the network has no module of the name that log.activations gives.
         """
         translator = self.translators[direction or next(iter(self.translators))]
-        data = build.sides_of(config, direction)
+        data = sides_of(config, direction)
         average = averages.get(translator.network)
         network = inference_network(average.module if average else self.networks[translator.network].module)
         shown, modules = config.log.activations, [name for name, _ in network.named_modules() if name]

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from configs import build
-from configs.evaluation import build_evaluator
 from configs.image_sides import discriminated_side
 from configs.schema import Config
 from configs.splits import TRAIN
@@ -219,7 +218,7 @@ class Paired(Method):
             device=self.device,
             min_side=discriminated_side(config),
         )
-        evaluator, shown = build_evaluator(config, self.device, len(samples)), config.log.activations
+        evaluator, shown = build.build_evaluator(config, self.device, len(samples)), config.log.activations
         return Validation(split, samples, predictor, evaluator, logits, activations=shown)
 
     def prepare_adjusting(

@@ -5,7 +5,7 @@ from typing import NamedTuple, Self
 
 from torch import Tensor
 
-from configs.evaluation import build_evaluator, source_evaluator
+from configs import build
 from configs.schema import Config
 from data.batch import Batch, Sample
 from data.conditioning import Conditioning, weights_of_classes
@@ -82,7 +82,7 @@ class Unpaired(Method):
 
     def build_validation(self, config: Config, split: str, samples: list[Sample], averages: Averages) -> Validation:
         """Return the validation of translations as a set, in both directions where both are trained."""
-        evaluator = build_evaluator(config, self.device, len(samples))
+        evaluator = build.build_evaluator(config, self.device, len(samples))
         first, *others = (self.predictor(config, averages, direction) for direction in self.translators)
         return UnpairedValidation(
             split,
@@ -92,5 +92,5 @@ class Unpaired(Method):
             logits=None,
             activations=config.log.activations,
             back=others[0] if others else None,
-            of_sources=source_evaluator(config, evaluator),
+            of_sources=build.source_evaluator(config, evaluator),
         )
