@@ -3,7 +3,6 @@
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from http.client import HTTPException
 from pathlib import Path
 
@@ -41,10 +40,10 @@ class Weights:
             if not found.is_floating_point() or found.is_meta or not found.isfinite().all():
                 raise WeightsError(f"{self.path}: its {key} is damaged: not finite numbers; {self.remedy}")
 
-    @cached_property
-    def sha256(self) -> str:
-        """The SHA-256 of the file, in hexadecimal digits."""
-        return sha256_of_file(self.path)
+    @property
+    def facts(self) -> dict[str, str]:
+        """The name and the SHA-256 of the file, as metrics.json holds them."""
+        return {"weights": self.path.name, "weights_sha256": sha256_of_file(self.path)}
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ import torch
 from torch_fidelity import feature_extractor_inceptionv3
 from torchvision.models import alexnet
 
-from metrics.fid import INCEPTION
-from metrics.lpips import ALEXNET
+from metrics.networks import ALEXNET, INCEPTION
 
 
 def save_random_alexnet(folder: Path) -> Path:

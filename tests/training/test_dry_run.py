@@ -11,7 +11,7 @@ from configs.load import load_config
 from data.batch import Batch
 from data.loader import read_fixed
 from losses.perceptual import VGG19
-from metrics.fid import INCEPTION
+from metrics.networks import INCEPTION
 from models.layers import PairConv2d
 from models.spectral_norm import add_spectral_norm
 from tests.runs import built, run

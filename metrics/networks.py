@@ -1,0 +1,118 @@
+"""The networks of LPIPS, FID and KID: classes of torchmetrics that are not part of its documented interface.
+
+A version without them fails in this file, by name, and only where a metric that needs them is asked for.
+"""
+
+import importlib.util
+import io
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from metrics.image_metrics import extended
+from utils.errors import ConfigError
+from utils.pretrained import PretrainedFile, WeightsError
+
+ALEXNET = PretrainedFile(
+    url="https://download.pytorch.org/models/alexnet-owt-7be5be79.pth",
+    what="lpips of metrics.extra needs AlexNet's weights",
+    megabytes=233,
+    without="leaving lpips out of metrics.extra",
+)
+# the weights of the original FID, converted from TensorFlow by torch-fidelity
+INCEPTION = PretrainedFile(
+    url="https://github.com/toshas/torch-fidelity/releases/download/v0.2.0/weights-inception-2015-12-05-6726825d.pth",
+    what="fid and kid of metrics.extra need InceptionV3's weights",
+    megabytes=91,
+    without="leaving fid and kid out of metrics.extra",
+)
+MIN_SIDE = 32  # pixels, which AlexNet's last layer reduces to one
+N_FEATURES = 2048
+
+
+class Lpips:
+    """LPIPS 0.1 with AlexNet, the perceptual distance of two images by a network's activations (Zhang et al. 2018).
+
+    The weights of its linear layers are part of torchmetrics.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        """Read AlexNet's weights from torch's cache.
+
+        Raises:
+            WeightsError: the weights cannot be read or downloaded.
+            ConfigError: the installed torchmetrics has no LPIPS.
+        """
+        try:
+            from torchmetrics.functional.image.lpips import _LPIPS
+
+            network = _LPIPS(net="alex", pnet_rand=True)  # AlexNet's weights are random until they are replaced below
+            trunk = network.net.state_dict()
+        except (ImportError, AttributeError, TypeError) as error:
+            raise ConfigError(_missing("lpips", error)) from error
+        trunk = {f"features.{key.partition('.')[2]}": value for key, value in trunk.items()}  # from slice2.3.weight
+        weights = ALEXNET.load()
+        weights.require({name: value.shape for name, value in trunk.items()})
+        for name, value in trunk.items():
+            value.copy_(weights.tensors[name])
+        self._network, self._device = network.to(device), device
+        self.protocol: dict[str, Any] = {"network": "AlexNet, linear layers of version 0.1", **weights.facts}
+
+    @torch.inference_mode()
+    def __call__(self, fake: Tensor, target: Tensor) -> float:
+        """Return the distance of two (3, H, W) uint8 images, from 0; sides below 32 pixels continue their edges."""
+        images = (extended(image[None].to(self._device).float() / 127.5 - 1, MIN_SIDE) for image in (fake, target))
+        return float(self._network(*images))
+
+
+class Inception:
+    """InceptionV3 as FID is defined on it (Heusel et al. 2017): with TensorFlow's weights and resizing."""
+
+    def __init__(self, device: torch.device) -> None:
+        """Read the weights from torch's cache.
+
+        Raises:
+            ConfigError: the package torch-fidelity is missing, or the installed torchmetrics has no InceptionV3.
+            WeightsError: the weights cannot be read or downloaded.
+        """
+        if importlib.util.find_spec("torch_fidelity") is None:
+            raise ConfigError(
+                'metrics.extra has fid or kid, which need the package torch-fidelity: pip install "torch-fidelity>=0.4"'
+            )
+        try:
+            from torchmetrics.image.fid import NoTrainInceptionV3  # takes half a second
+        except ImportError as error:
+            raise ConfigError(_missing("fid or kid", error)) from error
+        weights = INCEPTION.load()
+        found: Mapping[str, object] = weights.tensors  # as some file of that name holds them
+        floats = {key: one for key, one in found.items() if isinstance(one, Tensor) and one.is_floating_point()}
+        weights.require({key: one.shape for key, one in floats.items()})
+        # torch-fidelity unpickles its file of weights without checks: it gets a copy of what was read safely
+        safe: Any = io.BytesIO()
+        torch.save(dict(weights.tensors), safe)
+        safe.seek(0)
+        try:
+            network = NoTrainInceptionV3("inception-v3-compat", [str(N_FEATURES)], safe, antialias=False)
+        except (RuntimeError, TypeError, AttributeError) as error:
+            raise WeightsError(f"{weights.path}: holds no InceptionV3 of torch-fidelity; {weights.remedy}") from error
+        self._network, self._device = network.to(device), device
+        self.protocol: dict[str, Any] = {
+            "network": "InceptionV3 of TensorFlow, 2048 features",
+            "resizing": "bilinear to 299x299, without antialiasing, as in TensorFlow 1",
+            **weights.facts,
+        }
+
+    @torch.inference_mode()
+    def __call__(self, image: Tensor, number: int = 0) -> Tensor:
+        """Return (2048,) float32 features, on the CPU, of a (3, H, W) uint8 image."""
+        features: Tensor = self._network(image[None].to(self._device))[0].cpu()
+        return features
+
+
+def _missing(names: str, error: Exception) -> str:
+    return (
+        f"metrics.extra has {names}, which the installed torchmetrics cannot compute ({error}). Install another: "
+        'pip install "torchmetrics>=1.9,<2"'
+    )

@@ -1,0 +1,137 @@
+"""LPIPS and the features of FID against their originals, with random weights in the networks; what is refused."""
+
+import hashlib
+import inspect
+import pickle
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+import torchmetrics.functional.image.lpips as torchmetrics_lpips
+from torch import Tensor
+from torch_fidelity.feature_extractor_inceptionv3 import FeatureExtractorInceptionV3
+from torchvision.models import alexnet
+
+from metrics.networks import ALEXNET, INCEPTION, N_FEATURES, Inception, Lpips
+from tests.metrics.networks import save_random_alexnet, save_random_inception
+from utils.errors import ConfigError
+from utils.pretrained import PretrainedFile, WeightsError
+
+CPU = torch.device("cpu")
+
+
+def noise_image(seed: int, side: int = 64) -> Tensor:
+    return torch.randint(0, 256, (3, side, side), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
+
+
+def by_the_formula(fake: Tensor, target: Tensor, weights_file: Path) -> float:
+    """Equation 1 of Zhang et al. 2018: weighted squared distances of unit-length activations, averaged over pixels."""
+    network = alexnet().features.eval()
+    saved = torch.load(weights_file, weights_only=True)
+    network.load_state_dict({key.removeprefix("features."): value for key, value in saved.items()})
+    folder = Path(inspect.getfile(torchmetrics_lpips)).parent
+    linear = torch.load(folder / "lpips_models" / "alex.pth", map_location="cpu", weights_only=True)
+    shift = torch.tensor([-0.030, -0.088, -0.188]).view(1, 3, 1, 1)
+    scale = torch.tensor([0.458, 0.448, 0.450]).view(1, 3, 1, 1)
+    x, y = ((image[None].float() / 127.5 - 1 - shift) / scale for image in (fake, target))
+    total = 0.0
+    for layer, (start, end) in enumerate(pairwise((0, 2, 5, 8, 10, 12))):  # relu1 .. relu5
+        x, y = network[start:end](x), network[start:end](y)
+        difference = (F.normalize(x, eps=1e-4) - F.normalize(y, eps=1e-4)).square()
+        total += float((difference * linear[f"lin{layer}.model.1.weight"]).sum(1).mean())
+    return total
+
+
+@torch.no_grad()
+def test_lpips_is_the_papers_formula(hub: Path) -> None:
+    file = save_random_alexnet(hub)
+    lpips = Lpips(CPU)
+    found = lpips(noise_image(0), noise_image(1))
+    assert found > 0
+    assert found == pytest.approx(by_the_formula(noise_image(0), noise_image(1), file), rel=1e-3)
+    assert lpips(noise_image(0), noise_image(0)) == 0
+    assert lpips(noise_image(0, side=1), noise_image(1, side=1)) > 0  # less than the network takes
+    assert lpips.protocol["weights"] == file.name
+    assert lpips.protocol["weights_sha256"] == hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def test_features_are_those_of_the_network_with_the_cached_weights(hub: Path) -> None:
+    file = save_random_inception(hub)
+    inception = Inception(CPU)
+    image = torch.randint(0, 256, (3, 20, 30), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    found = inception(image)
+    assert found.shape == (N_FEATURES,)
+    assert 0.01 < found.std() < 100
+    assert not torch.allclose(found, inception(255 - image), rtol=0.01)
+    original = FeatureExtractorInceptionV3("inception-v3-compat", ["2048"], str(file))  # which resizes in the same way
+    torch.testing.assert_close(found, original(image[None])[0][0], rtol=1e-4, atol=0)
+    assert inception.protocol["weights_sha256"] == hashlib.sha256(file.read_bytes()).hexdigest()
+    state = torch.load(file, weights_only=True)
+    torch.save({key: value * 0 for key, value in state.items()}, file)
+    assert Inception(CPU)(image).abs().max() == 0
+
+
+def test_damaged_weights_are_refused(hub: Path) -> None:
+    file = save_random_inception(hub)
+    state = torch.load(file, weights_only=True)
+    state["Conv2d_1a_3x3.conv.weight"][0, 0, 0, 0] = torch.nan
+    torch.save(state, file)
+    with pytest.raises(WeightsError, match=r"825d\.pth: its Conv2d_1a_3x3\.conv\.weight is damaged"):
+        Inception(CPU)
+
+
+@pytest.mark.parametrize(
+    ("file", "network", "problem"),
+    [
+        (ALEXNET, Lpips, r"be79\.pth: holds no features\.0\.weight .*; delete it"),
+        (INCEPTION, Inception, r"825d\.pth: holds no InceptionV3.*; delete it"),
+    ],
+)
+def test_a_file_of_another_network_is_refused_with_the_remedy(
+    file: PretrainedFile, network: type[Lpips | Inception], problem: str, hub: Path
+) -> None:
+    torch.save({"features.0.weight": torch.zeros(2)}, hub / file.name)
+    with pytest.raises(WeightsError, match=problem):
+        network(CPU)
+
+
+class Malicious:
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (self.marker,)
+
+
+@pytest.mark.parametrize("wrap", [lambda value: value, lambda value: {"fc.weight": value}], ids=["alone", "inside"])
+def test_a_malicious_file_runs_nothing(tmp_path: Path, hub: Path, wrap: object) -> None:
+    (hub / INCEPTION.name).write_bytes(pickle.dumps(wrap(Malicious(tmp_path / "ran"))))  # type: ignore[operator]
+    with pytest.raises(WeightsError, match=r"825d\.pth: cannot be read as weights"):
+        Inception(CPU)
+    torch.save(wrap(Malicious(tmp_path / "ran")), hub / INCEPTION.name)  # type: ignore[operator]
+    with pytest.raises(WeightsError, match=r"825d\.pth: cannot be read as weights"):
+        Inception(CPU)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_without_the_package_the_message_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r'fid or kid.* pip install "torch-fidelity'):
+        Inception(CPU)
+
+
+@pytest.mark.parametrize(
+    ("network", "module", "name", "metric"),
+    [
+        (Lpips, "torchmetrics.functional.image.lpips", "_LPIPS", "lpips"),
+        (Inception, "torchmetrics.image.fid", "NoTrainInceptionV3", "fid or kid"),
+    ],
+)
+def test_without_a_class_of_torchmetrics_the_message_names_a_version_that_has_it(
+    network: type[Lpips | Inception], module: str, name: str, metric: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(f"{module}.{name}")
+    with pytest.raises(ConfigError, match=rf"extra has {metric}, .*{name}.* pip install \"torchmetrics>=1.9,<2\""):
+        network(CPU)
