@@ -2,10 +2,9 @@
 
 import os
 import re
-import sys
 import warnings
 from collections.abc import Sequence
-from typing import TextIO
+from typing import Any
 
 import torch
 
@@ -85,6 +84,7 @@ def _runs(capability: tuple[int, int], architecture: re.Match[str]) -> bool:
 
 _OPERATION = re.compile(r"(\S+) does not have a deterministic implementation")
 _named: set[str] = set()  # operations without such an algorithm
+_show_as_python = warnings.showwarning
 
 
 def use_deterministic_algorithms(is_on: bool) -> None:
@@ -104,18 +104,11 @@ def use_deterministic_algorithms(is_on: bool) -> None:
         warnings.showwarning = _show
 
 
-def _show(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
+def _show(message: Warning | str, *details: Any, **options: Any) -> None:
     """Print a warning as Python does, but torch's of an operation in one line, once."""
     found = _OPERATION.search(str(message))
     if found is None:
-        (file or sys.stderr).write(warnings.formatwarning(message, category, filename, lineno, line))
+        _show_as_python(message, *details, **options)
     elif found[1] not in _named:
         _named.add(found[1])
         logger.warning("train.deterministic: %s has no deterministic algorithm; the last bits may differ", found[1])
