@@ -34,11 +34,6 @@ class Precision:
         """Whether a CPU computes in float16, for which torch has little fast code."""
         return self.device_type == "cpu" and self.compute_dtype == torch.float16
 
-    @property
-    def keeps_master_weights(self) -> bool:
-        """Whether a copy in the low dtype computes instead of the trained network."""
-        return self.opt_level == "O2" and self.compute_dtype != torch.float32
-
     def autocast(self) -> autocast:
         """Return the context of forward passes and losses; without effect in float32."""
         enabled = self.compute_dtype != torch.float32
@@ -56,7 +51,7 @@ class Precision:
 
         The copy shares the norms of `network`, in float32.
         """
-        if not self.keeps_master_weights:
+        if self.opt_level != "O2" or self.compute_dtype == torch.float32:
             return self.cast(network)
         low = copy.deepcopy(network).to(self.compute_dtype)
         for name, part in network.named_modules():
@@ -85,9 +80,13 @@ def choose_precision(opt_level: OptLevel, dtype: str, device: torch.device) -> P
     """
     if opt_level == "O0":
         return Precision(device.type, torch.float32, opt_level)
-    if dtype == "auto":
-        return Precision(device.type, _native_low_dtype(device), opt_level)
-    return Precision(device.type, {"float16": torch.float16, "bfloat16": torch.bfloat16}[dtype], opt_level)
+    if dtype != "auto":
+        low = {"float16": torch.float16, "bfloat16": torch.bfloat16}[dtype]
+    elif device.type == "cuda":
+        low = torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
+    else:
+        low = torch.bfloat16 if cpu_computes_in_bfloat16() else torch.float32
+    return Precision(device.type, low, opt_level)
 
 
 def allow_tf32(is_allowed: bool) -> None:
@@ -108,9 +107,3 @@ def allow_tf32(is_allowed: bool) -> None:
 def at_least_float32(tensor: Tensor) -> Tensor:
     """Return a tensor in its own dtype, or in float32 where that has less precision."""
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
-
-
-def _native_low_dtype(device: torch.device) -> torch.dtype:
-    if device.type == "cuda":
-        return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
-    return torch.bfloat16 if cpu_computes_in_bfloat16() else torch.float32

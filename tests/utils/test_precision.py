@@ -24,7 +24,6 @@ def test_the_opt_level_and_the_dtype_decide(
 ) -> None:
     precision, network = choose_precision(opt_level, dtype, CPU), nn.Linear(2, 2)
     assert precision.compute_dtype == expected
-    assert precision.keeps_master_weights == has_master_weights
     assert precision.make_scaler().is_enabled() == scales
     assert (precision.compute_copy(network) is network) != has_master_weights
     assert network.weight.dtype == (expected if opt_level == "O3" else torch.float32)
