@@ -9,7 +9,7 @@ from configs.schema.checks import require
 from data import LAYOUTS
 from utils.gallery import Swatch
 from utils.label_colors import CITYSCAPES, IGNORED, LabelColors
-from utils.pictures import color_table
+from utils.pictures import label_colors
 
 _WEIGHTS = "loss.class_weights"
 _LISTED = 8  # names in a message
@@ -24,7 +24,7 @@ def named_classes(data: DataConfig) -> LabelColors | None:
     """Return the class table, which is that of Cityscapes where label maps hold its 35 ids; None without names."""
     table = class_table(data)
     if table is None and data.n_classes == len(CITYSCAPES):
-        rgb = tuple((red, green, blue) for red, green, blue in color_table(kind.color for kind in CITYSCAPES).tolist())
+        rgb = tuple((red, green, blue) for red, green, blue in label_colors(data.n_classes).tolist())
         return LabelColors("cityscapes", tuple(kind.name for kind in CITYSCAPES), rgb)
     return table
 

@@ -1,7 +1,7 @@
 """Pictures as tensors: of label maps and of any values, resized, compared, and several in one."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -12,15 +12,10 @@ from torch import Tensor
 from utils.label_colors import CITYSCAPES
 
 
-def color_table(colors: Iterable[str]) -> Tensor:
-    """Return (K, 3) uint8 RGB of K colours in hexadecimal digits."""
-    return torch.tensor([list(bytes.fromhex(color)) for color in colors], dtype=torch.uint8)
-
-
 def label_colors(n_classes: int) -> Tensor:
     """Return (K, 3) uint8 RGB colours of K classes: of 35 Cityscapes', otherwise PASCAL VOC's, which has any number."""
     if n_classes == len(CITYSCAPES):
-        return color_table(kind.color for kind in CITYSCAPES)
+        return torch.tensor([list(bytes.fromhex(kind.color)) for kind in CITYSCAPES], dtype=torch.uint8)
     ids = torch.arange(n_classes)
     channels = []
     for first_bit in range(3):  # bits 0, 3, 6, ... of an id are red's bits 7, 6, 5, ...; then green's, then blue's
