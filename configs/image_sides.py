@@ -3,12 +3,15 @@
 import math
 
 from configs.schema import Config
-from configs.schema.checks import require
 from configs.schema.data import SIZED_BY_CROP
 from models import DISCRIMINATORS, GENERATORS
 from models.generator import ImageSides
 from utils.errors import ConfigError
 from utils.signatures import accepted, argument_names
+
+# settings of sizes, by data.preprocess
+_TRANSLATED = dict.fromkeys(SIZED_BY_CROP, ("crop_width", "crop_height")) | {"scale_width": ("load_width",)}
+_REDUCED = {"resize_and_crop": ("load_width", "load_height"), "scale_width_and_crop": ("load_width",)}
 
 
 def image_sides(config: Config) -> ImageSides:
@@ -43,26 +46,12 @@ def check_discriminated(config: Config, name: str, side: int) -> None:
 
 def check_sizes(config: Config) -> None:
     """Raise ConfigError where the user asked for a size that the generator does not take."""
-    sides, data = image_sides(config), config.data
-    sizes: dict[str, int] = {}
-    if data.preprocess in SIZED_BY_CROP:
-        sizes = {"crop_width": data.crop_width, "crop_height": data.crop_height}
-    elif data.preprocess == "scale_width":
-        sizes = {"load_width": data.load_width}
-    _check_reduction(config)
-    for key, size in sizes.items():
-        nearest = max(sides.minimum, round(size / sides.multiple) * sides.multiple)
-        expected = (
-            f"a multiple of {sides.multiple}, at least {sides.minimum}, for this generator; for instance {nearest}"
-        )
-        require(size % sides.multiple == 0 and size >= sides.minimum, f"data.{key}", size, expected)
-
-
-def _check_reduction(config: Config) -> None:
-    """Raise ConfigError where a side of a reduced target would not be a whole number."""
-    data, multiple = config.data, math.ceil(1 / config.generator.scale)
-    keys = {"resize_and_crop": ("load_width", "load_height"), "scale_width_and_crop": ("load_width",)}
-    for key in keys.get(data.preprocess, ()):
-        size = getattr(data, key)
+    sides, data, multiple = image_sides(config), config.data, math.ceil(1 / config.generator.scale)
+    for key in _REDUCED.get(data.preprocess, ()):  # a side of a reduced target is a whole number
         expected = f"a multiple of {multiple} with generator.scale={config.generator.scale:g}"
-        require(size % multiple == 0, f"data.{key}", size, expected)
+        data.require(getattr(data, key) % multiple == 0, key, expected)
+    for key in _TRANSLATED.get(data.preprocess, ()):
+        size: int = getattr(data, key)
+        nearest = max(sides.minimum, round(size / sides.multiple) * sides.multiple)
+        expected = f"a multiple of {sides.multiple}, at least {sides.minimum}, for this generator; for instance "
+        data.require(size % sides.multiple == 0 and size >= sides.minimum, key, f"{expected}{nearest}")
