@@ -133,9 +133,9 @@ class MapReader:
 RGB_IMAGES = MapReader()
 
 
-def later_sources(n_folders: int) -> list[str]:
-    """Return the names of the maps in the source folders after the first: source_2, source_3 and so on."""
-    return [f"source_{number}" for number in range(2, n_folders + 1)]
+def source_kinds(n_folders: int) -> list[str]:
+    """Return the names of the maps in source folders: source, source_2, source_3 and so on."""
+    return ["source", *(f"source_{number}" for number in range(2, n_folders + 1))]
 
 
 def is_later_source(kind: str) -> bool:

@@ -12,11 +12,13 @@ from data.batch import DataError, Sample
 from data.files.image_files import find_images, read_rgb
 from data.folder_store import local_folder
 from data.layout import PairingError, Provenance, RegisteredLayout
-from data.map_reader import RGB_IMAGES, MapReader, later_sources
+from data.map_reader import RGB_IMAGES, MapReader, is_later_source, source_kinds
 from data.store import Blob, File, Folder
 
 FEATURE_FOLDER = "{split}_feat"  # of precomputed instance features
 
+FolderNames = str | Sequence[str] | None  # what names one or more source folders; None is the default
+_PARTNERS = ("target", "instances", "features", "weights", "labels")  # kinds of maps beside the sources
 _Index = dict[str, Blob]  # files by name
 IF_MISSING = {  # the remedies where a folder is missing, by kind of map
     "instances": "; to make them from label maps: data.instances=connected; to train without: "
@@ -29,15 +31,12 @@ _NO_PAIRS = "for images that are not pairs set data.layout=unpaired_folders and 
 
 
 class PairedFolders(RegisteredLayout):
-    """Samples whose maps lie in separate folders of a store under the same name. Paths are folders of this machine.
+    """Samples whose maps lie in separate folders of a store under the same name.
 
-    source_folder: label maps or images, as `reader` reads them; a sample has the name of its source.
-    later_source_folders: images that are stacked behind those of source_folder, in this order.
-    target_folder: images; None where none exist.
-    instance_folder: instance maps; None where they are not needed.
-    feature_folder: maps of precomputed instance features, stored as RGB images; None where they are not needed.
-    weight_folder: maps of the weights of the targets' pixels; None where all pixels weigh the same.
-    label_folder: label maps beside sources that are images; None where they are not needed.
+    folders: by kind of map; None where there is none. A path is that of a folder of this machine. The kinds are
+        "source", whose files name the samples, those of `source_kinds` that are stacked behind it, "target",
+        "instances", "features" (precomputed, stored as RGB images), "weights" of the targets' pixels, and "labels"
+        beside sources that are images.
     reader: of the maps.
 
     Names may end in different words as long as all names of a folder end alike: Cityscapes' `x_gtFine_labelIds.png` and
@@ -47,39 +46,20 @@ class PairedFolders(RegisteredLayout):
         PairingError: a folder is missing or empty, two of its files have the same name, or one has no partner.
     """
 
-    def __init__(
-        self,
-        *,
-        source_folder: Folder | Path,
-        target_folder: Folder | Path | None = None,
-        instance_folder: Folder | Path | None = None,
-        feature_folder: Folder | Path | None = None,
-        weight_folder: Folder | Path | None = None,
-        label_folder: Folder | Path | None = None,
-        later_source_folders: Sequence[Folder | Path] = (),
-        reader: MapReader = RGB_IMAGES,
-    ) -> None:
+    def __init__(self, folders: Mapping[str, Folder | Path | None], reader: MapReader = RGB_IMAGES) -> None:
         self.n_classes = reader.n_classes
         self._reader = reader
-        partners = {
-            "target": target_folder,
-            "instances": instance_folder,
-            "features": feature_folder,
-            "weights": weight_folder,
-            "labels": label_folder,
-        }
-        names = later_sources(1 + len(later_source_folders))
-        later = dict(zip(names, later_source_folders, strict=True))
-        named = {"source": source_folder, **partners, **later}
-        folders = {kind: local_folder(folder) for kind, folder in named.items() if folder}
+        later = list(filter(is_later_source, folders))
+        named = {kind: folders.get(kind) for kind in ("source", *_PARTNERS, *later)}
+        places = {kind: local_folder(folder) for kind, folder in named.items() if folder}
         problems: list[str] = []
-        self.names, maps = _match(folders, problems)
-        order = [kind for kind in ("source", *later, *partners) if kind in folders]  # of the rule in `provenance`
+        self.names, maps = _match(places, problems)
+        order = [kind for kind in ("source", *later, *_PARTNERS) if kind in places]  # of the rule in `provenance`
         self._maps = {kind: maps[kind] for kind in order}
-        self._store = folders["source"].store
-        self.folders = list(folders.values())
+        self._store = places["source"].store
+        self.folders = list(places.values())
         if problems:
-            may_be_unpaired = set(folders) == {"source", "target"} and not reader.n_classes
+            may_be_unpaired = set(places) == {"source", "target"} and not reader.n_classes
             is_unmatched = any(_UNMATCHED in problem for problem in problems)
             raise PairingError(*problems, rest=self, remedy=_NO_PAIRS if may_be_unpaired and is_unmatched else "")
 
@@ -89,7 +69,7 @@ class PairedFolders(RegisteredLayout):
         split: str,
         *,
         root: Folder,
-        source_folder: str | Sequence[str] | None,
+        source_folder: FolderNames,
         target_folder: str | None,
         instance_folder: str,
         weight_folder: str | None,
@@ -100,21 +80,20 @@ class PairedFolders(RegisteredLayout):
         needs_features: bool,
     ) -> Self:
         """Return a split of the data set, whose folders lie below ROOT. See RegisteredLayout."""
-        first, *others = folder_patterns(source_folder)
-        check_own_folders(split, [first, *others], "data.source_folder")
+        first, *others = patterns = folder_patterns(source_folder)
+        check_own_folders(split, patterns, "data.source_folder")
         source, target = _source_and_target(root, split, first, target_folder, direction, reader.n_classes)
+        sources = [source, *(_of_split(root, pattern, split) for pattern in others if pattern)]
         reads_instances = needs_instances and reader.divided_classes is None
         weights = _of_split(root, weight_folder, split) if weight_folder else None
         has_weights = weights is not None and root.store.has(weights) and has_own_folder(split, weight_folder)
-        return cls(
-            source_folder=source,
-            later_source_folders=[_of_split(root, pattern, split) for pattern in others if pattern],
-            target_folder=target if needs_targets or root.store.has(target) else None,
-            instance_folder=_of_split(root, instance_folder, split) if reads_instances else None,
-            feature_folder=_of_split(root, FEATURE_FOLDER, split) if needs_features else None,
-            weight_folder=weights if needs_targets or has_weights else None,
-            reader=reader,
-        )
+        partners = {
+            "target": target if needs_targets or root.store.has(target) else None,
+            "instances": _of_split(root, instance_folder, split) if reads_instances else None,
+            "features": _of_split(root, FEATURE_FOLDER, split) if needs_features else None,
+            "weights": weights if needs_targets or has_weights else None,
+        }
+        return cls({**dict(zip(source_kinds(len(sources)), sources, strict=True)), **partners}, reader)
 
     @classmethod
     def has_split(
@@ -122,16 +101,15 @@ class PairedFolders(RegisteredLayout):
         split: str,
         *,
         root: Folder,
-        source_folder: str | Sequence[str] | None,
+        source_folder: FolderNames,
         target_folder: str | None,
         direction: str,
         n_classes: int,
     ) -> bool:
         """Return whether the data set has a folder of sources of a split. See RegisteredLayout."""
-        first, *others = folder_patterns(source_folder)
-        if not all(has_own_folder(split, pattern) for pattern in (first, *others)):
-            return False
-        return root.store.has(_source_and_target(root, split, first, target_folder, direction, n_classes)[0])
+        patterns = folder_patterns(source_folder)
+        source, _ = _source_and_target(root, split, patterns[0], target_folder, direction, n_classes)
+        return all(has_own_folder(split, pattern) for pattern in patterns) and root.store.has(source)
 
     def provenance(self, index: int) -> Provenance:
         """See Layout."""
@@ -143,7 +121,7 @@ class PairedFolders(RegisteredLayout):
         return self._reader.read(self.names[index], dict(zip(self._maps, fetched, strict=True)))
 
 
-def folder_patterns(source_folder: str | Sequence[str] | None) -> Sequence[str | None]:
+def folder_patterns(source_folder: FolderNames) -> Sequence[str | None]:
     """Return the patterns of one or more source folders; None is the default of the first."""
     return [source_folder] if source_folder is None or isinstance(source_folder, str) else source_folder
 

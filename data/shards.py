@@ -7,8 +7,8 @@ import numpy as np
 
 from data.batch import DataError, Sample
 from data.layout import Layout, Provenance, RegisteredLayout
-from data.map_reader import MapReader, later_sources
-from data.paired_folders import IF_MISSING, folder_patterns
+from data.map_reader import MapReader, source_kinds
+from data.paired_folders import IF_MISSING, FolderNames, folder_patterns
 from data.store import Folder
 from data.tar_store import MANIFEST, ShardIndex, TarStore
 from data.unpaired_folders import UnpairedFolders, readers_of_sides
@@ -61,7 +61,7 @@ class Shards(RegisteredLayout):
         split: str,
         *,
         root: Folder,
-        source_folder: str | Sequence[str] | None,
+        source_folder: FolderNames,
         weight_folder: str | None,
         direction: str,
         reader: MapReader,
@@ -74,9 +74,10 @@ class Shards(RegisteredLayout):
 
         source_folder: the folders that the shards were made of, whose number matters. weight_folder: any reads weights.
         """
+        sources = source_kinds(len(folder_patterns(source_folder)))
         of_targets = ["target"] + ["weights"] * bool(weight_folder)
         others = ["instances"] * (needs_instances and reader.divided_classes is None) + ["features"] * needs_features
-        kinds = [*_sources(source_folder), *(of_targets if needs_targets else ()), *others]
+        kinds = [*sources, *(of_targets if needs_targets else ()), *others]
         if_there = () if needs_targets else of_targets
         return cls(
             root=root, name=split, kinds=kinds, if_there=if_there, reader=reader, direction=direction, shuffle=shuffle
@@ -107,7 +108,7 @@ class UnpairedShards(UnpairedFolders):
         split: str,
         *,
         root: Folder,
-        source_folder: str | Sequence[str] | None,
+        source_folder: FolderNames,
         direction: str,
         reader: MapReader,
         needs_targets: bool,
@@ -117,7 +118,7 @@ class UnpairedShards(UnpairedFolders):
         """Return a split of the data set, or its sources alone where targets are not needed. See RegisteredLayout."""
         of_sources, of_targets = readers_of_sides(reader)
         one, other = ("A", "B") if direction == "AtoB" else ("B", "A")
-        kinds = [*_sources(source_folder), *["labels"] * needs_labels]
+        kinds = source_kinds(len(folder_patterns(source_folder))) + ["labels"] * needs_labels
         sources = Shards(
             root=root, name=f"{split}_{one}", kinds=kinds, reader=of_sources, direction=direction, shuffle=shuffle
         )
@@ -142,8 +143,3 @@ def tar_store(root: Folder) -> TarStore:
         f"{root}: has no {MANIFEST}: python -m tools.convert_data index-shards makes it of tar files, to-shards makes "
         "shards of folders"
     )
-
-
-def _sources(source_folder: str | Sequence[str] | None) -> list[str]:
-    """Return the kinds of maps that are sources: the first, and those stacked behind it."""
-    return ["source", *later_sources(len(folder_patterns(source_folder)))]

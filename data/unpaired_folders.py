@@ -7,8 +7,8 @@ import numpy as np
 
 from data.batch import Sample
 from data.layout import Layout, PairingError, Provenance, RegisteredLayout
-from data.map_reader import MapReader
-from data.paired_folders import PairedFolders, check_own_folders, folder_patterns, has_own_folder
+from data.map_reader import MapReader, source_kinds
+from data.paired_folders import FolderNames, PairedFolders, check_own_folders, folder_patterns, has_own_folder
 from data.store import Folder
 
 _DEFAULTS = {"data.source_folder": "A", "data.target_folder": "B"}  # what the folders' names end in
@@ -40,7 +40,7 @@ class UnpairedFolders(RegisteredLayout):
         split: str,
         *,
         root: Folder,
-        source_folder: str | Sequence[str] | None,
+        source_folder: FolderNames,
         target_folder: str | None,
         direction: str,
         reader: MapReader,
@@ -56,16 +56,12 @@ class UnpairedFolders(RegisteredLayout):
         readers = readers_of_sides(reader)
         for (key, of_side), side_reader in list(zip(patterns, readers, strict=True))[: 1 + needs_targets]:
             check_own_folders(split, of_side, key)
-            first, *others = _folders(root, split, key, of_side)
-            labels = replace(first, path=first.path.with_name(f"{first.path.name}_label"))
+            folders = dict(zip(source_kinds(len(of_side)), _folders(root, split, key, of_side), strict=True))
+            first = folders["source"]
+            if needs_labels and not sides:
+                folders["labels"] = replace(first, path=first.path.with_name(f"{first.path.name}_label"))
             try:
-                side = PairedFolders(
-                    source_folder=first,
-                    later_source_folders=others,
-                    label_folder=labels if needs_labels and not sides else None,
-                    reader=side_reader,
-                )
-                sides.append(side)
+                sides.append(PairedFolders(folders, side_reader))
             except PairingError as error:
                 if error.rest is None:
                     raise
@@ -83,7 +79,7 @@ class UnpairedFolders(RegisteredLayout):
         split: str,
         *,
         root: Folder,
-        source_folder: str | Sequence[str] | None,
+        source_folder: FolderNames,
         target_folder: str | None,
         direction: str,
     ) -> bool:
@@ -145,7 +141,7 @@ class UnpairedFolders(RegisteredLayout):
 
 
 def _patterns(
-    source_folder: str | Sequence[str] | None, target_folder: str | None, direction: str
+    source_folder: FolderNames, target_folder: str | None, direction: str
 ) -> list[tuple[str, Sequence[str | None]]]:
     """Return, for sources and for targets, the setting of their folders and its patterns."""
     patterns = [("data.source_folder", folder_patterns(source_folder)), ("data.target_folder", [target_folder])]

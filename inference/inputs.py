@@ -6,7 +6,7 @@ Where they are joined pictures as pix2pix stores them, A on the left and B on th
 import os
 import sys
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -22,7 +22,7 @@ from data.conditioning import Conditioning
 from data.files.image_files import find_image_paths, find_images, read_size
 from data.folder_store import LocalFile, local_folder
 from data.layout import Layout, PairingError, Provenance
-from data.map_reader import MapReader, later_sources
+from data.map_reader import MapReader, source_kinds
 from data.paired_folders import PairedFolders, halves
 from data.store import Blob
 from inference.load import LoadedGenerator
@@ -100,16 +100,17 @@ def _named_input(request: InputOptions, config: Config, conditioning: Conditioni
     features = request.feature_maps if conditioning.features == "precomputed" else None
     makes_instances = conditioning.needs_instances and instances is None
     reader = build.build_map_reader(config, trained_forms(config.data), needs_instances=makes_instances)
-    partners = {"target_folder": request.targets, "instance_folder": instances, "feature_folder": features}
+    partners = {"instances": instances, "target": request.targets, "features": features}
     first, *others = request.paths
     is_stacked = config.data.is_stacked
     if is_stacked:
         _check_stack(request.paths, config.data.source_folder)
     if _is_folder(first) and (is_stacked or not others):
-        return PairedFolders(source_folder=first, later_source_folders=others, reader=reader, **partners)
+        sources = dict(zip(source_kinds(len(request.paths)), request.paths, strict=True))
+        return PairedFolders({**sources, **partners}, reader)
     if is_stacked:
-        return ListedImages([first], further_files=others, reader=reader, **partners)
-    return ListedImages(request.paths, further_files=[], reader=reader, **partners)
+        return ListedImages([first], partners, further_files=others, reader=reader)
+    return ListedImages(request.paths, partners, reader=reader)
 
 
 def _is_folder(path: Path) -> bool:
@@ -142,7 +143,7 @@ def _check_features_can_be_encoded(loaded: LoadedGenerator, layout: Layout) -> N
 class ListedImages(Layout):
     """Samples of the files and folders that the user lists, named by their paths from the folder that contains all.
 
-    Partners are in one folder per map, under the same name with any suffix.
+    partners: folders of other maps by kind, None without; there files have the same names with any suffix.
     further_files: images that are stacked behind that of the only path, which is a file.
     reader: of the maps.
 
@@ -153,19 +154,16 @@ class ListedImages(Layout):
     def __init__(
         self,
         paths: Sequence[Path],
+        partners: Mapping[str, Path | None],
         *,
-        target_folder: Path | None = None,
-        instance_folder: Path | None = None,
-        feature_folder: Path | None = None,
         further_files: Sequence[Path] = (),
         reader: MapReader,
     ) -> None:
         self.n_classes = reader.n_classes
         self._reader = reader
         problems: list[str] = []
-        partners = {"instances": instance_folder, "target": target_folder, "features": feature_folder}
         self._maps = {"source": _listed(paths, problems)}
-        for kind, path in zip(later_sources(1 + len(further_files)), further_files, strict=True):
+        for kind, path in zip(source_kinds(1 + len(further_files))[1:], further_files, strict=True):
             self._maps[kind] = dict.fromkeys(self._maps["source"], LocalFile.of(path))
         self._maps |= {kind: find_images(folder, problems) for kind, folder in partners.items() if folder}
         self.names = sorted(self._maps["source"])

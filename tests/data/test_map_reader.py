@@ -12,7 +12,7 @@ from data.checks.observation import Observation, observe
 from data.checks.warnings import split_warnings
 from data.files.pixels import StoredForm, read_weights
 from data.folder_store import LocalFile
-from data.map_reader import MapReader, is_later_source, later_sources, read_part, stacked
+from data.map_reader import MapReader, is_later_source, read_part, source_kinds, stacked
 from data.paired_folders import PairedFolders
 from tests.conftest import save_image
 from tests.images import save_npy, tifffile
@@ -114,18 +114,14 @@ def test_parts_of_a_stack_are_read_and_checked_as_other_images(tmp_path: Path) -
 
 
 def test_maps_of_later_source_folders_are_known() -> None:
-    assert later_sources(3) == ["source_2", "source_3"]
-    assert all(map(is_later_source, later_sources(12)))
-    assert not any(map(is_later_source, ("source", "source_images", "target", "instances", "features")))
+    assert source_kinds(3) == ["source", "source_2", "source_3"]
+    assert list(map(is_later_source, source_kinds(12))) == [False] + [True] * 11
+    assert not any(map(is_later_source, ("source_images", "target", "instances", "features")))
 
 
 def folders(root: Path, first: str, *, n_classes: int, forms: dict[str, StoredForm]) -> PairedFolders:
-    return PairedFolders(
-        source_folder=root / first,
-        later_source_folders=[root / "depth"],
-        target_folder=root / "target",
-        reader=MapReader(n_classes, forms=forms),
-    )
+    places = {"source": root / first, "source_2": root / "depth", "target": root / "target"}
+    return PairedFolders(places, MapReader(n_classes, forms=forms))
 
 
 def test_sources_are_stacked_in_the_order_of_the_folders_behind_label_maps_alone(tmp_path: Path) -> None:

@@ -16,12 +16,8 @@ RGB = np.zeros((4, 6, 3), dtype=np.uint8)
 
 
 def label_folders(root: Path) -> PairedFolders:
-    return PairedFolders(
-        source_folder=root / "train_label",
-        target_folder=root / "train_img",
-        instance_folder=root / "train_inst",
-        reader=MapReader(n_classes=5),
-    )
+    folders = {"source": "train_label", "target": "train_img", "instances": "train_inst"}
+    return PairedFolders({kind: root / name for kind, name in folders.items()}, MapReader(n_classes=5))
 
 
 def pairs(root: Path, a: list[str], b: list[str], weights: list[str] | None = None) -> PairedFolders:
@@ -29,9 +25,8 @@ def pairs(root: Path, a: list[str], b: list[str], weights: list[str] | None = No
     for folder, names in {"A": a, "B": b, "W": weights or []}.items():
         for name in names:
             save_image(root / folder / name, GREY if folder == "W" else RGB)
-    return PairedFolders(
-        source_folder=root / "A", target_folder=root / "B", weight_folder=None if weights is None else root / "W"
-    )
+    weight_folder = None if weights is None else root / "W"
+    return PairedFolders({"source": root / "A", "target": root / "B", "weights": weight_folder})
 
 
 def test_labels_instances_and_photos_are_read(label_data_set: Path) -> None:

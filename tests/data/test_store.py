@@ -97,13 +97,8 @@ def stacks(root: Path, damaged: Sequence[str] = ()) -> tuple[PairedFolders, Pair
     form = StoredForm(5, "data.source_channels", is_8_bit=False)
 
     def of(place: Callable[[str], Folder | Path]) -> PairedFolders:
-        return PairedFolders(
-            source_folder=place("rgb"),
-            later_source_folders=[place("depth"), place("height")],
-            target_folder=place("img"),
-            weight_folder=place("weight"),
-            reader=MapReader(forms={"source": form}),
-        )
+        kinds = {"rgb": "source", "depth": "source_2", "height": "source_3", "img": "target", "weight": "weights"}
+        return PairedFolders({kind: place(name) for name, kind in kinds.items()}, MapReader(forms={"source": form}))
 
     return of(lambda name: root / name), of(lambda name: Folder(store, PurePosixPath(name))), store
 

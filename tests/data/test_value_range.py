@@ -51,7 +51,7 @@ def pairs(root: Path, n: int) -> PairedFolders:
         "source": StoredForm(2, "data.source_channels", is_8_bit=False),
         "target": StoredForm(1, "data.target_channels", is_8_bit=False),
     }
-    return PairedFolders(source_folder=root / "A", target_folder=root / "B", reader=MapReader(forms=forms))
+    return PairedFolders({"source": root / "A", "target": root / "B"}, MapReader(forms=forms))
 
 
 def test_percentiles_are_of_each_channel(tmp_path: Path) -> None:

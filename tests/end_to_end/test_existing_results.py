@@ -154,7 +154,7 @@ def test_translations_of_another_origin_are_not_kept(
 @pytest.mark.parametrize("suffix", [".png", ".npy", ".tif"])
 def test_what_an_interrupted_replacement_left_is_not_kept(tmp_path: Path, suffix: str) -> None:
     save_image(tmp_path / "in" / "a.png", BLACK)
-    layout = PairedFolders(source_folder=tmp_path / "in")
+    layout = PairedFolders({"source": tmp_path / "in"})
     output = tmp_path / "out"
     folder = OutputFolder(output, layout, ImageStore(suffix=suffix))
     for name in "ab":

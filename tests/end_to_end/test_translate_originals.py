@@ -47,10 +47,8 @@ def test_a_file_of_the_originals_gives_the_originals_pictures(
     translate(*arguments, "--output", str(tmp_path / "out"))
 
     # the original's own way: ids -> one-hot and edges, or RGB in [-1, 1]; its biases before norms kept
-    layout = PairedFolders(
-        source_folder=tmp_path / "in", instance_folder=tmp_path / "inst" if n_classes else None,
-        reader=MapReader(n_classes),
-    )  # fmt: skip
+    folders = {"source": tmp_path / "in", "instances": tmp_path / "inst" if n_classes else None}
+    layout = PairedFolders(folders, MapReader(n_classes))
     source = Conditioning(n_classes, instance_edges=n_classes > 0)(Batch.of([layout.read(0)]))
     expected = images_to_uint8(original_forward(case["state_dict"], source))[0]
     assert (read_rgb(tmp_path / "out" / "x.png").int() - expected.int()).abs().max() <= 1

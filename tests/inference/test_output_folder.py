@@ -48,7 +48,7 @@ def test_results_never_overwrite_inputs_nor_each_other(
     for folder in ("in", "inst"):
         for name in names:
             save_image(tmp_path / folder / f"{name}.bmp", np.zeros((8, 8), np.uint8))
-    layout = PairedFolders(source_folder=tmp_path / "in", instance_folder=tmp_path / "inst")
+    layout = PairedFolders({"source": tmp_path / "in", "instances": tmp_path / "inst"})
     with pytest.raises(DataError, match=message):
         OutputFolder(tmp_path / output, layout, ImageStore()).prepare("replace")
 
@@ -57,6 +57,6 @@ def test_inputs_are_not_overwritten_through_links(tmp_path: Path) -> None:
     save_image(tmp_path / "set" / "a.png", np.zeros((8, 8), np.uint8))
     (tmp_path / "links").mkdir()
     (tmp_path / "links" / "a.png").symlink_to(tmp_path / "set" / "a.png")
-    layout = PairedFolders(source_folder=tmp_path / "links")
+    layout = PairedFolders({"source": tmp_path / "links"})
     with pytest.raises(DataError, match=r"would overwrite the input .*a\.png"):
         OutputFolder(tmp_path / "set", layout, ImageStore()).prepare("refuse")

@@ -51,7 +51,7 @@ def sample_translator(
     """A file, translated to `folder`/out: by ranges, where it is not 8-bit RGB."""
     stored = path.suffix != ".png"
     values = ValueRange.of([0, 60000]) if stored else None
-    layout = ListedImages([path], reader=MapReader(forms={"source": FORM} if stored else {}))
+    layout = ListedImages([path], {}, reader=MapReader(forms={"source": FORM} if stored else {}))
     predictor = Predictor(
         network,
         Conditioning(0, instance_edges=False, source_range=values, target_range=values),

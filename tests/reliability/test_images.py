@@ -27,7 +27,7 @@ def layout_with(root: Path, case: Case, side: str) -> PairedFolders:
     write(root / side / "x", case)
     other = {"A": "B", "B": "A"}[side]
     write(root / other / "x", Case(encoded(Image.fromarray(PIXELS).resize(size_of(case)))))
-    return PairedFolders(source_folder=root / "A", target_folder=root / "B")
+    return PairedFolders({"source": root / "A", "target": root / "B"})
 
 
 def forbid(monkeypatch: pytest.MonkeyPatch, forbidden: Path) -> None:
@@ -94,7 +94,7 @@ def test_labels_and_instances_are_turned_as_photos_are(tmp_path: Path, orientati
     maps: dict[Path, np.ndarray] = {label: turned, inst: turned.astype(np.uint16) * 300, img: TURNED[orientation]}
     for folder, pixels in maps.items():
         write(folder / "x", Case(oriented(pixels, orientation)))
-    layout = PairedFolders(source_folder=label, target_folder=img, instance_folder=inst, reader=MapReader(n_classes=4))
+    layout = PairedFolders({"source": label, "target": img, "instances": inst}, MapReader(n_classes=4))
     sample = layout.read(0)
     assert sample.instances is not None
     assert sample.target is not None
@@ -108,7 +108,7 @@ def test_a_strip_fills_no_memory_when_it_is_scaled(tmp_path: Path, width: int, h
     strip = png(width, height, 8, 0, (b"\0" + bytes(width)) * height)
     for side in "AB":
         write(tmp_path / side / "x", Case(strip))
-    layout = PairedFolders(source_folder=tmp_path / "A", target_folder=tmp_path / "B")
+    layout = PairedFolders({"source": tmp_path / "A", "target": tmp_path / "B"})
     loaded = TrainingDataset(layout, replace(WHOLE, mode="scale_width", load_width=1024), seed=0)[SampleKey(0, 0)]
     if height == 1:
         assert isinstance(loaded, Sample)

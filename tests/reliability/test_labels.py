@@ -39,7 +39,7 @@ def layout_of(root: Path, content: bytes, ignore_id: int | None = None) -> Paire
     fill(root, "train_img/x.png train_label/", np.zeros((32, 32, 3), dtype=np.uint8))
     (root / "train_label" / "x.png").write_bytes(content)
     reader = MapReader(N_CLASSES, ignore_id)
-    return PairedFolders(source_folder=root / "train_label", target_folder=root / "train_img", reader=reader)
+    return PairedFolders({"source": root / "train_label", "target": root / "train_img"}, reader)
 
 
 def pixel(value: int, remedy: str = r"raise data\.n_classes, or set") -> str:

@@ -28,7 +28,7 @@ COMPOSED, DECOMPOSED = (unicodedata.normalize(form, "Ångström_é") for form in
 
 def pairs(root: Path, entries: str = PAIRS) -> PairedFolders:
     fill(root, entries, RGB)
-    return PairedFolders(source_folder=root / "train_A", target_folder=root / "train_B")
+    return PairedFolders({"source": root / "train_A", "target": root / "train_B"})
 
 
 NO_PARTNER = "without a partner of the same name in"

@@ -49,7 +49,7 @@ def to_side_by_side(origin: Path, target: Path, suffix: str, problems: list[str]
     conversions = []
     for split in splits:
         a, b = origin / f"{split}_A", origin / f"{split}_B"
-        layout = _usable(partial(PairedFolders, source_folder=a, target_folder=b), problems)
+        layout = _usable(partial(PairedFolders, {"source": a, "target": b}), problems)
         for index, name in enumerate(layout.names):
             file = target / split / f"{name}{suffix}"
             conversions.append(Conversion(name, split, (file,), partial(_read_joined, layout, index)))

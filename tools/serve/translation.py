@@ -18,7 +18,7 @@ from configs.load import config_from_dict
 from configs.stored_images import EIGHT_BITS, stored_forms, target_dtype, trained_forms
 from data.batch import Batch, Sample
 from data.files.size_guard import check_size
-from data.map_reader import MapReader, later_sources
+from data.map_reader import MapReader, source_kinds
 from inference.image_store import image_store
 from inference.load import LoadedGenerator
 from inference.padding import fitted
@@ -89,8 +89,8 @@ class Translator:
         """The files that a request has, as a form names them."""
         config, conditioning = self.loaded.config, self.loaded.conditioning
         beside = {"instances": build.reads_instances(config), "features": conditioning.features == "precomputed"}
-        later = later_sources(len(config.data.source_folder)) if config.data.is_stacked else []
-        return ["source", *later, *(kind for kind, is_read in beside.items() if is_read)]
+        sources = source_kinds(len(config.data.source_folder) if config.data.is_stacked else 1)
+        return [*sources, *(kind for kind, is_read in beside.items() if is_read)]
 
     @property
     def _reader(self) -> MapReader:

@@ -91,9 +91,7 @@ def save_pairs(root: Path, n: int) -> None:
 
 def test_a_run_reads_some_files_from_all_over_the_split(tmp_path: Path) -> None:
     save_pairs(tmp_path, 12)
-    layout = PairedFolders(
-        source_folder=tmp_path / "train_label", target_folder=tmp_path / "train_img", reader=MapReader(n_classes=4)
-    )
+    layout = PairedFolders({"source": tmp_path / "train_label", "target": tmp_path / "train_img"}, MapReader(4))
     assert len(label_maps(layout)) == 12
     assert [path.name for path in label_maps(layout, 4)] == ["0.png", "11.png", "4.png", "7.png"]
 

@@ -1,7 +1,6 @@
 """Peculiarities of a sample: values that stand for no data, transparency that reading drops, displacement."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -71,10 +70,10 @@ def test_the_tag_of_a_tiff_names_any_value(tmp_path: Path, text: str, value: flo
     assert found(FLOATS, path=tmp_path / "missing.tif") is None
 
 
-def paired(root: Path, n_channels: int = 0, n_classes: int = 0, **folders: Any) -> Layout:
+def paired(root: Path, n_channels: int = 0, n_classes: int = 0, **folders: Path) -> Layout:
     """Pairs with sources in A; n_channels: those that are expected, where it is not RGB."""
     forms = {"source": StoredForm(n_channels, "data.source_channels", is_8_bit=True)} if n_channels else {}
-    return PairedFolders(source_folder=root / "A", reader=MapReader(n_classes, forms=forms), **folders)
+    return PairedFolders({"source": root / "A", **folders}, MapReader(n_classes, forms=forms))
 
 
 def lost(layout: Layout) -> list[str]:
@@ -85,14 +84,13 @@ def test_transparency_that_is_dropped(tmp_path: Path) -> None:
     save_image(tmp_path / "A" / "x.png", np.full((8, 16, 4), 127, np.uint8))
     save_image(tmp_path / "opaque" / "x.png", np.full((8, 16, 4), 255, np.uint8))
     save_image(tmp_path / "grey" / "x.png", GREY)
-    stack: dict[str, Any] = {"later_source_folders": [tmp_path / "grey"]}
     assert lost(paired(tmp_path)) == ["x.png"]
     assert lost(SideBySide(folder=tmp_path / "A", a_to_b=True)) == ["x.png"]
-    assert lost(paired(tmp_path, 4, **stack)) == ["x.png"]
-    assert lost(paired(tmp_path, 4)) == lost(paired(tmp_path, 5, **stack)) == []
+    assert lost(paired(tmp_path, 4, source_2=tmp_path / "grey")) == ["x.png"]
+    assert lost(paired(tmp_path, 4)) == lost(paired(tmp_path, 5, source_2=tmp_path / "grey")) == []
     assert lost(SideBySide(folder=tmp_path / "opaque", a_to_b=True)) == []
     save_image(tmp_path / "A" / "x.png", GREY)  # a label map is no image
-    assert lost(paired(tmp_path, n_classes=2, target_folder=tmp_path / "opaque")) == []
+    assert lost(paired(tmp_path, n_classes=2, target=tmp_path / "opaque")) == []
 
 
 FACADES = SyntheticFacades(split="train", seed=0, n_samples=4, height=160, width=168)

@@ -187,12 +187,9 @@ def data(tmp_path: Path) -> Path:
 
 def read_all(data: Path, *, divided: frozenset[int] | None) -> list[torch.Tensor]:
     """Return the instance maps of the pairs, from files where there is no class to divide."""
-    layout = PairedFolders(
-        source_folder=data / "train_label",
-        target_folder=data / "train_img",
-        instance_folder=data / "train_inst" if divided is None else None,
-        reader=MapReader(3, 255, divided_classes=divided),
-    )
+    stored = {"instances": data / "train_inst"} if divided is None else {}
+    folders = {"source": data / "train_label", "target": data / "train_img", **stored}
+    layout = PairedFolders(folders, MapReader(3, 255, divided_classes=divided))
     maps = [layout.read(index).instances for index in range(len(layout))]
     assert len(maps) == 2
     return [found for found in maps if found is not None]
