@@ -210,10 +210,19 @@ def watched_layers(network: nn.Module) -> Iterator[list[Layer]]:
         stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", message="Using `torch.compile")  # with the counter's global hooks
         counter = stack.enter_context(FlopCounterMode(display=False))
-        for name, module in _layers_of(network):
-            watch = _Watch(name, counter, layers)
-            stack.callback(module.register_forward_pre_hook(watch.begin).remove)
-            stack.callback(module.register_forward_hook(watch.end).remove)
+        names, flop_before = {module: name for name, module in _layers_of(network)}, list[int]()
+
+        def begin(module: nn.Module, inputs: object) -> None:
+            flop_before.append(counter.get_total_flops())
+
+        def end(module: nn.Module, inputs: object, output: Tensor) -> None:
+            n_parameters = sum(parameter.numel() for parameter in _weights_of(module))
+            flop = counter.get_total_flops() - flop_before.pop()
+            layers.append(Layer(names[module], tuple(output.shape), n_parameters, flop))
+
+        for module in names:
+            stack.callback(module.register_forward_pre_hook(begin).remove)
+            stack.callback(module.register_forward_hook(end).remove)
         yield layers
 
 
@@ -226,24 +235,6 @@ def table(title: str, layers: list[Layer]) -> list[str]:
         lines.append(f"{layer.name:<{width}}  {shape:>20}  {layer.n_parameters:>12,}  {layer.flop / 1e9:>9.3f}")
     n_parameters, flop = sum(layer.n_parameters for layer in layers), sum(layer.flop for layer in layers)
     return [*lines, f"{'in all':<{width}}  {'':>20}  {n_parameters:>12,}  {flop / 1e9:>9.3f}"]
-
-
-@dataclass
-class _Watch:
-    """The hooks of one layer."""
-
-    name: str
-    counter: FlopCounterMode
-    layers: list[Layer]
-    flop_before: int = 0
-
-    def begin(self, module: nn.Module, inputs: object) -> None:
-        self.flop_before = self.counter.get_total_flops()
-
-    def end(self, module: nn.Module, inputs: object, output: Tensor) -> None:
-        n_parameters = sum(parameter.numel() for parameter in _weights_of(module))
-        flop = self.counter.get_total_flops() - self.flop_before
-        self.layers.append(Layer(self.name, tuple(output.shape), n_parameters, flop))
 
 
 def _weights_of(module: nn.Module) -> Iterator[nn.Parameter]:

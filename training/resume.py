@@ -109,7 +109,7 @@ def restore(training: Training, found: LoadedCheckpoint, *, accepts_changed_data
     if continues:
         training.checkpoints.saved_step = run_state.loop.step
     if has_changed and state["samples_into_epoch"]:
-        run_state.loop.start_epoch(state["epoch"] + 1)
+        run_state.loop.batches = (state["epoch"] + 1) * run_state.loop.batches_per_epoch
     training.freezing.apply(run_state.loop.epoch)
     logger.info("resuming from %s", path)
 
@@ -118,16 +118,11 @@ def check_same_networks(saved: Config, wanted: Config, path: Path) -> None:
     """Raise CheckpointError where a checkpoint's networks have another form; log other changed settings."""
     changes = config_differences(saved, wanted)
     for key, (old, new) in changes.items():
-        if key.startswith(("method.", "generator.", "discriminator.", "features.", "style.")):
-            raise CheckpointError(
-                f"{path} was trained with {key}={old}, now it is {new}: set it back, or start a new run with "
-                "--resume never or another run.name"
-            )
+        of_networks = key.startswith(("method.", "generator.", "discriminator.", "features.", "style."))
+        if of_networks or key in ("data.source_range", "data.target_range"):
+            other = ", or start a new run with --resume never or another run.name" if of_networks else ""
+            raise CheckpointError(f"{path} was trained with {key}={old}, now it is {new}: set it back{other}")
     old_condition, new_condition = (build.build_conditioning(config) for config in (saved, wanted))
-    for key in ("data.source_range", "data.target_range"):
-        if key in changes:
-            old, new = changes[key]
-            raise CheckpointError(f"{path} was trained with {key}={old}, now it is {new}: set it back")
     if old_condition != new_condition:
         names = [part.name for part in fields(old_condition) if part.compare]
         pairs = {name: (getattr(old_condition, name), getattr(new_condition, name)) for name in names}

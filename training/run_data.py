@@ -122,7 +122,3 @@ class LoopState:
         batches_into_epoch = min(state["samples_into_epoch"] // self.joint_batch_size, self.batches_per_epoch)
         self.step = state["step"]
         self.batches = state["epoch"] * self.batches_per_epoch + batches_into_epoch
-
-    def start_epoch(self, epoch: int) -> None:
-        """Move to the beginning of an epoch."""
-        self.batches = epoch * self.batches_per_epoch
