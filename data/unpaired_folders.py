@@ -75,13 +75,7 @@ class UnpairedFolders(RegisteredLayout):
 
     @classmethod
     def has_split(
-        cls,
-        split: str,
-        *,
-        root: Folder,
-        source_folder: FolderNames,
-        target_folder: str | None,
-        direction: str,
+        cls, split: str, *, root: Folder, source_folder: FolderNames, target_folder: str | None, direction: str
     ) -> bool:
         """Return whether the data set has a folder of sources of a split. See RegisteredLayout."""
         (key, patterns), _ = _patterns(source_folder, target_folder, direction)
