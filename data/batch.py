@@ -49,8 +49,22 @@ class LoadingError(DataError):
     """Loading failed, and not because of a sample: memory, a process that died or hangs, a bug in this program."""
 
 
+class _OfMaps:
+    """What samples and batches have in common: maps, of which some may be None."""
+
+    @property
+    def maps(self) -> dict[str, Tensor]:
+        """The maps that exist by name, in the order of the fields."""
+        return {name: tensor for name in MAPS if (tensor := getattr(self, name)) is not None}
+
+    def mapped(self, function: Callable[[Tensor], Tensor]) -> Self:
+        """Return the same with `function` applied to each of the maps that exist."""
+        mapped: dict[str, Any] = {name: function(tensor) for name, tensor in self.maps.items()}
+        return replace(self, **mapped)  # type: ignore[type-var]  # both are dataclasses
+
+
 @dataclass(frozen=True)
-class Sample:
+class Sample(_OfMaps):
     """One aligned pair on the CPU, as a layout reads it.
 
     name: unique in its split; a relative path without suffix.
@@ -82,7 +96,7 @@ MAPS = tuple(field.name for field in fields(Sample) if field.name != "name")
 
 
 @dataclass(frozen=True)
-class Batch:
+class Batch(_OfMaps):
     """N samples of one size: the same maps as `Sample`, with a first dimension of N."""
 
     names: tuple[str, ...]
@@ -105,11 +119,6 @@ class Batch:
         maps: dict[str, Any] = {name: _stacked(name, samples) for name in MAPS}
         return cls(names=tuple(sample.name for sample in samples), **maps)
 
-    @property
-    def maps(self) -> list[Tensor]:
-        """The maps that exist, in the order of the fields."""
-        return [tensor for tensor in (getattr(self, name) for name in MAPS) if tensor is not None]
-
     def to(self, device: torch.device) -> Self:
         """Return the batch on `device`; the copy is asynchronous where the batch is pinned."""
         return self.mapped(lambda tensor: tensor.to(device, non_blocking=True))
@@ -117,12 +126,6 @@ class Batch:
     def pin_memory(self) -> Self:
         """Return the batch in page-locked memory; torch's DataLoader calls this."""
         return self.mapped(Tensor.pin_memory)
-
-    def mapped(self, function: Callable[[Tensor], Tensor]) -> Self:
-        """Return the batch with `function` applied to each of its maps that exist."""
-        maps = {name: tensor for name in MAPS if (tensor := getattr(self, name)) is not None}
-        mapped: dict[str, Any] = {name: function(tensor) for name, tensor in maps.items()}
-        return replace(self, **mapped)
 
 
 def check_one_size(samples: Sequence[tuple[str, int, int]]) -> None:
@@ -176,11 +179,10 @@ class SentBatch:
         self._names = batch.names
         self._places = []
         with open(os.memfd_create("batch"), "wb") as file:  # noqa: PTH123  of a descriptor
-            for name in MAPS:
-                if (tensor := getattr(batch, name)) is not None:
-                    start = file.seek(-file.seek(0, 1) % _ALIGNMENT, 1)
-                    self._places.append((name, tensor.dtype, tensor.shape, start))
-                    file.write(tensor.contiguous().numpy().data)
+            for name, tensor in batch.maps.items():
+                start = file.seek(-file.seek(0, 1) % _ALIGNMENT, 1)
+                self._places.append((name, tensor.dtype, tensor.shape, start))
+                file.write(tensor.contiguous().numpy().data)
             file.flush()
             self._descriptor = reduction.DupFd(file.fileno())
 
@@ -216,6 +218,6 @@ class DeviceTransfer:
         with torch.cuda.stream(self._stream):
             copied = batch.to(self._device)
         computing.wait_stream(self._stream)
-        for tensor in copied.maps:  # the memory belongs to the other stream, which would reuse it too soon
+        for tensor in copied.maps.values():  # the memory belongs to the other stream, which would reuse it too soon
             tensor.record_stream(computing)
         return copied

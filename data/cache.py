@@ -4,7 +4,7 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -215,11 +215,6 @@ class CachedLayout(Layout):
             self.cache.keep(sample, by_content=by_content, by_state=by_state)
         return sample
 
-    def state_keys(self) -> Iterator[str]:
-        """Yield the keys of the samples' states."""
-        for provenance in map(self.provenance, range(len(self))):
-            yield _key(provenance.rule, provenance.states())
-
     def sample_bytes(self, index: int) -> int:
         """Return the size in the cache of sample `index`, or of the next one that can be read; 0 where none can.
 
@@ -248,7 +243,8 @@ def estimate(layout: Layout, index: int) -> CacheEstimate:
     sides = [side for side in layout.sides if isinstance(side, CachedLayout)]
     sizes = [side.sample_bytes(place) for side, place in zip(sides, layout.places(index), strict=True)]
     n_samples, n_bytes = sum(map(len, sides)), sum(len(side) * size for side, size in zip(sides, sizes, strict=True))
-    keys = chain.from_iterable(side.state_keys() for side in sides)
+    provenances = (side.provenance(place) for side in sides for place in range(len(side)))
+    keys = (_key(provenance.rule, provenance.states()) for provenance in provenances)
     return sides[0].cache.estimate(keys, n_samples, -(-n_bytes // n_samples))
 
 
@@ -257,8 +253,7 @@ def _age_s(time_ns: int) -> float:
 
 
 def _n_bytes(sample: Sample) -> int:
-    maps = [getattr(sample, kind) for kind in MAPS]
-    return sum(tensor.nbytes for tensor in maps if tensor is not None)
+    return sum(tensor.nbytes for tensor in sample.maps.values())
 
 
 def _key(rule: str, files: str) -> str:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -49,11 +49,9 @@ class Placement:
         """The same placement of a target; all lengths must be whole numbers there."""
         if self.target_scale == 1:
             return self
-        height, width, top, left, crop_height, crop_width = (
-            int(length * self.target_scale)
-            for length in (self.height, self.width, self.top, self.left, self.crop_height, self.crop_width)
-        )
-        return Placement(height, width, top, left, crop_height, crop_width, self.flip, self.change)
+        lengths = ("height", "width", "top", "left", "crop_height", "crop_width")
+        scaled = {name: int(getattr(self, name) * self.target_scale) for name in lengths}
+        return Placement(**scaled, flip=self.flip, change=self.change)
 
     def image(self, image: Tensor) -> Tensor:
         """Apply to a (C, H, W) image of any type."""
@@ -219,17 +217,15 @@ class Preprocessing:
 def place(sample: Sample, source: Placement, source_is_ids: bool) -> Sample:
     """Return the sample with its maps placed, given the placement of its source."""
     target = source.of_target
-    return replace(
-        sample,
-        source=source.ids(sample.source) if source_is_ids else source.source_image(sample.source),
-        instances=None if sample.instances is None else source.ids(sample.instances),
-        target=None if sample.target is None else target.image(sample.target),
-        # constant in each instance; interpolation would mix neighbours
-        features=None if sample.features is None else source.ids(sample.features),
-        weights=None if sample.weights is None else target.weights(sample.weights),
-        source_images=None if sample.source_images is None else source.image(sample.source_images),
-        labels=None if sample.labels is None else source.ids(sample.labels),
-    )
+    placing = {
+        "source": source.ids if source_is_ids else source.source_image,
+        "target": target.image,
+        "weights": target.weights,
+        "source_images": source.image,
+    }
+    # features too are constant in each instance; interpolation would mix neighbours
+    placed: dict[str, Any] = {kind: placing.get(kind, source.ids)(tensor) for kind, tensor in sample.maps.items()}
+    return replace(sample, **placed)
 
 
 def resize_image(image: Tensor, height: int, width: int) -> Tensor:

@@ -4,12 +4,12 @@ import math
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor
 
-from data.batch import MAPS, DataError, Sample
+from data.batch import DataError, Sample
 from data.layout import Layout
 from data.preprocessing import Preprocessing, place
 from data.ranges import StoreError
@@ -113,10 +113,7 @@ def padded(sample: Sample, size_multiple: int, min_size: int, scale: float = 1.0
     rows, columns = padding.rows[:, None], padding.columns
     if (len(rows), len(columns)) == (height, width):
         return sample, padding.window
-
-    images: dict[str, Any] = {name: getattr(sample, name) for name in MAPS}
-    larger = {name: image[:, rows, columns] for name, image in images.items() if image is not None}
-    return replace(sample, **larger), padding.window
+    return sample.mapped(lambda image: image[:, rows, columns]), padding.window
 
 
 def _reflected(length: int, before: int, total: int) -> Tensor:
