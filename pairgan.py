@@ -330,6 +330,7 @@ def _images_in(folder: Path) -> dict[str, Path]:
 
 def _tasks(model: Model, files: Mapping[str, Path], output: Path) -> dict[Path, Mapping[str, Path]]:
     """Return the files to read, by kind, for each file to write. If the source is a folder, the others are such too."""
+    model.batch([], **{kind: [] for kind in files if kind != "source"})  # refuses wrong kinds, once for all files
     if not files["source"].is_dir() and (files["source"].exists() or output.suffix):
         return {output: files}
     for folder in files.values():
@@ -384,7 +385,7 @@ def main() -> None:
                 n_failed += 1
                 what = "" if f"{read['source']}" in f"{error}" else f"{read['source']}: "
                 sys.stderr.write(f"error: {what}{error}\n")
-            if files["source"].is_dir():
+            if files["source"].is_dir() and (number == len(tasks) or sys.stderr.isatty()):
                 sys.stderr.write(f"{number} of {len(tasks)}" + ("\r" if number < len(tasks) else "\n"))
         if n_failed:
             parser.exit(2)

@@ -239,11 +239,12 @@ def test_a_folder_is_translated_and_a_bad_file_reported(
     def options(instances: Path) -> list[Path]:
         return [Path("--instances"), instances, Path("--device"), Path("cpu")]
 
-    code, lines = run(sources, results, *options(instances))
+    code, (*errors, last) = run(sources, results, *options(instances))
     assert code == 2
-    errors = [line for line in lines if line.startswith("error: ")]
-    assert [line.split(": ")[1] for line in errors] == [f"{sources}/damaged.jpg", f"{sources}/without.png"]
-    assert lines[-1] == "4 of 4"
+    assert [line.split(": ")[:2] for line in errors] == [
+        ["error", f"{sources}/{name}"] for name in ("damaged.jpg", "without.png")
+    ]
+    assert last == "4 of 4"  # the numbers before it are for terminals
     assert sorted(file.relative_to(results).as_posix() for file in results.rglob("*.*")) == ["a.png", "below/a.b.png"]
     expected = pixels(pairgan.load(of_labels / "generator.onnx", "cpu")(LABELS, LABELS))
     for name in ("a", "below/a.b"):
@@ -261,6 +262,8 @@ def test_a_folder_is_translated_and_a_bad_file_reported(
         code, (line,) = run(source, output, *options(instances))
         assert code == 2
         assert problem in line
+    wrong_kinds = "error: generator.onnx takes source, instances; given: source. Give those."
+    assert run(sources, tmp_path / "new") == (2, [wrong_kinds])
     assert not (tmp_path / "new").exists()
 
 
