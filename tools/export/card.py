@@ -48,8 +48,9 @@ def _markdown(card: Mapping[str, Any]) -> str:
     lines = ["---", *(f"{name}: {json.dumps(value)}" for name, value in head.items() if value), "---"]
     lines += ["\n\n".join(filter(None, [f"# {card['title']}", card["description"]])), "", "| | |", "|---|---|"]
     for name, fact in card.items():
-        text = ", ".join(f"{key} {value}" for key, value in fact.items()) if isinstance(fact, dict) else fact
-        lines += [f"| {name} | {text} |"] if fact and name not in ("title", "description", "markdown") else []
+        text = ", ".join(f"{key} {value}" for key, value in fact.items()) if isinstance(fact, dict) else str(fact)
+        cell = text.replace("|", r"\|")
+        lines += [f"| {name} | {cell} |"] if fact and name not in ("title", "description", "markdown") else []
     return "\n".join(lines) + "\n"
 
 

@@ -15,7 +15,7 @@ from tests.runs import program_main, untrained_run
 from tools.export.card import model_card
 from utils.safetensors_file import read_safetensors
 
-TEXTS = {"title": "House  fronts", "description": "Label maps\nto fronts", "license": "cc-by-4.0"}
+TEXTS = {"title": "House  fronts", "description": "Label maps\nto fronts", "license": "mit | cc-by-4.0"}
 OPTIONS = [word for name, text in TEXTS.items() for word in (f"--{name}", text)]
 
 
@@ -50,8 +50,8 @@ def test_a_card_tells_what_was_trained_on_what_and_how_far_it_came(tiny_run: Pat
     changed = {"title": "Other", "network": card["network"].replace("float32", "float16")}
     assert of_export == card | changed | {"markdown": of_export["markdown"]}
     head, _, text = of_export["markdown"].removeprefix("---\n").partition("---\n")
-    assert head == 'license: "cc-by-4.0"\npipeline_tag: "image-to-image"\nlibrary_name: "pairgan"\n'
-    assert text.startswith("# Other\n\nLabel maps to fronts\n\n| | |\n|---|---|\n| license | cc-by-4.0 |\n")
+    assert head == 'license: "mit | cc-by-4.0"\npipeline_tag: "image-to-image"\nlibrary_name: "pairgan"\n'
+    assert text.startswith("# Other\n\nLabel maps to fronts\n\n| | |\n|---|---|\n| license | mit \\| cc-by-4.0 |\n")
     assert "| training | method paired, step 4, weights raw |\n" in text
 
 
