@@ -210,7 +210,12 @@ def watched_layers(network: nn.Module) -> Iterator[list[Layer]]:
         stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", message="Using `torch.compile")  # with the counter's global hooks
         counter = stack.enter_context(FlopCounterMode(display=False))
-        names, flop_before = {module: name for name, module in _layers_of(network)}, list[int]()
+        names = {  # a weight under spectral norm belongs to its convolution
+            module: name
+            for name, module in network.named_modules()
+            if "parametrizations" not in name.split(".") and _weights_of(module)
+        }
+        flop_before: list[int] = []
 
         def begin(module: nn.Module, inputs: object) -> None:
             flop_before.append(counter.get_total_flops())
@@ -237,18 +242,9 @@ def table(title: str, layers: list[Layer]) -> list[str]:
     return [*lines, f"{'in all':<{width}}  {'':>20}  {n_parameters:>12,}  {flop / 1e9:>9.3f}"]
 
 
-def _weights_of(module: nn.Module) -> Iterator[nn.Parameter]:
-    yield from module.parameters(recurse=False)
-    if is_parametrized(module):
-        yield from cast(nn.ModuleDict, module.parametrizations).parameters()
-
-
-def _layers_of(network: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Yield the modules that have weights; a weight under spectral norm belongs to its convolution."""
-    for name, module in network.named_modules():
-        is_weight = "parametrizations" in name.split(".")
-        if not is_weight and any(True for _ in _weights_of(module)):
-            yield name, module
+def _weights_of(module: nn.Module) -> list[nn.Parameter]:
+    normed = cast(nn.ModuleDict, module.parametrizations).parameters() if is_parametrized(module) else ()
+    return [*module.parameters(recurse=False), *normed]
 
 
 def downloads(config: Config) -> list[PretrainedFile]:
