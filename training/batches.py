@@ -16,37 +16,21 @@ from training.setup import Training
 from utils.signals import GracefulStop
 
 
-class Throughput:
-    """Measures the speed of the steps between two reports, and the share of their time that is spent waiting."""
-
-    def __init__(self, step: int) -> None:
-        """Begin to measure at `step`."""
-        self._step, self._begin_s, self._waited_s = step, time.perf_counter(), 0.0
-
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Count the time spent within as waiting."""
-        begin_s = time.perf_counter()
-        yield
-        self._waited_s += time.perf_counter() - begin_s
-
-    def lap(self, step: int) -> tuple[float, float]:
-        """Return the steps per second up to `step`, and the share of waiting, 0 to 1; begin to measure again."""
-        elapsed_s = time.perf_counter() - self._begin_s
-        lap = (step - self._step) / elapsed_s, self._waited_s / elapsed_s
-        self._step, self._begin_s, self._waited_s = step, time.perf_counter(), 0.0
-        return lap
-
-
-@dataclass(frozen=True)
+@dataclass
 class BatchReader:
-    """Takes the batches of a step from the endless stream of a loader, and measures how long it waits for them."""
+    """Takes the batches of a step from the endless stream of a loader, and measures how long it waits for them.
+
+    step: the latest one that was made when the measurement began.
+    """
 
     stream: Iterator[Batch]
     transfer: DeviceTransfer
-    throughput: Throughput
+    step: int
     discriminator_steps: int
     accumulation_steps: int
+
+    def __post_init__(self) -> None:
+        self._begin_s, self._waited_s = time.perf_counter(), 0.0
 
     def read_step(self) -> StepBatches | None:
         """Return the batches of the next step; None where a signal has ended the wait."""
@@ -56,9 +40,18 @@ class BatchReader:
             return None
 
     def _read_group(self) -> list[Batch]:
-        with self.throughput.waiting():
-            batches = list(islice(self.stream, self.accumulation_steps))
+        begin_s = time.perf_counter()
+        batches = list(islice(self.stream, self.accumulation_steps))
+        self._waited_s += time.perf_counter() - begin_s
         return [self.transfer(batch) for batch in batches]
+
+    def lap(self, step: int) -> tuple[float, float]:
+        """Return the steps per second up to `step`, and the share of waiting, 0 to 1; begin to measure again."""
+        now_s = time.perf_counter()
+        elapsed_s = now_s - self._begin_s
+        lap = (step - self.step) / elapsed_s, self._waited_s / elapsed_s
+        self.step, self._begin_s, self._waited_s = step, now_s, 0.0
+        return lap
 
 
 @contextmanager
@@ -92,7 +85,7 @@ def open_batches(training: Training, stop: GracefulStop) -> Iterator[BatchReader
         yield BatchReader(
             stream=stream,
             transfer=DeviceTransfer(world.device),
-            throughput=Throughput(training.run_state.loop.step),
+            step=training.run_state.loop.step,
             discriminator_steps=config.train.discriminator_steps,
             accumulation_steps=config.train.accumulation_steps,
         )

@@ -97,7 +97,7 @@ class TrainingLoop:
         """Report the means since the last report: the one transfer of losses from device to host."""
         training, method, state = self.training, self.training.method, self.training.run_state.loop
         means = method.means.flush(training.world)
-        speed, waiting_share = self.batches.throughput.lap(state.step)
+        speed, waiting_share = self.batches.lap(state.step)
         n_batches = training.config.batches_per_step
         scalars = self.log.report(
             state, means, method.optimizers, steps_per_s=speed, waiting_share=waiting_share, batches_per_step=n_batches

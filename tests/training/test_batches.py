@@ -10,7 +10,7 @@ import training.batches
 from data.batch import Batch, DeviceTransfer, Sample
 from data.worker_monitor import StoppedWaiting
 from tests.training.conftest import Build
-from training.batches import BatchReader, Throughput, open_batches, sample_names
+from training.batches import BatchReader, open_batches, sample_names
 from utils.signals import GracefulStop
 
 
@@ -27,7 +27,7 @@ def stopping() -> Iterator[Batch]:
 
 def reader(stream: Iterator[Batch]) -> BatchReader:
     transfer = DeviceTransfer(torch.device("cpu"))
-    return BatchReader(stream, transfer, Throughput(0), discriminator_steps=2, accumulation_steps=3)
+    return BatchReader(stream, transfer, 10, discriminator_steps=2, accumulation_steps=3)
 
 
 def test_a_step_has_a_group_of_batches_for_each_update_of_the_discriminator() -> None:
@@ -58,10 +58,16 @@ def test_a_run_reads_on_from_its_position(build_fake: Build, batch: int) -> None
 def test_speed_and_waiting_are_those_since_the_last_report(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 0.0
     monkeypatch.setattr(training.batches.time, "perf_counter", lambda: now_s)
-    throughput = Throughput(10)
-    with throughput.waiting():
-        now_s = 3.0
-    now_s = 4.0
-    assert throughput.lap(18) == (2.0, 0.75)
-    now_s = 5.0
-    assert throughput.lap(19) == (1.0, 0.0)
+
+    def slow() -> Iterator[Batch]:
+        nonlocal now_s
+        for batch in endless():
+            now_s += 0.5
+            yield batch
+
+    one = reader(slow())
+    one.read_step()
+    now_s += 1
+    assert one.lap(18) == (2.0, 0.75)
+    now_s += 1
+    assert one.lap(19) == (1.0, 0.0)

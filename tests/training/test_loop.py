@@ -43,8 +43,7 @@ def watched(training: Training) -> Watched:
 
     batches = [[Batch.of([read_fixed(training.layout, training.preprocessing, 0)])]]
     reader, log = Mock(spec=BatchReader), Mock()
-    reader.read_step.return_value, reader.throughput = batches, Mock()
-    reader.throughput.lap.return_value = (1.0, 0.0)
+    reader.read_step.return_value, reader.lap.return_value = batches, (1.0, 0.0)
     log.report = note("report")
     validation, checkpoints = Mock(spec=Validation), Mock(spec=CheckpointManager)
     validation.run = note("validate", {"l1": 0.5})
