@@ -166,15 +166,6 @@ def all_finite(tensors: Sequence[Tensor]) -> Tensor:
     return torch.stack([bound.float() for tensor in tensors for bound in tensor.aminmax()]).isfinite().all()
 
 
-def make_adam(modules: Sequence[nn.Module], *, learning_rate: float, betas: tuple[float, float]) -> Adam:
-    """Return a fused Adam of all parameters.
-
-    Only the fused one leaves out an update by itself where gradients are broken, without the host asking (`step`).
-    """
-    parameters = [parameter for module in modules for parameter in module.parameters()]
-    return Adam(parameters, lr=learning_rate, betas=betas, fused=True)
-
-
 CHECKED_EVERY_STEPS = 10  # a check waits for the device
 MAX_SKIPPED = 10  # updates left out in a row; so many cannot be a batch's fault
 MAX_SKIPPED_SCALED = 50  # under float16, where a scale that is too high is found by leaving updates out

@@ -9,7 +9,7 @@ import torch
 
 from models.global_generator import GlobalGenerator
 from tests.models.test_layers import ON_GPU
-from training.optimizer_group import OptimizerGroup, all_finite, make_adam
+from training.optimizer_group import OptimizerGroup, all_finite
 from training.running_means import RunningMeans
 from training.trained_network import TrainedNetwork
 
@@ -22,8 +22,8 @@ def make_group(names: list[str] = NAMES[:1]) -> OptimizerGroup:
     for name in names:
         module = GlobalGenerator(in_channels=3, base_channels=2, n_downsamplings=1, n_blocks=12, norm="batch")
         networks[name] = TrainedNetwork(module, module, lambda network: network, "generator")
-    modules = [network.module for network in networks.values()]
-    adam = make_adam(modules, learning_rate=0.1, betas=(0.5, 0.999))
+    parameters = [parameter for network in networks.values() for parameter in network.parameters]
+    adam = torch.optim.Adam(parameters, lr=0.1, betas=(0.5, 0.999), fused=True)
     return OptimizerGroup(networks, adam, torch.amp.GradScaler("cpu", enabled=False), None)
 
 

@@ -10,8 +10,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.amp import GradScaler
+from torch.optim import Adam
 
-from training.optimizer_group import OptimizerGroup, make_adam
+from training.optimizer_group import OptimizerGroup
 from training.running_means import RunningMeans
 from training.trained_network import Freezing, Role, TrainedNetwork, Wrap
 from utils.distributed import World
@@ -56,7 +57,7 @@ def test_frozen_parts_stay_as_they_are_in_the_network_and_its_copy() -> None:
     module = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
     network = TrainedNetwork(module, copy.deepcopy(module).bfloat16(), lambda copied: copied, "generator")
     network.freeze(["0"])
-    optimizer = make_adam([module], learning_rate=0.1, betas=(0.5, 0.999))
+    optimizer = Adam(module.parameters(), lr=0.1, fused=True)
     group = OptimizerGroup({"generator": network}, optimizer, GradScaler("cpu", enabled=False), None)
     before = {name: value.clone() for name, value in (module.state_dict() | network_state(network)).items()}
     group.backward(network.network(torch.ones(1, 2, dtype=torch.bfloat16)).float().sum())

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Adam
 from torch.optim.swa_utils import AveragedModel
 
 from configs import build
@@ -19,7 +20,7 @@ from data.conditioning import Conditioning
 from inference.predictor import Predictor
 from models.style_encoder import inference_network
 from training.diagnostics import Diagnostics
-from training.optimizer_group import OptimizerGroup, make_adam
+from training.optimizer_group import OptimizerGroup
 from training.run_data import LoopState, Splits
 from training.running_means import RunningMeans
 from training.trained_network import Role, TrainedNetwork, Wrap
@@ -220,16 +221,10 @@ class NetworkBuilder:
     def group(self, networks: Mapping[str, TrainedNetwork]) -> OptimizerGroup:
         """Return networks with an optimizer and a GradScaler of their own."""
         settings = self.config.optimizer
-        return OptimizerGroup(
-            networks=networks,
-            optimizer=make_adam(
-                [network.module for network in networks.values()],
-                learning_rate=settings.learning_rate,
-                betas=(settings.beta1, settings.beta2),
-            ),
-            scaler=self.precision.make_scaler(),
-            max_gradient_norm=settings.max_gradient_norm,
-        )
+        parameters = [parameter for network in networks.values() for parameter in network.module.parameters()]
+        # the fused one alone leaves out an update by itself where gradients are broken, without the host asking
+        adam = Adam(parameters, lr=settings.learning_rate, betas=(settings.beta1, settings.beta2), fused=True)
+        return OptimizerGroup(networks, adam, self.precision.make_scaler(), settings.max_gradient_norm)
 
 
 def translators(config: Config) -> dict[str, Translator]:

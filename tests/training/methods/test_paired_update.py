@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.optim import Adam
 
 from configs.load import load_config
 from losses import GENERATOR_LOSSES
@@ -20,7 +21,7 @@ from models.patch_discriminator import DiscriminatorOutput, MultiscalePatchDiscr
 from training.diagnostics import Diagnostics
 from training.methods.judge import Judge
 from training.methods.paired import ModelInputs, Paired, build_paired
-from training.optimizer_group import OptimizerGroup, make_adam
+from training.optimizer_group import OptimizerGroup
 from training.running_means import RunningMeans
 from training.trained_network import Role, TrainedNetwork
 from utils.distributed import World
@@ -52,9 +53,9 @@ def make_group(
     *,
     max_norm: float | None = None,
     lr: float = 2e-4,
-    adam: torch.optim.Adam | None = None,
+    adam: Adam | None = None,
 ) -> OptimizerGroup:
-    adam = adam or make_adam([module], learning_rate=lr, betas=(0.5, 0.999))
+    adam = adam or Adam(module.parameters(), lr, betas=(0.5, 0.999), fused=True)
     network = TrainedNetwork(module, module, lambda network: network, role)
     return OptimizerGroup({role: network}, adam, scaler, max_norm)
 

@@ -50,7 +50,6 @@ from tests.training.methods.test_paired_update import (
 )
 from training.methods.judge import Judge
 from training.methods.paired import Paired, build_paired
-from training.optimizer_group import make_adam
 from utils.distributed import World
 from utils.errors import ConfigError
 
@@ -73,7 +72,7 @@ def test_the_generator_first(reference: dict[str, Any]) -> None:
     noise = generator.noise
     assert isinstance(noise, FixedNoise)
     adam_g, adam_d = (
-        make_adam([network], learning_rate=config[f"learning_rate_{key}"], betas=tuple(config["betas"]))
+        Adam(network.parameters(), config[f"learning_rate_{key}"], betas=tuple(config["betas"]), fused=True)
         for network, key in ((generator, "G"), (discriminator, "D"))
     )
     average = original_state(generator, case)

@@ -31,7 +31,7 @@ from tests.models.originals.cases import (
 from tests.training.methods.test_paired_update import make_group, make_objective, make_paired_update
 from tests.training.methods.test_paired_update_oasis import stepped
 from training.methods.paired import ModelInputs
-from training.optimizer_group import OptimizerGroup, make_adam
+from training.optimizer_group import OptimizerGroup
 from training.trained_network import Role
 from utils.precision import Precision
 
@@ -53,7 +53,7 @@ class Setting:
     def adam(self, network: nn.Module, key: str) -> Adam:
         config = self.case["config"]
         betas = (config["beta1"], config["beta2"])
-        return make_adam([network], learning_rate=config[f"learning_rate_{key}"], betas=betas)
+        return Adam(network.parameters(), config[f"learning_rate_{key}"], betas=betas, fused=True)
 
 
 def setting(reference: dict[str, Any], name: str) -> Setting:

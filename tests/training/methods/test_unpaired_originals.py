@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.optim import Adam
 
 from configs.schema import ContrastiveConfig, CycleConfig
 from losses.adversarial import AdversarialLoss
@@ -19,7 +20,7 @@ from training.methods.contrastive import Contrastive, TappedGenerator
 from training.methods.cycle import Cycle
 from training.methods.judge import ImagePool
 from training.methods.unpaired import ImageDiscriminator, Pair
-from training.optimizer_group import OptimizerGroup, make_adam
+from training.optimizer_group import OptimizerGroup
 from training.running_means import RunningMeans
 from training.trained_network import Role, TrainedNetwork
 from utils.precision import Precision
@@ -81,8 +82,8 @@ def trained(case: dict[str, Any], name: str, role: Role, taps: Sequence[str] = (
 
 
 def group(config: dict[str, Any], **networks: TrainedNetwork) -> OptimizerGroup:
-    modules = [network.module for network in networks.values()]
-    adam = make_adam(modules, learning_rate=config["lr"], betas=(config["beta1"], 0.999))
+    parameters = [parameter for network in networks.values() for parameter in network.parameters]
+    adam = Adam(parameters, config["lr"], betas=(config["beta1"], 0.999), fused=True)
     return OptimizerGroup(networks, adam, PRECISION.make_scaler(), None)
 
 
