@@ -17,16 +17,7 @@ from data.folder_store import SPLITS
 from tools.convert_data.conversion import convert_all
 from tools.convert_data.label_maps import colors_to_ids, to_instances
 from tools.convert_data.layouts import to_folders, to_side_by_side
-from tools.convert_data.photos import (
-    SUFFIXES,
-    PhotoPairs,
-    Source,
-    check_same_settings,
-    from_photos,
-    read_photo_settings,
-    sources_of,
-    write_photo_settings,
-)
+from tools.convert_data.photos import SUFFIXES, PhotoPairs, Source, from_photos, sources_of
 from tools.convert_data.shards import index_shards, to_shards
 from tools.convert_data.videos import from_videos
 from utils.cli import TO_MEND, ArgumentParser, run_entry_point, whole_number
@@ -174,7 +165,7 @@ def _convert_photos(arguments: argparse.Namespace, problems: list[str]) -> Count
     pairs = PhotoPairs(arguments.source, arguments.size, sigma, arguments.factor, suffix)
     shares = {"val": arguments.val, "test": arguments.test}
     if existing == "keep":
-        check_same_settings(target, pairs)
+        pairs.check_same(target)
     if arguments.command == "from-video":
         every = arguments.every
         counts = from_videos(arguments.clips, target, existing, problems, pairs=pairs, shares=shares, every=every)
@@ -182,7 +173,7 @@ def _convert_photos(arguments: argparse.Namespace, problems: list[str]) -> Count
         conversions = from_photos(_origin(arguments), target, problems, pairs=pairs, shares=shares)
         counts = convert_all(conversions, existing, problems)
     if counts:
-        write_photo_settings(target, pairs)
+        pairs.write(target)
     return counts
 
 
@@ -202,7 +193,7 @@ def convert_to_sources(arguments: argparse.Namespace, problems: list[str]) -> li
     Raises:
         DataError: the settings of the pairs are missing, a photograph has no place, or files exist.
     """
-    pairs, output = read_photo_settings(arguments.like), arguments.output
+    pairs, output = PhotoPairs.read(arguments.like), arguments.output
     conversions = sources_of(arguments.photos, output, problems, pairs)
     n_sources = convert_all(conversions, arguments.existing, problems)[""]
     command = f"to translate them: python test.py --checkpoint RUN --input {shlex.quote(str(output))}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 import torch
 import yaml
@@ -51,6 +51,43 @@ class PhotoPairs:
     sigma: float
     factor: int
     suffix: Suffix
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Return the settings that made the pairs of a folder.
+
+        Raises:
+            DataError: they are not there, or not as from-photos writes them.
+            ConfigError: the file is not YAML.
+        """
+        path, remedy = folder / SETTINGS_FILE, "run from-photos again as before, with --existing keep"
+        if not path.is_file():
+            hint = f", which from-photos leaves beside its pairs; {remedy}" if folder.is_dir() else ""
+            raise DataError(f"{path}: no such file{hint}")
+        values: Any = read_yaml(path)
+        try:
+            pairs = cls(
+                values["source"], int(values["size"]), float(values["sigma"]), int(values["factor"]), values["suffix"]
+            )
+            is_known = pairs.source in get_args(Source) and pairs.suffix in SUFFIXES.values()
+            if not is_known or min(pairs.size, pairs.sigma, pairs.factor) <= 0:
+                raise ValueError(values)
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(f"{path}: not as from-photos writes it; delete it, and {remedy}") from error
+        return pairs
+
+    def write(self, folder: Path) -> None:
+        """Write the settings to the folder of the pairs."""
+        with replacing(folder / SETTINGS_FILE) as unfinished:
+            unfinished.write_text(_HEAD + yaml.safe_dump(asdict(self), sort_keys=False), encoding="utf-8")
+
+    def check_same(self, folder: Path) -> None:
+        """Raise DataError where the pairs of a folder, to which others are to be added, are of other settings."""
+        if (folder / SETTINGS_FILE).is_file() and (known := PhotoPairs.read(folder).rule) != self.rule:
+            raise DataError(
+                f"{folder}: its pairs were made with {known}, others would be with {self.rule}: use the same settings, "
+                "or another TO"
+            )
 
     @property
     def source_suffix(self) -> str:
@@ -174,42 +211,3 @@ def split_of(name: str, shares: dict[str, float]) -> str:
             return split
         position -= share
     return "train"
-
-
-def write_photo_settings(folder: Path, pairs: PhotoPairs) -> None:
-    """Write the settings of from-photos to the folder of its pairs."""
-    with replacing(folder / SETTINGS_FILE) as unfinished:
-        unfinished.write_text(_HEAD + yaml.safe_dump(asdict(pairs), sort_keys=False), encoding="utf-8")
-
-
-def read_photo_settings(folder: Path) -> PhotoPairs:
-    """Return the settings that made the pairs of a folder.
-
-    Raises:
-        DataError: they are not there, or not as from-photos writes them.
-        ConfigError: the file is not YAML.
-    """
-    path, remedy = folder / SETTINGS_FILE, "run from-photos again as before, with --existing keep"
-    if not path.is_file():
-        hint = f", which from-photos leaves beside its pairs; {remedy}" if folder.is_dir() else ""
-        raise DataError(f"{path}: no such file{hint}")
-    values: Any = read_yaml(path)
-    try:
-        pairs = PhotoPairs(
-            values["source"], int(values["size"]), float(values["sigma"]), int(values["factor"]), values["suffix"]
-        )
-        is_known = pairs.source in get_args(Source) and pairs.suffix in SUFFIXES.values()
-        if not is_known or min(pairs.size, pairs.sigma, pairs.factor) <= 0:
-            raise ValueError(values)
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{path}: not as from-photos writes it; delete it, and {remedy}") from error
-    return pairs
-
-
-def check_same_settings(folder: Path, pairs: PhotoPairs) -> None:
-    """Raise DataError where the pairs of a folder, to which others are to be added, were made with other settings."""
-    if (folder / SETTINGS_FILE).is_file() and (known := read_photo_settings(folder).rule) != pairs.rule:
-        raise DataError(
-            f"{folder}: its pairs were made with {known}, others would be with {pairs.rule}: use the same settings, "
-            "or another TO"
-        )

@@ -13,7 +13,7 @@ from tqdm import tqdm
 from data.batch import DataError
 from data.files.video_file import VideoFile, require_av
 from tools.convert_data.conversion import Conversion, Existing, convert_each, kept_and_to_do
-from tools.convert_data.photos import PhotoPairs, check_one_split, check_same_settings, present_in_splits
+from tools.convert_data.photos import PhotoPairs, check_one_split, present_in_splits
 from utils.log import logger
 from utils.text import counted
 
@@ -71,7 +71,7 @@ def from_videos(
         planned.append((video, plan))
     conversions = [conversion for _, plan in planned for conversion in plan.values()]
     if existing == "replace" and {*chain(*present.values())} - {conversion.name for conversion in conversions}:
-        check_same_settings(target, pairs)  # as those of the pairs that stay
+        pairs.check_same(target)  # as those of the pairs that stay
     counts, to_do = kept_and_to_do(conversions, existing)
     wanted = {conversion.name for conversion in to_do}
     made = _conversions(planned, wanted, pairs, problems)
