@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized
 
 from configs import build
 from configs.image_sides import image_sides
@@ -22,17 +23,7 @@ from inference.load import LoadedGenerator, load_generator
 from inference.original_weights import encoder_file
 from models.generator import EncodedGenerator
 from models.latent_inputs import copy_chosen_style, given_latents, latent_channels, takes_style
-from tools.export.program import (
-    ImageProgram,
-    TensorProgram,
-    open_onnx,
-    open_pt2,
-    plain_weights,
-    trace,
-    without_encoder,
-    write_onnx,
-    write_pt2,
-)
+from tools.export.program import ImageProgram, TensorProgram, open_onnx, open_pt2, trace, write_onnx, write_pt2
 from training.methods.paired import translate
 from utils.checkpoint import CheckpointError
 from utils.log import logger
@@ -250,6 +241,21 @@ def plain_copy(loaded: LoadedGenerator) -> LoadedGenerator:
     generator.load_state_dict(plain_weights(loaded.generator))
     copy_chosen_style(loaded.generator, generator)
     return replace(loaded, config=config, generator=generator)
+
+
+def plain_weights(generator: nn.Module) -> dict[str, Tensor]:
+    """Return the generator's state dict without parametrizations: spectral norm is folded into the weights."""
+    generator.eval()  # in training mode each read of a weight is a step of the power iteration
+    weights = {name: value for name, value in generator.state_dict().items() if ".parametrizations." not in name}
+    for name, module in generator.named_modules():
+        if is_parametrized(module, "weight"):
+            weights[f"{name}.weight"] = cast(Tensor, module.weight).detach()
+    return weights
+
+
+def without_encoder(generator: nn.Module) -> nn.Module:
+    """Return the generator that takes features as an input, or whose style is a constant: 0, unless one is chosen."""
+    return generator.generator if isinstance(generator, EncodedGenerator) else generator
 
 
 def _check_sizes(loaded: LoadedGenerator) -> list[tuple[int, tuple[int, int]]]:

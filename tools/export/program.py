@@ -4,16 +4,14 @@ import io
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
-from torch.nn.utils.parametrize import is_parametrized
 
 from data.batch import Batch
 from data.conditioning import Conditioning, images_to_float
-from models.generator import EncodedGenerator, ImageSides
+from models.generator import ImageSides
 from models.latent_inputs import given_latents
 from utils.digest import sha256_of_file
 from utils.torch_private import allow_sizes_of_one
@@ -79,21 +77,6 @@ class ImageProgram(nn.Module):
         with given_latents(self.tensors.generator, latents):
             translated = self.tensors(torch.cat(parts, dim=1))
         return self.conditioning.pixels(translated, self.dtype)
-
-
-def plain_weights(generator: nn.Module) -> dict[str, Tensor]:
-    """Return the generator's state dict without parametrizations: spectral norm is folded into the weights."""
-    generator.eval()  # in training mode each read of a weight is a step of the power iteration
-    weights = {name: value for name, value in generator.state_dict().items() if ".parametrizations." not in name}
-    for name, module in generator.named_modules():
-        if is_parametrized(module, "weight"):
-            weights[f"{name}.weight"] = cast(Tensor, module.weight).detach()
-    return weights
-
-
-def without_encoder(generator: nn.Module) -> nn.Module:
-    """Return the generator that takes features as an input, or whose style is a constant: 0, unless one is chosen."""
-    return generator.generator if isinstance(generator, EncodedGenerator) else generator
 
 
 def trace(network: nn.Module, inputs: Mapping[str, Tensor]) -> ExportedProgram:
