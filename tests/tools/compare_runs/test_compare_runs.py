@@ -20,7 +20,7 @@ from configs.load import config_to_yaml, load_config
 from metrics import METRICS
 from tests.conftest import CommandLine, save_image
 from tests.docs.documents import code_lines
-from tools.compare_runs import page
+from tools.compare_runs import __main__ as compare_runs
 from tools.compare_runs.__main__ import main
 from tools.compare_runs.recorded_runs import differing_settings, read_runs
 from utils.run_figures import HIGHER_IS_BETTER, Point, best
@@ -172,16 +172,16 @@ def test_small_pictures_stay_as_they_are_and_damaged_ones_are_missing() -> None:
     noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (9, 7, 3), dtype=np.uint8))
     noise.save(buffer := BytesIO(), "PNG")
     content = buffer.getvalue()
-    kept = Image.open(BytesIO(base64.b64decode(page.embedded(content).partition(",")[2])))
+    kept = Image.open(BytesIO(base64.b64decode(compare_runs.embedded(content).partition(",")[2])))
     assert np.array_equal(np.asarray(kept), np.asarray(noise))
-    assert page.embedded(content[:20]) == page.embedded(b"") == ""
+    assert compare_runs.embedded(content[:20]) == compare_runs.embedded(b"") == ""
 
 
 @pytest.mark.parametrize("n_points", [0, 1, 399, 400, 401, 100_000])
 def test_a_curve_has_few_points_and_its_last(n_points: int) -> None:
     points = list(range(n_points))
-    thinned = page.thinned(points)
-    assert len(thinned) <= page.MAX_POINTS + 1
+    thinned = compare_runs.thinned(points)
+    assert len(thinned) <= compare_runs.MAX_POINTS + 1
     assert thinned[-1:] == points[-1:]
     assert thinned == sorted({*thinned})
 
