@@ -103,11 +103,14 @@ def make_example(
     """
     conditioning = loaded.conditioning
     batch = random_batch(conditioning, n, height, width)
-    features = _features(conditioning, loaded.config.features.n_channels, batch)
-    parts = [conditioning(batch)]
-    if features is not None:
-        parts.append(images_to_float(features) if features.dtype == torch.uint8 else features)
-    tensor = torch.cat(parts, dim=1)
+    condition, features = conditioning(batch), batch.features
+    if conditioning.features == "encoded":
+        n_features = loaded.config.features.n_channels
+        rng = torch.Generator().manual_seed(n_features)
+        features = torch.rand((n, n_features, height, width), generator=rng) * 2 - 1
+        tensor = torch.cat([condition, features], dim=1)
+    else:
+        (tensor,) = conditioning.generator_inputs(batch, condition)
     n_latents = sum(latent_channels(loaded.generator)) if takes_latents else 0
     latents = torch.randn((n, n_latents), generator=torch.Generator().manual_seed(n)) if n_latents else None
     with given_latents(loaded.generator, latents):
@@ -117,7 +120,7 @@ def make_example(
     inputs = {
         "source": batch.source,
         "instances": batch.instances if conditioning.takes_edges_of_instances else None,
-        "features": features,
+        "features": None if conditioning.features == "none" else features,
         "source_images": batch.source_images,
         "latents": latents,
     }
@@ -131,17 +134,6 @@ def _level(values: ValueRange | None, dtype: torch.dtype) -> Tensor | float:
         return 1.0
     level = (torch.tensor(values.high) - torch.tensor(values.low)).view(-1, 1, 1) / LEVELS
     return level if dtype.is_floating_point else level.clamp_min(1)
-
-
-def _features(conditioning: Conditioning, n_channels: int, batch: Batch) -> Tensor | None:
-    match conditioning.features:
-        case "none":
-            return None
-        case "precomputed":
-            return batch.features
-        case "encoded":
-            rng = torch.Generator().manual_seed(n_channels)
-            return torch.rand((len(batch.names), n_channels, *batch.source.shape[2:]), generator=rng) * 2 - 1
 
 
 def export_program(
