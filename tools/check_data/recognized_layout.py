@@ -129,9 +129,8 @@ def _splits(folder: Path, pattern: str) -> list[str]:
     before, _, after = pattern.partition("{split}")
     found = (path.relative_to(folder).as_posix() for path in sorted(folder.glob(f"{before}*{after}")) if path.is_dir())
     names = [name.removeprefix(before).removesuffix(after) for name in found]
-    return [
-        name for name in names if not (name.endswith("A") and (folder / name).is_dir())
-    ]  # train_A_label: of train_A
+    # without train_A_label, which is of train_A
+    return [name for name in names if not (name.endswith("A") and (folder / name).is_dir())]
 
 
 def _holds_images(folder: Path) -> bool:
