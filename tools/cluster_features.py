@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from models.instance_features import FILE_NAME, FeatureClusters, RegionFeatures
-from tools.features.encoded_split import EncodedSample, add_arguments, open_split
+from tools.features.encoded_split import EncodedSample, parse_with_split
 from utils.checkpoint import read_weights_file, write_weights_file
 from utils.cli import ArgumentParser, run_entry_point, whole_number
 from utils.errors import ConfigError, UserError
-from utils.log import log_to_console, logger
+from utils.log import logger
 from utils.text import counted
 
 MIN_SHARE = 1 / 64  # of the image; pix2pixHD leaves out smaller instances too
@@ -68,13 +68,10 @@ def check_output(output: Path) -> None:
 def main(argv: Sequence[str]) -> None:
     """Cluster the features of a split according to the command line."""
     parser = ArgumentParser(description="Cluster the instance features of each class.")
-    add_arguments(parser)
     clusters_help = "maximum number of clusters of a class; default: 10"
     parser.add_argument("--clusters", type=whole_number(1), default=10, metavar="N", help=clusters_help)
     parser.add_argument("--output", type=Path, metavar="FILE", help=f"default: {FILE_NAME} beside the checkpoint")
-    arguments = parser.parse_intermixed_args(argv)
-    log_to_console(is_main=True)
-    split = open_split(arguments)
+    arguments, split = parse_with_split(parser, argv)
     output = arguments.output or split.file.parent / FILE_NAME
     check_output(output)
     write_weights_file(output, cluster(split, arguments.clusters, split.step).state_dict())

@@ -11,10 +11,10 @@ from configs import build
 from data.conditioning import images_to_uint8
 from data.files.image_files import write_png
 from data.paired_folders import FEATURE_FOLDER
-from tools.features.encoded_split import EncodedSplit, add_arguments, open_split
+from tools.features.encoded_split import EncodedSplit, parse_with_split
 from utils.cli import ArgumentParser, run_entry_point
 from utils.errors import ConfigError
-from utils.log import log_to_console, logger
+from utils.log import logger
 
 
 def write_maps(split: EncodedSplit, folder: Path) -> None:
@@ -37,13 +37,9 @@ def write_maps(split: EncodedSplit, folder: Path) -> None:
 def main(argv: Sequence[str]) -> None:
     """Write the features of a split according to the command line."""
     parser = ArgumentParser(description="Write the instance features of a split as images.")
-    add_arguments(parser)
-    parser.add_argument(
-        "--output", type=Path, metavar="DIR", help=f"default: {FEATURE_FOLDER} in the data set's folder"
-    )
-    arguments = parser.parse_intermixed_args(argv)
-    log_to_console(is_main=True)
-    split = open_split(arguments)
+    output_help = f"default: {FEATURE_FOLDER} in the data set's folder"
+    parser.add_argument("--output", type=Path, metavar="DIR", help=output_help)
+    arguments, split = parse_with_split(parser, argv)
     data = split.config.data
     if data.layout != "paired_folders":
         raise ConfigError(f"data.layout is {data.layout}, expected paired_folders, which alone reads feature maps")

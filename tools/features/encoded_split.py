@@ -1,7 +1,7 @@
 """The instance features of a split, made by a trained encoder."""
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from models.originals.format import FileRole, OriginalWeightsError
 from utils.cli import OnlyOnce
 from utils.device import choose_device
 from utils.errors import ConfigError
+from utils.log import log_to_console
 from utils.precision import allow_tf32
 
 
@@ -63,8 +64,12 @@ class EncodedSplit:
             yield EncodedSample(batch.names[0], features, classes, regions)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `open_split`."""
+def parse_with_split(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argparse.Namespace, EncodedSplit]:
+    """Parse a command line with the options of a split and its encoder besides those of the parser, and open these.
+
+    Raises:
+        ConfigError, CheckpointError, OriginalWeightsError, DataError: a file cannot be used, or has no encoder.
+    """
     checkpoint_help = "run with an encoder, or pix2pixHD's latest_net_E.pth; default: newest in runs/"
     parser.add_argument("--checkpoint", type=Path, metavar="RUN_OR_FILE", help=checkpoint_help)
     config_help = "configuration of the data set, if it is not the checkpoint's"
@@ -73,17 +78,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     overrides_help = "settings that override the checkpoint's or the file's"
     parser.add_argument("overrides", nargs="*", metavar="section.key=value", help=overrides_help)
-
-
-def open_split(arguments: argparse.Namespace) -> EncodedSplit:
-    """Return the split and the encoder that the command line names.
-
-    Raises:
-        ConfigError, CheckpointError, OriginalWeightsError, DataError: a file cannot be used, or has no encoder.
-    """
+    arguments = parser.parse_intermixed_args(argv)
+    log_to_console(is_main=True)
     network: FileRole = "encoder" if arguments.config else "generator"
     _, split = load_from(arguments.checkpoint, partial(_open_split, arguments), network)
-    return split
+    return arguments, split
 
 
 def _open_split(arguments: argparse.Namespace, file: Path) -> EncodedSplit:
