@@ -45,8 +45,7 @@ def main(argv: Sequence[str]) -> None:
         raise ConfigError(f"data.layout is {data.layout}, expected paired_folders, which alone reads feature maps")
     folder = Path(data.root).expanduser() / FEATURE_FOLDER.replace("{split}", arguments.split)
     write_maps(split, arguments.output or folder)
-    has_validation = data.validation_split is None and build.has_split(data, "val")
-    if arguments.split == "train" and has_validation:
+    if arguments.split == "train" and data.validation_split is None and build.has_split(data, "val"):
         logger.info("training also reads the split val; write its maps with --split val")
 
 

@@ -32,13 +32,11 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = ArgumentParser(description="Report all problems of a data set at once.")
     add = parser.add_argument
     add("--config", type=Path, action=OnlyOnce, metavar="FILE", help="YAML file of the run that reads it")
-    classes_help = "number of classes of label maps, for FOLDER; default: any"
-    add("--n-classes", type=int, metavar="N", help=classes_help)
+    add("--n-classes", type=int, metavar="N", help="number of classes of label maps, for FOLDER; default: any")
     show_help = "write a sheet of N training samples, augmented as in training"
     add("--show", type=whole_number(1, MAX_SAMPLES), default=0, metavar="N", help=show_help)
     add("--sheet", type=Path, default=Path(_SHEET), metavar="FILE", help=f"of --show; default: {_SHEET}")
-    settings_help = "data set, or settings of --config"
-    add("settings", nargs="*", metavar="FOLDER|section.key=value", help=settings_help)
+    add("settings", nargs="*", metavar="FOLDER|section.key=value", help="data set, or settings of --config")
     arguments = parser.parse_intermixed_args(argv)
     if not arguments.config and not arguments.settings:
         raise ConfigError("nothing to check; name a configuration with --config FILE, or a folder")

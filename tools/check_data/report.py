@@ -114,8 +114,7 @@ def _problems_of_side(
         logger.info("%s: left out, being of other formats: %s", name, others)
     holds_ids = not config.data.label_colors
     found.label_maps.extend(label_maps(layout) if holds_ids else ())
-    ranges = value_ranges(config.data)
-    check = Check(layout, build.build_preprocessing(config), is_for_training, ranges, kind)
+    check = Check(layout, build.build_preprocessing(config), is_for_training, value_ranges(config.data), kind)
     results = list(check_all(check, n_processes=usable_cores(), timeout_s=config.data.timeout_s))
     results.sort(key=lambda checked: checked.index)
     observations = [checked.observation for checked in results if checked.observation]

@@ -120,8 +120,7 @@ def differing_settings(runs: Sequence[RecordedRun]) -> Iterator[Row]:
     for key in dict.fromkeys(key for run in runs for key in run.settings if key not in ("run.name", "run.root")):
         values = [shortened(run.settings[key]) if run.settings else NONE for run in runs]
         if len({*values} - {NONE}) > 1:
-            labels = [key, *[""] * len(values)]
-            yield from zip(labels, (run.name for run in runs), values, strict=False)
+            yield from zip([key, *[""] * len(values)], (run.name for run in runs), values, strict=False)
 
 
 def compared_metrics(runs: Sequence[RecordedRun]) -> Iterator[Row]:

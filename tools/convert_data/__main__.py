@@ -160,9 +160,8 @@ def convert_to_pairs(arguments: argparse.Namespace, problems: list[str]) -> list
 def _convert_photos(arguments: argparse.Namespace, problems: list[str]) -> Counter[str]:
     """Write pairs of photographs or of frames, and their settings; return the number of pairs of each split."""
     target, existing = arguments.target, arguments.existing
-    suffix = SUFFIXES[arguments.format]
     sigma = arguments.sigma or (25 if arguments.source == "noisy" else 1.2)
-    pairs = PhotoPairs(arguments.source, arguments.size, sigma, arguments.factor, suffix)
+    pairs = PhotoPairs(arguments.source, arguments.size, sigma, arguments.factor, SUFFIXES[arguments.format])
     shares = {"val": arguments.val, "test": arguments.test}
     if existing == "keep":
         pairs.check_same(target)
@@ -226,8 +225,7 @@ def main(argv: Sequence[str]) -> None:
             origin, target, classes = _origin(arguments), arguments.target, arguments.classes
             problems = to_instances(origin, target, classes, arguments.colors, arguments.existing)
         case "to-shards":
-            n_bytes = int(arguments.shard_mb * 1e6)
-            lines = to_shards(_origin(arguments), arguments.target, n_bytes, arguments.settings)
+            lines = to_shards(_origin(arguments), arguments.target, int(arguments.shard_mb * 1e6), arguments.settings)
         case "index-shards":
             lines = index_shards(arguments.origin)
         case _:

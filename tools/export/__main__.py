@@ -137,8 +137,7 @@ def check_output(path: Path, *, is_folder: bool, may_exist: bool) -> None:
         what = "is a file, --folder writes a folder" if is_folder else "is a folder"
         raise FileExistsError(errno.EEXIST, f"{what}; choose another --output", str(path))
     if not may_exist:
-        remedy = "already exists; choose another --output, or --existing replace"
-        raise FileExistsError(errno.EEXIST, remedy, str(path))
+        raise FileExistsError(errno.EEXIST, "already exists; choose another --output, or --existing replace", str(path))
 
 
 def _default_name(arguments: argparse.Namespace, loaded: LoadedGenerator) -> str:
@@ -153,8 +152,7 @@ def _default_name(arguments: argparse.Namespace, loaded: LoadedGenerator) -> str
 def _network_and_method(file: Path, role: FileRole, direction: str | None) -> tuple[nn.Module, MethodConfig | None]:
     """Return a network other than the generator, and how it was trained; None where the file does not hold that."""
     network, state = load_network(file, role, direction=direction), read_weights_file(file, checks_content=False)
-    is_of_run = is_training_state(state)
-    return network, config_from_dict(state["config"], str(file)).method if is_of_run else None
+    return network, config_from_dict(state["config"], str(file)).method if is_training_state(state) else None
 
 
 def main(argv: Sequence[str]) -> None:

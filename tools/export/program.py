@@ -120,8 +120,7 @@ def write_onnx(program: ExportedProgram, path: Path, facts: Mapping[str, str]) -
     onnx_program.model.metadata_props.update(facts)
     graph = onnx_program.model.graph
     is_scaled = json.loads(facts["config"])["generator"]["scale"] != 1
-    of_output = "translated_" if is_scaled else ""
-    for values, prefix in ((graph.inputs, ""), (graph.outputs, of_output)):
+    for values, prefix in ((graph.inputs, ""), (graph.outputs, "translated_" if is_scaled else "")):
         for value in values:
             assert value.shape is not None  # instead of s38, 4*s39 and the like
             sides = [f"{prefix}height", f"{prefix}width"] if value.shape.rank() == 4 else []
