@@ -1,11 +1,21 @@
-"""Initial weights."""
+"""The weights that a network starts with: drawn, or those of another network."""
 
-from collections.abc import Collection
-from typing import Literal
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Literal, cast
 
-from torch import nn
+from torch import Tensor, nn
+
+from models.generator import EncodedGenerator
+from models.global_generator import GlobalGenerator, LocalEnhancer
+from models.instance_features import FeatureEncoder
+from models.patch_discriminator import MultiscalePatchDiscriminator
+from models.spectral_norm import settle_spectral_norm
+from models.style_encoder import StyleEncoder
 
 Init = Literal["normal", "xavier", "kaiming", "orthogonal"]
+
+_ORIGINAL = ".parametrizations.weight.original"
 
 
 def initialize(
@@ -41,3 +51,97 @@ def initialize(
         elif isinstance(module, nn.BatchNorm2d) and module.affine:
             nn.init.normal_(module.weight, 1.0, gain)
             nn.init.zeros_(module.bias)
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """The names of the weights of a transfer.
+
+    loaded: those of the target that were copied from the source.
+    left: those of the source that have no place in the target.
+    new: those of the target that keep their initial values.
+    """
+
+    loaded: list[str]
+    left: list[str]
+    new: list[str]
+
+
+def transfer_weights(source: nn.Module, target: nn.Module) -> Transfer:
+    """Copy the weights of `source` that have a place of the same shape in `target`, in place.
+
+    A global generator becomes the trunk of a local enhancer, as in pix2pixHD's step from 512p to 1024p. The scales of
+    a discriminator keep their resolutions; those that `target` has more are of higher ones. Where one side is a
+    generator with its encoder and the other is one of the two, that one is transferred. The vectors of spectral
+    norm are transferred with their weight, and brought to the weight where the source has none.
+    """
+    source, target = _counterparts(source, target)
+    state = target.state_dict()
+    places = {plain: name for name in state if (plain := _plain(name))}
+    undivided = {name: value.clone() for name, value in source.state_dict().items()}
+    loaded: dict[str, Tensor] = {}
+    vectors: dict[str, Tensor] = {}
+    left = []
+    for plain, value in _effective_weights(source).items():
+        place = places.get(_place(plain, source, target))
+        if place is not None and state[place].shape == value.shape:
+            loaded[place] = value
+            vectors |= _with_vectors(plain, place, undivided)
+        else:
+            left.append(plain)
+    target.load_state_dict(state | loaded)
+    settle_spectral_norm(target)
+    target.load_state_dict(target.state_dict() | vectors)
+    return Transfer(list(loaded), left, [plain for plain, name in places.items() if name not in loaded])
+
+
+def _counterparts(source: nn.Module, target: nn.Module) -> tuple[nn.Module, nn.Module]:
+    match source, target:
+        case EncodedGenerator(), EncodedGenerator():
+            return source, target
+        case FeatureEncoder() | StyleEncoder(), EncodedGenerator():
+            return source, target.encoder
+        case EncodedGenerator(), _:
+            return source.generator, target
+        case _, EncodedGenerator():
+            return source, target.generator
+        case _:
+            return source, target
+
+
+def _effective_weights(network: nn.Module) -> dict[str, Tensor]:
+    """Return the weights that a network computes with, by plain names: with spectral norm, the divided weights."""
+    weights = {}
+    for name, value in network.state_dict().items():
+        if plain := _plain(name):
+            is_divided = plain != name
+            module = network.get_submodule(plain.rpartition(".")[0])
+            weights[plain] = cast(Tensor, module.weight).detach() if is_divided else value
+    return weights
+
+
+def _with_vectors(plain: str, place: str, undivided: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return a weight as the source holds it, with its vectors, by the target's names; {} unless both are normed."""
+    layer, our_layer = plain.rpartition(".")[0], place.removesuffix(_ORIGINAL)
+    if not place.endswith(_ORIGINAL) or f"{layer}{_ORIGINAL}" not in undivided:
+        return {}
+    parts = (_ORIGINAL, ".parametrizations.weight.0._u", ".parametrizations.weight.0._v")
+    return {f"{our_layer}{part}": undivided[f"{layer}{part}"] for part in parts}
+
+
+def _plain(name: str) -> str:
+    """Return the name of a weight as it is without spectral norm; "" for the state of spectral norm itself."""
+    plain = name.replace(_ORIGINAL, ".weight")
+    return "" if "parametrizations." in plain else plain
+
+
+def _place(name: str, source: nn.Module, target: nn.Module) -> str:
+    match source, target:
+        case GlobalGenerator(), LocalEnhancer():
+            return name if name.startswith("head.") else f"trunk.{name}"
+        case MultiscalePatchDiscriminator(), MultiscalePatchDiscriminator():
+            _, number, rest = name.split(".", 2)
+            # scale 0 is the full resolution: with more scales, a resolution has a higher number
+            return f"scales.{int(number) + len(target.scales) - len(source.scales)}.{rest}"
+        case _:
+            return name

@@ -16,8 +16,8 @@ from data.fingerprint import difference
 from inference.load import load_from, load_network
 from inference.original_weights import encoder_file
 from losses import registered_weights
+from models.initialization import transfer_weights
 from models.originals.format import FileRole
-from models.weight_transfer import transfer_weights
 from training.best import can_be_compared, has_scores_of, read_best
 from training.setup import Training
 from training.trained_network import TrainedNetwork

@@ -2,7 +2,10 @@ import pytest
 import torch
 from torch import nn
 
-from models.initialization import Init, initialize
+from models.global_generator import GlobalGenerator, LocalEnhancer
+from models.initialization import Init, initialize, transfer_weights
+from models.patch_discriminator import MultiscalePatchDiscriminator
+from models.spectral_norm import add_spectral_norm
 
 
 @pytest.mark.parametrize(
@@ -38,3 +41,38 @@ def test_batch_norm_starts_around_one() -> None:
     initialize(norm, "normal", gain=0.02)
     assert norm.weight.mean().item() == pytest.approx(1.0, abs=0.01)
     assert norm.weight.std().item() == pytest.approx(0.02, rel=0.1)
+
+
+def test_a_global_generator_becomes_the_trunk_of_a_local_one() -> None:
+    sizes = {"in_channels": 3, "n_downsamplings": 2, "n_blocks": 1}
+    small = GlobalGenerator(base_channels=8, **sizes)  # type: ignore[arg-type]
+    large = LocalEnhancer(base_channels=4, n_enhancer_blocks=1, **sizes)  # type: ignore[arg-type]
+    transfer = transfer_weights(small, large)
+    features = nn.Sequential(small.stem, small.downs, small.blocks, small.ups)
+    source = torch.randn(1, 3, 16, 16)
+    assert torch.equal(large.trunk(source), features(source))
+    assert transfer.left == ["head.1.weight"]  # of another width
+    assert all(name.startswith(("enhancers.", "head.1.weight")) for name in transfer.new)
+
+
+@pytest.mark.parametrize(("n_before", "n_after"), [(2, 3), (3, 2), (2, 2)])
+def test_the_scales_of_a_discriminator_keep_their_resolutions(n_before: int, n_after: int) -> None:
+    before = MultiscalePatchDiscriminator(source_channels=3, base_channels=2, n_scales=n_before)
+    after = MultiscalePatchDiscriminator(source_channels=3, base_channels=2, n_scales=n_after)
+    transfer_weights(before, after)
+    for scale in range(1, min(n_before, n_after) + 1):  # from the lowest resolution
+        for first, second in zip(before.scales[-scale].parameters(), after.scales[-scale].parameters(), strict=True):
+            assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize("normalized", ["source", "target"])
+def test_weights_are_transferred_from_and_to_spectral_norm(normalized: str) -> None:
+    sizes = {"in_channels": 3, "base_channels": 2, "n_downsamplings": 1, "n_blocks": 1}
+    source, target = GlobalGenerator(**sizes), GlobalGenerator(**sizes)  # type: ignore[arg-type]
+    add_spectral_norm(source if normalized == "source" else target)
+    transfer = transfer_weights(source, target)
+    assert (transfer.left, transfer.new) == ([], [])
+    assert len(transfer.loaded) == 7
+    if normalized == "source":  # the divided weights are copied
+        x = torch.randn(1, 3, 8, 8)
+        torch.testing.assert_close(target.eval()(x), source.eval()(x))
