@@ -1,6 +1,7 @@
 """The PatchGAN discriminators of pix2pixHD and pix2pix."""
 
-from typing import NamedTuple, cast
+from collections.abc import Callable
+from typing import ClassVar, NamedTuple, cast
 
 from torch import Tensor, nn
 
@@ -25,6 +26,19 @@ class DiscriminatorOutput(NamedTuple):
             DiscriminatorOutput([layer[number] for layer in layers], logits)
             for number, logits in enumerate(self.logits.chunk(n_chunks))
         ]
+
+
+class Discriminator(nn.Module):
+    """A network of which (source, image) -> list[DiscriminatorOutput].
+
+    Its constructor has arguments of the names of the settings that it takes.
+    """
+
+    least_side: ClassVar[Callable[..., int]]
+    """A static method that returns the shortest side, in pixels, of an image of which such a network sees something.
+
+    It has no more than one argument, the setting of which a lower value takes smaller images.
+    """
 
 
 def discriminate(layers: nn.ModuleList, head: nn.Module, source: Tensor | None, image: Tensor) -> DiscriminatorOutput:
@@ -81,7 +95,7 @@ class PatchDiscriminator(nn.Module):
         return discriminate(self.layers, self.head, source, image)
 
 
-class MultiscalePatchDiscriminator(nn.Module):
+class MultiscalePatchDiscriminator(Discriminator):
     """One PatchGAN for each level of an image pyramid (Wang et al. 2018, section 3.2).
 
     With one scale and padding 1 it is pix2pix's 70x70 PatchGAN.
@@ -141,7 +155,7 @@ def _conv4(in_channels: int, out_channels: int, *, stride: int, padding: int, bi
     return nn.Conv2d(in_channels, out_channels, kernel_size=4, stride=stride, padding=padding, bias=bias)
 
 
-class PixelDiscriminator(nn.Module):
+class PixelDiscriminator(Discriminator):
     """1x1 convolutions, which score the colour of each pixel by itself (Isola et al. 2017, section 6.1.2).
 
     As in pix2pix, the last convolution has a bias with instance norm and none with batch norm.

@@ -8,10 +8,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.layers import UpsampledConv2d
-from models.patch_discriminator import DiscriminatorOutput
+from models.patch_discriminator import Discriminator, DiscriminatorOutput
 
 
-class SegmentationDiscriminator(nn.Module):
+class SegmentationDiscriminator(Discriminator):
     """A U-Net over the image alone that classifies each pixel: translated, or real and of one of the classes.
 
     n_classes: number K of classes of the label maps.
@@ -74,10 +74,10 @@ class SegmentationUnet(nn.Module):
         for down in self.downs:
             stages.append(down(stages[-1]))
         x = stages.pop()
-        for number, up in enumerate(self.ups):
+        for up in self.ups:
             beside = stages.pop()
             x = up(x, beside.shape[2:])
-            if number < len(self.ups) - 1:
+            if stages:
                 x = torch.cat([beside, x], dim=1)
         return self.head(x)
 
