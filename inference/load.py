@@ -214,12 +214,7 @@ def load_generator(
 
 
 def load_network(
-    file: Path,
-    role: FileRole,
-    name: str | None = None,
-    *,
-    direction: str | None = None,
-    keeps_biases: bool = False,
+    file: Path, role: FileRole, name: str | None = None, *, direction: str | None = None, keeps_biases: bool = False
 ) -> nn.Module:
     """Read one network from a checkpoint, an exported file or an original's file.
 

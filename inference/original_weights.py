@@ -17,7 +17,7 @@ from models import GENERATORS
 from models.generator import Generator
 from models.latent_inputs import StyleStem
 from models.originals.format import FileRole, OriginalWeightsError
-from models.originals.weights import ImportedNetwork, import_original
+from models.originals.weights import FORMATS, ImportedNetwork, import_original
 from models.spectral_norm import spectral_norms
 from models.style_encoder import StyleConditionedGenerator, StyleEncoder
 from utils.checkpoint import read_weights_file
@@ -87,7 +87,7 @@ def original_network(
         imported = import_original(state, chosen)
     except OriginalWeightsError as error:
         raise OriginalWeightsError(f"{file}: {error}") from error
-    if imported.format.role != role:
+    if FORMATS[imported.scheme].role != role:
         example = " (…_net_G.pth, …_EMA.pth)" if role == "generator" else ""
         raise OriginalWeightsError(f"{file}: holds a {type(imported.network).__name__}, expected a {role}{example}")
     return imported
@@ -214,4 +214,4 @@ def _generator_config(imported: ImportedNetwork) -> GeneratorConfig:
     settings = accepted(GeneratorConfig, imported.settings)
     if spectral_norms(imported.network):
         settings |= {"spectral_norm": True, "spectral_iteration": "v_first"}
-    return GeneratorConfig(name=names[imported.format.network], **settings)
+    return GeneratorConfig(name=names[FORMATS[imported.scheme].network], **settings)

@@ -6,7 +6,7 @@ The tensors between its segments are in temporary files, which are written and r
 import errno
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from pathlib import Path
@@ -66,12 +66,6 @@ class TensorFile:
         self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - closed by its owner
         self._width = width
         self._like = torch.zeros(0)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Remove the file."""
@@ -198,11 +192,11 @@ class TiledNetwork:
                 for norm in tensor.norms:
                     norm.reset()
                     norm.add(made)
-                kept[tensor.name] = files.enter_context(TensorFile(self.folder, width // tensor.stride))
+                kept[tensor.name] = files.enter_context(closing(TensorFile(self.folder, width // tensor.stride)))
                 kept[tensor.name].write(whole.at(tensor.stride), made)
             for number, segment in enumerate(segments):
                 for name, stride in segment.writes.items():
-                    kept[name] = files.enter_context(TensorFile(self.folder, width // stride))
+                    kept[name] = files.enter_context(closing(TensorFile(self.folder, width // stride)))
                 for norm in chain.from_iterable(segment.norms.values()):
                     norm.reset()
                 for tile in chain.from_iterable(self._rows_of_tiles(whole)):
@@ -281,7 +275,7 @@ def means_of_bands(bands: Iterator[Tensor], mirrored: Iterator[Tensor], folder: 
     The first output is kept in a temporary file of `folder`, since a network computes one at a time.
     """
     first, top = next(bands), 0
-    with TensorFile(folder, first.shape[3]) as kept:
+    with closing(TensorFile(folder, first.shape[3])) as kept:
         for band in chain([first], bands):
             kept.write(Window(top, top := top + band.shape[2], 0, band.shape[3]), band)
         top = 0

@@ -53,9 +53,7 @@ def translate(request: Request) -> None:
         given, drawing = request.input, request.drawing
         prepare_device(world.device, is_of_one_size=not request.keeps_sizes)
         original = original_inputs(
-            drawing.clusters,
-            has_instances=given.instances is not None,
-            has_feature_maps=given.feature_maps is not None,
+            drawing.clusters, has_instances=given.instances is not None, has_feature_maps=given.feature_maps is not None
         )
         loaded = load_generator_together(request.generator, original, world)
         feature_sampler = choose_feature_sampler(loaded, drawing)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -214,13 +215,9 @@ class FrameTranslator:
 
     def frames(self) -> Iterator[tuple[Frame, Tensor]]:
         """Yield each frame in order with its translation, (3, H, W) uint8."""
-        group: list[tuple[int, Frame]] = []
-        for number, frame in enumerate(self.video.frames(self.problems), start=1):
-            group.append((number, frame))
-            if len(group) == self.batch_size:
-                yield from self._translated(group)
-                group = []
-        yield from self._translated(group)
+        numbered = enumerate(self.video.frames(self.problems), start=1)
+        while group := list(islice(numbered, self.batch_size)):
+            yield from self._translated(group)
 
     def _translated(self, group: Sequence[tuple[int, Frame]]) -> Iterator[tuple[Frame, Tensor]]:
         """Yield the frames of a group with their translations; those in the folder are not translated again."""

@@ -41,11 +41,7 @@ class Recomputable(nn.Module):
 
 @left_out_of_compilation  # torch.compile traces one pass, in place of the first and of those that replay its vectors
 def _with_norms_as_before(
-    spectral: list[SpectralNorm],
-    batch: list[BatchNorm],
-    draws: bool,
-    function: Callable[..., Tensor],
-    *inputs: Tensor,
+    spectral: list[SpectralNorm], batch: list[BatchNorm], draws: bool, function: Callable[..., Tensor], *inputs: Tensor
 ) -> Tensor:
     vectors: dict[SpectralNorm, list[Vectors]] = {norm: [] for norm in spectral}
     numbers = count()

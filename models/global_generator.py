@@ -147,14 +147,7 @@ class EnhancerLevel(nn.Module):
     """One enhancer: adds the downsampled source to the coarser level's features, then residual blocks, upsampling."""
 
     def __init__(
-        self,
-        *,
-        in_channels: int,
-        channels: int,
-        n_blocks: int,
-        norm: Norm,
-        upsample: Upsample,
-        padding: Padding,
+        self, *, in_channels: int, channels: int, n_blocks: int, norm: Norm, upsample: Upsample, padding: Padding
     ) -> None:
         super().__init__()
         self.stem = make_stem(in_channels, channels, norm)

@@ -43,8 +43,7 @@ class SpectralNorm(nn.Module):
         self._recorded: list[Vectors] | None = None
         self._replayed: Iterator[Vectors] | None = None
         matrix = self._matrix(weight)
-        n_rows, n_columns = matrix.shape
-        u, v = (matrix.new_empty(n).normal_(0, 1) for n in (n_rows, n_columns))
+        u, v = (matrix.new_empty(n).normal_(0, 1) for n in matrix.shape)
         self.register_buffer("_u", F.normalize(u, dim=0, eps=_EPS))
         self.register_buffer("_v", F.normalize(v, dim=0, eps=_EPS))
         self._iterate(matrix, _FIRST_ITERATIONS)

@@ -33,18 +33,11 @@ class ImportedNetwork:
 
     scheme: its name in FORMATS.
     settings: the arguments of its class.
-    has_biases_before_norms: whether the original has them, as pix2pixHD always and pix2pix with instance norm.
     """
 
     network: nn.Module
     scheme: str
     settings: dict[str, Any]
-    has_biases_before_norms: bool
-
-    @property
-    def format(self) -> OriginalFormat:
-        """The description of its file."""
-        return FORMATS[self.scheme]
 
 
 def import_original(state_dict: Mapping[Any, Any], chosen: Mapping[str, int] | None = None) -> ImportedNetwork:
@@ -68,14 +61,13 @@ def import_original(state_dict: Mapping[Any, Any], chosen: Mapping[str, int] | N
             if any(key.endswith(".weight_orig") for key in weights):
                 add_spectral_norm(network, outer=False, iteration="v_first")
         names = FORMATS[scheme].names(network)
-        has_biases = any(f"{names[layer]}.bias" in weights for layer in norms_behind(names))
         network.load_state_dict(_to_ours(weights, network, names), assign=True)
     except (OriginalWeightsError, KeyError, IndexError, ValueError, RuntimeError) as error:
         lines = str(error).splitlines() or [""]
         first = lines[min(1, len(lines) - 1)].strip()  # torch lists every weight that does not fit, below a title
         first = re.sub('", ".*', '", ...', first)  # and all that are missing in one line
         raise OriginalWeightsError(f"resembles the original's {scheme} network, but does not fit: {first}") from error
-    return ImportedNetwork(network.requires_grad_(), scheme, settings, has_biases)
+    return ImportedNetwork(network.requires_grad_(), scheme, settings)
 
 
 def export_original(network: nn.Module, scheme: str, *, biases_before_norms: bool) -> StateDict:

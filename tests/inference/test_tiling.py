@@ -2,6 +2,7 @@
 
 import resource
 import signal
+from contextlib import closing
 from functools import partial
 from io import FileIO
 from pathlib import Path
@@ -203,7 +204,7 @@ class Sluggish(FileIO):
 
 
 def test_a_system_that_takes_and_gives_little_at_once_loses_nothing(tmp_path: Path) -> None:
-    with TensorFile(tmp_path, width=6) as file:
+    with closing(TensorFile(tmp_path, width=6)) as file:
         file._file.close()
         file._file = Sluggish(tmp_path / "x", "w+b")
         file.write(WHOLE, PART)
@@ -214,7 +215,7 @@ def test_a_system_that_takes_and_gives_little_at_once_loses_nothing(tmp_path: Pa
 def test_a_disk_that_is_full_within_the_last_row_is_an_error(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    with TensorFile(tmp_path, width=6) as file:
+    with closing(TensorFile(tmp_path, width=6)) as file:
         resource.setrlimit(resource.RLIMIT_FSIZE, (4 * ROW - 5, hard))
         try:
             with pytest.raises(OSError, match="File too large"):
@@ -225,7 +226,7 @@ def test_a_disk_that_is_full_within_the_last_row_is_an_error(tmp_path: Path) -> 
 
 
 def test_a_file_that_ends_early_is_an_error(tmp_path: Path) -> None:
-    with TensorFile(tmp_path, width=6) as file:
+    with closing(TensorFile(tmp_path, width=6)) as file:
         file.write(WHOLE, PART)
         file._file.truncate(4 * ROW - 5)
         assert torch.equal(file.read(Window(0, 3, 0, 6)), PART[..., :3, :])
