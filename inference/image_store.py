@@ -15,7 +15,7 @@ from data.files.pixel_rows import Bands, write_npy_rows, write_png_rows
 from data.files.pixels import ROW_SUFFIXES, StoredForm, StoredRows, read_stored, stored_rows
 from data.files.tiff_file import write_tiff_rows
 from data.store import File
-from utils.atomic_file import path_in_errors, replacing
+from utils.atomic_file import replacing
 
 _PIXELS = 2**21  # of a reduced image, at most four times as many
 _ROWS = 256
@@ -93,24 +93,19 @@ class ImageStore:
         """Write a (C, H, W) image and create its folders; a TIFF gets the georeferencing of its source."""
         if self.form is None or (self.suffix == ".png" and image.dtype == torch.uint8):
             write_png(path, image)
-            return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path_in_errors(path):
-            self._write_rows(path, Bands.of(image.numpy()), source)
+        else:
+            self.write_bands(path, Bands.of(image.numpy()), source)
 
     def write_bands(self, path: Path, image: Bands, source: File | None) -> None:
         """Write an image that comes in bands, as `write`; the file appears under its name when it is complete."""
         with replacing(path) as unfinished:
-            self._write_rows(unfinished, image, source)
-
-    def _write_rows(self, path: Path, image: Bands, source: File | None) -> None:
-        match self.suffix:
-            case ".png":
-                write_png_rows(path, image)
-            case ".npy":
-                write_npy_rows(path, image)
-            case _:
-                write_tiff_rows(path, image, like=source, scale=self.scale)
+            match self.suffix:
+                case ".png":
+                    write_png_rows(unfinished, image)
+                case ".npy":
+                    write_npy_rows(unfinished, image)
+                case _:
+                    write_tiff_rows(unfinished, image, like=source, scale=self.scale)
 
     def read(self, path: Path) -> Tensor:
         """Read a translated image as it was written.

@@ -92,6 +92,5 @@ FORMATS: dict[str, OriginalFormat] = {
         recognizes=has("mlp_0.0.weight"),
         settings=_projection_settings,
         names=lambda network: {f"taps.{i}.{k}": f"mlp_{i}.{k}" for i in range(len(network.taps)) for k in (0, 2)},
-        fault=lambda _: "",
     ),
 }

@@ -47,7 +47,7 @@ class OriginalFormat:
     recognizes: Callable[[StateDict], bool]
     settings: Callable[[StateDict, Mapping[str, int]], dict[str, Any]]
     names: Callable[[Any], Names]
-    fault: Callable[[Any], str]
+    fault: Callable[[Any], str] = lambda _: ""
     is_of: Callable[[Any], bool] = lambda _: True
     constants: Callable[[Any, Names], StateDict] = lambda *_: {}
 

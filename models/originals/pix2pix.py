@@ -284,7 +284,6 @@ FORMATS: dict[str, OriginalFormat] = {
         recognizes=has("model.0.weight", (4, 4)),
         settings=_patch_settings,
         names=_patch_names(lambda _scale, _layer, _k, place: f"model.{place}"),
-        fault=lambda _: "",
         is_of=_is_of_pix2pix,
     ),
 }
