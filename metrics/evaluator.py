@@ -12,7 +12,7 @@ from torch import Tensor
 from metrics import METRICS
 from metrics.image_metrics import Bounds, image_metrics
 from metrics.metric import FeatureNetwork, ImageComparison, PairMetric, SetMetric
-from metrics.segmentation import ClassScore, LabelScores, confusion, label_scores
+from metrics.segmentation import ClassScore, confusion, label_scores
 from utils.label_colors import LabelColors, read_label_colors
 from utils.structural_similarity import WINDOW
 
@@ -143,7 +143,7 @@ class Evaluator:
         pixels = None
         if self.label_colors:
             pixels = confusion(fake, target, self.label_colors)
-            figures |= _label_figures(label_scores(pixels, self.label_colors.names))
+            figures |= label_scores(pixels, self.label_colors.names)[0]
         return Measurement(figures, None if pixels is None else pixels.to_sparse(), features, target_features)
 
     def features(self, image: Tensor, number: int) -> Features:
@@ -159,14 +159,11 @@ class Evaluator:
         names = dict.fromkeys(name for measurement in measurements for name in measurement.figures)
         mean = {name: _mean([m.figures[name] for m in measurements if name in m.figures]) for name in names}
         mean |= {"sharpness": sharpness(mean)} if mean else {}
-        whole: dict[str, float] = {}
-        classes: dict[str, ClassScore] = {}
+        whole, classes = dict[str, float](), dict[str, ClassScore]()
         confusions = [m.confusion for m in measurements if m.confusion is not None]
         if self.label_colors and confusions:
             pixels = sum(confusions[1:], start=confusions[0]).to_dense()
-            scores = label_scores(pixels, self.label_colors.names)
-            whole |= _label_figures(scores)
-            classes = scores.classes if scores else {}
+            whole, classes = label_scores(pixels, self.label_colors.names)
         whole |= self.set_figures([m.features for m in measurements], [m.target_features for m in measurements])
         return Summary(mean, whole, classes)
 
@@ -236,10 +233,6 @@ def shown(figures: Mapping[str, float]) -> dict[str, float]:
 def sharpness(figures: Mapping[str, float]) -> float:
     """Return the gradient magnitude divided by the target's: below 1 is blurred, above 1 noisy."""
     return figures["gradient"] / max(figures["target_gradient"], 1e-6)
-
-
-def _label_figures(scores: LabelScores | None) -> dict[str, float]:
-    return {"pixel_accuracy": scores.pixel_accuracy, "mean_iou": scores.mean_iou} if scores else {}
 
 
 def _mean(values: Sequence[float]) -> float:

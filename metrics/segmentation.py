@@ -35,34 +35,24 @@ class ClassScore:
     share: float
 
 
-@dataclass(frozen=True)
-class LabelScores:
-    """The scores of all pixels of several images together, as of FCN (Long et al. 2015) and Cityscapes.
+def label_scores(confusion: Tensor, names: tuple[str, ...]) -> tuple[dict[str, float], dict[str, ClassScore]]:
+    """Return the figures of a (K, K) confusion matrix, and the scores of its classes, by name, as Cityscapes has them.
 
-    pixel_accuracy: share of the targets' pixels that have the right class, 0 to 1.
-    mean_iou: mean over the classes that targets or translations have, 0 to 1.
+    Nothing where no pixel of the targets has a class. pixel_accuracy: share of the targets' pixels that have the right
+    class, 0 to 1. mean_iou: mean over the classes that targets or translations have, 0 to 1 (FCN, Long et al. 2015).
     """
-
-    pixel_accuracy: float
-    mean_iou: float
-    classes: dict[str, ClassScore]
-
-
-def label_scores(confusion: Tensor, names: tuple[str, ...]) -> LabelScores | None:
-    """Return the scores of a (K, K) confusion matrix; None where no pixel of the targets has a class."""
     matrix = confusion.double()
     right, wanted, made = matrix.diagonal(), matrix.sum(1), matrix.sum(0)
     total = wanted.sum()
     if total == 0:
-        return None
+        return {}, {}
     iou, accuracy = right / (wanted + made - right), right / wanted
     classes = {
         name: ClassScore(iou=_number(iou[k]), accuracy=_number(accuracy[k]), share=float(wanted[k] / total))
         for k, name in enumerate(names)
     }
-    return LabelScores(
-        pixel_accuracy=float(right.sum() / total), mean_iou=float(iou[iou.isfinite()].mean()), classes=classes
-    )
+    figures = {"pixel_accuracy": float(right.sum() / total), "mean_iou": float(iou[iou.isfinite()].mean())}
+    return figures, classes
 
 
 def class_table(classes: dict[str, ClassScore]) -> list[str]:
