@@ -5,7 +5,6 @@ import gc
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import get_context
@@ -18,12 +17,11 @@ import torch
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from tests.runs import program_main
+from tests.runs import PATIENCE_S, program_main, wait_until
 from training import launch  # noqa: F401 - what train.py imports when it starts
 from utils.cli import run_entry_point
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
-PATIENCE_S = 300  # a machine may be busy: nothing here asserts a time
 
 _context = get_context("forkserver")
 _context.set_forkserver_preload(["tests.processes"])
@@ -76,19 +74,14 @@ class Torchrun:
 
     def wait_for_all(self) -> int:
         """Wait until neither the agent nor a process of it lives; return the agent's exit code."""
-        code, deadline = self.wait(), time.monotonic() + PATIENCE_S
-        while self.members():
-            assert time.monotonic() < deadline, self.said()
-            time.sleep(0.02)
+        code = self.wait()
+        wait_until(lambda: not self.members(), self.said)
         return code
 
     def wait_for(self, words: str) -> None:
         """Wait until one of the processes has printed `words`."""
-        deadline = time.monotonic() + PATIENCE_S
-        while words not in self.said():
-            assert self.poll() is None, self.said()
-            assert time.monotonic() < deadline, self.said()
-            time.sleep(0.02)
+        wait_until(lambda: words in self.said() or self.poll() is not None, self.said)
+        assert words in self.said(), self.said()
 
     def members(self) -> list[int]:
         """Return the living processes of the agent's session: itself, the ranks, their loader processes."""

@@ -31,15 +31,21 @@ OASIS = [*SPADE, "generator.n_middle_blocks=1", "generator.noise_channels=4", "d
 OASIS += ["discriminator.n_downsamplings=3", "loss.gan_mode=segmentation", "loss.feature_matching=0"]
 OASIS += ["loss.labelmix=10"]
 STYLE = [*SPADE, "style.channels=4", "style.size=[4,4]"]
+PATIENCE_S = 300  # a machine may be busy: nothing here asserts a time
 NEEDS_GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 ON_GPU = pytest.param("cuda", marks=NEEDS_GPU)
 
 
+def wait_until(is_so: Callable[[], bool], said: Callable[[], object] = str) -> None:
+    """Wait until a condition holds. said: returns what to show where it never does."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < deadline, said()
+        time.sleep(0.002)
+
+
 def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 300  # however busy the machine is
-    while not path.exists():
-        assert time.monotonic() < deadline, path
-        time.sleep(0.001)
+    wait_until(path.exists, lambda: path)
 
 
 @cache

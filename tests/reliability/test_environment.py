@@ -25,8 +25,7 @@ from tests.conftest import TINY_CONFIG
 from tests.processes import PATIENCE_S
 from tests.reliability.command_line import CommandLine
 from tests.reliability.faults import throw
-from tests.reliability.test_saving import wait_until
-from tests.runs import checkpoint, run, translation_script, with_slow
+from tests.runs import checkpoint, run, translation_script, wait_until, with_slow
 from tools import cluster_features
 from training.run_folder import RunLockedError
 from utils import pretrained

@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -20,7 +19,7 @@ import pytest
 from configs import recipe
 from tests.processes import PATIENCE_S, Torchrun, torchrun
 from tests.reliability.faults import Fault, inject, inject_once, throw
-from tests.runs import assert_same_state, with_slow
+from tests.runs import assert_same_state, wait_until, with_slow
 from utils.checkpoint import load_checkpoint
 from utils.checkpoint_folder import list_checkpoints
 from utils.errors import ConfigError
@@ -198,11 +197,11 @@ def test_two_machines_train_together_and_one_goes_on_without_the_other(tiny_conf
 
 def wait_for_processes(config: Path, number: int, said: Callable[[], str]) -> None:
     """Until a checkpoint is there that so many processes have made."""
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
+
+    def is_there() -> bool:
         manifests = sorted((config.parent / "runs" / "tiny").glob("checkpoint-*.json"))
         with suppress(FileNotFoundError):  # removed as an old one just now
-            if manifests and json.loads(manifests[-1].read_text())["processes"] == number:
-                return
-        assert time.monotonic() < deadline, said()
-        time.sleep(0.05)
+            return bool(manifests) and json.loads(manifests[-1].read_text())["processes"] == number
+        return False
+
+    wait_until(is_there, said)

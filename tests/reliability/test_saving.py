@@ -14,7 +14,7 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 
 from tests import processes
 from tests.reliability.faults import Fault, failing, kill_at, replacement, strike_at
-from tests.runs import assert_equal, checkpoint, run, uninterrupted, without_config
+from tests.runs import assert_equal, checkpoint, run, uninterrupted, wait_until, without_config
 from training import run_folder, sample_page
 from utils import checkpoint as checkpoint_module
 from utils import fault_points
@@ -30,13 +30,6 @@ def newest_step(folder: Path) -> int:
     assert found is not None
     assert not warnings
     return int(found.state["step"])
-
-
-def wait_until(is_true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + processes.PATIENCE_S
-    while not is_true():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 def goes_on_to(config: Path, step: int, expected: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.processes import start_program
-from tests.runs import wait_for
+from tests.runs import wait_until
 from tests.tools.playground.pages import BINARY, serving
 from tools.playground.server import DirectionPage
 from utils.errors import UserError
@@ -82,8 +82,4 @@ def test_a_second_signal_does_not_wait_for_the_translation(tiny_run: Path, tmp_p
 
 
 def wait_for_text(path: Path, text: str) -> None:
-    wait_for(path)
-    deadline = time.monotonic() + 300
-    while text not in path.read_text():
-        assert time.monotonic() < deadline, path.read_text()
-        time.sleep(0.02)
+    wait_until(lambda: path.exists() and text in path.read_text(), path.read_text)

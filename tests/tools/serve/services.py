@@ -3,8 +3,7 @@
 import http.client
 import socket
 import threading
-import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from io import BytesIO
 from typing import Any, NamedTuple
@@ -100,13 +99,6 @@ def sent(server: WebServer, text: bytes) -> str:
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
         connection.sendall(text)
         return b"".join(iter(lambda: connection.recv(65536), b"")).decode()
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def png(height: int, width: int, value: int = 0) -> bytes:

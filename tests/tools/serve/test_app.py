@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from tests.conftest import save_image
-from tests.tools.serve.services import BOUNDARY, FORM, Hold, ask, form, png, serving, wait_until
+from tests.runs import wait_until
+from tests.tools.serve.services import BOUNDARY, FORM, Hold, ask, form, png, serving
 from tests.tools.serve.test_translation import draw
 from tools.serve import gate
 from tools.serve.web import WebServer
