@@ -115,21 +115,17 @@ def choose_feature_sampler(loaded: LoadedGenerator, drawing: DrawingOptions) -> 
 
 
 def should_compile(
-    loaded: LoadedGenerator,
-    count_pixels: Callable[[], int],
-    device: torch.device,
-    compute: ComputeOptions,
-    *,
-    has_noise: bool,
+    loaded: LoadedGenerator, count_pixels: Callable[[], int], device: torch.device, request: Request
 ) -> bool:
     """Return whether to compile the generator: as --compile says, or where the images are many and of one size.
 
     count_pixels: returns the number of pixels of all images, 0 if they differ in size; called only where it matters.
     """
-    if compute.compile != "auto":
-        return compute.compile == "on"
+    if (chosen := request.compute.compile) != "auto":
+        return chosen == "on"
     encodes = isinstance(loaded.generator, FeatureConditionedGenerator)  # its work depends on the instances
-    if device.type != "cpu" or encodes or has_noise or compute.tile or what_compiling_lacks(device):
+    varies = encodes or request.drawing.noise or request.compute.tile
+    if device.type != "cpu" or varies or what_compiling_lacks(device):
         return False
     return count_pixels() >= MIN_PIXELS_TO_COMPILE
 
@@ -211,7 +207,7 @@ def requested_predictor(
     drawing, compute = request.drawing, request.compute
     if request.keeps_sizes and (rule := loaded.config.data.preprocess) != "none":
         logger.info(f"sizes        each image's own; --size trained applies data.preprocess={rule}")
-    compiles = should_compile(loaded, count_pixels, device, compute, has_noise=drawing.noise)
+    compiles = should_compile(loaded, count_pixels, device, request)
     predictor = build_predictor(
         loaded, device, compute, drawing, feature_sampler=feature_sampler, style=style, compiles=compiles
     )

@@ -137,8 +137,8 @@ class TiledNetwork:
         pixels of its neighbours, and the results of two tiles are blended linearly where they overlap.
     folder: where the temporary files are.
 
-    Its attribute n_segments is the number of passes over the tiles; `overlap` is None where the result is that of the
-    full image.
+    Attributes: n_segments, the passes over the tiles; reach, the pixels of its neighbours that a tile must include in
+    the segment that reaches farthest; overlap, those that it includes where they are fewer, otherwise None.
     """
 
     def __init__(
@@ -161,18 +161,13 @@ class TiledNetwork:
         self._segments, self._full_image = cut_at_norms(
             network, at_batch_norms=not in_one_pass, image_stride=self._image_stride
         )
-        self.n_segments = len(self._segments)
+        self.n_segments, self.reach = len(self._segments), max(segment.reach for segment in self._segments)
         self.overlap: int | None = None
         if overlap is not None and in_one_pass and overlap < self.reach:
             self.overlap = -(-overlap // size_multiple) * size_multiple
         # with no pixels of its neighbours, the smallest of nearly equal tiles must be large enough for an image
         least = size_multiple if self.overlap is None else 2 * min_size
         self.tile = max(tile // size_multiple * size_multiple, least)
-
-    @property
-    def reach(self) -> int:
-        """The pixels of its neighbours that a tile must include in the segment that reaches farthest."""
-        return max(segment.reach for segment in self._segments)
 
     @torch.inference_mode()
     def bands(self, read: Callable[[Window], Tensor], height: int, width: int) -> Iterator[Tensor]:

@@ -1,6 +1,7 @@
 """The PatchGAN discriminators of pix2pixHD and pix2pix."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import ClassVar, NamedTuple, cast
 
 from torch import Tensor, nn
@@ -72,6 +73,7 @@ class PatchDiscriminator(nn.Module):
         super().__init__()
         is_strided = downsample == "strided"
         blur = [] if is_strided else [AntialiasedDownsampling()]
+        conv4 = partial(nn.Conv2d, kernel_size=4, padding=padding)
         widths = [min(base_channels * 2**level, max_channels) for level in range(n_layers + 1)]
         first = nn.Sequential(
             PairConv2d(in_channels, widths[0], kernel_size=4, stride=1 + is_strided, padding=padding),
@@ -80,7 +82,7 @@ class PatchDiscriminator(nn.Module):
         )
         inner = [
             nn.Sequential(
-                _conv4(widths[k - 1], widths[k], stride=1 + (is_strided and k < n_layers), padding=padding, bias=False),
+                conv4(widths[k - 1], widths[k], stride=1 + (is_strided and k < n_layers), bias=False),
                 make_norm(norm, widths[k]),
                 nn.LeakyReLU(0.2, inplace=True),
                 *(blur if k < n_layers else []),
@@ -88,7 +90,7 @@ class PatchDiscriminator(nn.Module):
             for k in range(1, n_layers + 1)
         ]
         self.layers = nn.ModuleList([first, *inner])
-        self.head = _conv4(widths[-1], 1, stride=1, padding=padding, bias=True)
+        self.head = conv4(widths[-1], 1)
 
     def forward(self, source: Tensor | None, image: Tensor) -> DiscriminatorOutput:
         """Score images and their sources, which have in_channels together, or images alone."""
@@ -149,10 +151,6 @@ class MultiscalePatchDiscriminator(Discriminator):
                 seen, image = None if seen is None else self.pool(seen), self.pool(image)
             outputs.append(scale(seen, image))
         return outputs
-
-
-def _conv4(in_channels: int, out_channels: int, *, stride: int, padding: int, bias: bool) -> nn.Conv2d:
-    return nn.Conv2d(in_channels, out_channels, kernel_size=4, stride=stride, padding=padding, bias=bias)
 
 
 class PixelDiscriminator(Discriminator):

@@ -49,23 +49,16 @@ class ConditionReduction(nn.Module):
     pixel of each square, the nearest one by torch's rule, so that labels stay one-hot (SPADE).
 
     n_noise_channels, n_image_channels: the numbers of channels of noise and labels, and of an image behind them.
+    takes_image: whether there are some of an image.
     """
 
     def __init__(self, factor: int, *, n_noise_channels: int = 0, n_image_channels: int = 0) -> None:
         super().__init__()
         self.factor = factor
+        self.in_tiles = InTiles(stride=Fraction(factor), extent="every_segment")
+        self.takes_image = n_image_channels > 0
         self._image_begin = n_noise_channels
         self._image_end = n_noise_channels + n_image_channels
-
-    @property
-    def in_tiles(self) -> InTiles:
-        """See InTiles."""
-        return InTiles(stride=Fraction(self.factor), extent="every_segment")
-
-    @property
-    def takes_image(self) -> bool:
-        """Whether channels of the condition are those of an image."""
-        return self._image_begin != self._image_end
 
     def forward(self, condition: Tensor) -> Tensor:
         """Map (N, C, H, W) to (N, C, H / factor, W / factor); H and W are multiples of the factor."""

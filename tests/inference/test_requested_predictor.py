@@ -12,7 +12,7 @@ from inference import requested_predictor
 from inference.load import LoadedGenerator
 from inference.original_weights import SOURCE_ALONE
 from inference.output_folder import generator_origin
-from inference.request import ComputeOptions, DrawingOptions, GeneratorOptions
+from inference.request import ComputeOptions, DrawingOptions, GeneratorOptions, Request
 from inference.requested_predictor import (
     MIN_PIXELS_TO_COMPILE,
     build_predictor,
@@ -86,7 +86,8 @@ def test_many_images_of_one_size_are_worth_compiling(
 ) -> None:
     monkeypatch.setattr(requested_predictor, "what_compiling_lacks", lambda _: lacks)
     loaded = LoadedGenerator(Path("x.pt"), load_config(tiny_config), 1, torch.nn.Identity())
-    assert requested_predictor.should_compile(loaded, lambda: n_pixels, CPU, compute, has_noise=has_noise) == expected
+    request = Request(compute=compute, drawing=DrawingOptions(noise=has_noise))
+    assert requested_predictor.should_compile(loaded, lambda: n_pixels, CPU, request) == expected
 
 
 @pytest.mark.parametrize(
