@@ -201,16 +201,17 @@ save_epoch_freq no_html debug continue_train load_pretrain which_epoch phase nit
 n_layers_D ndf lambda_feat no_ganFeat_loss no_vgg_loss no_lsgan pool_size ntest results_dir aspect_ratio how_many
 cluster_path use_encoded_image export_onnx engine onnx
 """
-PIX2PIX = """
+PIX2PIX_AND_CYCLEGAN = """
 dataroot name gpu_ids checkpoints_dir model input_nc output_nc ngf ndf netD netG n_layers_D norm init_type init_gain
 no_dropout dataset_mode direction serial_batches num_threads batch_size load_size crop_size max_dataset_size
 preprocess no_flip display_winsize epoch load_iter verbose suffix use_wandb wandb_project_name display_freq
 display_ncols display_id display_server display_env display_port update_html_freq print_freq no_html save_latest_freq
 save_epoch_freq save_by_iter continue_train epoch_count phase n_epochs n_epochs_decay beta1 lr gan_mode pool_size
-lr_policy lr_decay_iters lambda_L1 results_dir aspect_ratio eval num_test model_suffix
+lr_policy lr_decay_iters results_dir aspect_ratio eval num_test model_suffix
 which_direction which_model_netG which_model_netD which_epoch batchSize loadSize fineSize nThreads resize_or_crop
 niter niter_decay no_lsgan lambda_A how_many ntest
 """
+PIX2PIX = f"{PIX2PIX_AND_CYCLEGAN} lambda_L1"
 SPADE = """
 name gpu_ids checkpoints_dir model norm_G norm_D norm_E phase batchSize preprocess_mode load_size crop_size aspect_ratio
 label_nc contain_dontcare_label output_nc dataroot dataset_mode serial_batches no_flip nThreads max_dataset_size
@@ -227,16 +228,8 @@ channels_G param_free_norm spade_ks no_EMA EMA_decay no_3dnoise z_dim freq_print
 freq_smooth_loss freq_save_loss freq_fid continue_train which_iter num_epochs beta1 beta2 lr_g lr_d channels_D
 add_vgg_loss lambda_vgg no_balancing_inloss no_labelmix lambda_labelmix results_dir ckpt_iter phase
 """
-UNPAIRED = """
-dataroot name easy_label gpu_ids checkpoints_dir model input_nc output_nc ngf ndf netD netG n_layers_D norm normG normD
-init_type init_gain no_dropout no_antialias no_antialias_up dataset_mode direction serial_batches num_threads batch_size
-load_size crop_size max_dataset_size preprocess no_flip display_winsize random_scale_max epoch load_iter verbose suffix
-stylegan2_G_num_downsampling use_wandb wandb_project_name display_freq display_ncols display_id display_server
-display_env display_port update_html_freq print_freq no_html save_latest_freq save_epoch_freq evaluation_freq
-save_by_iter continue_train epoch_count phase pretrained_name n_epochs n_epochs_decay beta1 beta2 lr gan_mode pool_size
-lr_policy lr_decay_iters results_dir aspect_ratio ntest eval num_test lambda_A lambda_B lambda_identity model_suffix
-CUT_mode lambda_GAN lambda_NCE nce_idt nce_layers nce_includes_all_negatives_from_minibatch netF netF_nc nce_T
-num_patches flip_equivariance lambda_R1
-which_direction which_model_netG which_model_netD which_epoch batchSize loadSize fineSize nThreads resize_or_crop
-niter niter_decay no_lsgan how_many
+UNPAIRED = f"""{PIX2PIX_AND_CYCLEGAN}
+easy_label normG normD no_antialias no_antialias_up random_scale_max stylegan2_G_num_downsampling evaluation_freq
+pretrained_name beta2 lambda_B lambda_identity CUT_mode lambda_GAN lambda_NCE nce_idt nce_layers
+nce_includes_all_negatives_from_minibatch netF netF_nc nce_T num_patches flip_equivariance lambda_R1
 """
