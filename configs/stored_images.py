@@ -16,7 +16,7 @@ _SHOWN_RANGES = 4
 
 def value_ranges(data: DataConfig) -> dict[str, ValueRange]:
     """Return the ranges of values that settings give to targets and to images of sources, by kind of map."""
-    of_source = None if data.n_classes and not data.is_stacked else data.source_range
+    of_source = None if data.has_labels and not data.is_stacked else data.source_range
     bounds = {data.source_images: of_source, "target": data.target_range}
     return {side: ValueRange.of(of_side) for side, of_side in bounds.items() if of_side is not None}
 
@@ -24,7 +24,7 @@ def value_ranges(data: DataConfig) -> dict[str, ValueRange]:
 def stored_forms(data: DataConfig) -> dict[str, StoredForm]:
     """Return the forms of the images that are not read as 8-bit RGB: they have a range, other channels or a stack."""
     sides = {"target": (data.target_channels, data.target_range)}
-    if not data.n_classes or data.is_stacked:
+    if not data.has_labels or data.is_stacked:
         sides = {"source": (data.source_channels, data.source_range)} | sides
     return {
         data.source_images if side == "source" else side: StoredForm(

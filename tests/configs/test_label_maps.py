@@ -5,6 +5,8 @@ import pytest
 
 from configs.build import build_conditioning
 from configs.load import config_from_dict, config_to_dict, load_config
+from configs.stored_images import stored_forms, value_ranges
+from configs.unused_settings import unused_settings
 from utils.errors import ConfigError
 
 LABELS = ["data.layout=paired_folders", "data.root=x", "data.n_classes=3", "data.instance_edges=false"]
@@ -57,3 +59,10 @@ def test_weights_are_given_by_name_id_or_list(
 def test_wrong_weights_are_named(tiny_config: Path, settings: list[str], expected: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(expected)):
         build_conditioning(load_config(tiny_config, settings))
+
+
+@pytest.mark.parametrize("maps", [LABELS, COLORS])
+def test_channels_and_range_of_images_are_not_those_of_label_maps(tiny_config: Path, maps: list[str]) -> None:
+    config = load_config(tiny_config, [*maps, "data.source_channels=4", "data.source_range=[0,9]"])
+    assert {"data.source_channels=4", "data.source_range=[0.0, 9.0]"} < {*unused_settings(config)}
+    assert (stored_forms(config.data), value_ranges(config.data)) == ({}, {})
