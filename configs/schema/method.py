@@ -16,13 +16,11 @@ class Refusal:
 
     key: a setting, or a section with all its settings. expected: what to set instead, and why.
     values: those that are refused, also as one of a list; without any, all but the default.
-    allowed: further values that say the same as to leave the setting out.
     """
 
     key: str
     expected: str
     values: tuple[object, ...] = ()
-    allowed: tuple[object, ...] = ()
 
     def check(self, config: object, method: str) -> None:
         """Raise ConfigError where a configuration has a refused value."""
@@ -34,7 +32,6 @@ class Refusal:
         for key, present, usual in _settings(self.key, value, default):
             chosen = present if isinstance(present, list) else [present]
             is_refused = any(one in self.values for one in chosen) if self.values else present != usual
-            is_refused = is_refused and present not in self.allowed
             expected = self.expected if key == self.key else f"{shortened(usual)}, {self.expected}"
             require(not is_refused, key, present, f"{expected} (method.name={method})")
 
@@ -195,11 +192,10 @@ def check_method(config: Any, chosen: str) -> None:
     for name, other in METHODS.items():
         for section in set(other.sections) - set(METHODS[chosen].sections):
             Refusal(section, f"its default, since it is a setting of method.name={name}").check(config, chosen)
-    declaration = METHODS[chosen]
-    losses = config.loss.weights
-    for loss in losses:
-        if loss not in (declaration.losses or losses):
-            Refusal(f"loss.{loss}", f"0: {_NO_TARGET}", allowed=(0,)).check(config, chosen)
+    declaration, weights = METHODS[chosen], config.loss.weights
+    for loss, weight in weights.items():
+        if weight and loss not in (declaration.losses or weights):
+            Refusal(f"loss.{loss}", f"0: {_NO_TARGET}").check(config, chosen)
     for refusal in declaration.refusals:
         refusal.check(config, chosen)
     for network in config.init.networks:
