@@ -97,8 +97,7 @@ def settings_by_key(config: Config) -> dict[str, object]:
 
 def changed_settings(config: Config) -> dict[str, object]:
     """Return the values, by `section.key`, that differ from their defaults."""
-    defaults = settings_by_key(Config())
-    return {key: value for key, value in settings_by_key(config).items() if value != defaults[key]}
+    return {key: value for key, (_, value) in config_differences(Config(), config).items()}
 
 
 def _resolve(layers: Sequence[tuple[str, object]], overrides: Sequence[str]) -> Config:

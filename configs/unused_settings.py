@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from configs.load import settings_by_key
+from configs.load import changed_settings, settings_by_key
 from configs.schema import Config, DiscriminatorConfig, GeneratorConfig
 from configs.schema.data import DRAWN
 from configs.schema.sides import PAIRS_OF_MAPS
@@ -42,11 +42,11 @@ def unused_settings(config: Config) -> list[str]:
     unused += ["optimizer.step_epochs"] if config.optimizer.decay != "step" else []
     unused += ["amp.dtype"] if config.amp.opt_level == "O0" else []
     unused += [] if config.train.validation_share else ["train.validation_group"]
-    values, defaults = settings_by_key(config), settings_by_key(Config())
-    changed = [key for key in dict.fromkeys(unused) if key in values and values[key] != defaults[key]]
-    weighed = {f"loss.{name}": weight for name, weight in config.loss.weights_of_images.items() if weight}
-    changed += [key for key in weighed if key.removeprefix("loss.") not in config.loss_weights]
-    return [f"{key}={values[key]}" for key in changed]
+    values, changed = settings_by_key(config), changed_settings(config)
+    listed = [key for key in dict.fromkeys(unused) if key in changed]
+    weights = config.loss.weights_of_images
+    listed += [f"loss.{name}" for name, weight in weights.items() if weight and name not in config.loss_weights]
+    return [f"{key}={values[key]}" for key in listed]
 
 
 def not_taken(registry: Mapping[str, Callable[..., Any]], chosen: Iterable[str]) -> list[str]:
