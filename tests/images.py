@@ -1,11 +1,15 @@
-"""Images that are not 8-bit RGB, for tests."""
+"""Data sets, and images that are not 8-bit RGB, for tests."""
 
+from collections.abc import Iterable
+from itertools import product
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
+
+from tests.conftest import save_image
 
 GEO_TAGS: list[tuple[int, int, int | None, Any, bool]] = [
     (33550, 12, 3, (10.0, 10.0, 0.0), True),
@@ -40,6 +44,18 @@ def _spot(seed: int, height: int, width: int) -> np.ndarray:
     center = rng.uniform(0, height), rng.uniform(0, width)
     spot: np.ndarray = np.exp(-((rows - center[0]) ** 2 + (columns - center[1]) ** 2) / 100)
     return spot
+
+
+def write_data_set(root: Path, maps: Iterable[str], width: int = 64) -> None:
+    """Two samples in each split; `maps` are the endings of the folders' names, of which "" holds both sides."""
+    rng = np.random.default_rng(0)
+    for split, name in product(("train", "val", "test"), ("1", "2")):
+        labels = rng.integers(0, 34, (4, width // 16), dtype=np.uint8).repeat(16, 0).repeat(16, 1)
+        photo = rng.integers(0, 256, (64, width, 3), dtype=np.uint8)
+        wide, halves = labels.astype(np.uint16), np.concatenate([photo, photo], axis=1)
+        pixels: dict[str, np.ndarray] = {"_label": labels, "_inst": wide, "_depth": wide, "": halves}
+        for kind in maps:
+            save_image(root / f"{split}{kind}" / f"{name}.png", pixels.get(kind, photo))
 
 
 def save_npy(path: Path, pixels: np.ndarray) -> None:

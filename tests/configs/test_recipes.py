@@ -4,14 +4,13 @@ import json
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
 from configs import build
 from configs.load import load_config
 from models.originals.weights import export_original
-from tests.conftest import save_image
+from tests.images import write_data_set
 from tests.runs import run, translate
 from tools import cluster_features
 from tools.export.original_weights import scheme_of
@@ -62,18 +61,10 @@ SMALL_BY_PREPROCESS = {
 
 @pytest.fixture
 def data_sets(tmp_path: Path) -> dict[str, Path]:
-    """Two pairs and a test sample in each layout."""
-    rng = np.random.default_rng(0)
-    for split in ("train", "val", "test"):
-        for name in ("x", "y"):
-            ids = rng.integers(0, 35, (4, 8), np.uint8).repeat(16, 0).repeat(16, 1)
-            photo = rng.integers(0, 255, (64, 128, 3), np.uint8)
-            save_image(tmp_path / "halves" / split / f"{name}.png", photo)
-            for side in "AB":
-                save_image(tmp_path / "folders" / f"{split}_{side}" / f"{name}.png", photo)
-            save_image(tmp_path / "labels" / f"{split}_label" / f"{name}.png", ids)
-            save_image(tmp_path / "labels" / f"{split}_inst" / f"{name}.png", ids.astype(np.uint16) * 1000)
-            save_image(tmp_path / "labels" / f"{split}_img" / f"{name}.png", photo)
+    """Two samples in each split of each layout."""
+    write_data_set(tmp_path / "halves", [""])
+    write_data_set(tmp_path / "folders", ["_A", "_B"], width=128)
+    write_data_set(tmp_path / "labels", ["_label", "_inst", "_img"], width=128)
     return {name: tmp_path / name for name in ("halves", "folders", "labels")}
 
 
@@ -135,7 +126,7 @@ def test_it_trains_and_translates(recipe: Path, direction: str, data_sets: dict[
     if config.has_encoder:
         cluster_features.main(["--checkpoint", str(run_folder)])
     translate("--checkpoint", str(run_folder), "--output", str(tmp_path / "out"))
-    assert (tmp_path / "out" / "x.png").is_file()
+    assert (tmp_path / "out" / "1.png").is_file()
 
 
 @pytest.mark.usefixtures("cached_vgg19")

@@ -23,7 +23,7 @@ from models.originals.format import original_keys
 from models.originals.weights import FORMATS, export_original
 from tests.conftest import save_image
 from tests.docs.documents import DOCUMENTS, ROOT, commands, words
-from tests.images import bands, heights, save_npy
+from tests.images import bands, heights, save_npy, write_data_set
 from tests.metrics.networks import save_random_alexnet, save_random_inception
 from tests.runs import program_main, translation_script
 from tests.videos import write_video
@@ -164,20 +164,6 @@ def write_examples(folder: Path) -> None:
         save_image(folder / "SMALL_AND_LARGE" / f"{split}_B" / f"{name}.png", large)
     for patient, side in itertools.product(("p001", "p020"), "AB"):
         save_image(folder / "SCANS" / f"train_{side}" / f"{patient}_slice03.png", np.full((64, 64, 3), 90, np.uint8))
-
-
-def write_data_set(root: Path, maps: Sequence[str]) -> None:
-    """Two samples in each split; `maps` are the endings of the folders' names."""
-    rng = np.random.default_rng(0)
-    for split in ("train", "val", "test"):
-        for name in ("1", "2"):
-            labels = rng.integers(0, 34, (4, 4), dtype=np.uint8).repeat(16, 0).repeat(16, 1)
-            photo = rng.integers(0, 256, (64, 64, 3), dtype=np.uint8)
-            halves = np.concatenate([photo, photo], axis=1)
-            wide = labels.astype(np.uint16)
-            pixels: dict[str, np.ndarray] = {"_label": labels, "_inst": wide, "_depth": wide, "": halves}
-            for kind in maps:
-                save_image(root / f"{split}{kind}" / f"{name}.png", pixels.get(kind, photo))
 
 
 def train_stand_ins() -> None:
