@@ -85,7 +85,7 @@ class PretrainedFile:
         Raises:
             WeightsError: the file cannot be read, or the download fails.
         """
-        cached = self.cached
+        cached, remedy = self.cached, f"delete it, and it will be downloaded again from {self.url}"
         if not cached.is_file():
             try:
                 _download(self.url, cached)
@@ -95,7 +95,12 @@ class PretrainedFile:
                     f"be downloaded from {self.url} ({error}): copy that file there, or set the environment variable "
                     f"TORCH_HOME to the folder of another cache, or do without by {self.without}"
                 ) from error
-        return _read(cached, f"delete it, and it will be downloaded again from {self.url}")
+        try:
+            tensors = torch.load(cached, map_location="cpu", weights_only=True)
+        except Exception as error:  # a damaged file can make the unpickler raise anything
+            problem = "now; try again" if is_system_error(error) else f"as weights; {remedy}"
+            raise WeightsError(f"{cached}: cannot be read {problem}") from error
+        return Weights(cached, tensors if isinstance(tensors, dict) else {}, remedy)
 
 
 def _download(url: str, path: Path) -> None:
@@ -107,12 +112,3 @@ def _download(url: str, path: Path) -> None:
         torch.hub.download_url_to_file(url, str(path), hash_prefix=path.stem.rsplit("-", 1)[1])
     finally:
         socket.setdefaulttimeout(before)
-
-
-def _read(path: Path, remedy: str) -> Weights:
-    try:
-        tensors = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged file can make the unpickler raise anything
-        problem = "now; try again" if is_system_error(error) else f"as weights; {remedy}"
-        raise WeightsError(f"{path}: cannot be read {problem}") from error
-    return Weights(path, tensors if isinstance(tensors, dict) else {}, remedy)
