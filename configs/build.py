@@ -244,14 +244,15 @@ def build_generator(config: Config, direction: str | None = None) -> nn.Module:
     biases = {"biased_downs": compares and settings.norm == "instance"}
     values = vars(settings) | style | images | biases
     generator = maker(**channels, **accepted(maker, values))
-    _draw_weights(generator, config)
+    is_spade, norm = settings.name == "spade", "all" if settings.spectral_norm else "none"
+    _draw_weights(generator, config, norm, as_spade=is_spade)
     network: nn.Module = generator
     if config.has_encoder:
         network = FeatureConditionedGenerator(generator, _build_feature_encoder(config))
     elif config.style.channels:
         of_style = {"style_channels": config.style.channels, "base_channels": settings.base_channels}
         encoder = StyleEncoder(in_channels=data.target_channels, **of_style)
-        _draw_weights(encoder, config)
+        _draw_weights(encoder, config, norm, as_spade=is_spade)
         network = StyleConditionedGenerator(generator, encoder)
     if config.train.activation_checkpointing:
         enable_activation_checkpointing(network)
@@ -267,16 +268,8 @@ def _build_feature_encoder(config: Config) -> FeatureEncoder:
         n_downsamplings=features.n_downsamplings,
         norm=config.generator.norm,
     )
-    initialize(encoder, config.init.distribution, config.init.gain)
+    _draw_weights(encoder, config, "none", as_spade=False)
     return encoder
-
-
-def _draw_weights(network: nn.Module, config: Config) -> None:
-    """Draw the initial weights of a network and add spectral norm as the settings want it, in place."""
-    settings = config.generator
-    _initialize(network, config, as_spade=settings.name == "spade", is_normed=settings.spectral_norm)
-    if settings.spectral_norm:
-        add_spectral_norm(network, iteration=settings.spectral_iteration)
 
 
 def build_discriminator(config: Config, direction: str | None = None) -> nn.Module:
@@ -292,15 +285,13 @@ def build_discriminator(config: Config, direction: str | None = None) -> nn.Modu
     values = vars(settings) | channels | {"n_classes": number_of_classes(data)}
     discriminator = maker(**accepted(maker, values))
     is_oasis = settings.name == "segmentation"  # which draws weights before its network is moved
-    _initialize(discriminator, config, as_spade=settings.spectral_norm == "inner", is_normed=not is_oasis)
-    if settings.spectral_norm != "none":
-        is_all = settings.spectral_norm == "all"
-        add_spectral_norm(discriminator, outer=is_all, iteration=config.generator.spectral_iteration)
+    norm = settings.spectral_norm
+    _draw_weights(discriminator, config, norm, as_spade=norm == "inner", misses_normed=not is_oasis)
     return discriminator
 
 
-def _initialize(network: nn.Module, config: Config, *, as_spade: bool, is_normed: bool) -> None:
-    """Draw the initial weights.
+def _draw_weights(network: nn.Module, config: Config, norm: str, *, as_spade: bool, misses_normed: bool = True) -> None:
+    """Draw the initial weights and add spectral norm (none, inner, all), in place.
 
     SPADE draws them by xavier after it has moved the network to the GPU, and thereby misses the convolutions under
     spectral norm: they keep torch's, with which a step changes them by 2 % instead of half. Biases start at 0 there, as
@@ -308,9 +299,11 @@ def _initialize(network: nn.Module, config: Config, *, as_spade: bool, is_normed
     """
     init = config.init
     as_spade = as_spade and init.distribution == "xavier"
-    unchanged = normed_convolutions(network, outer=False) if as_spade and is_normed else []
+    unchanged = normed_convolutions(network, outer=False) if as_spade and misses_normed and norm != "none" else []
     zero_biases = as_spade or not config.method.declaration.discriminates_pairs
     initialize(network, init.distribution, init.gain, unchanged=unchanged, zero_biases=zero_biases)
+    if norm != "none":
+        add_spectral_norm(network, outer=norm == "all", iteration=config.generator.spectral_iteration)
 
 
 def build_generator_objective(config: Config, device: torch.device) -> GeneratorObjective:
