@@ -126,7 +126,7 @@ def stage_rows(root: Path, repeats: int) -> list[dict[str, Any]]:
     batch = Batch.of([placed := place(sample, placement, source_is_ids=True)])
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     stages: dict[str, Callable[[], object]] = {
-        "read": lambda: [Path(str(file)).read_bytes() for file in layout.provenance(0).files],
+        "read": lambda: [Path(str(file)).read_bytes() for file in layout.provenance(0).files.values()],
         "decode": lambda: layout.read(0),
         "decode, by Pillow": patch.object(quick_decoding, "kornia", None)(lambda: layout.read(0)),
         "resize and crop": lambda: place(sample, placement, source_is_ids=True),

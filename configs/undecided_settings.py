@@ -40,8 +40,7 @@ def undecided_sides(data: DataConfig, layout: Layout) -> list[Side]:
 
 def _files(layout: Layout, index: int) -> dict[Side, list[Blob]]:
     """Return the files of images of sample `index`, without a label map; of a side several where they are stacked."""
-    provenance = layout.provenance(index)
-    files = dict(zip(provenance.kinds, provenance.files, strict=True))
+    files = layout.provenance(index).files
     sources = [] if layout.n_classes or "source" not in files else [files["source"]]
     targets = [files["target"]] if "target" in files else []
     by_side: dict[Side, list[Blob]] = {"source": stack_files(layout, index) or sources, "target": targets}

@@ -1,8 +1,8 @@
 """The interface of every layout, and the types and checks that layouts share."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,13 +20,11 @@ class Provenance:
     """All that the content of a sample depends on: the bytes of files, and a rule.
 
     rule: what each file holds and all settings that matter; for a drawn sample, what it is drawn from.
-    files: in the order of the rule.
-    kinds: of the maps in the files, one for each; empty where a file holds more than one.
+    files: by the kind of their maps, in the order of the rule; "pair" is the kind of one with both images.
     """
 
     rule: str
-    files: Sequence[Blob] = ()
-    kinds: Sequence[str] = ()
+    files: Mapping[str, Blob] = field(default_factory=dict)
 
     def states(self) -> str:
         """Return a text of names, sizes and times, which changes when a file is written to or replaced.
@@ -46,7 +44,7 @@ class Provenance:
 
     def _of_each(self, property_of: Callable[[Blob], str]) -> str:
         texts = []
-        for file in self.files:
+        for file in self.files.values():
             try:
                 texts.append(property_of(file))
             except OSError as error:
@@ -81,7 +79,7 @@ class Layout(ABC):
     def files(self) -> Iterator[Blob]:
         """Files that are read; each lies below one of the folders."""
         for side in self.sides:
-            yield from (file for index in range(len(side)) for file in side.provenance(index).files)
+            yield from (file for index in range(len(side)) for file in side.provenance(index).files.values())
 
     @property
     def sides(self) -> Sequence["Layout"]:

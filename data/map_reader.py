@@ -121,7 +121,7 @@ class MapReader:
         rule += f" {sorted(self.forms.items())}" if self.forms else ""
         rule += f" {self.colors.table()}" if self.colors else ""
         rule += "" if self.divided_classes is None else f" {sorted(self.divided_classes)}"
-        return Provenance(rule, list(files.values()), list(files))
+        return Provenance(rule, files)
 
     def _classes(self, stored: Tensor, file: File) -> Tensor:
         """Return the classes of a label map as it is stored; raise DataError if a pixel has none."""
@@ -145,8 +145,7 @@ def is_later_source(kind: str) -> bool:
 
 def stack_files(layout: Layout, index: int) -> list[Blob]:
     """Return the files of the images that are stacked in sample `index`, without a label map; empty without a stack."""
-    provenance = layout.provenance(index)
-    files = dict(zip(provenance.kinds, provenance.files, strict=False))
+    files = layout.provenance(index).files
     kinds = [kind for kind in files if is_later_source(kind) or (kind == "source" and not layout.n_classes)]
     return [files[kind] for kind in kinds] if any(map(is_later_source, kinds)) else []
 

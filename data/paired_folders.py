@@ -231,7 +231,7 @@ class SideBySide(RegisteredLayout):
 
     def provenance(self, index: int) -> Provenance:
         """See Layout."""
-        return Provenance(f"halves {self._a_to_b}", [self._images[self.names[index]]])
+        return Provenance(f"halves {self._a_to_b}", {"pair": self._images[self.names[index]]})
 
     def read(self, index: int) -> Sample:
         """Read both halves of image `index` at full size.

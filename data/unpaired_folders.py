@@ -125,8 +125,8 @@ class UnpairedFolders(RegisteredLayout):
     def provenance(self, index: int) -> Provenance:
         """See Layout."""
         source, target = (side.provenance(place) for side, place in zip(self._sides, self.places(index), strict=True))
-        files, kinds = [*source.files, *target.files], [*source.kinds, *["target"] * len(target.files)]
-        return Provenance(f"unpaired {source.rule} {target.rule}", files, kinds)
+        targets = {kind.replace("source", "target"): file for kind, file in target.files.items()}
+        return Provenance(f"unpaired {source.rule} {target.rule}", {**source.files, **targets})
 
     def read(self, index: int) -> Sample:
         """See Layout."""

@@ -232,7 +232,8 @@ class JoinedPictures(Layout):
     def provenance(self, index: int) -> Provenance:
         """See Layout."""
         whole = self._layout.provenance(index)
-        return Provenance(f"{whole.rule} half {self.side}", whole.files)
+        others = {kind: file for kind, file in whole.files.items() if kind != "source"}
+        return Provenance(f"{whole.rule} half {self.side}", {"pair": whole.files["source"], **others})
 
     def read(self, index: int) -> Sample:
         """Read sample `index` at full size.
@@ -240,7 +241,7 @@ class JoinedPictures(Layout):
         Raises:
             DataError: its files cannot be used, or the width of the picture is odd.
         """
-        sample, file = self._layout.read(index), self._layout.provenance(index).files[0]
+        sample, file = self._layout.read(index), self._layout.provenance(index).files["source"]
         split = partial(halves, file=file, a_is_first=self.side == "A", remedy=". Add --side none.")
         source, target = split(sample.source)
         instances = None if sample.instances is None else split(sample.instances)[0]
@@ -300,6 +301,6 @@ def _have_proportions_of_a_half(layout: Layout, config: Config) -> list[bool]:
     trained = width / height
     for index in range(len(layout)):
         with suppress(DataError):  # reported when the sample's turn comes
-            height, width = read_size(layout.provenance(index).files[0])
+            height, width = read_size(layout.provenance(index).files["source"])
             found.append(abs(width / height / trained - 1) <= SAME_PROPORTIONS)
     return found

@@ -111,7 +111,7 @@ class Results:
 
     def _source_file(self, name: str) -> File | None:
         """Return the file of a sample's source; None where it is drawn."""
-        return next(iter(self.folder.layout.provenance(self._indices[name]).files), None)
+        return next(iter(self.folder.layout.provenance(self._indices[name]).files.values()), None)
 
     def keep(self, sample: Sample, sizes: Sizes | None = None) -> bool:
         """Record the existing image of a sample as its translation; one that test.py did not write is only counted.

@@ -134,11 +134,11 @@ class SampleTranslator:
         """Return whether sample `index` is a TIFF or array larger than a tile, without other maps."""
         if self.source_form is None or not self.keeps_sizes or self.predictor.tiles is None:
             return False
-        provenance = self.layout.provenance(index)
-        if list(provenance.kinds) != ["source"] or provenance.files[0].suffix.lower() not in ROW_SUFFIXES:
+        files = self.layout.provenance(index).files
+        if list(files) != ["source"] or files["source"].suffix.lower() not in ROW_SUFFIXES:
             return False
         try:
-            with stored_rows(provenance.files[0], self.source_form) as rows:
+            with stored_rows(files["source"], self.source_form) as rows:
                 return self.predictor.tiles_for(rows.height, rows.width) is not None
         except DataError:  # reported when the sample's turn comes
             return False
@@ -159,9 +159,8 @@ class SampleTranslator:
     def _opened(self, index: int) -> Iterator[_LargeImage]:
         """Open sample `index`, and read it once: hours of work do not end at damage in its last row."""
         assert self.source_form is not None
-        name, (path, *_) = self.layout.names[index], self.layout.provenance(index).files
-        rule = self.preprocessing
-        with stored_rows(path, self.source_form) as rows:
+        name, rule = self.layout.names[index], self.preprocessing
+        with stored_rows(self.layout.provenance(index).files["source"], self.source_form) as rows:
             padding = Padding.of(rows.height, rows.width, rule.size_multiple, rule.min_size, rule.target_scale)
             preview = Sample(name, reduced_rows(rows), None, None)
             parts = ImageParts.of_rows(name, rows, padding)

@@ -80,7 +80,7 @@ def _relative_height(image: Tensor, trained: ValueRange) -> float:
 def warn_of_frames(layout: Layout) -> None:
     """Report sources in TIFF files that are read as 8-bit RGB although they hold several images, or bands."""
     several = []
-    sources = (file for index in range(len(layout)) for file in list(layout.provenance(index).files)[:1])
+    sources = (file for index in range(len(layout)) for file in list(layout.provenance(index).files.values())[:1])
     for file in (file for file in sources if file.suffix.lower() in TIFF_SUFFIXES):
         try:
             n_frames: int = decode(file, lambda image: getattr(image, "n_frames", 1))

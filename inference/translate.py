@@ -130,8 +130,9 @@ def translate_all(
 
 
 def _has_targets(layout: Layout) -> bool:
-    if kinds := layout.provenance(0).kinds:  # its file may be too large to be read
-        return "target" in kinds
+    files = layout.provenance(0).files
+    if files and "pair" not in files:  # its file may be too large to be read
+        return "target" in files
     try:
         return layout.read(0).target is not None
     except DataError:  # reported when the sample's turn comes

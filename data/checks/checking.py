@@ -183,8 +183,7 @@ def _work(check: Check, connection: Connection, orphan_s: float) -> None:
 
 def label_map(layout: Layout, index: int) -> Blob | None:
     """Return the file of the label map of sample `index`; None where the source is an RGB image or drawn."""
-    files = layout.provenance(index).files if layout.n_classes else ()
-    return files[0] if files else None  # the source comes first
+    return layout.provenance(index).files.get("source") if layout.n_classes else None
 
 
 def label_maps(layout: Layout, most: int | None = None) -> list[Blob]:

@@ -87,8 +87,7 @@ def observe(layout: Layout, index: int, sample: Sample) -> Observation:
     if is_ids:
         is_plain["source"] = len(_constant_channels(sample.source)) == 1
     is_plain["weights"] = is_plain["labels"] = True  # one mask often serves all splits
-    provenance = layout.provenance(index)
-    files = dict(zip(provenance.kinds or ["pair"], provenance.files, strict=bool(provenance.kinds)))
+    files = layout.provenance(index).files
     is_stacked = any(map(is_later_source, files))
     of_images = {*images, "pair", *filter(is_later_source, files)}
     image = sample.source_images if is_ids else sample.source
@@ -174,11 +173,10 @@ def dropped_transparency(layout: Layout, index: int, n_channels: Mapping[str, in
 
     n_channels: of the sample, as `channels_of_images` returns them.
     """
-    provenance, stack = layout.provenance(index), stack_files(layout, index)
+    stack = stack_files(layout, index)
     images = {"target"} if layout.n_classes or stack else {"source", "target"}
-    read_alone = {kind for kind, number in n_channels.items() if kind in images and number in _OPAQUE}
-    kinds = provenance.kinds or ["source"] * len(provenance.files)  # of both sides in one file
-    files = [file for kind, file in zip(kinds, provenance.files, strict=True) if kind in read_alone]
+    read_alone = {"pair", *(kind for kind, number in n_channels.items() if kind in images and number in _OPAQUE)}
+    files = [file for kind, file in layout.provenance(index).files.items() if kind in read_alone]
     in_stack = [file for file in stack if _is_transparent(file)]
     n_stacked = n_channels.get("source_images", n_channels["source"])
     is_dropped = bool(in_stack) and sum(len(read_pixels(file, 0)) for file in stack) > n_stacked

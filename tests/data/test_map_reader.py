@@ -130,8 +130,8 @@ def test_sources_are_stacked_in_the_order_of_the_folders_behind_label_maps_alone
         save_image(tmp_path / folder / "x.png", pixels)
     layout = folders(tmp_path, "rgb", n_classes=0, forms={"source": form(4)})
     provenance, sample = layout.provenance(0), layout.read(0)
-    assert list(provenance.kinds) == ["source", "source_2", "target"]
-    assert [file.folder.path.name for file in provenance.files] == ["rgb", "depth", "target"]
+    files = {kind: file.folder.path.name for kind, file in provenance.files.items()}
+    assert list(files.items()) == [("source", "rgb"), ("source_2", "depth"), ("target", "target")]
     assert [folder.path.name for folder in layout.folders] == ["rgb", "target", "depth"]  # as fingerprints count them
     assert sample.source_images is None
     assert sample.source.tolist() == [*RGB.transpose(2, 0, 1).tolist(), DEPTH.tolist()]

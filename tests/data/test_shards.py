@@ -320,7 +320,7 @@ def test_a_server_is_asked_once_for_each_sample(shards: Path) -> None:
         assert len(asked) == 24
         for batch, remote in zip(expected[3:], batches(layout, 5, first=3, n_workers=2), strict=True):
             assert_equal(vars(batch), vars(remote))
-        assert str(layout.provenance(0).files[0]) == f"{server.url}/train-000000.tar/sub/x.001.source.png"
+        assert str(layout.provenance(0).files["source"]) == f"{server.url}/train-000000.tar/sub/x.001.source.png"
 
 
 @pytest.mark.parametrize("name", ["%2e%2e/outside.tar", "100%41#?.tar"])

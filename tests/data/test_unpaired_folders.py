@@ -287,7 +287,7 @@ def test_indices_below_the_length_are_the_serial_pairs_of_cut(tmp_path: Path) ->
             save_image(tmp_path / f"train_{side}" / name, np.zeros((4, 4, 3), np.uint8))
     layout = opened(tmp_path)
     (serial,) = (run["pairs"] for run in reference["runs"] if run["serial"])
-    files = [layout.provenance(index).files for index in range(len(layout))]
+    files = [layout.provenance(index).files.values() for index in range(len(layout))]
     assert len(layout) == reference["length"]
     assert [(a.name, b.name) for a, b in files] == [tuple(pair) for pair in serial]
 
