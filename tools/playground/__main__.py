@@ -73,7 +73,7 @@ def open_page(arguments: argparse.Namespace, direction: str | None, folder: Path
             f"python test.py --checkpoint {loaded.file} --input LABELS IMAGES."
         )
     samples = open_samples(loaded, arguments.split)
-    if not samples.are_drawn and not samples.names:
+    if not loaded.conditioning.source_is_drawn and not samples.names:
         raise ConfigError(
             f"{loaded.file}: takes images that are not 8-bit RGB, of which a page shows samples, and there are none. "
             f"Translate a folder: python test.py --checkpoint {loaded.file} --input DIR."

@@ -4,6 +4,7 @@ import gzip
 import json
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -16,6 +17,7 @@ from configs import build
 from configs.image_sides import image_sides
 from configs.label_maps import ignored_id, named_classes, swatches_of
 from configs.schema import Config
+from data.batch import DataError
 from tools.playground.samples import MAX_PIXELS, Samples
 from utils.errors import ConfigError
 from utils.label_colors import IGNORED, read_label_colors
@@ -97,7 +99,7 @@ def describe(samples: Samples, *, takes_seed: bool = False, seed: int = 0) -> De
     """
     loaded = samples.loaded
     config, conditioning = loaded.config, loaded.conditioning
-    height, width = samples.size or _trained_size(config)
+    height, width = _new_size(samples)
     sides = image_sides(config)
     file_colors = config.data.colors.rgb if config.data.colors else ()  # those of ignored pixels are the last
     step = "weights of an original" if loaded.step is None else f"step {loaded.step}"
@@ -107,7 +109,7 @@ def describe(samples: Samples, *, takes_seed: bool = False, seed: int = 0) -> De
         subtitle=", ".join(filter(None, [step, loaded.named_direction])),
         classes=_classes(config) if conditioning.n_classes else [],
         n_classes=conditioning.n_classes,
-        ignore_id=samples.ignore_id,
+        ignore_id=ignored_id(config.data),
         needs_instances=conditioning.needs_instances,
         takes_seed=takes_seed,
         seed=seed,
@@ -120,14 +122,17 @@ def describe(samples: Samples, *, takes_seed: bool = False, seed: int = 0) -> De
         samples=samples.names,
         scale=config.generator.scale,
         file_colors=[(bytes(rgb).hex(), min(k, conditioning.n_classes)) for k, rgb in enumerate(file_colors)],
-        can_draw=samples.are_drawn,
+        can_draw=conditioning.source_is_drawn,
         direction=loaded.direction,
     )
 
 
-def _trained_size(config: Config) -> tuple[int, int]:
-    """Return height and width of the images of the training, as far as the settings name them."""
-    data = config.data
+def _new_size(samples: Samples) -> tuple[int, int]:
+    """Return height and width of the first sample, or of the images of the training as far as settings name them."""
+    with suppress(DataError):
+        height, width = samples.read(0).source.shape[-2:]
+        return height, width
+    data = samples.loaded.config.data
     height, width = data.crop_height, data.crop_width
     if data.preprocess == "scale_width":
         height, width = data.load_width // 2, data.load_width

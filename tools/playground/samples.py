@@ -35,6 +35,9 @@ MAX_PIXELS = MAX_BYTES // 8  # of one with ids and instances
 class Samples:
     """The first samples of a split, in the size of the training.
 
+    Sources that cannot be drawn are not 8-bit RGB: the page has pictures of them, which lack bands and values, and
+    sends them back to name a sample.
+
     loaded: a generator with the settings that samples are read with. layout: the split; None: there are no samples.
     """
 
@@ -52,20 +55,6 @@ class Samples:
         """How samples are cut to the sizes that the generator takes."""
         return build.build_preprocessing(self.loaded.config)
 
-    @property
-    def are_drawn(self) -> bool:
-        """Whether a picture on the page is the source itself.
-
-        Otherwise sources are not 8-bit RGB: the page has pictures of them, which lack bands and values, and sends them
-        back to name a sample.
-        """
-        return self.loaded.conditioning.source_is_drawn
-
-    @property
-    def ignore_id(self) -> int | None:
-        """The id of pixels without a class in files and on the page, or None."""
-        return ignored_id(self.loaded.config.data)
-
     def read(self, index: int) -> Sample:
         """Return sample `index`.
 
@@ -79,7 +68,7 @@ class Samples:
     def show(self, index: int) -> Sample:
         """Return sample `index` as the page shows it: in place of other sources (3, H, W) uint8; raises as `read`."""
         sample = self.read(index)
-        if self.are_drawn:
+        if self.loaded.conditioning.source_is_drawn:
             return sample
         shown = picture(sample.source, self.loaded.config.log.show_channels).contiguous()
         self._shown[_digest(shown)] = index
@@ -88,8 +77,8 @@ class Samples:
     def pack(self, sample: Sample) -> bytes:
         """Return a sample's source and instances as bytes; ignored pixels get the id that they have in files."""
         if n_classes := self.loaded.conditioning.n_classes:
-            ids = sample.source.int()
-            packed = _bytes_of(ids if self.ignore_id is None else torch.where(ids == n_classes, self.ignore_id, ids))
+            ids, ignored = sample.source.int(), ignored_id(self.loaded.config.data)
+            packed = _bytes_of(ids if ignored is None else torch.where(ids == n_classes, ignored, ids))
         else:
             packed = sample.source.permute(1, 2, 0).numpy().tobytes()
         if not self.loaded.conditioning.needs_instances:
@@ -105,7 +94,7 @@ class Samples:
                 picture is none of a sample.
         """
         drawing = self._drawing(body, width, height)
-        if self.are_drawn:
+        if self.loaded.conditioning.source_is_drawn:
             return drawing
         index = self._shown.get(_digest(drawing.source))
         if index is None:
@@ -126,20 +115,12 @@ class Samples:
             instances = _ids(body[-4 * n_pixels :], height, width)
         if rule.n_classes:
             ids = _ids(body[: 4 * n_pixels], height, width)
-            source = checked_classes(ids, NAME, n_classes=rule.n_classes, ignore_id=self.ignore_id)
+            ignored = ignored_id(self.loaded.config.data)
+            source = checked_classes(ids, NAME, n_classes=rule.n_classes, ignore_id=ignored)
         else:
             pixels = np.frombuffer(body, np.uint8, 3 * n_pixels).reshape(height, width, 3)
             source = torch.from_numpy(pixels.transpose(2, 0, 1).copy())
         return Sample(NAME, source, instances, None)
-
-    @property
-    def size(self) -> tuple[int, int] | None:
-        """Height and width of the first sample; None where there is none that can be read."""
-        try:
-            height, width = self.read(0).source.shape[-2:]
-        except DataError:
-            return None
-        return height, width
 
 
 def open_samples(loaded: LoadedGenerator, split: str | None = None) -> Samples:
