@@ -22,17 +22,13 @@ def images_to_uint8(images: Tensor) -> Tensor:
     return images.float().add(1.0).mul_(127.5).round_().clamp_(0, 255).to(torch.uint8)
 
 
-def _with_channels(images: Tensor, n_channels: int) -> Tensor:
-    """Return images of `n_channels` as they are, RGB as (N, 1, H, W) brightness by pix2pix's weights (ITU-R BT.601)."""
-    if images.shape[1] == n_channels:
-        return images
-    red, green, blue = images.split(1, dim=1)
-    return 0.299 * red + 0.587 * green + 0.114 * blue
-
-
 def _to_float(images: Tensor, values: ValueRange | None, n_channels: int, *, clamps: bool = True) -> Tensor:
-    """Convert images of a batch to (N, n_channels, H, W) float32 in [-1, 1]."""
-    return values.to_float(images, clamps=clamps) if values else _with_channels(images_to_float(images), n_channels)
+    """Convert images of a batch to (N, n_channels, H, W) float32 in [-1, 1]; for one channel RGB to its brightness."""
+    converted = values.to_float(images, clamps=clamps) if values else images_to_float(images)
+    if values or converted.shape[1] == n_channels:
+        return converted
+    red, green, blue = converted.split(1, dim=1)
+    return 0.299 * red + 0.587 * green + 0.114 * blue  # pix2pix's weights (ITU-R BT.601)
 
 
 def one_hot(labels: Tensor, n_classes: int) -> Tensor:

@@ -297,11 +297,9 @@ class _LoadedBatch:
 
 
 def _collate(loaded: Sequence[Loaded]) -> _LoadedBatch:
-    samples: list[Sample] = []
-    for sample in loaded:
-        if isinstance(sample, DataError):
-            return _LoadedBatch(sample)
-        samples.append(sample)
+    if problem := next((one for one in loaded if isinstance(one, DataError)), None):
+        return _LoadedBatch(problem)
+    samples = [sample for sample in loaded if isinstance(sample, Sample)]
     try:
         batch = Batch.of(samples)
         sent = SentBatch(batch) if HAS_MEMORY_FILES and get_worker_info() else batch

@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from data.batch import DataError, LoadingError, Sample
+from data.batch import MAPS, DataError, LoadingError, Sample
 from data.class_ids import checked_classes, classes_of_colors, connected_parts
 from data.files.image_files import read_ids, read_rgb
 from data.files.pixels import StoredForm, check_depth, checked_values, read_pixels, read_stored, read_weights
@@ -74,10 +75,8 @@ class MapReader:
             raise DataError(*problems)
         if self.divided_classes is not None:
             maps["instances"] = connected_parts(maps["source"], self.divided_classes)
-        partners = (
-            maps.get(kind) for kind in ("instances", "target", "features", "weights", "source_images", "labels")
-        )
-        return Sample(name, maps["source"], *partners)
+        read: dict[str, Any] = {kind: maps.get(kind) for kind in MAPS}
+        return Sample(name, **read)
 
     def _read(self, kind: str, file: File, *, is_stacked: bool) -> Tensor:
         if is_stacked and (is_later_source(kind) or (kind == "source" and not self.n_classes)):

@@ -67,7 +67,8 @@ class Placement:
     def weights(self, weights: Tensor) -> Tensor:
         """Apply to a (1, H, W) map of weights; where a warp reads beyond the image, the weight is 0."""
         if weights.shape[-2:] != (self.height, self.width):
-            weights = resize_weights(weights, self.height, self.width)
+            resized = resize(weights.float(), self.height, self.width)  # bilinear does not overshoot: they stay above 0
+            weights = resized if weights.is_floating_point() else resized.round_().to(weights.dtype)
         return self._cut(weights, weights_at)
 
     def ids(self, ids: Tensor) -> Tensor:
@@ -240,9 +241,3 @@ def resize_image(image: Tensor, height: int, width: int) -> Tensor:
     lowest, highest = values.aminmax()
     resized = resize(values, height, width, "bicubic").clamp_(lowest, highest)
     return resized if image.is_floating_point() else resized.round_().to(image.dtype)
-
-
-def resize_weights(weights: Tensor, height: int, width: int) -> Tensor:
-    """Resize a (1, H, W) map of weights; antialiased bilinear, which does not overshoot: weights stay above 0."""
-    resized = resize(weights.float(), height, width)
-    return resized if weights.is_floating_point() else resized.round_().to(weights.dtype)
