@@ -14,7 +14,7 @@ from uuid import uuid4
 import torch
 
 from data.batch import MAPS, DataError, Sample
-from data.layout import Layout, Provenance
+from data.layout import DerivedLayout, Layout, Provenance
 from data.preprocessing import Preprocessing, place
 from data.ranges import StoreError
 from utils.torch_private import is_system_error
@@ -180,19 +180,14 @@ class SampleCache:
         return self._folder / key[:2] / f"{key[2:]}.pt"
 
 
-class CachedLayout(Layout):
+class CachedLayout(DerivedLayout):
     """A layout whose samples are resized for training, and read from the cache where they are in it.
 
     Only the part of preprocessing that is not random is cached: cropping and mirroring come after it.
     """
 
     def __init__(self, layout: Layout, preprocessing: Preprocessing, cache: SampleCache) -> None:
-        self.n_classes = layout.n_classes
-        self.names = layout.names
-        self.folders = layout.folders
-        self.archives = layout.archives
-        self.blocks = layout.blocks
-        self._layout = layout
+        super().__init__(layout)
         self._preprocessing = preprocessing
         self.cache = cache
 

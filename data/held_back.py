@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 
 from data.batch import Sample
-from data.layout import Layout, Provenance
+from data.layout import DerivedLayout, Layout, Provenance
 from utils.errors import ConfigError
 from utils.text import counted
 
@@ -17,17 +17,13 @@ KEY = "train.validation_group"
 _BEGINNING = re.compile(r".*\d\D+(?=\d)", re.DOTALL)  # before the last number, and with a number of its own
 
 
-class Subset(Layout):
+class Subset(DerivedLayout):
     """The samples of a layout at some indices, in that order, as a layout of their own."""
 
     def __init__(self, layout: Layout, indices: Sequence[int]) -> None:
-        self.n_classes = layout.n_classes
+        super().__init__(layout)
         self.names = [layout.names[index] for index in indices]
-        self.folders = layout.folders
-        self.archives = layout.archives
-        if layout.blocks is not None:
-            self.blocks = np.unique(np.searchsorted(indices, layout.blocks))
-        self._layout = layout
+        self.blocks = None if layout.blocks is None else np.unique(np.searchsorted(indices, layout.blocks))
         self._indices = indices
 
     def provenance(self, index: int) -> Provenance:

@@ -140,6 +140,15 @@ class Layout(ABC):
         """
 
 
+class DerivedLayout(Layout):
+    """A layout whose samples are made of those of another one."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.n_classes, self.names, self.folders = layout.n_classes, layout.names, layout.folders
+        self.archives, self.blocks = layout.archives, layout.blocks
+        self._layout = layout
+
+
 class RegisteredLayout(Layout):
     """A layout that `data.layout` can name: an entry of `data.LAYOUTS`.
 

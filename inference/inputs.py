@@ -21,7 +21,7 @@ from data.batch import DataError, Sample
 from data.conditioning import Conditioning
 from data.files.image_files import find_image_paths, find_images, read_size
 from data.folder_store import LocalFile, local_folder
-from data.layout import Layout, PairingError, Provenance
+from data.layout import DerivedLayout, Layout, PairingError, Provenance
 from data.map_reader import MapReader, source_kinds
 from data.paired_folders import PairedFolders, halves
 from data.store import Blob
@@ -216,17 +216,14 @@ def common_folder(paths: Sequence[Path]) -> Path:
     return Path(os.path.commonpath([path.absolute().parent for path in paths]))
 
 
-class JoinedPictures(Layout):
+class JoinedPictures(DerivedLayout):
     """A layout whose sources are joined pictures: one half of each is the source, the other one the target.
 
     side: the half that is the source: A is the left one.
     """
 
     def __init__(self, layout: Layout, side: Side) -> None:
-        self.n_classes = layout.n_classes
-        self.names = layout.names
-        self.folders = layout.folders
-        self._layout = layout
+        super().__init__(layout)
         self.side = side
 
     def provenance(self, index: int) -> Provenance:

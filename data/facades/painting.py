@@ -337,10 +337,7 @@ def _shop_panes(paint: _Paint) -> FloatArray:
 
 def _paint_plant(paint: _Paint) -> None:
     factor = paint.down(1.42, 0.95) - paint.across(0, 0.23)
-    for size, strength in (
-        (7.3, 0.16),
-        (3.1, 0.12),
-    ):  # round clumps in staggered rows; each size hides those of the other
+    for size, strength in ((7.3, 0.16), (3.1, 0.12)):  # round clumps in staggered rows, of two sizes
         row = paint.y // size
         depth, along = paint.y / size % 1, (paint.x / (1.3 * size) + 0.5 * (row % 2)) % 1
         factor += strength * (1 - 4 * (depth - 0.35) ** 2 - 4 * (along - 0.35) ** 2)

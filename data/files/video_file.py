@@ -73,8 +73,7 @@ class VideoFile:
     def __init__(self, path: Path) -> None:
         require_av(str(path))
         self.path = path
-        with _opened(path) as container:
-            stream = _video_stream(container, path)
+        with _opened(path) as (container, stream):
             self.rate = stream.average_rate or stream.guessed_rate or _USUAL_RATE
             self._stored_base = stream.time_base or 1 / self.rate
             self._stated_s = _stated_duration(container, stream)
@@ -98,17 +97,15 @@ class VideoFile:
 
     def count_frames(self) -> int:
         """Return the number of coded frames, without decoding them: exact for files that are not damaged."""
-        with _opened(self.path) as container:
-            packets = _packets(container, _video_stream(container, self.path), self.path, [])
-            return sum(not packet.is_discard for packet in packets)
+        with _opened(self.path) as (container, stream):
+            return sum(not packet.is_discard for packet in _packets(container, stream, self.path, []))
 
     def frames(self, problems: list[str]) -> Iterator[Frame]:
         """Yield the frames in the order of presentation; their times rise strictly.
 
         problems: gets, at the end, a line for frames that cannot be decoded, are damaged or are cut off.
         """
-        with _opened(self.path) as container:
-            stream = _video_stream(container, self.path)
+        with _opened(self.path) as (container, stream):
             stream.thread_type = "AUTO"
             start_s = (stream.start_time or 0) * self._stored_base
             end_s, last_s = start_s, start_s - 1
@@ -164,13 +161,14 @@ def open_video(path: Path) -> "InputContainer":
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator["InputContainer"]:
-    """Yield the container of a video file.
+def _opened(path: Path) -> Iterator[tuple["InputContainer", "VideoStream"]]:
+    """Yield the container of a video file, and its first video that is no picture of a cover.
 
     Raises:
-        DataError: the file is missing, or is no video.
+        DataError: the file is missing, or holds no video.
     """
     import av
+    from av.stream import Disposition
 
     try:
         container = open_video(path)
@@ -182,18 +180,12 @@ def _opened(path: Path) -> Iterator["InputContainer"]:
         reason = "it is empty" if is_empty else reason
         raise DataError(f"{path}: cannot be read as a video: {reason}; {COPY_AGAIN}") from error
     with container:
-        yield container
-
-
-def _video_stream(container: "InputContainer", path: Path) -> "VideoStream":
-    """Return the first video that is no picture of a cover; raise DataError if there is none."""
-    from av.stream import Disposition
-
-    for stream in container.streams.video:
-        if not stream.disposition & Disposition.attached_pic and stream.codec_context is not None:
-            return stream
-    what = "only sound" if container.streams.audio else "no video"
-    raise DataError(f"{path}: holds {what}. Name a file with pictures.")
+        for stream in container.streams.video:
+            if not stream.disposition & Disposition.attached_pic and stream.codec_context is not None:
+                yield container, stream
+                return
+        what = "only sound" if container.streams.audio else "no video"
+        raise DataError(f"{path}: holds {what}. Name a file with pictures.")
 
 
 def _stated_duration(container: "InputContainer", stream: "VideoStream") -> Fraction | None:
