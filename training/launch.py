@@ -22,7 +22,7 @@ from training.run_record import RunRecord, recorded, write_state
 from training.setup import Training, build_training
 from training.start_report import describe, describe_shortage
 from utils.distributed import LONGEST_WAIT_S, World, joined_world
-from utils.errors import Interrupted
+from utils.errors import ConfigError, Interrupted
 from utils.log import log_to_console, logger
 from utils.run_figures import last_validation
 from utils.signals import GracefulStop
@@ -35,7 +35,7 @@ class Run:
     """A run that has ended.
 
     metrics: the figures of its last validation by name, those that are finite; none where it has made none.
-    best: the checkpoint that was best on the validation samples; None where the folder has none.
+    best: the checkpoint that was best on the validation samples; None where the folder has none, or none is kept.
     """
 
     folder: Path
@@ -54,20 +54,23 @@ def train(
     """Train a run to its end, as train.py does: progress is printed, and recorded in the run's folder.
 
     on_report, on_validation: called in the main process alone; see `Callbacks`. The run ends early, saved, in all its
-        processes where one returns True, or raises an exception, which is then raised here.
+        processes where one returns True, or raises an exception, which the main process then raises here.
     resume, accepts_changed_data: see `ResumeOptions`.
 
     Raises:
         UserError, OSError: a setting, the data or a file cannot be used.
         Interrupted: a signal stopped the run, which is saved; only in the main thread, which alone gets signals.
     """
+    if not isinstance(config, Config):
+        raise ConfigError(f"config: {config!r} is no Config: configs.load.load_config(FILE) returns one")
     folder, options = run_folder(config), ResumeOptions(resume, accepts_changed_data)
     with joined(config) as world, GracefulStop() as stop, run_lock(folder) if world.is_main else nullcontext():
         callbacks = Callbacks(on_report, on_validation) if world.is_main else Callbacks()
         run_to_end(config, world, options, stop, callbacks)
         logger.info("finished: %s", translation_command(config, folder))
     best, validation = folder / BEST, last_validation(folder)
-    return Run(folder, validation.figures if validation else {}, best if best.is_file() else None)
+    keeps_best = config.checkpoint.best != "none"  # or a best.pt is of an earlier session
+    return Run(folder, validation.figures if validation else {}, best if keeps_best and best.is_file() else None)
 
 
 def try_out(config: Config, job: Trial, resume: str = "auto", *, accepts_changed_data: bool = False) -> None:

@@ -87,6 +87,7 @@ def test_a_run_has_its_folder_its_last_figures_and_its_best_checkpoint(tiny_conf
     handlers = list(logger.handlers)
     assert launch.train(config) == ended  # finished before
     assert len(logger.handlers) == len(handlers) == 1
+    assert launch.train(load_config(tiny_config, [*settings, "checkpoint.best=none"])).best is None
 
 
 def test_a_callback_ends_a_run_that_goes_on_exactly(tiny_config: Path) -> None:
@@ -127,6 +128,8 @@ def test_a_program_that_calls_train_gets_errors_as_exceptions(tiny_config: Path,
     settings = ["data.layout=paired_folders", f"data.root={tmp_path / 'gone'}", "data.instance_edges=false"]
     with pytest.raises(UserError, match="gone"):
         launch.train(load_config(tiny_config, settings))
+    with pytest.raises(UserError, match=r"^config: 'demo' is no Config: .*load_config\(FILE\) returns one$"):
+        launch.train("demo")  # type: ignore[arg-type]
 
 
 def test_a_signal_during_a_smoke_test_names_no_step_that_could_be_continued_from(
