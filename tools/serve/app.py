@@ -99,7 +99,7 @@ class Service:
         files, name, expected = dict[str, Upload](), NAME, self._translator.kinds
         if request.headers.get("content-type", "").startswith("multipart/form-data"):
             try:
-                async with request.form(max_files=MAX_CHANNELS, max_fields=1) as form:
+                async with request.form(max_files=MAX_CHANNELS, max_fields=MAX_CHANNELS) as form:
                     for kind, part in form.multi_items():
                         if not isinstance(part, str):
                             files[kind] = Upload(kind, await part.read())

@@ -68,7 +68,7 @@ class WebServer(uvicorn.Server):
         except OSError as error:
             option = f"--port {port}" if error.errno in (errno.EADDRINUSE, errno.EACCES) else f"--host {host}"
             reason = str(error.strerror).partition(" (")[0]  # of Python's own words on the address
-            raise ConfigError(f"{option}: {reason}. Choose another, or leave it out.") from error
+            raise ConfigError(f"{option}: {reason}. Choose another.") from error
         self.port: int = self._socket.getsockname()[1]
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{self.port}/"
         config = uvicorn.Config(

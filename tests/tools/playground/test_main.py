@@ -22,7 +22,7 @@ from utils.errors import UserError
 def test_a_port_in_use_is_an_error_only_if_it_was_asked_for(tiny_run: Path) -> None:
     with serving("--checkpoint", str(tiny_run)) as server:
         taken = str(server.port)
-        message = f"--port {taken}: Address already in use. Choose another, or leave it out"
+        message = f"--port {taken}: Address already in use. Choose another."
         with pytest.raises(UserError, match=message), serving("--checkpoint", str(tiny_run), "--port", taken):
             pass
         with serving("--checkpoint", str(tiny_run)) as second:

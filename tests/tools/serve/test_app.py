@@ -120,6 +120,7 @@ SMALL = png(8, 8)
         (b"", {}, 400, "this generator takes source, instances; given: source. With curl: --form source=@FILE --form"),
         (form(source=SMALL), FORM, 400, "given: source"),
         (form(source=SMALL, instances=SMALL, style=SMALL), FORM, 400, "given: source, instances, style"),
+        (form(source=b"a", instances=b"b").replace(b'; filename="photo.x"', b""), FORM, 400, "given: nothing. With"),
         (form(source=b"", instances=SMALL), FORM, 400, "source: cannot be read as an image: it is empty"),
         (form(source=b"GIF89a", instances=SMALL), FORM, 400, "it is a GIF; save it as PNG"),
         (form(source=SMALL[:40], instances=SMALL), FORM, 400, "source: cannot be read as an image"),

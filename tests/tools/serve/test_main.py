@@ -57,7 +57,7 @@ def test_wrong_options(
     ("options", "message"),
     [
         (["--checkpoint", "nothing.onnx"], r"nothing\.onnx: is missing, or no \.onnx file"),
-        (["--host", "no such host", "--token-file", "TOKEN"], "--host no such host: .*Choose another, or leave it out"),
+        (["--host", "no such host", "--token-file", "TOKEN"], "--host no such host: .*Choose another."),
     ],
 )
 def test_what_cannot_be_served_is_one_line(
