@@ -13,35 +13,15 @@ import data.batch
 import data.loader
 from data.batch import Batch, DataError, LoadingError
 from data.facades.dataset import SyntheticFacades
-from data.layout import Layout
-from data.loader import (
-    Replacement,
-    SampleKey,
-    TrainingDataset,
-    TrainingSampler,
-    as_data_error,
-    max_bad_samples,
-    training_batches,
-)
+from data.loader import Replacement, SampleKey, TrainingDataset, TrainingSampler, as_data_error, max_bad_samples
 from data.paired_folders import SideBySide
-from data.preprocessing import Preprocessing
 from tests import processes  # noqa: F401 - its server forks at once
+from tests.batches import CROPS, batches
 from tests.conftest import save_image
 from tests.runs import assert_equal
 
-CROPS = Preprocessing(
-    mode="crop", load_height=1, load_width=1, crop_height=16, crop_width=16, flip=True, size_multiple=8, min_size=16
-)
 FACADES = SyntheticFacades(split="train", seed=0, n_samples=5, height=32, width=32)
 EMPTY = r"bad\d\d\.png: cannot be read as an image: it is empty; copy it again, or leave it out"
-
-
-def batches(
-    layout: Layout, n_batches: int, *, n_workers: int = 0, first_batch: int = 0, size: int = 2, skips: bool = False
-) -> list[Batch]:
-    sampler = TrainingSampler(layout=layout, batch_size=size, seed=0, rank=0, world_size=1, first_batch=first_batch)
-    dataset = TrainingDataset(layout, CROPS, 0, "skip" if skips else "error")
-    return list(islice(training_batches(dataset, sampler, n_workers=n_workers, pin_memory=False), n_batches))
 
 
 def assert_same(first: list[Batch], second: list[Batch]) -> None:
@@ -80,7 +60,7 @@ def test_the_order_can_start_anywhere_and_ranks_share_it() -> None:
 def test_neither_processes_nor_the_first_batch_change_the_samples() -> None:
     expected = batches(FACADES, 6)
     assert_same(batches(FACADES, 6, n_workers=2), expected)
-    assert_same(batches(FACADES, 3, first_batch=3), expected[3:])
+    assert_same(batches(FACADES, 3, first=3), expected[3:])
 
 
 def test_batches_arrive_in_shared_memory_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +99,7 @@ def test_a_replacement_depends_on_the_epoch_and_not_on_processes_or_where_a_run_
     layout = pairs(tmp_path, 8, 4)
     all_of_it = batches(layout, 12, size=3, skips=True)
     assert_same(batches(layout, 12, size=3, skips=True, n_workers=2), all_of_it)
-    assert_same(batches(layout, 7, size=3, skips=True, first_batch=5), all_of_it[5:])
+    assert_same(batches(layout, 7, size=3, skips=True, first=5), all_of_it[5:])
     dataset = TrainingDataset(layout, CROPS, 0, "skip")
     loaded = [dataset[SampleKey(epoch, 0)] for epoch in range(10)]
     assert len({sample.name for sample in loaded if isinstance(sample, Replacement)}) > 1

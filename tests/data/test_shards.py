@@ -5,32 +5,32 @@ import pickle
 import shutil
 import tarfile
 from collections.abc import Callable
-from itertools import islice, pairwise
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+import tests.batches
 from configs import build
 from configs.load import config_from_dict
-from data.batch import Batch, DataError
+from data.batch import DataError
 from data.cache import CachedLayout, SampleCache
 from data.fingerprint import difference, fingerprint
 from data.held_back import hold_back
 from data.layout import Layout
-from data.loader import TrainingDataset, TrainingSampler, training_batches
-from data.preprocessing import Preprocessing
 from data.ranges import RemoteFile, StoreError
 from tests.runs import assert_equal
 from tests.servers import range_server
 from tests.shards import save_folders
 from tools.convert_data.shards import to_shards
 
-CROPS = Preprocessing(
-    mode="crop", load_height=1, load_width=1, crop_height=8, crop_width=8, flip=True, size_multiple=8, min_size=8
-)
+CROPS = replace(tests.batches.CROPS, crop_height=8, crop_width=8, min_size=8)
+batches = partial(tests.batches.batches, preprocessing=CROPS, size=3)
 
 
 def opened(root: Path | str, *, needs_labels: bool = False, **settings: Any) -> Layout:
@@ -95,24 +95,6 @@ def test_shards_hold_the_samples_of_the_folders(tmp_path: Path, folders: list[st
     for index in range(len(expected)):
         assert_equal(vars(shards.read(index)), vars(expected.read(index)))
     assert len(shards.archives) > 1
-
-
-def batches(
-    layout: Layout,
-    number: int,
-    *,
-    first: int = 0,
-    n_workers: int = 0,
-    ranks: int = 1,
-    rank: int = 0,
-    on_bad_sample: Literal["error", "skip"] = "error",
-) -> list[Batch]:
-    dataset = TrainingDataset(layout, CROPS, 0, on_bad_sample)
-    sampler = TrainingSampler(layout=layout, batch_size=3, seed=1, rank=rank, world_size=ranks, first_batch=first)
-    stream = training_batches(dataset, sampler, n_workers=n_workers, pin_memory=False)
-    taken = list(islice(stream, number))
-    stream.close()
-    return taken
 
 
 @pytest.mark.parametrize("shuffle", ["full", "blocks"])
@@ -213,11 +195,8 @@ def _change(path: Path) -> None:
     path.write_bytes(content)
 
 
-def _replaced(old: str, new: str) -> Callable[[Path], None]:
-    def replace(path: Path) -> None:
-        path.write_text(path.read_text().replace(old, new))
-
-    return replace
+def _replaced(old: str, new: str) -> Callable[[Path], object]:
+    return lambda path: path.write_text(path.read_text().replace(old, new))
 
 
 @pytest.mark.parametrize(
@@ -235,16 +214,12 @@ def _replaced(old: str, new: str) -> Callable[[Path], None]:
         ("shards.json", _replaced('"n_samples": 2', '"n_samples": 2.0'), "is no manifest of version 1"),
         ("shards.json", lambda path: path.write_text('{"version": 1, "sets": {"train": []}}'), "is no manifest of"),
         ("shards.json", lambda path: path.write_text("[" * 10**5), "is no manifest of version 1"),
-        (
-            "shards.json",
-            _replaced("train-000000.tar", "../train-0.tar"),
-            "of files below it",
-        ),
+        ("shards.json", _replaced("train-000000.tar", "../train-0.tar"), "of files below it"),
         ("shards.json", _replaced("train-000000.tar", "/train-0.tar"), "of files below it"),
     ],
 )
 def test_damaged_shards_end_the_run_in_one_line(
-    shards: Path, name: str, damage: Callable[[Path], None], message: str
+    shards: Path, name: str, damage: Callable[[Path], object], message: str
 ) -> None:
     damage(shards / name)
     with pytest.raises(StoreError, match=message) as error:
@@ -293,10 +268,7 @@ def test_nothing_is_read_outside_of_a_shard(shards: Path, field: str, value: obj
         ({"instance_edges": True}, r"train: no map instances; the shards have source, target; to make them"),
         ({"weight_folder": "any"}, r"no map weights; .*data\.weight_folder=null"),
         ({"source_folder": ["A", "B"], "source_channels": 6}, r"no map source_2; the shards have source, target$"),
-        (
-            {"layout": "paired_folders"},
-            r"train_A: no such folder, but shards\.json; data\.layout=shards or unpaired_sh",
-        ),
+        ({"layout": "paired_folders"}, r"train_A: no such folder, but shards\.json; data\.layout=shards or unpaired"),
     ],
 )
 def test_what_shards_lack_is_named(shards: Path, settings: dict[str, Any], message: str) -> None:
@@ -349,5 +321,5 @@ def test_a_server_that_fails_ends_the_run_and_no_sample_is_skipped(
         layout.read(0)
         server.faults = [fault]
         with pytest.raises(StoreError, match=rf"^{server.url}/train-00000\d\.tar(\.npy)?: ") as error:
-            batches(layout, 1, on_bad_sample="skip")
+            batches(layout, 1, skips=True)
     assert "\n" not in str(error.value)

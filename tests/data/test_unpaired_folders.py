@@ -2,7 +2,7 @@
 
 import os
 import signal
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,27 +15,23 @@ from configs import build
 from configs.schema import Config, CycleConfig, DataConfig, LossConfig, MethodConfig
 from configs.schema.data import PairAugmentationConfig
 from configs.undecided_settings import undecided_sides, with_data, with_measured_ranges
-from data.batch import Batch, DataError, LoadingError, Sample
+from data.batch import DataError, LoadingError, Sample
 from data.cache import CachedLayout, SampleCache, estimate
 from data.fingerprint import difference, fingerprint
 from data.folder_store import local_folder
 from data.held_back import hold_back, smallest_share
 from data.layout import Layout, PairingError
-from data.loader import Replacement, SampleKey, TrainingDataset, TrainingSampler, read_fixed, training_batches
+from data.loader import Replacement, SampleKey, TrainingDataset, read_fixed
 from data.map_reader import RGB_IMAGES
 from data.paired_folders import PairedFolders
 from data.preprocessing import Preprocessing
 from data.unpaired_folders import UnpairedFolders
 from tests import processes  # noqa: F401 - its server forks at once
+from tests.batches import CROPS, batches
 from tests.conftest import save_image
 from tests.images import save_npy
 from tests.runs import assert_equal
 from utils.errors import ConfigError
-
-CROPS = Preprocessing(
-    mode="crop", load_height=1, load_width=1, crop_height=16, crop_width=16, flip=True, size_multiple=8, min_size=16
-)
-
 
 CUT = torch.load(Path(__file__).parents[1] / "reference" / "unpaired.pt", weights_only=True)
 
@@ -104,27 +100,12 @@ def opened(
     )
 
 
-def batches(
-    layout: Layout, n_batches: int, *, n_workers: int = 0, first: int = 0, rank: int | None = None
-) -> list[Batch]:
-    sampler = TrainingSampler(
-        layout=layout,
-        batch_size=2 if rank is None else 1,
-        seed=0,
-        rank=rank or 0,
-        world_size=1 if rank is None else 2,
-        first_batch=first,
-    )
-    stream = training_batches(TrainingDataset(layout, CROPS, 0), sampler, n_workers=n_workers, pin_memory=False)
-    return list(islice(stream, n_batches))
-
-
 def test_a_stream_can_go_on_in_the_middle_of_an_epoch_in_any_number_of_processes(tmp_path: Path) -> None:
     layout = opened(heaps(tmp_path))
     expected = batches(layout, 6)
     for other in (batches(layout, 3, n_workers=2, first=3), batches(layout, 3, first=3)):
         assert_equal([vars(batch) for batch in other], [vars(batch) for batch in expected[3:]])
-    ranks = [batches(layout, 6, rank=rank) for rank in (0, 1)]
+    ranks = [batches(layout, 6, size=1, rank=rank, ranks=2) for rank in (0, 1)]
     for batch, *shares in zip(expected, *ranks, strict=True):
         assert torch.equal(batch.source, torch.cat([share.source for share in shares]))
 

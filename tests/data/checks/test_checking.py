@@ -13,15 +13,12 @@ from data.checks import checking
 from data.checks.checking import Check, Checked, check_all, label_maps, palette_problems
 from data.map_reader import MapReader
 from data.paired_folders import PairedFolders, SideBySide
-from data.preprocessing import Preprocessing
 from tests import processes  # noqa: F401 - its server forks at once
 from tests.conftest import save_image
+from tests.reliability.images import WHOLE
 from training.run_data import open_splits
 from training.start_report import check_palettes
 
-WHOLE = Preprocessing(
-    mode="none", load_height=1, load_width=1, crop_height=1, crop_width=1, flip=False, size_multiple=8, min_size=8
-)
 COLORS = np.array([[200, 0, 0], [0, 200, 0], [0, 0, 200], [90, 90, 90]], np.uint8)
 IDS = np.arange(32 * 32).reshape(32, 32) // 8 % 3
 
