@@ -1,6 +1,5 @@
 """A cache of decoded and resized samples for later epochs."""
 
-import hashlib
 import os
 import shutil
 import time
@@ -199,14 +198,13 @@ class CachedLayout(DerivedLayout):
     def read(self, index: int) -> Sample:
         """Read sample `index`, resized; see Layout."""
         provenance, name = self.provenance(index), self.names[index]
-        states = provenance.states()
-        by_state = _key(provenance.rule, states)
+        by_state = provenance.state_key()
         cached = self.cache.read(by_state, name)
         if cached is not None:
             return cached
-        by_content = _key(provenance.rule, provenance.digests())
+        by_content = provenance.content_key()
         sample = self.cache.read(by_content, name) or self._resized(index)
-        if provenance.states() == states:  # otherwise a file may have changed between hashing and decoding
+        if provenance.state_key() == by_state:  # otherwise a file may have changed between hashing and decoding
             self.cache.keep(sample, by_content=by_content, by_state=by_state)
         return sample
 
@@ -238,8 +236,7 @@ def estimate(layout: Layout, index: int) -> CacheEstimate:
     sides = [side for side in layout.sides if isinstance(side, CachedLayout)]
     sizes = [side.sample_bytes(place) for side, place in zip(sides, layout.places(index), strict=True)]
     n_samples, n_bytes = sum(map(len, sides)), sum(len(side) * size for side, size in zip(sides, sizes, strict=True))
-    provenances = (side.provenance(place) for side in sides for place in range(len(side)))
-    keys = (_key(provenance.rule, provenance.states()) for provenance in provenances)
+    keys = (side.provenance(place).state_key() for side in sides for place in range(len(side)))
     return sides[0].cache.estimate(keys, n_samples, -(-n_bytes // n_samples))
 
 
@@ -249,8 +246,3 @@ def _age_s(time_ns: int) -> float:
 
 def _n_bytes(sample: Sample) -> int:
     return sum(tensor.nbytes for tensor in sample.maps.values())
-
-
-def _key(rule: str, files: str) -> str:
-    text = f"{rule} {files}"
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()  # file names may be arbitrary bytes

@@ -57,8 +57,7 @@ def resize_condition(condition: Tensor, scale: float, *, images: slice) -> Tenso
         return F.avg_pool2d(condition, kernel_size=round(1 / scale))
     enlarged = F.interpolate(condition, scale_factor=scale, mode="nearest")
     if condition[:, images].numel():
-        between = F.interpolate(condition[:, images], scale_factor=scale, mode="bilinear", align_corners=False)
-        enlarged[:, images] = between
+        enlarged[:, images] = F.interpolate(condition[:, images], scale_factor=scale, mode="bilinear")
     return enlarged
 
 

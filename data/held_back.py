@@ -122,8 +122,4 @@ def suggested_setting(name: str) -> str:
 
 def _by_beginning(names: Sequence[str]) -> Mapping[str, str]:
     """Return the first name of each beginning."""
-    beginnings: dict[str, str] = {}
-    for name in names:
-        if match := _BEGINNING.match(name):
-            beginnings.setdefault(match[0], name)
-    return beginnings
+    return {match[0]: name for name in reversed(names) if (match := _BEGINNING.match(name))}

@@ -1,5 +1,6 @@
 """The interface of every layout, and the types and checks that layouts share."""
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,30 +27,27 @@ class Provenance:
     rule: str
     files: Mapping[str, Blob] = field(default_factory=dict)
 
-    def states(self) -> str:
-        """Return a text of names, sizes and times, which changes when a file is written to or replaced.
+    def state_key(self) -> str:
+        """Return a digest that changes with the rule, and when a file is written to or replaced.
 
         Raises:
             DataError: a file is missing or cannot be read.
         """
-        return self._of_each(lambda file: file.state())
+        return self._key(lambda file: file.state())
 
-    def digests(self) -> str:
-        """Return a text that changes with the files' bytes and not with their place; reads the files.
+    def content_key(self) -> str:
+        """Return a digest that changes with the rule and the files' bytes, wherever they are; raises as `state_key`."""
+        return self._key(lambda file: file.content_key())
 
-        Raises:
-            DataError: a file is missing or cannot be read.
-        """
-        return self._of_each(lambda file: file.content_key())
-
-    def _of_each(self, property_of: Callable[[Blob], str]) -> str:
+    def _key(self, property_of: Callable[[Blob], str]) -> str:
         texts = []
         for file in self.files.values():
             try:
                 texts.append(property_of(file))
             except OSError as error:
                 raise DataError(f"{file}: {error.strerror}") from error
-        return " ".join(texts)
+        text = f"{self.rule} {' '.join(texts)}"
+        return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()  # file names may be arbitrary bytes
 
 
 class Layout(ABC):

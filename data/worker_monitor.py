@@ -187,8 +187,7 @@ class WorkerMonitor(Generic[T]):
         """Describe how a process ended, waiting up to `wait_s` seconds for it; None where all are running."""
         multiprocessing.connection.wait([process.sentinel for process in self.processes], timeout=wait_s)
         for process in self.processes:
-            if process.exitcode is None:
-                continue
-            sample = self.current_samples.of_process(process.pid)
-            return describe_exit(process.exitcode, None if sample is None else self.name_of(*sample))
+            if process.exitcode is not None:
+                sample = self.current_samples.of_process(process.pid)
+                return describe_exit(process.exitcode, None if sample is None else self.name_of(*sample))
         return None

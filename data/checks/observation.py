@@ -79,14 +79,11 @@ def observe(layout: Layout, index: int, sample: Sample) -> Observation:
     """Return the peculiarities of sample `index`, which has been read."""
     is_ids, target = layout.n_classes > 0, sample.target
     label_map = sample.source if is_ids else sample.labels
-    images = _images_of(sample)
-    if is_ids:
-        del images["source"]
-    constant = {kind: _constant_channels(image) for kind, image in images.items()}
-    is_plain = {kind: len(constant[kind]) == len(image) for kind, image in images.items()}
-    if is_ids:
-        is_plain["source"] = len(_constant_channels(sample.source)) == 1
+    maps = _images_of(sample)
+    constant = {kind: _constant_channels(image) for kind, image in maps.items()}
+    is_plain = {kind: len(constant[kind]) == len(image) for kind, image in maps.items()}
     is_plain["weights"] = is_plain["labels"] = True  # one mask often serves all splits
+    images = {kind: image for kind, image in maps.items() if kind != "source" or not is_ids}
     files = layout.provenance(index).files
     is_stacked = any(map(is_later_source, files))
     of_images = {*images, "pair", *filter(is_later_source, files)}
@@ -107,7 +104,7 @@ def observe(layout: Layout, index: int, sample: Sample) -> Observation:
         name=layout.names[index],
         files={kind: file for kind, file in files.items() if not is_plain.get(kind, all(is_plain.values()))},
         bits={kind: number for kind, number in bits.items() if number},
-        constant=constant,
+        constant={kind: constant[kind] for kind in images},
         n_channels={kind: len(image) for kind, image in images.items()},
         no_data={kind: found for kind, found in missing.items() if found},
         classes=frozenset() if label_map is None else values_of(label_map),
@@ -123,8 +120,8 @@ def observe(layout: Layout, index: int, sample: Sample) -> Observation:
 
 def _images_of(sample: Sample) -> dict[str, Tensor]:
     """Return the maps of a sample that may be images, by kind."""
-    images = {"source": sample.source, "source_images": sample.source_images, "target": sample.target}
-    return {kind: image for kind, image in images.items() if image is not None}
+    maps = sample.maps
+    return {kind: maps[kind] for kind in ("source", "source_images", "target") if kind in maps}
 
 
 def values_of(ids: Tensor) -> frozenset[int]:

@@ -70,19 +70,16 @@ def few_pictures(counts: Mapping[str, int]) -> Iterator[str]:
 def repeated_samples(splits: Mapping[str, Sequence[Observation]]) -> Iterator[str]:
     """Yield a line for each split, or side of one, that holds samples of the same files, by their bytes."""
     for split, observations in splits.items():
-        pairs = ((seen.name, _pair(seen)) for seen in observations if _is_whole(seen))
+        pairs = ((seen.name, images) for seen in observations if (images := _images(seen)))
         copies = [f"{name} of {first}" for first, *others in _of_same_bytes(pairs) for name in others]
         if copies:
             yield f"{split}: {_share(copies, observations)} are copies of others: {listed(copies)}"
 
 
-def _is_whole(seen: Observation) -> bool:
-    """Return whether the files of a sample are all that it consists of, and more than one colour."""
-    return "pair" in seen.files or {"source", "target"} <= set(seen.files) or bool(seen.side and seen.files)
-
-
-def _pair(seen: Observation) -> list[Blob]:
-    return [file for kind, file in seen.files.items() if kind in ("pair", "source", "target")]
+def _images(seen: Observation) -> list[Blob]:
+    """Return the files of a sample's images; none where one of them is of a single colour, or missing."""
+    images = [file for kind, file in seen.files.items() if kind in ("pair", "source", "target")]
+    return images if len(images) == 2 or seen.side or "pair" in seen.files else []
 
 
 def _of_same_bytes(entries: Iterable[tuple[_Entry, Sequence[Blob]]]) -> list[list[_Entry]]:
