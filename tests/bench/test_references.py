@@ -64,14 +64,12 @@ def test_label_maps_are_read_as_by_this_project(label_data_set: Path) -> None:
     ours = read_ours(f"data.root={label_data_set}", *settings, "generator.n_downsamplings=2")
     dataset = LabelMapFolders(label_data_set, width=32)
     assert len(dataset) == 3
-    assert ours.target is not None
-    assert ours.instances is not None
     samples = both_ways(lambda: dataset[0], "label")
     as_is = min(samples, key=lambda sample: (sample["label"] - ours.source).abs().sum().item())
     assert as_is["label"].shape == (1, 16, 32)
     torch.testing.assert_close(as_is["label"], ours.source.float())
-    assert torch.equal(as_is["inst"].int(), ours.instances)
-    assert_one_is_close((samples[0]["image"], samples[1]["image"]), images_to_float(ours.target))
+    assert torch.equal(as_is["inst"].int(), ours.maps["instances"])
+    assert_one_is_close((samples[0]["image"], samples[1]["image"]), images_to_float(ours.maps["target"]))
 
 
 def test_halves_are_read_as_by_this_project(tmp_path: Path) -> None:
@@ -80,11 +78,10 @@ def test_halves_are_read_as_by_this_project(tmp_path: Path) -> None:
     sizes = [f"data.{kind}_{side}=48" for kind in ("load", "crop") for side in ("width", "height")]
     settings = ["data.layout=side_by_side", "data.preprocess=resize_and_crop", "generator.n_downsamplings=2"]
     ours = read_ours(f"data.root={tmp_path}", *settings, *sizes)
-    assert ours.target is not None
     dataset = SideBySideFiles(tmp_path / "train", load_size=48, crop_size=48)
     samples = both_ways(lambda: dataset[0], "A")
     assert samples[0]["A"].shape == (3, 48, 48)
-    for name, expected in (("A", ours.source), ("B", ours.target)):
+    for name, expected in (("A", ours.source), ("B", ours.maps["target"])):
         assert_one_is_close((samples[0][name], samples[1][name]), images_to_float(expected))
 
 

@@ -57,8 +57,7 @@ def test_pairs_of_other_sizes_are_named(tmp_path: Path, scale: float, size: tupl
 
 def test_features_may_have_another_size_and_weights_have_that_of_the_target(tmp_path: Path) -> None:
     sample = MapReader().read("a", files(tmp_path, source=RGB, features=RGB[:2]))
-    assert sample.features is not None
-    assert sample.features.shape == (3, 2, 6)
+    assert sample.maps["features"].shape == (3, 2, 6)
     with pytest.raises(DataError, match=r"target\.png is 6x4 but its partner .*weights\.png is 6x3: crop the larger"):
         MapReader().read("a", files(tmp_path, source=RGB, target=RGB, weights=RGB[:3, :, 0]))
 
@@ -137,8 +136,7 @@ def test_sources_are_stacked_in_the_order_of_the_folders_behind_label_maps_alone
     assert sample.source.tolist() == [*RGB.transpose(2, 0, 1).tolist(), DEPTH.tolist()]
     labels = folders(tmp_path, "label", n_classes=3, forms={"source_images": form(1)}).read(0)
     assert labels.source.tolist() == (RGB[None, ..., 0] // 40).tolist()
-    assert labels.source_images is not None
-    assert labels.source_images.tolist() == DEPTH[None].tolist()
+    assert labels.maps["source_images"].tolist() == DEPTH[None].tolist()
 
 
 @pytest.mark.parametrize(("first", "n_classes", "kind"), [("rgb", 0, "source"), ("label", 4, "source_images")])

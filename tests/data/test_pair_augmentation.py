@@ -89,13 +89,10 @@ def test_all_maps_are_warped_and_turned_alike(height: int) -> None:
     for seed in range(12):
         placement = replace(AUGMENTED, crop_height=height).draw(sample, np.random.default_rng(seed))
         placed = place(sample, placement, source_is_ids=True)
-        assert placed.instances is not None
-        assert placed.target is not None
-        assert placed.features is not None
-        assert placed.target.shape == (3, height, 48)
-        assert torch.equal(placed.source.int() + 2**24, placed.instances)
-        assert torch.equal(placed.features, placed.source.expand(3, -1, -1))
-        of_target = placed.target[0] // 3 // 8 * 12 + placed.target[1] // 2 // 8
+        assert placed.maps["target"].shape == (3, height, 48)
+        assert torch.equal(placed.source.int() + 2**24, placed.maps["instances"])
+        assert torch.equal(placed.maps["features"], placed.source.expand(3, -1, -1))
+        of_target = placed.maps["target"][0] // 3 // 8 * 12 + placed.maps["target"][1] // 2 // 8
         assert float((of_target == placed.source[0]).float().mean()) > 0.85  # but at the borders of squares
         change = placement.change
         seen.add((change.n_quarter_turns, change.vertical_flip))

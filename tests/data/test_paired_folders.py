@@ -32,12 +32,10 @@ def test_labels_instances_and_photos_are_read(label_data_set: Path) -> None:
     layout = label_folders(label_data_set)
     assert [layout.read(index).name for index in range(len(layout))] == ["a", "b", "c"]
     sample = layout.read(0)
-    assert sample.instances is not None
-    assert sample.target is not None
     assert sample.source.shape == (1, 32, 64)
     assert sample.source.dtype == torch.uint8
-    assert torch.equal(sample.instances, sample.source.int() * 1000 + 7)
-    assert sample.target.shape == (3, 32, 64)
+    assert torch.equal(sample.maps["instances"], sample.source.int() * 1000 + 7)
+    assert sample.maps["target"].shape == (3, 32, 64)
 
 
 def test_pairs_are_matched_by_name_not_by_order(tmp_path: Path) -> None:
@@ -113,7 +111,6 @@ def test_either_half_can_be_the_source(tmp_path: Path, a_to_b: bool, source_leve
     pair[:, :6] = 10
     save_image(tmp_path / "1.png", pair)
     sample = SideBySide(folder=tmp_path, a_to_b=a_to_b).read(0)
-    assert sample.target is not None
-    assert sample.source.shape == sample.target.shape == (3, 4, 6)
+    assert sample.source.shape == sample.maps["target"].shape == (3, 4, 6)
     assert sample.source.unique().tolist() == [source_level]
-    assert sample.target.unique().tolist() == [210 - source_level]
+    assert sample.maps["target"].unique().tolist() == [210 - source_level]

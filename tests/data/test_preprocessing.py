@@ -52,8 +52,7 @@ def test_each_mode_gives_its_size_and_tests_at_multiples(mode: Mode, size: tuple
     settings = replace(SETTINGS, mode=mode)
     for seed in range(5):
         placed = place(sample, settings.draw(sample, np.random.default_rng(seed)), source_is_ids=True)
-        assert placed.target is not None
-        assert placed.source.shape[-2:] == placed.target.shape[-2:] == size
+        assert placed.source.shape[-2:] == placed.maps["target"].shape[-2:] == size
     fixed = settings.fixed(coordinate_sample(61, 125))
     assert (fixed.crop_height % 8, fixed.crop_width % 8, fixed.flip) == (0, 0, False)
 
@@ -68,8 +67,7 @@ def test_images_are_interpolated_where_labels_are_not() -> None:
     sample = Sample("x", labels, None, None, source_images=labels.float() * 100)
     placed = place(sample, replace(whole(1, 3), flip=True), source_is_ids=True)
     assert set(placed.source.unique().tolist()) <= {0, 2}
-    assert placed.source_images is not None
-    right, middle, left = placed.source_images[0, 0].tolist()  # mirrored
+    right, middle, left = placed.maps["source_images"][0, 0].tolist()  # mirrored
     assert 0 < middle < 200
     assert left < right
 
@@ -79,10 +77,8 @@ def test_weights_are_placed_as_the_target_is(dtype: torch.dtype) -> None:
     levels = torch.arange(48).view(1, 6, 8)
     sample = Sample("x", levels.expand(3, -1, -1).byte(), None, levels.expand(3, -1, -1).byte(), None, levels.to(dtype))
     placed = place(sample, Placement(6, 8, 1, 2, 4, 4, flip=True), source_is_ids=False)
-    assert placed.weights is not None
-    assert placed.target is not None
-    assert placed.weights.dtype == dtype
-    assert torch.equal(placed.weights.int(), placed.target[:1].int())
+    assert placed.maps["weights"].dtype == dtype
+    assert torch.equal(placed.maps["weights"].int(), placed.maps["target"][:1].int())
 
 
 @STORED
@@ -146,9 +142,8 @@ def sample_of(height: int, width: int, scale: float) -> Sample:
 def at_the_coarser(sample: Sample, placement: Placement, scale: float) -> tuple[Tensor, Tensor]:
     """Source and target, placed, at the sides of the smaller one, by the mean of each block."""
     placed = place(sample, placement, source_is_ids=False)
-    assert placed.target is not None
-    assert list(placed.target.shape[-2:]) == [side * scale for side in placed.source.shape[-2:]]
-    of_both = ((placed.source, 1 / scale), (placed.target, scale))
+    assert list(placed.maps["target"].shape[-2:]) == [side * scale for side in placed.source.shape[-2:]]
+    of_both = ((placed.source, 1 / scale), (placed.maps["target"], scale))
     source, target = (F.avg_pool2d(image, round(max(1, by))) for image, by in of_both)
     return source, target
 
@@ -195,13 +190,11 @@ def test_a_scale_of_1_has_the_rule_of_earlier_versions() -> None:
 @SCALES
 def test_drawn_facades_have_both_sizes(scale: float) -> None:
     pair = SyntheticFacades(split="val", seed=1, n_samples=1, height=64, width=80, target_scale=scale).read(0)
-    assert pair.target is not None
-    assert pair.instances is not None
-    assert pair.source.shape == pair.instances.shape == (1, 64, 80)
-    assert pair.target.shape == (3, round(64 * scale), round(80 * scale))
+    assert pair.source.shape == pair.maps["instances"].shape == (1, 64, 80)
+    assert pair.maps["target"].shape == (3, round(64 * scale), round(80 * scale))
     if scale > 1:
         fine = SyntheticFacades(split="val", seed=1, n_samples=1, height=round(64 * scale), width=round(80 * scale))
-        assert torch.equal(vars(fine.read(0))["target"], pair.target)
+        assert torch.equal(vars(fine.read(0))["target"], pair.maps["target"])
 
 
 def test_facades_without_whole_pixels_are_refused() -> None:

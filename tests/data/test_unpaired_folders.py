@@ -125,8 +125,7 @@ def test_folders_have_names_of_this_program_or_of_the_originals(tmp_path: Path, 
     layout = opened(root)
     assert [str(folder) for folder in layout.folders] == [str(root / name) for name in names]
     sample = read_fixed(layout, CROPS, 4)
-    assert sample.target is not None
-    assert (sample.name, sample.source.shape, sample.target.shape) == ("4", (3, 24, 32), (3, 32, 24))
+    assert (sample.name, sample.source.shape, sample.maps["target"].shape) == ("4", (3, 24, 32), (3, 32, 24))
     turned = opened(root, direction="BtoA")
     assert [str(folder) for folder in turned.folders] == [str(root / name) for name in names[::-1]]
     assert len(opened(root, direction="BtoA", needs_targets=False)) == 3
@@ -200,8 +199,7 @@ def test_label_maps_beside_sources_are_placed_as_these(tmp_path: Path) -> None:
         ids = np.asarray(Image.open(tmp_path / f"train_A/{number}.png"))[..., 0]
         save_image(tmp_path / f"train_A_label/{number}.png", ids)
     for batch in batches(opened(tmp_path, needs_labels=True), 4):
-        assert batch.labels is not None
-        assert torch.equal(batch.labels, batch.source[:, :1].int())
+        assert torch.equal(batch.maps["labels"], batch.source[:, :1].int())
     (tmp_path / "train_A_label/1.png").unlink()
     with pytest.raises(PairingError, match=r"train_A/1\.png: without a partner of the same name in .*train_A_label"):
         opened(tmp_path, needs_labels=True)
@@ -224,9 +222,8 @@ def test_sides_may_be_stacked_deep_and_of_other_channels(tmp_path: Path) -> None
     assert (measured.target_range, measured.target_files) == ([0.5, 10000.0], "float32.npy")
     layout = build.build_layout(with_data(config, **vars(measured)), "train", needs_targets=True)
     sample = layout.read(1)
-    assert sample.target is not None
     assert (sample.source.shape, sample.source.dtype) == ((4, 21, 24), torch.uint16)
-    assert (sample.target.shape, sample.target.dtype, float(sample.target[0, 0, 0])) == (
+    assert (sample.maps["target"].shape, sample.maps["target"].dtype, float(sample.maps["target"][0, 0, 0])) == (
         (1, 32, 30),
         torch.float32,
         1e4,

@@ -131,8 +131,7 @@ def test_regions_of_features_are_connected_parts(trained: Path, tiny_config: Pat
     config = load_config(tiny_config, [*data, "features.n_channels=3"])
     layout = build.build_layout(config, "train", needs_targets=True)
     sample = layout.read(0)
-    assert sample.instances is not None
-    assert torch.equal(sample.instances, connected_parts(sample.source, [2]))
+    assert torch.equal(sample.maps["instances"], connected_parts(sample.source, [2]))
     assert not [folder for folder in layout.folders if folder.path.name == "train_inst"]
     run(tiny_config, *data, "features.n_channels=3", "train.max_steps=1")
     assert build.build_layout(load_config(tiny_config, data), "train", needs_targets=True).read(0).instances is None

@@ -15,10 +15,8 @@ def test_maps_are_mirrored_alike_and_cut_back() -> None:
     assert torch.equal(window.cut(larger.source), ids)
     assert larger.source[0, :, 1].tolist() == [10, 5, 0, 5, 10, 5, 0, 5]  # 3 rows mirrored over and over
     assert larger.source[0, 2].tolist() == [1, 0, 1, 2, 3, 4, 3, 2]
-    assert larger.instances is not None
-    assert larger.target is not None
-    assert torch.equal(larger.instances, larger.source + 100)
-    assert torch.equal(larger.target[:1].int(), larger.source)
+    assert torch.equal(larger.maps["instances"], larger.source + 100)
+    assert torch.equal(larger.maps["target"][:1].int(), larger.source)
     assert padded(larger, 4, 8)[0] is larger
 
 

@@ -96,11 +96,9 @@ def test_labels_and_instances_are_turned_as_photos_are(tmp_path: Path, orientati
         write(folder / "x", Case(oriented(pixels, orientation)))
     layout = PairedFolders({"source": label, "target": img, "instances": inst}, MapReader(n_classes=4))
     sample = layout.read(0)
-    assert sample.instances is not None
-    assert sample.target is not None
     assert torch.equal(sample.source[0], torch.from_numpy(labels))
-    assert torch.equal(sample.instances[0], torch.from_numpy(labels.astype(np.int32) * 300))
-    assert torch.equal(sample.target, torch.from_numpy(PIXELS).permute(2, 0, 1))
+    assert torch.equal(sample.maps["instances"][0], torch.from_numpy(labels.astype(np.int32) * 300))
+    assert torch.equal(sample.maps["target"], torch.from_numpy(PIXELS).permute(2, 0, 1))
 
 
 @pytest.mark.parametrize(("width", "height"), [(60000, 1), (1, 60000)])

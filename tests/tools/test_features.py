@@ -76,9 +76,8 @@ def test_given_features_are_those_of_the_targets(run_folder: Path, tmp_path: Pat
     layout = build.build_layout(trained.config, "test", needs_targets=True)
     batch = Batch.of([layout.read(0)])
     source = build.build_conditioning(trained.config)(batch)
-    assert batch.target is not None
     with torch.no_grad():
-        fake = trained.generator.eval()(source, images_to_float(batch.target), batch.instances)
+        fake = trained.generator.eval()(source, images_to_float(batch.maps["target"]), batch.instances)
     assert torch.equal(made[layout.names[0]], images_to_uint8(fake)[0])
 
 

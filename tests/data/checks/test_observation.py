@@ -108,12 +108,11 @@ def cropped(image: Tensor, x: int = 0, y: int = 0) -> Tensor:
 @pytest.mark.parametrize("kind", ["ids", "negative", "blurred"])
 def test_the_place_of_the_target_is_found(index: int, shift: tuple[int, int], kind: str) -> None:
     sample = FACADES.read(index)
-    assert sample.target is not None
-    target = cropped(sample.target, *shift)
+    target = cropped(sample.maps["target"], *shift)
     if kind == "ids":
         assert displacement(cropped(sample.source), target, source_is_ids=True) == shift
         return
-    source = cropped(sample.target)
+    source = cropped(sample.maps["target"])
     source = gaussian_blur(source, [7, 7]) if kind == "blurred" else source
     found = displacement(255 - source, target, source_is_ids=False)
     assert found is not None
@@ -123,8 +122,7 @@ def test_the_place_of_the_target_is_found(index: int, shift: tuple[int, int], ki
 @pytest.mark.parametrize("is_larger", [True, False])
 def test_the_place_of_a_target_of_another_size_is_found_in_pixels_of_the_smaller(is_larger: bool) -> None:
     pair = SyntheticFacades(split="train", seed=0, n_samples=1, height=320, width=336).read(0)
-    assert pair.target is not None
-    large, reduced = 255 - pair.target, resize_image(pair.target, 160, 168)
+    large, reduced = 255 - pair.maps["target"], resize_image(pair.maps["target"], 160, 168)
     if is_larger:
         found = displacement(cropped(reduced), large[:, 32 - 12 : -32 - 12, 32 + 8 : -32 + 8], source_is_ids=False)
     else:

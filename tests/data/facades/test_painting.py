@@ -13,11 +13,9 @@ def test_light_varies_and_the_geometry_does_not_depend_on_it() -> None:
     photo, other = (paint(rng, front) for rng in (light_rng, other_light_rng))
     assert 3 < np.abs(photo.astype(np.float64) - other).mean() < 30
     sample = SyntheticFacades(split="train", seed=0, n_samples=5, height=128, width=128).read(4)
-    assert sample.target is not None
-    assert sample.instances is not None
     assert torch.equal(sample.source[0], torch.from_numpy(front.labels))
-    assert torch.equal(sample.instances[0], torch.from_numpy(front.instances))
-    assert torch.equal(sample.target, torch.from_numpy(photo))
+    assert torch.equal(sample.maps["instances"][0], torch.from_numpy(front.instances))
+    assert torch.equal(sample.maps["target"], torch.from_numpy(photo))
 
 
 def test_the_colour_of_a_surface_follows_from_its_class() -> None:
