@@ -30,10 +30,10 @@ class _InARow(Counter[str]):
 class Diagnostics:
     """Gives hints on the figures of a report: each once, and again after its cause has disappeared and returned.
 
-    gan_mode: the adversarial loss, if the method has one; wgan's logits have no bounds and are ignored.
+    gan_mode: the adversarial loss; wgan's logits have no bounds and are ignored.
     """
 
-    def __init__(self, gan_mode: str = "") -> None:
+    def __init__(self, gan_mode: str) -> None:
         self._won = _WON.get(gan_mode)
         self._in_a_row = _InARow()
 

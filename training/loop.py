@@ -139,8 +139,8 @@ def open_loop(training: Training, stop: GracefulStop, callbacks: Callbacks) -> I
         classes = legend(config.data, validation.evaluator.label_colors if validation else None)
         can_draw = build.build_conditioning(config).source_image_channels == 0
         page = SamplePage(training.folder / "web", first_step, classes, can_draw=can_draw)
-    folder, diagnostics = training.folder if is_main else None, training.method.diagnostics
-    with closing(RunLog(folder, first_step, training.total_steps, diagnostics, page, changed_settings(config))) as log:
+    folder, gan_mode = training.folder if is_main else None, config.loss.gan_mode
+    with closing(RunLog(folder, first_step, training.total_steps, gan_mode, page, changed_settings(config))) as log:
         for statistics in training.run_state.average_statistics:
             statistics.read()
         with (

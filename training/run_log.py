@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import MappingProxyType
 
 from torch import Tensor
 from torch.utils.tensorboard import SummaryWriter
@@ -29,7 +28,7 @@ from utils.yaml_file import shortened
 class RunLog:
     """The log of one session of a run, from `first_step` to `total_steps`; in a process without folder it is silent.
 
-    diagnostics: of the method, which gives hints where its figures show that it is stuck.
+    gan_mode: the adversarial loss, whose logits show whether a discriminator has won.
     page: of the validation samples; None in a process without folder.
     settings: of the run, by `section.key`, which TensorBoard lists.
     """
@@ -39,15 +38,15 @@ class RunLog:
         folder: Path | None,
         first_step: int,
         total_steps: int,
-        diagnostics: Diagnostics,
-        page: SamplePage | None = None,
-        settings: Mapping[str, object] = MappingProxyType({}),
+        gan_mode: str,
+        page: SamplePage | None,
+        settings: Mapping[str, object],
     ) -> None:
         self._tensorboard = TensorBoardWriter(folder, first_step) if folder else None
         self._folder = folder
         self._metrics = JsonLines(folder / METRICS_FILE, first_step) if folder else None
         self.page = page
-        self._diagnostics = diagnostics
+        self._diagnostics = Diagnostics(gan_mode)
         self._total_steps = total_steps
         self._settings = settings
         has_bar = folder is not None and sys.stderr.isatty()

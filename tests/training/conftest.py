@@ -13,7 +13,6 @@ from configs.load import load_config
 from configs.schema import Config
 from data.batch import Batch, Sample
 from models.spectral_norm import add_spectral_norm
-from training.diagnostics import Diagnostics
 from training.methods import METHODS
 from training.methods.method import Averages, Method, NetworkBuilder, Translator
 from training.running_means import RunningMeans
@@ -41,7 +40,7 @@ class FakeMethod(Method):
         }
         self.optimizers = {f"group of {name}": builder.group({name: one}) for name, one in self.networks.items()}
         self.translators = {"AtoB": Translator("painter", conditioning)}
-        self.precision, self.means, self.diagnostics = builder.precision, RunningMeans(), Diagnostics()
+        self.precision, self.means = builder.precision, RunningMeans()
         self.loaded: dict[str, Any] = {}
 
     def inputs(self, batch: Batch) -> Batch:

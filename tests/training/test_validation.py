@@ -18,7 +18,6 @@ from metrics.evaluator import Evaluator
 from metrics.image_metrics import Bounds
 from tests.runs import assert_equal, built
 from tests.training.test_diagnostics import OTHERS, SCENES
-from training.diagnostics import Diagnostics
 from training.run_log import RunLog
 from training.sample_page import SamplePage
 from training.setup import Training
@@ -121,7 +120,7 @@ def validation(
     return UnpairedValidation("val", samples, predictor(translate), EVALUATOR, None, back=back, of_sources=EVALUATOR)
 
 
-SILENT = RunLog(None, 1, 1, Diagnostics())
+SILENT = RunLog(None, 1, 1, "lsgan", None, {})
 
 
 def test_a_translation_into_the_other_side_scores_better_than_none_which_has_the_floor() -> None:
@@ -143,7 +142,7 @@ def test_targets_that_several_samples_share_count_once_against_each_other() -> N
 def test_grid_and_page_have_a_real_image_and_of_two_directions_the_reconstructions(tmp_path: Path) -> None:
     both = validation(torch.neg, back=predictor(lambda images: -images / 2))
     page = SamplePage(tmp_path / "run" / "web", 1)
-    log = RunLog(tmp_path / "run", 1, 1, Diagnostics(), page)
+    log = RunLog(tmp_path / "run", 1, 1, "lsgan", page, {})
     both.run(log, 1)
     log.close()
     kinds = ["source", "translated", "reconstructed", "real", "real_translated", "real_reconstructed"]

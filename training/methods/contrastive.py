@@ -15,7 +15,6 @@ from losses.patch_nce import patch_nce
 from models.global_generator import GlobalGenerator
 from models.initialization import initialize
 from models.patch_projection import PatchProjection, draw_positions
-from training.diagnostics import Diagnostics
 from training.methods.method import NetworkBuilder, translators
 from training.methods.unpaired import ImageDiscriminator, Pair, Unpaired
 from training.running_means import RunningMeans
@@ -216,7 +215,6 @@ def build_contrastive(config: Config, world: World) -> Contrastive:
     projection = builder.network(projection_module, "projection")
     judge = ImageDiscriminator.of(builder, modules[1], RunningMeans())
     return Contrastive(
-        diagnostics=Diagnostics(config.loss.gan_mode),
         translators=translators(config),
         generator=generator,
         discriminator=judge,

@@ -11,7 +11,6 @@ from torch import Tensor
 from configs import build
 from configs.schema import Config, CycleConfig
 from data.batch import Batch
-from training.diagnostics import Diagnostics
 from training.methods.judge import ImagePool
 from training.methods.method import NetworkBuilder, translators
 from training.methods.unpaired import ImageDiscriminator, Pair, Unpaired
@@ -153,7 +152,6 @@ def build_cycle(config: Config, world: World) -> Cycle:
     a_to_b, b_to_a = (builder.network(module, "generator") for module in generators.values())
     a, b = (ImageDiscriminator.of(builder, module, means, f"D_{side}") for side, module in sides.items())
     return Cycle(
-        diagnostics=Diagnostics(config.loss.gan_mode),
         translators=translators(config),
         a_to_b=a_to_b,
         b_to_a=b_to_a,

@@ -19,7 +19,6 @@ from data.batch import Batch, Sample
 from data.conditioning import Conditioning
 from inference.predictor import Predictor
 from models.style_encoder import inference_network
-from training.diagnostics import Diagnostics
 from training.optimizer_group import OptimizerGroup
 from training.run_data import LoopState, Splits
 from training.running_means import RunningMeans
@@ -80,7 +79,6 @@ class Method(ABC):
     optimizers: the optimizer groups by name; each trained network is in one of them.
     translators: what translates, by direction, the default one first.
     means: of losses and other scalars since the last report, by their tags.
-    diagnostics: gives hints where the reported scalars show that the training is stuck.
     """
 
     progress: ClassVar[str]
@@ -89,7 +87,6 @@ class Method(ABC):
     translators: Mapping[str, Translator]
     precision: Precision
     means: RunningMeans
-    diagnostics: Diagnostics
 
     @property
     def device(self) -> torch.device:

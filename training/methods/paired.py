@@ -18,7 +18,6 @@ from losses.objective import GeneratorObjective, LossInputs
 from losses.pixel_weights import LossWeights
 from models.style_encoder import StyledImages, StyleDistribution, inference_network
 from training.augmentation_controller import MOST_CHANGE, RAMP_SHARE, AugmentationController, Overfitting
-from training.diagnostics import Diagnostics
 from training.methods.judge import Judge, Outputs
 from training.methods.method import Averages, Method, NetworkBuilder, translators
 from training.run_data import LoopState, Splits
@@ -288,7 +287,6 @@ def build_paired(config: Config, world: World) -> Paired:
     generator, means = builder.network(modules[0], "generator"), RunningMeans()
     judge = Judge.of(builder, modules[1], means)
     return Paired(
-        diagnostics=Diagnostics(config.loss.gan_mode),
         translators=translators(config),
         generator=generator,
         discriminator=judge,

@@ -18,7 +18,6 @@ from losses.objective import DiscriminatorObjective, GeneratorObjective
 from models.blocks import Norm
 from models.global_generator import GlobalGenerator
 from models.patch_discriminator import DiscriminatorOutput, MultiscalePatchDiscriminator
-from training.diagnostics import Diagnostics
 from training.methods.judge import Judge
 from training.methods.paired import ModelInputs, Paired, build_paired
 from training.optimizer_group import OptimizerGroup
@@ -69,7 +68,6 @@ def make_paired_update(
         discriminator=Judge(discriminator.networks["discriminator"], of_discriminator, joint, means),
         optimizers={"generator": generator, "discriminator": discriminator},
         translators={},
-        diagnostics=Diagnostics(),
         means=means,
         **parts,
     )

@@ -13,7 +13,6 @@ from losses.adversarial import AdversarialLoss
 from losses.objective import DiscriminatorObjective
 from models.originals.weights import import_original
 from tests.models.originals.cases import as_double, assert_close, by_original_names, digest
-from training.diagnostics import Diagnostics
 from training.lr_schedule import LearningRateSchedule
 from training.methods import contrastive
 from training.methods.contrastive import Contrastive, TappedGenerator
@@ -158,7 +157,6 @@ def test_contrastive(reference: dict[str, Any], name: str, joint: bool, monkeypa
         "discriminator": group(config, discriminator=networks["D"]),
     }
     method = Contrastive(
-        diagnostics=Diagnostics(),
         translators={},
         generator=networks["G"],
         discriminator=judge(networks["D"], means, joint=joint),
@@ -205,7 +203,6 @@ def cycle_of(case: dict[str, Any], means: RunningMeans) -> tuple[Cycle, dict[str
     networks |= {name: trained(case, name, "discriminator") for name in ("D_A", "D_B")}
     pools = [RecordedPool(config["pool_size"]) if config["pool_size"] else None for _ in "AB"]
     method = Cycle(
-        diagnostics=Diagnostics(),
         translators={},
         a_to_b=networks["G_A"],
         b_to_a=networks["G_B"],
