@@ -10,7 +10,6 @@ from torch.utils.checkpoint import checkpoint
 
 from losses.distances import feature_distance
 from losses.objective import LossInputs
-from losses.pixel_weights import PixelWeights
 from utils.pretrained import PretrainedFile
 
 # relu1_1, relu2_1, relu3_1, relu4_1, relu5_1 in torchvision's numbering, and pix2pixHD's weights of their L1
@@ -56,18 +55,14 @@ class PerceptualLoss(nn.Module):
         self.layer_weights = tuple(layer_weights)
 
     def forward(self, translation: LossInputs) -> Tensor:
-        """Return the distance of translated images and targets, 0-d."""
-        weights = translation.weights.of_images if translation.weights else None
-        return self.distance(translation.fake, translation.target, weights)
+        """Return the distance of translated images and targets, 0-d, float32 under autocast.
 
-    def distance(self, fake: Tensor, target: Tensor, weights: PixelWeights | None = None) -> Tensor:
-        """Return the distance of (N, 3 or 1, H, W) images in [-1, 1], 0-d, float32 under autocast.
-
-        No gradient reaches `target`.
+        No gradient reaches the targets.
         """
         with torch.no_grad():
-            target_features = self.network(target)
-        layers = zip(self.network(fake), target_features, self.layer_weights, strict=True)
+            target_features = self.network(translation.target)
+        weights = translation.weights.of_images if translation.weights else None
+        layers = zip(self.network(translation.fake), target_features, self.layer_weights, strict=True)
         return torch.stack([weight * feature_distance(f, t, weights) for f, t, weight in layers]).sum()
 
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torchvision.models import vgg19
 
+from losses.objective import LossInputs
 from losses.perceptual import LAYERS, PerceptualLoss, VGG19Features, load_vgg19_weights
 from utils.pretrained import WeightsError
 
@@ -28,12 +29,12 @@ def test_features_are_those_of_torchvisions_layers(vgg19_weights: dict[str, Tens
 def test_only_the_translated_image_gets_a_gradient(vgg19_weights: dict[str, Tensor]) -> None:
     loss = PerceptualLoss(VGG19Features(vgg19_weights))
     fake, target = (torch.randn(1, 3, 32, 32, requires_grad=True) for _ in range(2))
-    loss.distance(fake, target).backward()
+    loss(LossInputs(fake, target, target, discriminate_fake=list, discriminate_target=list)).backward()
     assert fake.grad is not None
     assert fake.grad.abs().sum() > 0
     assert target.grad is None
     assert all(parameter.grad is None for parameter in loss.parameters())
-    assert loss.distance(fake, fake) == 0
+    assert loss(LossInputs(fake, fake, fake, discriminate_fake=list, discriminate_target=list)) == 0
 
 
 def test_imagenet_normalization_is_torchvisions(vgg19_weights: dict[str, Tensor]) -> None:

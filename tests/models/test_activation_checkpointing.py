@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from losses.objective import LossInputs
 from losses.perceptual import PerceptualLoss, VGG19Features
 from models.activation_checkpointing import enable_activation_checkpointing
 from models.blocks import Norm
@@ -69,7 +70,7 @@ def test_vgg_too(vgg19_weights: dict[str, Tensor]) -> None:
     for is_on in (False, True):
         loss = PerceptualLoss(VGG19Features(vgg19_weights, activation_checkpointing=is_on))
         fake = image.clone().requires_grad_()
-        value = loss.distance(fake, target)
+        value = loss(LossInputs(fake, target, target, discriminate_fake=list, discriminate_target=list))
         value.backward()
         assert fake.grad is not None
         results.append((value, fake.grad))
