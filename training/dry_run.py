@@ -100,7 +100,7 @@ def describe_memory(training: Training, batch: Batch) -> list[str]:
     networks = training.method.networks.values()
     n_kept_bytes = activation_bytes(training.method, batch)
     weights = sum(network.n_weight_bytes for network in networks)
-    gradients = sum(network.n_gradient_bytes for network in networks)
+    gradients = sum(parameter.nbytes for network in networks for parameter in network.parameters)
     n_kept = training.config.checkpoint.keep or "all"
     return [
         f"memory         about {size(3 * weights + gradients + n_kept_bytes)}: {size(weights)} of weights, twice that "

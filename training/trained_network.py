@@ -93,12 +93,7 @@ class TrainedNetwork:
     @property
     def n_weight_bytes(self) -> int:
         """Bytes of the module's parameters."""
-        return sum(parameter.numel() * parameter.element_size() for parameter in self.module.parameters())
-
-    @property
-    def n_gradient_bytes(self) -> int:
-        """Bytes of the gradients."""
-        return sum(parameter.numel() * parameter.element_size() for parameter in self.parameters)
+        return sum(parameter.nbytes for parameter in self.module.parameters())
 
 
 def synchronized_passes(passes: Sequence[T], *networks: TrainedNetwork) -> Iterator[T]:
