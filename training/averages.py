@@ -25,8 +25,16 @@ from utils.torch_private import copy_all
 N_BATCHES = 20  # a running mean with batch norm's momentum of 0.1 has the variance of one of 19
 
 
-class _Average(AveragedModel):
-    """torch's, which copies its count of updates to the device at each of them, and makes the host wait for that."""
+class WeightAverage(AveragedModel):
+    """A copy of a network whose weights `update_parameters` pulls towards the network's, and whose buffers it copies.
+
+    So it has the network's vectors of spectral norm; before it is used, models.spectral_norm settles them. torch's own
+    update copies its count of updates to the device, and makes the host wait for that.
+    """
+
+    def __init__(self, network: nn.Module, decay: float) -> None:
+        super().__init__(network, multi_avg_fn=get_ema_multi_avg_fn(decay))
+        self.requires_grad_(False)
 
     @torch.no_grad()
     def update_parameters(self, model: nn.Module) -> None:
@@ -41,16 +49,6 @@ class _Average(AveragedModel):
         for kept, present in zip(self.module.buffers(), model.buffers(), strict=True):
             kept.copy_(present)
         self.n_averaged += 1
-
-
-def make_average(network: nn.Module, decay: float) -> AveragedModel:
-    """Return a copy of `network` that `update_parameters` pulls towards it: weights are averaged, statistics copied.
-
-    The vectors of spectral norm are copied too; before the average is used, models.spectral_norm settles them.
-    """
-    average = _Average(network, multi_avg_fn=get_ema_multi_avg_fn(decay))
-    average.requires_grad_(False)
-    return average
 
 
 @dataclass
@@ -106,7 +104,7 @@ class AverageStatistics:
 def make_averages(method: Method, decay: float) -> Averages:
     """Return an average of each network that translates, by its name; none where the decay is 0."""
     names = {translator.network for translator in method.translators.values()} if decay else set()
-    return {name: make_average(network.module, decay) for name, network in method.networks.items() if name in names}
+    return {name: WeightAverage(network.module, decay) for name, network in method.networks.items() if name in names}
 
 
 def build_average_statistics(

@@ -20,7 +20,7 @@ from models.running_statistics import batch_norms, estimating_statistics
 from models.spectral_norm import settle_spectral_norm
 from models.style_encoder import inference_network
 from tests.runs import STYLE, assert_equal, built, checkpoint, run
-from training.averages import make_average
+from training.averages import WeightAverage
 from training.callbacks import Callbacks
 from training.loop import open_loop
 from training.setup import build_training
@@ -126,7 +126,7 @@ def test_no_save_depends_on_the_data_set(tiny_config: Path, label_data_set: Path
 
 def test_the_average_follows_the_weights_by_its_decay() -> None:
     network = nn.Conv2d(1, 1, 1, bias=False)
-    average = make_average(network, decay=0.9)
+    average = WeightAverage(network, decay=0.9)
     expected, weights = None, torch.randn(5, generator=torch.Generator().manual_seed(0))
     for weight in weights:
         network.weight.data.fill_(weight)
