@@ -42,7 +42,7 @@ class RunLog:
         page: SamplePage | None,
         settings: Mapping[str, object],
     ) -> None:
-        self._tensorboard = TensorBoardWriter(folder, first_step) if folder else None
+        self._tensorboard = TensorBoardWriter(folder, first_step)
         self._folder = folder
         self._metrics = JsonLines(folder / METRICS_FILE, first_step) if folder else None
         self.page = page
@@ -59,10 +59,10 @@ class RunLog:
         """Remove the bar, and write what is left."""
         self._bar.close()
         self._stack.close()
-        if self._tensorboard and self._folder:
+        if self._folder:
             path = self._folder / METRICS_FILE
             self._tensorboard.write(lambda writer: add_hparams(writer, self._settings, curves(read_rows(path))))
-            self._tensorboard.close()
+        self._tensorboard.close()
 
     def advance_bar(self) -> None:
         """Move the bar."""
@@ -121,8 +121,7 @@ class RunLog:
         classes = {f"iou/{name}": score.iou for name, score in summary.classes.items() if score.iou is not None}
         logits = {} if mean_logits is None else {"logits/D/validation": mean_logits}
         self._write(step, {**figures, **classes, **logits}, split=split)
-        if self._tensorboard:
-            self._tensorboard.write(lambda writer: writer.add_text("validation/split", split, step))
+        self._tensorboard.write(lambda writer: writer.add_text("validation/split", split, step))
         seen = "".join(f"  {_short(tag)} {value:.3f}" for tag, value in logits.items())
         logger.info("validation (%s)   %s%s", split, summary, seen)
         if summary.classes:
@@ -135,16 +134,14 @@ class RunLog:
 
     def write_image(self, tag: str, image: Tensor, step: int) -> None:
         """Show a (3, H, W) uint8 image in TensorBoard."""
-        if self._tensorboard:
-            self._tensorboard.write(lambda writer: writer.add_image(tag, image, step))
+        self._tensorboard.write(lambda writer: writer.add_image(tag, image, step))
 
     def _write(self, step: int, scalars: Mapping[str, float], **texts: str) -> None:
         def add(writer: SummaryWriter) -> None:
             for tag, value in scalars.items():
                 writer.add_scalar(tag, value, step)
 
-        if self._tensorboard:
-            self._tensorboard.write(add)
+        self._tensorboard.write(add)
         if self._metrics:
             self._metrics.append(step, {**texts, **scalars})
 
@@ -197,13 +194,13 @@ def add_hparams(writer: SummaryWriter, settings: Mapping[str, object], points: M
 
 
 class TensorBoardWriter:
-    """Writes events into the folder of a run; a disk that fails ends the curves, not the run."""
+    """Writes events into the folder of a run, if there is one; a disk that fails ends the curves, not the run."""
 
-    def __init__(self, run_folder: Path, first_step: int) -> None:
+    def __init__(self, run_folder: Path | None, first_step: int) -> None:
         """Start at `first_step`; what an interrupted run wrote of that step and later is hidden from the curves."""
         self._previous_hook, threading.excepthook = threading.excepthook, self._report_thread
         # In a run's first session too: TensorBoard takes its first mark of a start for no restart, and hides nothing.
-        self._writer: SummaryWriter | None = SummaryWriter(str(run_folder), purge_step=first_step)
+        self._writer = SummaryWriter(str(run_folder), purge_step=first_step) if run_folder else None
         self.write(lambda writer: writer.add_custom_scalars(LAYOUT))
 
     def write(self, add: Callable[[SummaryWriter], object]) -> None:
