@@ -25,7 +25,7 @@ from training.setup import Training
 from training.trained_network import TrainedNetwork
 from utils.checkpoint_folder import list_checkpoints
 from utils.errors import ConfigError
-from utils.text import counted
+from utils.text import counted, listed
 
 CHECKED_SAMPLES = 100  # of each split, whose palettes are compared
 LISTED_CLASSES = 40
@@ -119,9 +119,8 @@ def _describe_classes(config: Config) -> list[str]:
     table = class_table(config.data)
     if table is None:
         return []
-    n_classes, how = len(table.names), " by colours" if config.data.label_colors else ""
-    more = f" and {n_classes - LISTED_CLASSES} more" if n_classes > LISTED_CLASSES else ""
-    return [f"classes        {n_classes}{how}: {', '.join(table.names[:LISTED_CLASSES])}{more}"]
+    how = " by colours" if config.data.label_colors else ""
+    return [f"classes        {len(table.names)}{how}: {listed(table.names, LISTED_CLASSES)}"]
 
 
 def _describe_weights(config: Config) -> list[str]:
