@@ -20,7 +20,8 @@ from data.files.tiff_file import geo_tags
 from tests.conftest import save_image, write_tiny_config
 from tests.images import GEO_TAGS, bands, heights, save_npy, tifffile
 from tests.runs import assert_resumes_exactly, assert_same_state, checkpoint, program_main, run, translate
-from tests.tools.playground.pages import ask, post, serving
+from tests.tools.playground.pages import post, serving
+from tests.tools.serve.services import ask
 from utils.checkpoint import CheckpointError
 from utils.errors import ConfigError, UserError
 from utils.pictures import picture
@@ -195,7 +196,7 @@ def test_the_playground_shows_samples(config: Path) -> None:
     assert "tools.playground" in (run_folder / "web" / "index.html").read_text()
     translate("--checkpoint", str(run_folder), "--output", str(output), "--opt-level", "O0")
     with serving("--checkpoint", str(run_folder), "--opt-level", "O0") as server:
-        status, body, _ = ask(server, "GET", "/samples/0")
+        status, body, _ = ask(server, "/samples/0")
         assert status == 200
         shown = np.frombuffer(body, np.uint8).reshape(32, 40, 3)
         assert np.array_equal(shown, read_rgb(output / "gallery" / "source" / "6.png").permute(1, 2, 0))

@@ -71,18 +71,8 @@ def model_of(page: str) -> dict[str, Any]:
 
 
 def test_one_file_has_everything(tiny_run: Path, tmp_path: Path, archive: Path) -> None:
-    export(
-        tiny_run,
-        tmp_path / "page.html",
-        "--samples",
-        "2",
-        "--web-runtime",
-        str(archive),
-        "--license",
-        "mit",
-        "--description",
-        "a & b",
-    )
+    options = ("--samples", "2", "--license", "mit", "--description", "a & b")
+    export(tiny_run, tmp_path / "page.html", "--web-runtime", str(archive), *options)
     page = (tmp_path / "page.html").read_text()
     parts = parts_of(page)
     assert parts.keys() == {"runtime", "wasm", "generator", "sample-0", "sample-1"}

@@ -1,6 +1,5 @@
 """Tiny networks on both kinds of pages, what a user does on them, and what test.py makes of the same files."""
 
-import http.client
 from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -48,6 +47,14 @@ class Opened:
         status.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
         expect(status).to_have_text("ready")
 
+    def wait_for_file(self, width: int | None = None) -> None:
+        """Wait until a file or a sample that was chosen, whose picture has that width, is translated."""
+        if width is None:
+            self.page.wait_for_timeout(300)
+        else:
+            expect(self["source"]).to_have_attribute("width", str(width))
+        self.wait()
+
     def pixels(self, canvas: str) -> np.ndarray:
         """Return the (H, W, 3) levels of a canvas, by its id."""
         address = self[canvas].evaluate("canvas => canvas.toDataURL('image/png')")
@@ -92,8 +99,7 @@ class Opened:
 
     def choose_sample(self, index: int) -> None:
         self["samples"].select_option(index=index)
-        self.page.wait_for_timeout(300)
-        self.wait()
+        self.wait_for_file()
 
     def drop(self, file: Path) -> None:
         """Drop a file on the page."""
@@ -150,19 +156,10 @@ def serving(*arguments: str) -> AbstractContextManager[WebServer]:
     return services.running(playground(parse_arguments([*arguments, "--no-browser"])))
 
 
-def ask(
-    server: WebServer, method: str, path: str, body: bytes | None = None, **headers: str
-) -> tuple[int, bytes, http.client.HTTPMessage]:
-    return services.ask(server, path, body, {name.replace("_", "-"): value for name, value in headers.items()}, method)
-
-
 def post(server: WebServer, *maps: np.ndarray, seed: int = 0, path: str = "/", then: str = "") -> tuple[int, bytes]:
     height, width = maps[0].shape[:2]
     body = b"".join(image.tobytes() for image in maps)
-    status, answer, _ = ask(
-        server, "POST", f"{path}translate?width={width}&height={height}&seed={seed}{then}", body, **BINARY
-    )
-    return status, answer
+    return services.ask(server, f"{path}translate?width={width}&height={height}&seed={seed}{then}", body, BINARY)[:2]
 
 
 class Trained(NamedTuple):

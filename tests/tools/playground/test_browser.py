@@ -83,8 +83,7 @@ def test_instances_of_strokes(blank: Opened, tmp_path: Path) -> None:
     blank.drag((30, 10), (39, 19))  # and this one of its own
     _, apart = blank.saved(tmp_path / "apart")
     blank["instances-file"].set_input_files(tmp_path / "joined" / "source_instances.png")
-    blank.page.wait_for_timeout(300)
-    blank.wait()
+    blank.wait_for_file()
     _, opened_again = blank.saved(tmp_path / "opened")
     assert joined.dtype in (np.uint16, np.int32)
     assert len(np.unique(joined[10:20, 10:30])) == 1
@@ -114,8 +113,7 @@ def test_samples_and_kept_results(browser: Browser, facades: Trained, engine: st
         expect(page["seed-choice"]).to_be_hidden()  # this network takes none
         expect(page["camera"]).to_be_hidden()
         page.page.get_by_role("button", name="Open", exact=True).click()
-        page.page.wait_for_timeout(300)
-        page.wait()
+        page.wait_for_file()
         assert np.array_equal(page.pixels("source"), source)
         assert np.array_equal(page.pixels("result"), first)
 

@@ -60,8 +60,7 @@ def test_label_maps_in_colours_are_opened_and_saved(
     save_image(tmp_path / "wrong.png", wrong)
     with page_of(browser, colored, engine) as page:
         page.drop(tmp_path / "map.png")
-        expect(page["source"]).to_have_attribute("width", "37")
-        page.wait()
+        page.wait_for_file(width=37)
         found = page.pixels("result").astype(int)
         (saved,) = page.download("save", tmp_path)
         page.drop(tmp_path / "wrong.png")
@@ -137,8 +136,7 @@ def test_photographs_are_dropped_drawn_on_and_saved(
     with page_of(browser, photos, engine) as page:
         assert page.pixels("source").shape == (40, 48, 3)  # the sample of the test split
         page.drop(tmp_path / "photo.png")
-        expect(page["source"]).to_have_attribute("width", "41")
-        page.wait()
+        page.wait_for_file(width=41)
         assert np.array_equal(page.pixels("source"), photo)
         page.choose("black")
         page.drag((5, 5), (20, 20))
@@ -148,8 +146,7 @@ def test_photographs_are_dropped_drawn_on_and_saved(
         page.drop(tmp_path / "broken.png")
         assert "broken.png: cannot be read as an image" in page.message()
         page.drop(tmp_path / "large.png")
-        expect(page["source"]).to_have_attribute("width", "48")  # the longest side of the training
-        page.wait()
+        page.wait_for_file(width=48)  # the longest side of the training
         assert page.pixels("source").shape == (24, 48, 3)
         assert "large.png: 120x60 was made smaller, to 48x24" in page.message()
         page.drop(tmp_path / "huge.png")
@@ -218,8 +215,7 @@ def test_what_is_transparent_becomes_paper(browser: Browser, photos: Trained, tm
     save_image(tmp_path / "pencil.png", pencil)
     with page_of(browser, photos, "server") as page:
         page.drop(tmp_path / "pencil.png")
-        expect(page["source"]).to_have_attribute("width", "9")
-        page.wait()
+        page.wait_for_file(width=9)
         assert np.array_equal(page.pixels("source")[..., 0] == 0, pencil[..., 3] > 0)
 
 
@@ -229,8 +225,7 @@ def test_bytes_after_the_pixels_do_no_harm(blank: Opened, tmp_path: Path) -> Non
     rows = b"".join(b"\0" + row.tobytes() for row in labels)
     save_grey_png(tmp_path / "spare.png", 6, 7, zlib.compress(rows) + b"xx")
     blank.drop(tmp_path / "spare.png")
-    expect(blank["source"]).to_have_attribute("width", "6")
-    blank.wait()
+    blank.wait_for_file(width=6)
     assert np.array_equal(blank.saved(tmp_path / "saved")[0], labels)
 
 
@@ -252,8 +247,7 @@ def test_an_image_can_be_chosen_or_pasted(browser: Browser, photos: Trained, tmp
         save_image(tmp_path / name, image[:, :width])
     with page_of(browser, photos, "server") as page:
         page["file"].set_input_files(tmp_path / "chosen.png")
-        expect(page["source"]).to_have_attribute("width", "11")
-        page.wait()
+        page.wait_for_file(width=11)
         assert np.array_equal(page.pixels("source"), image)
         page.page.locator("html").evaluate(
             """(_, bytes) => {
@@ -263,8 +257,7 @@ def test_an_image_can_be_chosen_or_pasted(browser: Browser, photos: Trained, tmp
             }""",
             list((tmp_path / "pasted.png").read_bytes()),
         )
-        expect(page["source"]).to_have_attribute("width", "8")
-        page.wait()
+        page.wait_for_file(width=8)
         assert np.array_equal(page.pixels("source"), image[:, :8])
 
 

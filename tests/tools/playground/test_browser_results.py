@@ -34,8 +34,7 @@ def test_a_result_opens_again_with_its_source_on_another_page(
     with page_of(browser, facades, engine) as page:
         assert (page.pixels("source") != source).any()
         page.drop(file)
-        page.page.wait_for_timeout(300)
-        page.wait()
+        page.wait_for_file()
         assert np.array_equal(page.pixels("source"), source)
         assert np.array_equal(page.pixels("result"), result)
         page.click("undo")
@@ -57,8 +56,7 @@ def test_results_are_kept_over_a_reload_until_they_are_removed(
         page.wait()
         expect(figures).to_have_count(2)
         figures.nth(1).get_by_role("button", name="Open", exact=True).click()
-        page.page.wait_for_timeout(300)
-        page.wait()
+        page.wait_for_file()
         assert np.array_equal(page.pixels("source"), source)
         with page.page.expect_download() as download:
             figures.nth(1).get_by_role("button", name="Download").click()
@@ -78,8 +76,7 @@ def test_photographs_are_kept_with_their_results(browser: Browser, photos: Train
         (file,) = page.download("download-both", tmp_path)
         page.click("clear")
         page.drop(file)
-        page.page.wait_for_timeout(300)
-        page.wait()
+        page.wait_for_file()
         assert np.array_equal(page.pixels("source"), source)
 
 
@@ -118,8 +115,7 @@ def test_a_damaged_result_is_a_message(blank: Opened, photos: Trained, browser: 
     assert "other.png: was translated by another run, step 7." in blank.message()
     with page_of(browser, photos, "server") as page:  # an image like any other
         page.drop(file)
-        page.page.wait_for_timeout(300)
-        page.wait()
+        page.wait_for_file()
         assert page.pixels("source").shape == (48, 48, 3)
         (result,) = page.download("download-both", tmp_path / "photos")
     blank.drop(result)
@@ -170,8 +166,7 @@ def test_an_opened_label_map_has_the_connected_parts_as_instances(
     save_image(tmp_path / "labels.png", labels)
     with page_of(browser, facades, engine) as page:
         page.drop(tmp_path / "labels.png")
-        expect(page["source"]).to_have_attribute("width", "37")
-        page.wait()
+        page.wait_for_file(width=37)
         _, instances = page.saved(tmp_path)
     parts = np.zeros_like(instances)
     for kind in range(3):
@@ -205,8 +200,7 @@ def styles_seen(page: Opened, folder: Path) -> list[np.ndarray]:
     assert np.array_equal(page.pixels("result"), first)
     page.click("dice")
     page.drop(file)
-    page.page.wait_for_timeout(300)
-    page.wait()
+    page.wait_for_file()
     assert np.array_equal(page.pixels("result"), middle)
     expect(page["percent"]).to_have_value("50")
     return [first, third, middle]

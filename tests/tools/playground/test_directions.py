@@ -9,7 +9,8 @@ import torch
 from playwright.sync_api import Browser, expect
 
 from tests.conftest import save_image
-from tests.tools.playground.pages import ask, expected, opened, post, serving
+from tests.tools.playground.pages import expected, opened, post, serving
+from tests.tools.serve.services import ask
 
 PHOTO = np.random.default_rng(0).integers(0, 256, (32, 48, 3), dtype=np.uint8)
 
@@ -30,7 +31,7 @@ def test_each_direction_has_a_page_and_its_generator_is_loaded_for_it(
 ) -> None:
     with serving("--checkpoint", str(cyclegan), "--direction", "BtoA") as server:
         assert "latest_net_G_A.pth" not in caplog.text
-        pages = [ask(server, "GET", path) for path in ("/", "/AtoB/", "/BtoA/", "/elsewhere/", "/AtoB")]
+        pages = [ask(server, path) for path in ("/", "/AtoB/", "/BtoA/", "/elsewhere/", "/AtoB")]
         found = {path: post(server, PHOTO, path=path) for path in ("/", "/AtoB/", "/BtoA/")}
     assert [status for status, *_ in pages] == [302, 200, 200, 404, 404]
     assert pages[0][2]["Location"] == "/BtoA/"
@@ -41,8 +42,8 @@ def test_each_direction_has_a_page_and_its_generator_is_loaded_for_it(
         assert np.array_equal(np.frombuffer(found[f"/{direction}/"][1], np.uint8).reshape(PHOTO.shape), wanted)
     assert found["/"] == found["/BtoA/"] != found["/AtoB/"]
     with serving("--checkpoint", str(cyclegan / "latest_net_G_A.pth")) as server:
-        assert ask(server, "GET", "/BtoA/")[0] == 404
-        assert b"<nav" not in ask(server, "GET", "/")[1]
+        assert ask(server, "/BtoA/")[0] == 404
+        assert b"<nav" not in ask(server, "/")[1]
 
 
 @pytest.mark.browser
@@ -50,8 +51,7 @@ def test_a_link_leads_to_the_other_direction_and_back_to_the_drawing(browser: Br
     save_image(cyclegan / "photo.png", PHOTO)
     with serving("--checkpoint", str(cyclegan)) as server, opened(browser, server.url) as page:
         page.drop(cyclegan / "photo.png")
-        page.page.wait_for_timeout(300)
-        page.wait()
+        page.wait_for_file()
         source, result = page.pixels("source"), page.pixels("result")
         for direction in ("BtoA", "AtoB"):
             page.page.get_by_role("link", name=direction).click()

@@ -18,8 +18,8 @@ from playwright.sync_api import Browser, expect
 
 from tests.conftest import save_image, write_tiny_config
 from tests.runs import STYLE, run, untrained_run
-from tests.tools.playground.pages import BINARY, N_CLASSES, ask, expected, opened, post, serving
-from tests.tools.serve.services import Hold
+from tests.tools.playground.pages import BINARY, N_CLASSES, expected, opened, post, serving
+from tests.tools.serve.services import Hold, ask
 from tools import cluster_features
 from tools.playground.__main__ import parse_arguments, playground
 from tools.serve.web import WebServer
@@ -58,7 +58,7 @@ def test_photographs_are_translated(tiny_config: Path) -> None:
     photo = rng.integers(0, 256, (20, 30, 3), dtype=np.uint8)
     with serving("--checkpoint", str(run_folder), "--tile", "16", "--opt-level", "O0", "--split", "train") as server:
         status, answer = post(server, photo)
-        page = ask(server, "GET", "/")[1]
+        page = ask(server, "/")[1]
         names = json.loads(re.search(rb'id="model"[^>]*>(.*?)</script>', page)[1])["samples"]  # type: ignore[index]
     assert (status, names) == (200, ["1"])
     options = ("--checkpoint", str(run_folder), "--opt-level", "O0")
@@ -67,16 +67,16 @@ def test_photographs_are_translated(tiny_config: Path) -> None:
 
 
 def test_samples_of_the_test_split(server: WebServer) -> None:
-    status, body, headers = ask(server, "GET", "/samples/2")
+    status, body, headers = ask(server, "/samples/2")
     assert (status, headers["X-Width"], headers["X-Height"]) == (200, "32", "32")
     assert len(body) == 32 * 32 * 8
     assert np.frombuffer(body, "<i4", 32 * 32).max() < N_CLASSES
-    status, body, _ = ask(server, "GET", "/samples/3")
+    status, body, _ = ask(server, "/samples/3")
     assert (status, body) == (400, b"sample 3: there are 3\n")
 
 
 def test_the_page_requests_nothing_from_elsewhere(server: WebServer) -> None:
-    status, page, headers = ask(server, "GET", "/")
+    status, page, headers = ask(server, "/")
     assert status == 200
     assert b"http" not in page
     assert "default-src 'none'" in headers["Content-Security-Policy"]
@@ -99,15 +99,15 @@ def test_the_page_requests_nothing_from_elsewhere(server: WebServer) -> None:
 def test_unfit_pictures_are_refused(
     server: WebServer, sizes: str, body: bytes, headers: dict[str, str], status: int, answer: bytes
 ) -> None:
-    found = ask(server, "POST", f"/translate{sizes}", body, **headers)
+    found = ask(server, f"/translate{sizes}", body, headers)
     assert found[0] == status
     assert answer in found[1]
 
 
 def test_a_link_from_another_page_leads_to_the_page(server: WebServer) -> None:
-    fields = {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate"}
-    assert ask(server, "GET", "/", None, **fields)[0] == 200
-    assert ask(server, "GET", "/samples/0", None, **fields)[0] == 403
+    fields = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    assert ask(server, "/", None, fields)[0] == 200
+    assert ask(server, "/samples/0", None, fields)[0] == 403
 
 
 def test_connections_wait_for_their_turn(tiny_run: Path) -> None:
@@ -178,13 +178,7 @@ def test_styles_are_of_seeds_or_photographs_and_between_two_of_them(tiny_config:
         with serving(*command, *others) as server:
             first, second, start, middle, end = (
                 post(server, *drawn, seed=seed, then=then)[1]
-                for seed, then in (
-                    (0, ""),
-                    (1, ""),
-                    (0, "&other=1"),
-                    (0, "&other=1&percent=50"),
-                    (0, "&other=1&percent=100"),
-                )
+                for seed, then in ((0, ""), (1, ""), *((0, f"&other=1&percent={n}") for n in (0, 50, 100)))
             )
         assert len({first, second, middle}) == 3, way
         assert (start, end) == (first, second), way
