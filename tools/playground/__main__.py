@@ -89,11 +89,6 @@ def open_page(arguments: argparse.Namespace, direction: str | None, folder: Path
     return DirectionPage(description, samples, predictor, opened.styles)
 
 
-def _has_screen() -> bool:
-    """Return whether a browser can open a window; Python would start one in the terminal otherwise."""
-    return sys.platform != "linux" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
-
-
 def main(argv: Sequence[str]) -> None:
     """Serve the page according to the command line, until a signal stops it."""
     arguments = parse_arguments(argv)
@@ -102,7 +97,9 @@ def main(argv: Sequence[str]) -> None:
     def announce(server: WebServer) -> None:
         logger.info("playground   %s", server.url)
         logger.info("             Ctrl-C stops it")
-        if not arguments.no_browser and _has_screen():
+        # without a screen Python would start a browser in the terminal
+        has_screen = sys.platform != "linux" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
+        if has_screen and not arguments.no_browser:
             webbrowser.open(server.url)
 
     serve(playground(arguments), announce)

@@ -37,22 +37,21 @@ class DirectionPage:
     predictor: Predictor
     styles: Sequence[StyleImage] = ()
 
-    def drawn_by(self, seed: int, other: int, share: float) -> Predictor:
-        """Return a predictor between two seeds of features, noise and style; of several styles, between two of these.
+    def translate(self, sample: Sample, seed: int, other: int = 0, share: float = 0.0) -> Tensor:
+        """Return (3, H, W) uint8 RGB to look at, of the size of the sample times the generator's scale.
 
+        It is between two seeds of features, noise and style; of several styles, between two of these.
         share: 0 at the first, 1 at the other.
         """
         if len(self.styles) < 2:
-            return self.predictor.with_seed(seed, (other, share) if share else None)
-        first, second = (self.styles[index % len(self.styles)] for index in (seed, other))
-        return replace(self.predictor, style=replace(first, style=torch.lerp(first.style, second.style, share)))
-
-    def translate(self, sample: Sample, seed: int, other: int = 0, share: float = 0.0) -> Tensor:
-        """Return (3, H, W) uint8 RGB to look at, of the size of the sample times the generator's scale."""
+            predictor = self.predictor.with_seed(seed, (other, share) if share else None)
+        else:
+            first, second = (self.styles[index % len(self.styles)] for index in (seed, other))
+            between = replace(first, style=torch.lerp(first.style, second.style, share))
+            predictor = replace(self.predictor, style=between)
         rule = self.samples.preprocessing
         enlarged, window = padded(sample, rule.size_multiple, rule.min_size, rule.target_scale)
-        translated = window.cut(self.drawn_by(seed, other, share).translate(Batch.of([enlarged]))[0])
-        return self.predictor.show_target(translated).contiguous()
+        return predictor.show_target(window.cut(predictor.translate(Batch.of([enlarged]))[0])).contiguous()
 
 
 class Playground:
