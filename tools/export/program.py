@@ -112,7 +112,8 @@ def open_pt2(path: Path) -> Run:
 
 
 def write_onnx(program: ExportedProgram, path: Path, facts: Mapping[str, str]) -> None:
-    """Write an .onnx file, with `facts` as its metadata."""
+    """Write an .onnx file, with `facts` and the SHA-256 of all that is before it as metadata."""
+    import onnx
     import onnx_ir
 
     onnx_program = torch.onnx.export(program, (), dynamo=True, verbose=False, output_names=[OUTPUT_NAME])
@@ -126,16 +127,9 @@ def write_onnx(program: ExportedProgram, path: Path, facts: Mapping[str, str]) -
             sides = [f"{prefix}height", f"{prefix}width"] if value.shape.rank() == 4 else []
             value.shape = onnx_ir.Shape(["batch", value.shape[1], *sides])
     onnx_program.save(path, external_data=False)
-    _append_digest(path)
-
-
-def _append_digest(path: Path) -> None:
-    """Append the SHA-256 of an .onnx file to it, as one more entry of its metadata: protocol buffers add up."""
-    import onnx
-
-    entry = onnx.StringStringEntryProto(key="sha256", value=sha256_of_file(path))
-    with path.open("ab") as file:
-        file.write(onnx.ModelProto(metadata_props=[entry]).SerializeToString())
+    digest = onnx.StringStringEntryProto(key="sha256", value=sha256_of_file(path))
+    with path.open("ab") as file:  # one more entry of the metadata, for protocol buffers add up
+        file.write(onnx.ModelProto(metadata_props=[digest]).SerializeToString())
 
 
 def open_onnx(path: Path) -> Run:
