@@ -232,14 +232,8 @@ def _warn_of_small(records: Sequence[_Record]) -> None:
     """Report images of which a network sees mostly their padding."""
     if small := [record for record in records if min(record.sizes[1]) < SMALL]:
         width, height = small[0].sizes[1]
-        logger.warning(
-            "%s below %d pixels, such as %s (%dx%d): mostly padding is translated. Use larger ones.",
-            counted(len(small), "image"),
-            SMALL,
-            printable(small[0].row.name),
-            width,
-            height,
-        )
+        text = "%s below %d pixels, such as %s (%dx%d): mostly padding is translated. Use larger ones."
+        logger.warning(text, counted(len(small), "image"), SMALL, printable(small[0].row.name), width, height)
 
 
 def report_sets(compared: Mapping[str, Any], about: Mapping[str, Any], output: Path) -> None:

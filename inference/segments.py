@@ -157,14 +157,9 @@ class _Traced:
         nodes = self._nodes_of(number)
         inputs = dict.fromkeys(i for node in nodes for i in node.all_input_nodes if i not in nodes)
         result = next(node for node in self.graph.nodes if node.op == "output").all_input_nodes
-        outputs = [
-            node
-            for node in nodes
-            if node in result
-            or (
-                any(self.segments.get(user, 0) > number for user in node.users) and self.extent(node) != "every_segment"
-            )
-        ]
+        later = {node for node in nodes if any(self.segments.get(user, 0) > number for user in node.users)}
+        written = {node for node in later if self.extent(node) != "every_segment"}
+        outputs = [node for node in nodes if node in result or node in written]
         part = fx.Graph()
         copies: dict[fx.Node, fx.Node] = {i: part.placeholder(i.name) for i in inputs}
         for node in nodes:

@@ -55,19 +55,13 @@ class SourceValues:
         odd = {name: values for of_process, _ in gathered for name, values in of_process.items()}
         if self.trained is None or not odd or not world.is_main:
             return
-        name = min(odd)
-        low, high = odd[name]
-        logger.warning(
-            "%d of %d sources do not fit the values of the training, %g to %g, such as %s with %g to %g: store them in "
-            "the same unit, or set data.source_range=[LOW,HIGH]",
-            len(odd),
-            sum(number for _, number in gathered),
-            min(self.trained.low),
-            max(self.trained.high),
-            name,
-            low,
-            high,
+        name, n_samples = min(odd), sum(number for _, number in gathered)
+        trained = f"{min(self.trained.low):g} to {max(self.trained.high):g}"
+        text = (
+            "%d of %d sources do not fit the values of the training, %s, such as %s with %g to %g: store them in the "
+            "same unit, or set data.source_range=[LOW,HIGH]"
         )
+        logger.warning(text, len(odd), n_samples, trained, name, *odd[name])
 
 
 def _relative_height(image: Tensor, trained: ValueRange) -> float:

@@ -67,12 +67,8 @@ class GlobalGenerator(Generator):
         self.skips = skips
         widths = [base_channels * 2**level for level in range(n_downsamplings + 1)]
         self.stem = make_stem(in_channels, base_channels, norm)
-        self.downs = nn.Sequential(
-            *(
-                make_down(narrow, wide, norm, padding, downsample, bias=biased_downs)
-                for narrow, wide in pairwise(widths)
-            )
-        )
+        downs = (make_down(*channels, norm, padding, downsample, bias=biased_downs) for channels in pairwise(widths))
+        self.downs = nn.Sequential(*downs)
         self.blocks = nn.Sequential(*(ResidualBlock(widths[-1], norm=norm, dropout=dropout) for _ in range(n_blocks)))
         n_left_out = max(-n_doublings(scale), 0)
         rising = [*reversed(widths[n_left_out:]), *widths_beyond(base_channels, scale)]

@@ -166,19 +166,14 @@ class PixelDiscriminator(Discriminator):
     ) -> None:
         super().__init__()
         self.source_channels = source_channels
-        self.layers = nn.ModuleList(
-            [
-                nn.Sequential(
-                    PairConv2d(source_channels + image_channels, base_channels, kernel_size=1),
-                    nn.LeakyReLU(0.2, inplace=True),
-                ),
-                nn.Sequential(
-                    nn.Conv2d(base_channels, 2 * base_channels, kernel_size=1, bias=False),
-                    make_norm(norm, 2 * base_channels),
-                    nn.LeakyReLU(0.2, inplace=True),
-                ),
-            ]
+        in_channels = source_channels + image_channels
+        first = nn.Sequential(PairConv2d(in_channels, base_channels, kernel_size=1), nn.LeakyReLU(0.2, inplace=True))
+        second = nn.Sequential(
+            nn.Conv2d(base_channels, 2 * base_channels, kernel_size=1, bias=False),
+            make_norm(norm, 2 * base_channels),
+            nn.LeakyReLU(0.2, inplace=True),
         )
+        self.layers = nn.ModuleList([first, second])
         self.head = nn.Conv2d(2 * base_channels, 1, kernel_size=1, bias=norm == "instance")
 
     @staticmethod
