@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from tqdm import tqdm
@@ -62,14 +63,9 @@ def translate(request: Request) -> None:
         output = request.output.path or default_output(loaded, given)
         folder = OutputFolder(output, layout, image_store(loaded.config))
         folder.prepare(request.output.existing)
+        count_pixels = partial(pixels_of_one_size, layout, keeps_sizes=request.keeps_sizes)
         predictor = requested_predictor(
-            loaded,
-            request,
-            world.device,
-            output,
-            lambda: pixels_of_one_size(layout, keeps_sizes=request.keeps_sizes),
-            feature_sampler=feature_sampler,
-            style=style,
+            loaded, request, world.device, output, count_pixels, feature_sampler=feature_sampler, style=style
         )
         translate_all(loaded, predictor, folder, request, world)
 

@@ -190,9 +190,7 @@ class SpadeGenerator(Generator):
         self.up = nn.Upsample(scale_factor=2, mode="nearest")
         self.levels = _levels(n_upsamplings, n_middle_blocks)
         self.head = nn.Sequential(
-            nn.LeakyReLU(0.2),
-            nn.Conv2d(widths[-1], out_channels, kernel_size=3, padding=1),
-            *last_activation(output),
+            nn.LeakyReLU(0.2), nn.Conv2d(widths[-1], out_channels, kernel_size=3, padding=1), *last_activation(output)
         )
 
     @staticmethod

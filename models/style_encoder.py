@@ -57,16 +57,10 @@ class StyleEncoder(nn.Module):
         super().__init__()
         self.style_channels = style_channels
         widths = [in_channels, *(base_channels * factor for factor in _WIDTHS)]
-        self.layers = nn.Sequential(
-            *(
-                RecomputableSequential(
-                    nn.Conv2d(before, after, kernel_size=3, stride=2, padding=1, bias=False),
-                    InstanceNorm(after),
-                    nn.LeakyReLU(0.2),
-                )
-                for before, after in pairwise(widths)
-            )
-        )
+        self.layers = nn.Sequential()
+        for before, after in pairwise(widths):
+            convolution = nn.Conv2d(before, after, kernel_size=3, stride=2, padding=1, bias=False)
+            self.layers.append(RecomputableSequential(convolution, InstanceNorm(after), nn.LeakyReLU(0.2)))
         n_features = widths[-1] * _LAST_SIDE**2
         self.mean = nn.Linear(n_features, style_channels)
         self.log_variance = nn.Linear(n_features, style_channels)

@@ -74,12 +74,10 @@ class UnetGenerator(Generator):
                 layers.append(nn.Dropout(0.5))
             self.ups.append(RecomputableSequential(*layers))
         before_head = [2 * widths[outermost], *widths_beyond(base_channels, scale)]
-        self.beyond = nn.Sequential(
-            *(
-                RecomputableSequential(nn.ReLU(), *_make_up(wide, narrow, upsample), make_norm(norm, narrow))
-                for wide, narrow in pairwise(before_head)
-            )
-        )
+        self.beyond = nn.Sequential()
+        for wide, narrow in pairwise(before_head):
+            layers = [nn.ReLU(), *_make_up(wide, narrow, upsample), make_norm(norm, narrow)]
+            self.beyond.append(RecomputableSequential(*layers))
         last = _make_up(before_head[-1], out_channels, upsample, bias=True)
         self.head = nn.Sequential(nn.ReLU(), *last, *last_activation(output))
 
