@@ -1,4 +1,4 @@
-"""Networks from files: by direction and name, average or as trained, and while a training deletes old checkpoints."""
+"""Networks from files: by direction and name, average or as trained, and while a training deletes others."""
 
 import json
 import logging
@@ -11,7 +11,7 @@ import torch
 
 from configs.load import load_config
 from inference.load import LoadedGenerator, load_from, load_generator, load_network
-from models.originals.format import FileRole
+from models.originals.format import FileRole, OriginalWeightsError
 from tests.runs import assert_equal, untrained_run
 from utils.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from utils.checkpoint_folder import checkpoint_path
@@ -208,3 +208,24 @@ def test_a_folder_without_the_network_names_what_there_is(tmp_path: Path) -> Non
         CheckpointError, match=r"no such checkpoint file\. Runs in \S+: cyclegan, label2city, mine, oasis\.$"
     ):
         find_file(tmp_path / "label2cities")
+
+
+@pytest.mark.parametrize("name", ["cut_generator", "cut_generator_no_antialias"])
+def test_biases_before_norms_are_kept_where_features_are_compared(
+    reference: dict[str, Any], tmp_path: Path, name: str
+) -> None:
+    weights, file = reference[name]["state_dict"], tmp_path / "latest_net_G.pth"
+    torch.save(weights, file)
+    found = load_network(file, "generator", keeps_biases=True).state_dict()
+    second = "model.8.bias" if "model.8.bias" in weights else "model.7.bias"
+    assert torch.equal(found["downs.0.0.bias"], weights["model.4.bias"])
+    assert torch.equal(found["downs.1.0.bias"], weights[second])
+    assert ("downs.0.0.bias" in load_network(file, "generator").state_dict()) == (name == "cut_generator")
+
+
+def test_cuts_projection_is_read(reference: dict[str, Any], tmp_path: Path) -> None:
+    torch.save(reference["patch_sample"]["state_dict"], tmp_path / "latest_net_F.pth")
+    file, projection = load_from(tmp_path, partial(load_network, role="projection"), "projection")
+    assert projection.state_dict().keys() >= {"taps.0.0.weight", "taps.2.2.bias"}
+    with pytest.raises(OriginalWeightsError, match=r"holds a PatchProjection, expected a generator"):
+        load_network(file, "generator")

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from models.blocks import Upsample
+from models import unet_generator
+from models.blocks import Norm, Upsample
 from models.global_generator import GlobalGenerator, LocalEnhancer
 from models.spade_generator import SpadeGenerator
 from models.unet_generator import UnetGenerator
@@ -24,10 +25,11 @@ def test_a_global_generator_has_every_scale(scale: float, upsample: Upsample) ->
     check(generator, scale, GlobalGenerator.image_sides(n_downsamplings=2, scale=scale).minimum)
 
 
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("upsample", ["transposed", "nearest", "bilinear"])
-def test_a_unet_has_every_scale(scale: float, upsample: str) -> None:
-    generator = UnetGenerator(**UNET, scale=scale, upsample=upsample)  # type: ignore[arg-type]
+@pytest.mark.parametrize("norm", get_args(Norm))
+@pytest.mark.parametrize("scale", [1.0, *SCALES])
+@pytest.mark.parametrize("upsample", get_args(unet_generator.Upsample))
+def test_a_unet_has_every_scale(scale: float, upsample: unet_generator.Upsample, norm: Norm) -> None:
+    generator = UnetGenerator(**UNET, scale=scale, upsample=upsample, norm=norm)
     check(generator, scale, UnetGenerator.image_sides(n_downsamplings=5).minimum)
 
 
@@ -37,7 +39,7 @@ def check(generator: nn.Module, scale: float, minimum: int) -> None:
     assert output.shape == (2, 3, round(minimum * scale), round((2 * minimum + 32) * scale))
     assert output.abs().max() <= 1
     output.square().mean().backward()
-    assert all(parameter.grad is not None for parameter in generator.parameters())
+    assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in generator.parameters())
 
 
 def test_more_upsamplings_halve_the_channels_down_to_16() -> None:
