@@ -40,10 +40,11 @@ def test_training_draws_from_torchs_generator_and_evaluation_only_when_asked() -
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_the_noise_of_an_image_depends_on_its_seed_alone() -> None:
-    network = SpadeGenerator(in_channels=2, base_channels=2, n_upsamplings=2, hidden_channels=4, noise_channels=3)
-    network = network.double().eval()
-    assert takes_noise(network)
+@pytest.mark.parametrize("drawn", ["noise_channels", "style_channels"])
+def test_what_is_drawn_for_an_image_depends_on_its_seed_alone(drawn: str) -> None:
+    sizes = {"in_channels": 2, "base_channels": 2, "n_upsamplings": 2, "hidden_channels": 4, drawn: 3}
+    network = SpadeGenerator(**sizes).double().eval()  # type: ignore[arg-type]
+    assert takes_noise(network) == (drawn == "noise_channels")
     source = torch.randn(1, 2, 8, 8, dtype=torch.float64)
     draw_latents(network, [1, 2])
     both = network(source.expand(2, -1, -1, -1))

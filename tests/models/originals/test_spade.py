@@ -165,12 +165,6 @@ def test_upsamplings_follow_from_the_channels_of_cityscapes_alone(name: str, exp
     assert network.n_upsamplings == expected
 
 
-def test_files_of_old_versions_of_torch_hold_the_divided_weight(reference: dict[str, Any]) -> None:
-    case = reference["spade_generator_instance"]
-    old = with_divided_weights(weights_of(reference, "spade_generator_instance"))
-    assert_close(import_original(old).network.eval()(case["inputs"]["semantics"].double()), case["output"])
-
-
 @pytest.mark.parametrize(("n_pixels", "sides"), [(64, (8, 8)), (32, (4, 8)), (2, (1, 2)), (1, (1, 1)), (12, (3, 4))])
 def test_the_sides_of_the_map_are_as_near_as_its_pixels_allow(n_pixels: int, sides: tuple[int, int]) -> None:
     shapes = FULL_SIZE["SPADE_G_coco"]["keys"] | FULL_SIZE["SPADE_G_vae_head_only"]["keys"]
