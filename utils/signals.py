@@ -7,8 +7,8 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from types import FrameType, TracebackType
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from types import FrameType
 from typing import Any, Self
 
 from utils.errors import Interrupted
@@ -96,7 +96,7 @@ def _is_importing(frame: FrameType | None) -> bool:
     return frame is not None
 
 
-class GracefulStop:
+class GracefulStop(ExitStack):
     """Remembers, inside its context, the first signal that asks to stop. A second Ctrl-C ends the process at once.
 
     Signals come to the main thread alone: in another, none is remembered.
@@ -105,19 +105,14 @@ class GracefulStop:
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.signal_number: int | None = None
         self._is_deferred = False
-        self._handling = handling(deferred(self._remember), STOPPING)
         self._launcher = os.getppid() if "TORCHELASTIC_RUN_ID" in os.environ else None
 
     def __enter__(self) -> Self:
-        self._handling.__enter__()
+        self.enter_context(handling(deferred(self._remember), STOPPING))
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._handling.__exit__(kind, error, traceback)
 
     def stop_between_steps(self) -> None:
         """From now on, leave it to the loop to save and stop; before, a signal ends the run at once."""
