@@ -64,7 +64,11 @@ def check_side(side: str, n_channels: int, bounds: Sequence[float] | None, layou
     """Raise ConfigError unless the channels and the range of the sources or targets can be used."""
     require(1 <= n_channels <= MAX_CHANNELS, f"data.{side}_channels", n_channels, f"1 to {MAX_CHANNELS}")
     if bounds is not None:
-        _check_range(f"data.{side}_range", bounds, n_channels)
+        key, expected = f"data.{side}_range", f"[low,high], or low and high of each of {n_channels} channels"
+        require(len(bounds) in {2, 2 * n_channels}, key, bounds, expected)
+        are_numbers = all(math.isfinite(bound) and abs(bound) <= MOST_FRACTION for bound in bounds)
+        are_ranges = all(low < high for low, high in zip(bounds[::2], bounds[1::2], strict=True))
+        require(are_numbers and are_ranges, key, bounds, "numbers of which each low is less than its high")
     if layout not in OF_MAPS:
         only = f"data.layout={layout}, which holds 8-bit RGB"
         require(n_channels in RGB_CHANNELS, f"data.{side}_channels", n_channels, f"1 or 3 with {only}")
@@ -84,11 +88,3 @@ def fits_file(files: str, n_channels: int) -> bool:
     """Return whether images of `n_channels` can be written as `data.target_files` says."""
     kind, _, suffix = files.partition(".")
     return suffix != "png" or n_channels in _PNG_CHANNELS[kind]
-
-
-def _check_range(key: str, bounds: Sequence[float], n_channels: int) -> None:
-    expected = f"[low,high], or low and high of each of {n_channels} channels"
-    require(len(bounds) in {2, 2 * n_channels}, key, bounds, expected)
-    are_numbers = all(math.isfinite(bound) and abs(bound) <= MOST_FRACTION for bound in bounds)
-    are_ranges = all(low < high for low, high in zip(bounds[::2], bounds[1::2], strict=True))
-    require(are_numbers and are_ranges, key, bounds, "numbers of which each low is less than its high")
