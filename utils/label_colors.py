@@ -117,7 +117,8 @@ class LabelColors:
         colors = [*values.values(), *ignored]
         names = [*map(str, values), *[IGNORED] * len(colors)]
         for key, color in zip(names, colors, strict=False):
-            if not _is_color(color):
+            are_levels = isinstance(color, list) and [type(level) for level in color] == [int] * 3
+            if not are_levels or min(color) < 0 or max(color) > 255:
                 raise ConfigError(f"{where}: {key} is {color}, expected [R, G, B], each 0 to 255")
         if twice := {tuple(color) for color in colors if colors.count(color) > 1}:
             raise ConfigError(f"{where}: {list(min(twice))} is there twice: keep one")
@@ -196,11 +197,3 @@ def _of_data_set(name: str, classes: Sequence[ClassColor]) -> LabelColors:
     ignored = [color for color in others if color not in evaluated.values()]
     listed = (bytes.fromhex(color) for color in (*evaluated.values(), *ignored))
     return LabelColors(name, tuple(evaluated), tuple((red, green, blue) for red, green, blue in listed))
-
-
-def _is_color(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and len(value) == 3
-        and all(type(channel) is int and 0 <= channel <= 255 for channel in value)
-    )
