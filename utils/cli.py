@@ -62,7 +62,6 @@ class ArgumentParser(argparse.ArgumentParser):
     def __init__(self, *, foreign: Mapping[str, str] = _NO_OPTIONS, foreign_page: str = "", **options: Any) -> None:
         self._foreign, self._foreign_page = foreign, foreign_page
         self._options: list[str] = []
-        self._takes_settings = False
         self._commands: Mapping[str, ArgumentParser] = {}
         super().__init__(**{"prog": _program()} | options)
 
@@ -72,7 +71,6 @@ class ArgumentParser(argparse.ArgumentParser):
             options["type"] = _path
         action = super().add_argument(*names, **options)
         self._options += action.option_strings
-        self._takes_settings |= "section.key=value" in str(action.metavar)
         return action
 
     def add_subparsers(self, **options: Any) -> Any:
@@ -115,7 +113,7 @@ class ArgumentParser(argparse.ArgumentParser):
         recipe = next((word for word in sys.argv[1:] if word.endswith((".yaml", ".yml"))), None)
         if "required: --config" in message:
             return f"write --config {recipe or 'configs/demo.yaml'}"
-        if unknown and self._takes_settings:
+        if unknown and "section.key=value" in self.format_usage():
             return "settings are written section.key=value, without dashes"
         return f"see {self.prog} --help"
 
