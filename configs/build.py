@@ -129,15 +129,7 @@ def memory_format(
     choice = config.train.channels_last
     if choice == "auto" and device.type == "cpu":
         return auto_on_cpu
-    is_last = choice == "always" or (choice == "auto" and device.type == "cuda")
-    return torch.channels_last if is_last else torch.contiguous_format
-
-
-def frozen_network_memory_format(config: Config, device: torch.device) -> torch.memory_format:
-    """Return the layout of networks without norms, such as VGG19: on a CPU with matrix units (AMX) channels last."""
-    if config.train.channels_last == "auto" and device.type == "cpu" and cpu_has_matrix_units():
-        return torch.channels_last
-    return memory_format(config, device)
+    return torch.contiguous_format if choice == "never" else torch.channels_last
 
 
 def has_split(data: DataConfig, split: str) -> bool:
@@ -314,9 +306,11 @@ def build_generator_objective(config: Config, device: torch.device) -> Generator
     """
     losses = {name: build_generator_loss(config, name) for name in config.loss_weights}
     losses |= {name: loss for name, (loss, _) in REGISTERED_LOSSES.items()}
+    # of networks without norms, such as VGG19, where the CPU has matrix units (AMX)
+    on_cpu = torch.channels_last if cpu_has_matrix_units() else torch.contiguous_format
     for loss in losses.values():
         if isinstance(loss, nn.Module):
-            loss.to(device).to(memory_format=frozen_network_memory_format(config, device))
+            loss.to(device).to(memory_format=memory_format(config, device, on_cpu))
     return GeneratorObjective(losses, config.loss_weights | registered_weights())
 
 

@@ -47,7 +47,6 @@ def test_the_layout_is_chosen_by_device_unless_it_is_set(
     config = load_config(tiny_config, [f"train.channels_last={choice}"])
     assert build.memory_format(config, torch.device("cpu")) == on_cpu
     assert build.memory_format(config, torch.device("cuda")) == on_gpu
-    assert build.frozen_network_memory_format(config, torch.device("cuda")) == on_gpu
 
 
 def test_a_cpu_keeps_freed_memory_and_with_checkpointing_gives_the_large_back(
