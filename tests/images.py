@@ -1,4 +1,4 @@
-"""Data sets, and images that are not 8-bit RGB, for tests."""
+"""Data sets and images for tests, those that are not 8-bit RGB among them."""
 
 from collections.abc import Iterable
 from itertools import product
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from tests.conftest import save_image
 
@@ -23,6 +24,11 @@ def tifffile() -> ModuleType:
     """The package tifffile; skips the test where it is not installed."""
     module: ModuleType = pytest.importorskip("tifffile")
     return module
+
+
+def noise_image(seed: int, height: int = 24, width: int = 32) -> torch.Tensor:
+    """(3, height, width) uint8."""
+    return torch.randint(0, 256, (3, height, width), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
 
 
 def bands(seed: int, height: int = 32, width: int = 40) -> np.ndarray:

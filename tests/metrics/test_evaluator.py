@@ -14,13 +14,10 @@ from metrics import METRICS
 from metrics.evaluator import Evaluator, shown
 from metrics.image_metrics import Bounds
 from metrics.metric import FeatureSource, Metric, PairMetric, SetMetric, SetScore
+from tests.images import noise_image
 from tests.metrics.networks import save_random_alexnet, save_random_inception
 
 CPU = torch.device("cpu")
-
-
-def noise_image(seed: int) -> Tensor:
-    return torch.randint(0, 256, (3, 24, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
 
 
 def test_blur_lowers_the_sharpness() -> None:

@@ -4,10 +4,7 @@ import torch
 
 from metrics.evaluator import Evaluator
 from metrics.image_metrics import Bounds, image_metrics
-
-
-def noise_image(seed: int, height: int = 24, width: int = 32) -> torch.Tensor:
-    return torch.randint(0, 256, (3, height, width), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
+from tests.images import noise_image
 
 
 def test_an_image_equals_itself() -> None:

@@ -15,15 +15,12 @@ from torch_fidelity.feature_extractor_inceptionv3 import FeatureExtractorIncepti
 from torchvision.models import alexnet
 
 from metrics.networks import ALEXNET, INCEPTION, N_FEATURES, Inception, Lpips
+from tests.images import noise_image
 from tests.metrics.networks import save_random_alexnet, save_random_inception
 from utils.errors import ConfigError
 from utils.pretrained import PretrainedFile, WeightsError
 
 CPU = torch.device("cpu")
-
-
-def noise_image(seed: int, side: int = 64) -> Tensor:
-    return torch.randint(0, 256, (3, side, side), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
 
 
 def by_the_formula(fake: Tensor, target: Tensor, weights_file: Path) -> float:
@@ -48,11 +45,10 @@ def by_the_formula(fake: Tensor, target: Tensor, weights_file: Path) -> float:
 def test_lpips_is_the_papers_formula(hub: Path) -> None:
     file = save_random_alexnet(hub)
     lpips = Lpips(CPU)
-    found = lpips(noise_image(0), noise_image(1))
-    assert found > 0
-    assert found == pytest.approx(by_the_formula(noise_image(0), noise_image(1), file), rel=1e-3)
-    assert lpips(noise_image(0), noise_image(0)) == 0
-    assert lpips(noise_image(0, side=1), noise_image(1, side=1)) > 0  # less than the network takes
+    one, other = (noise_image(seed, 64, 72) for seed in range(2))
+    assert lpips(one, other) == pytest.approx(by_the_formula(one, other, file), rel=1e-3)
+    assert lpips(one, one) == 0 < lpips(one, other)
+    assert lpips(one[:, :1, :1], other[:, :1, :1]) > 0  # less than the network takes
     assert lpips.protocol["weights"] == file.name
     assert lpips.protocol["weights_sha256"] == hashlib.sha256(file.read_bytes()).hexdigest()
 
@@ -60,7 +56,7 @@ def test_lpips_is_the_papers_formula(hub: Path) -> None:
 def test_features_are_those_of_the_network_with_the_cached_weights(hub: Path) -> None:
     file = save_random_inception(hub)
     inception = Inception(CPU)
-    image = torch.randint(0, 256, (3, 20, 30), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    image = noise_image(0)
     found = inception(image)
     assert found.shape == (N_FEATURES,)
     assert 0.01 < found.std() < 100
