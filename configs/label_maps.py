@@ -1,8 +1,6 @@
 """Label maps as section `data` declares them: their classes, the weights of these, and how they are read."""
 
-from collections.abc import Iterable, Mapping, Sequence
-
-from torch import Tensor
+from collections.abc import Mapping, Sequence
 
 from configs.schema import DataConfig
 from configs.schema.checks import require
@@ -34,16 +32,12 @@ def legend(data: DataConfig, of_pictures: LabelColors | None = None) -> list[Swa
 
     of_pictures: those of targets that are pictures of label maps, where sources are images.
     """
-    table = named_classes(data)
+    of_sources = named_classes(data)
+    table = of_sources or (None if data.has_labels else of_pictures)
     if table is None:
-        return swatches_of(of_pictures.names, of_pictures.colors) if of_pictures and not data.has_labels else []
-    swatches = swatches_of(table.names, table.colors)
-    return swatches if ignored_id(data) is None else [*swatches, Swatch(IGNORED, "000000")]
-
-
-def swatches_of(names: Iterable[str], colors: Tensor) -> list[Swatch]:
-    """Return classes of these names; `colors` are (K, 3) uint8, or more."""
-    return [Swatch(name, bytes(color).hex()) for name, color in zip(names, colors.tolist(), strict=False)]
+        return []
+    swatches = [Swatch(name, bytes(color).hex()) for name, color in zip(table.names, table.rgb, strict=False)]
+    return [*swatches, Swatch(IGNORED, "000000")] if of_sources and ignored_id(data) is not None else swatches
 
 
 def ignored_id(data: DataConfig) -> int | None:
