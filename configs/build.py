@@ -49,12 +49,12 @@ def number_of_classes(data: DataConfig) -> int:
     Raises:
         ConfigError: the data set brings classes of its own, and data.n_classes is another number.
     """
-    own = LAYOUTS[data.layout].own_classes
-    if own is None:
-        return data.n_classes or (data.colors.n_classes if data.colors else 0)
-    if data.n_classes not in (0, len(own.names)):
-        raise ConfigError(f"data.n_classes is {data.n_classes}, {data.layout} has {len(own.names)}: leave it out")
-    return len(own.names)
+    table = class_table(data)
+    if table is None:
+        return data.n_classes
+    if data.n_classes not in (0, table.n_classes):
+        raise ConfigError(f"data.n_classes is {data.n_classes}, {data.layout} has {table.n_classes}: leave it out")
+    return table.n_classes
 
 
 def class_colors(data: DataConfig) -> Tensor:
