@@ -1,7 +1,7 @@
 """From a configuration to its parts: the one place that turns settings into data, networks, losses and metrics."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import is_dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -177,11 +177,8 @@ def build_map_reader(config: Config, forms: Mapping[str, StoredForm], *, needs_i
 
 
 def _layout_arguments(function: Callable[..., Any], data: DataConfig, **facts: Any) -> dict[str, Any]:
-    """Return the settings of section `data`, of the sections within it and the facts that a layout's function takes."""
-    settings = vars(data)
-    within = [vars(section) for section in settings.values() if is_dataclass(section)]
-    values = {name: value for section in (settings, *within) for name, value in section.items()}
-    values |= {"n_classes": number_of_classes(data), **facts}
+    """Return the settings of sections `data` and `data.synthetic`, and the facts, that a layout's function takes."""
+    values = vars(data) | vars(data.synthetic) | {"n_classes": number_of_classes(data), **facts}
     if "root" in argument_names(function):
         values["root"] = data_set_folder(data.root)
     return accepted(function, values)
