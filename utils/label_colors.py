@@ -1,6 +1,6 @@
 """The classes of label maps that are stored as pictures, by their colours. Reading them imports nothing slow."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -166,7 +166,10 @@ def read_label_colors(name: str, setting: str = "metrics.label_colors") -> Label
         ConfigError: there is no such file, or it does not map names to RGB colours.
     """
     if name in DATA_SETS:
-        return _of_data_set(name, DATA_SETS[name])
+        evaluated = {kind.name: kind.color for kind in DATA_SETS[name] if kind.is_evaluated}
+        colors = dict.fromkeys((*evaluated.values(), *(kind.color for kind in DATA_SETS[name])))  # each once
+        rgb = tuple((red, green, blue) for red, green, blue in map(bytes.fromhex, colors))
+        return LabelColors(name, tuple(evaluated), rgb)
     path = Path(name).expanduser()
     if not path.is_file():
         raise ConfigError(f"{setting}: no such file: {path}; {_EXPECTED}")
@@ -189,11 +192,3 @@ def read_color_table(value: object, setting: str) -> dict[str, Any]:
     if not isinstance(value, str) or not value.strip():
         raise ConfigError(f"{setting} is {shortened(value) if value else 'empty'}, {_EXPECTED}")
     return read_label_colors(value, setting).table()
-
-
-def _of_data_set(name: str, classes: Sequence[ClassColor]) -> LabelColors:
-    evaluated = {kind.name: kind.color for kind in classes if kind.is_evaluated}
-    others = dict.fromkeys(kind.color for kind in classes if not kind.is_evaluated)
-    ignored = [color for color in others if color not in evaluated.values()]
-    listed = (bytes.fromhex(color) for color in (*evaluated.values(), *ignored))
-    return LabelColors(name, tuple(evaluated), tuple((red, green, blue) for red, green, blue in listed))
