@@ -79,17 +79,6 @@ class GeneratorConfig(Section, prefix="generator."):
         if self.name == "spade" and self.n_upsamplings == MOST_UPSAMPLINGS:
             expected = "an even number with generator.n_upsamplings=7, whose last block has half of it"
             self.require(self.base_channels % 2 == 0, "base_channels", expected)
-        self._check_scale()
-        if self.name == "unet":
-            self.require(self.n_downsamplings >= 5, "n_downsamplings", "at least 5 for generator.name=unet")
-            expected = "transposed, nearest or bilinear with generator.name=unet"
-            self.require(self.upsample != "residual", "upsample", expected)
-        if self.name != "global":
-            expected = f"another value with generator.name={self.name}: global alone has it"
-            self.require(self.downsample != "antialiased", "downsample", expected)
-            self.require(self.upsample != "antialiased", "upsample", expected)
-
-    def _check_scale(self) -> None:
         expected = f"one of {', '.join(f'{scale:g}' for scale in TARGET_SCALES)}"
         self.require(self.scale in TARGET_SCALES, "scale", expected)
         if self.scale != 1:
@@ -98,6 +87,14 @@ class GeneratorConfig(Section, prefix="generator."):
         fewest = round(-math.log2(self.scale))
         expected = f"at least {fewest} with generator.scale={self.scale:g}"
         self.require(self.n_downsamplings >= fewest, "n_downsamplings", expected)
+        if self.name == "unet":
+            self.require(self.n_downsamplings >= 5, "n_downsamplings", "at least 5 for generator.name=unet")
+            expected = "transposed, nearest or bilinear with generator.name=unet"
+            self.require(self.upsample != "residual", "upsample", expected)
+        if self.name != "global":
+            expected = f"another value with generator.name={self.name}: global alone has it"
+            self.require(self.downsample != "antialiased", "downsample", expected)
+            self.require(self.upsample != "antialiased", "upsample", expected)
 
 
 @dataclass(frozen=True)

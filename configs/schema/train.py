@@ -81,10 +81,7 @@ class TrainConfig(Section, prefix="train."):
         are_parts = all(type(part) is str and all(part.partition(".")) for part in self.freeze)
         self.require(are_parts, "freeze", "a list of parts of networks: [generator.stem]")
         self.require(0 <= self.validation_share < 1, "validation_share", "0 <= share < 1")
-        self._check_group()
         self.require(0 <= self.ema_decay < 1, "ema_decay", "0 <= decay < 1")
-
-    def _check_group(self) -> None:
         expected = "null, or a regular expression such as p[0-9]+"
         require(self.validation_group != "", "train.validation_group", "empty", expected)
         try:
