@@ -251,7 +251,7 @@ def _pixels(image: ImageLike, name: str, values: str, n_channels: int, highest: 
         is_fit = bool(abs(pixels).max() <= 1 if values == FLOATS else np.isfinite(pixels).all())
     if not is_fit:
         wanted = f"{'(H, W) ids' if values == 'ids' else f'(H, W, {n_channels}) {values}'} of 1 to {MAX_PIXELS} pixels"
-        raise ImageError(f"{name}: {type(image).__name__} {pixels.shape} {pixels.dtype}, expected array {wanted}.")
+        raise ImageError(f"{name}: holds {pixels.shape} {pixels.dtype}, expected array {wanted}.")
     if values == VALUES and pixels.dtype == np.uint8 and highest > 255:
         raise ImageError(f"{name}: holds 8 bits, the training images values up to {highest:g}. Give such values.")
     return pixels

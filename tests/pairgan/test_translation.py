@@ -99,7 +99,7 @@ def test_features_are_a_third_input(tmp_path: Path, settings: list[str]) -> None
     translated = model.batch(source, instances, maps["features"])
     for found, wanted in zip(translated, example.expected, strict=True):
         assert abs(pixels(found) - wanted.permute(1, 2, 0).numpy()).max() <= 1
-    with pytest.raises(pairgan.ImageError, match=r"^features: ndarray \(4, 4\) float64, expected array \(H, W, "):
+    with pytest.raises(pairgan.ImageError, match=r"^features: holds \(4, 4\) float64, expected array \(H, W, "):
         model(source[0], instances[0], np.zeros((4, 4)))
 
 
@@ -146,8 +146,8 @@ def test_a_batch_of_mixed_sizes_equals_one_by_one(model: pairgan.Model) -> None:
     [
         (np.full((3, 5), 12), LABELS, r"source: pixel \(row 0, column 0\) holds id 12, allowed are 0 to 11\. Change"),
         (np.full((3, 5), -1), LABELS, r"holds id -1, allowed are 0 to 11"),
-        (LABELS.astype(float), LABELS, r"source: ndarray \(3, 5\) float64, expected array \(H, W\) ids"),
-        (LABELS[..., None], LABELS, r"source: ndarray \(3, 5, 1\) uint8, expected array \(H, W\) ids"),
+        (LABELS.astype(float), LABELS, r"source: holds \(3, 5\) float64, expected array \(H, W\) ids"),
+        (LABELS[..., None], LABELS, r"source: holds \(3, 5, 1\) uint8, expected array \(H, W\) ids"),
         (LABELS[:0], LABELS, r"\(0, 5\)"),
         (LABELS, None, r"generator\.onnx takes source, instances; given: source\. Give those"),
         (LABELS, LABELS[:2], r"instances: is 5x2, its image 5x3\. Make them the same size"),
