@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from configs import build
 from configs.image_sides import image_sides
-from configs.label_maps import ignored_id, named_classes, swatches_of
+from configs.label_maps import ignored_id, named_classes
 from configs.schema import Config
 from data.batch import DataError
 from tools.playground.samples import MAX_PIXELS, Samples
@@ -155,7 +155,8 @@ def _classes(config: Config) -> list[PageClass]:
                 "name another file, or metrics.label_colors=null"
             )
         names, colors = known.names, known.colors
-    classes = [PageClass(number, kind.name, kind.color) for number, kind in enumerate(swatches_of(names, colors))]
+    named_colors = zip(names, map(bytes, colors.tolist()), strict=False)
+    classes = [PageClass(number, name, color.hex()) for number, (name, color) in enumerate(named_colors)]
     ignored = ignored_id(data)
     of_ignored = [] if ignored is None else [PageClass(ignored, IGNORED, "000000")]
     return [entry for entry in classes if entry.id != ignored] + of_ignored
