@@ -50,7 +50,7 @@ class LoadingError(DataError):
 
 
 class _OfMaps:
-    """What samples and batches have in common: maps, of which some may be None."""
+    """Holds the maps that samples and batches have in common, of which some may be None."""
 
     @property
     def maps(self) -> dict[str, Tensor]:
