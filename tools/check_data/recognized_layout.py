@@ -28,9 +28,14 @@ def data_set_in(folder: Path | str, n_classes: int | None, overrides: Sequence[s
     Raises:
         ConfigError, DataError: the layout is not recognized, or `n_classes` is without effect.
     """
-    if isinstance(folder, str) or (folder / MANIFEST).is_file():
-        return _data_set_of_shards(str(folder), n_classes, overrides)
-    return _data_set_of_folders(folder, n_classes, overrides)
+    if not isinstance(folder, str) and not (folder / MANIFEST).is_file():
+        return _data_set_of_folders(folder, n_classes, overrides)
+    root, sets = str(folder), tar_store(data_set_folder(str(folder))).sets
+    names = [name.removesuffix("_A") for name in sets if name.endswith("_A")]
+    layout = "unpaired_shards" if names else "shards"
+    data = {"root": root, "preprocess": "none", "layout": layout, "n_classes": n_classes or 0}
+    splits = {name: name != "test" for name in names or sets}
+    return config_from_dict({"data": data} | _method(layout, overrides), root, overrides), splits
 
 
 def _data_set_of_folders(
@@ -84,15 +89,6 @@ def _settings(data: dict[str, Any], splits: Sequence[str], overrides: Sequence[s
             if error.remedy and not error.rest and not is_named:
                 return _settings(data | {"layout": "unpaired_folders"}, splits, overrides)
     return config
-
-
-def _data_set_of_shards(root: str, n_classes: int | None, overrides: Sequence[str]) -> tuple[Config, dict[str, bool]]:
-    sets = tar_store(data_set_folder(root)).sets
-    names = [name.removesuffix("_A") for name in sets if name.endswith("_A")]
-    layout = "unpaired_shards" if names else "shards"
-    data = {"root": root, "preprocess": "none", "layout": layout, "n_classes": n_classes or 0}
-    splits = {name: name != "test" for name in names or sets}
-    return config_from_dict({"data": data} | _method(layout, overrides), root, overrides), splits
 
 
 def _method(layout: str, overrides: Sequence[str]) -> dict[str, Any]:

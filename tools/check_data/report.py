@@ -40,6 +40,7 @@ _MUCH_OUTSIDE = 0.01  # of an image's values; percentiles leave a few outside
 _SIDES: tuple[Side, Side] = ("source", "target")
 _IMAGES = ("source", "source_images", "target")
 _FEW = 5  # samples, whose problems are listed one by one
+_Observations = dict[str, list[Observation]]
 _PLACE = re.compile(r"\(row \d+, column \d+\)")
 
 
@@ -65,9 +66,7 @@ class Found:
     class_names: Mapping[int, str] = field(default_factory=dict)
     label_maps: list[Blob] = field(default_factory=list)
     ids: set[int] = field(default_factory=set)
-    observations: tuple[dict[str, list[Observation]], dict[str, list[Observation]]] = field(
-        default_factory=lambda: ({}, {})
-    )
+    observations: tuple[_Observations, _Observations] = field(default_factory=lambda: ({}, {}))
     trained_sides: dict[str, int] = field(default_factory=dict)
 
     def warnings(self) -> Iterator[str]:

@@ -158,7 +158,7 @@ def _summary(counts: ColorCounts, colors: LabelColors) -> list[str]:
     ]
     others = counts.others(colors.colors)
     if others:
-        most = ", ".join(f"{channels([color])[0].tolist()} {n}" for color, n in others.most_common(_LISTED))
+        most = ", ".join(f"{[*color.to_bytes(3)]} {n}" for color, n in others.most_common(_LISTED))
         pixels = f"{counted(others.total(), 'pixel')} ({others.total() / total:.2%})"
         n_others = counted(len(others), "other colour")
         lines.append(f"{pixels} of {n_others} get the id of the nearest; the most frequent: {most}")
@@ -230,9 +230,7 @@ def color_warnings(counts: ColorCounts, colors: LabelColors, *, is_jpeg: bool) -
             continue
         n_pixels = counts.n_pixels[color]
         n_other_pixels += n_pixels
-        text = (
-            f"{channels([color])[0].tolist()} ({n_pixels / total:.2%}) into {names[row]} {colors.colors[row].tolist()}"
-        )
+        text = f"{[*color.to_bytes(3)]} ({n_pixels / total:.2%}) into {names[row]} {colors.colors[row].tolist()}"
         if distance > _NEAR and (n_pixels > _SHARE * total or color in counts.in_areas):
             far.append(text)
         elif color in counts.in_areas:
