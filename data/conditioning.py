@@ -158,15 +158,13 @@ class Conditioning:
         if self.n_classes:
             source = one_hot(batch.source, self.n_classes)
             if self.source_image_channels:
-                assert batch.source_images is not None
-                images = _to_float(batch.source_images, self.source_range, self.source_image_channels)
+                images = _to_float(batch.maps["source_images"], self.source_range, self.source_image_channels)
                 source = torch.cat([source, images], dim=1)
         else:
             source = _to_float(batch.source, self.source_range, self.source_channels)
         if not self.instance_edges:
             return source
-        ids = batch.source if self.edges_of == "labels" else batch.instances
-        assert ids is not None
+        ids = batch.source if self.edges_of == "labels" else batch.maps["instances"]
         return torch.cat([source, instance_edges(ids)], dim=1)
 
     def of_discriminator(self, condition: Tensor) -> Tensor:
@@ -179,8 +177,7 @@ class Conditioning:
 
         Where targets are not bounded, values outside of their range are beyond -1 and 1.
         """
-        assert batch.target is not None
-        return _to_float(batch.target, self.target_range, self.target_channels, clamps=self.target_is_bounded)
+        return _to_float(batch.maps["target"], self.target_range, self.target_channels, clamps=self.target_is_bounded)
 
     def pixels(self, images: Tensor, dtype: torch.dtype) -> Tensor:
         """Return translations in [-1, 1], (N, target_channels, H, W), as files hold them.
@@ -211,8 +208,7 @@ class Conditioning:
             case "none":
                 return (condition,)
             case "precomputed":
-                assert batch.features is not None
-                return (torch.cat([condition, images_to_float(batch.features)], dim=1),)
+                return (torch.cat([condition, images_to_float(batch.maps["features"])], dim=1),)
             case "encoded":
                 return condition, self.target(batch), self.region_map(batch)
 
@@ -223,7 +219,4 @@ class Conditioning:
 
     def region_map(self, batch: Batch) -> Tensor:
         """Return (N, 1, H, W) integer ids of the regions that share their features."""
-        if self.regions == "labels":
-            return batch.source
-        assert batch.instances is not None
-        return batch.instances
+        return batch.source if self.regions == "labels" else batch.maps["instances"]

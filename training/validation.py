@@ -42,8 +42,7 @@ class ValidationLogits:
 
     def takes(self, sample: Sample) -> bool:
         """Return whether the sample, which must have a target, is large enough."""
-        assert sample.target is not None
-        return min(sample.target.shape[-2:]) >= self.min_side
+        return min(sample.maps["target"].shape[-2:]) >= self.min_side
 
     def mean(self, samples: Sequence[Sample], step: int) -> float | None:
         """Return the mean over patches, then scales, then samples that are large enough; None where none is.
@@ -137,15 +136,13 @@ class Validation:
     def measure(self, number: int, fake: Tensor) -> Measurement:
         """Return what is measured of the translation of sample `number`."""
         sample = self.samples[number]
-        assert sample.target is not None
-        return self.evaluator.measure(fake, sample.target, self.predictor.weights(sample), number)
+        return self.evaluator.measure(fake, sample.maps["target"], self.predictor.weights(sample), number)
 
     def pictures(self, sample: Sample, fake: Tensor) -> dict[str, Tensor]:
         """Return what is shown of a sample and its translation, by kind; the differences on the page alone."""
-        predictor, weights = self.predictor, self.predictor.weights(sample)
-        assert sample.target is not None
-        pictures = {"source": predictor.show_source(sample), "translated": predictor.show_target(fake, sample.target)}
-        pictures["target"] = predictor.show_target(sample.target)
+        predictor, weights, target = self.predictor, self.predictor.weights(sample), sample.maps["target"]
+        pictures = {"source": predictor.show_source(sample), "translated": predictor.show_target(fake, target)}
+        pictures["target"] = predictor.show_target(target)
         pictures["difference"] = difference(pictures["translated"], pictures["target"])
         return pictures if weights is None else pictures | {"weights": weights_picture(weights)}
 
@@ -230,9 +227,8 @@ class UnpairedValidation(Validation):
     def pictures(self, sample: Sample, fake: Tensor) -> dict[str, Tensor]:
         """Return source, translation and a real image of the target side; of both directions where there are two."""
         predictor, back, exchanged = self.predictor, self.back, _exchanged(sample)
-        assert sample.target is not None
         pictures = {"source": predictor.show_source(sample), "translated": predictor.show_target(fake)}
-        real = {"real": predictor.show_target(sample.target)}
+        real = {"real": predictor.show_target(sample.maps["target"])}
         if back is None:
             return pictures | real
         fake_source = back.translate(Batch.of([exchanged]))[0]
@@ -261,5 +257,4 @@ class UnpairedValidation(Validation):
 
 
 def _exchanged(sample: Sample) -> Sample:
-    assert sample.target is not None
-    return replace(sample, source=sample.target, target=sample.source)
+    return replace(sample, source=sample.maps["target"], target=sample.source)

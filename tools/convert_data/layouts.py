@@ -69,8 +69,7 @@ def _usable(build: Callable[[], Layout], problems: list[str]) -> Layout:
 
 def _read_pair(layout: Layout, index: int) -> tuple[Tensor, Tensor]:
     sample = layout.read(index)
-    assert sample.target is not None
-    return sample.source, sample.target
+    return sample.source, sample.maps["target"]
 
 
 def _read_joined(layout: Layout, index: int) -> tuple[Tensor]:

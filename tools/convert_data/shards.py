@@ -110,8 +110,7 @@ def _maps(layout: Layout, index: int) -> Iterator[tuple[str, str, bytes]]:
             yield kind, file.suffix.lower(), opened.read()
     if "source" not in files:  # but one that holds both maps
         sample = layout.read(index)
-        for kind, image in (("source", sample.source), ("target", sample.target)):
-            assert image is not None
+        for kind, image in (("source", sample.source), ("target", sample.maps["target"])):
             png = io.BytesIO()
             Image.fromarray(image.permute(1, 2, 0).numpy()).save(png, format="PNG")
             yield kind, ".png", png.getvalue()

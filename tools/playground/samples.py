@@ -83,8 +83,7 @@ class Samples:
             packed = sample.source.permute(1, 2, 0).numpy().tobytes()
         if not self.loaded.conditioning.needs_instances:
             return packed
-        assert sample.instances is not None
-        return packed + _bytes_of(sample.instances)
+        return packed + _bytes_of(sample.maps["instances"])
 
     def unpack(self, body: bytes, width: int, height: int) -> Sample:
         """Return the source of a picture that the page has sent: itself, or the sample that it shows.

@@ -51,8 +51,7 @@ class Translator:
     def inputs(self, batch: Batch) -> tuple[Tensor, ...]:
         """Return the generator's arguments for a batch."""
         if self.swaps_sides:
-            assert batch.target is not None
-            batch = replace(batch, source=batch.target, target=batch.source)
+            batch = replace(batch, source=batch.maps["target"], target=batch.source)
         return self.conditioning.generator_inputs(batch, self.conditioning(batch))
 
 
