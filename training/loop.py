@@ -73,8 +73,9 @@ class TrainingLoop:
         """Check, report, validate and save, as far as each is due after a step."""
         training, settings, step = self.training, self.training.config.log, self.training.run_state.loop.step
         plateau, is_validated = training.run_state.schedule.plateau, step % settings.images_every_steps == 0
-        if is_last or step % CHECKED_EVERY_STEPS == 0:
-            self._check(skipped, step)
+        if (is_last or step % CHECKED_EVERY_STEPS == 0) and (error := skipped.error(step)):
+            training.checkpoints.save_with_retries(step)
+            raise error
         if is_last or step % settings.every_steps == 0:
             self._report()
         is_plateau_due = plateau is not None and is_new_epoch
@@ -86,12 +87,6 @@ class TrainingLoop:
             self.log.report_scalars(step, training.method.adjust(step))
         if not is_last:
             training.checkpoints.save_if_due(step)
-
-    def _check(self, skipped: SkippedUpdates, step: int) -> None:
-        """Save and raise NotFiniteError where too many updates in a row were left out."""
-        if error := skipped.error(step):
-            self.training.checkpoints.save_with_retries(step)
-            raise error
 
     def _report(self) -> None:
         """Report the means since the last report: the one transfer of losses from device to host."""
