@@ -87,12 +87,11 @@ def load_samples(training: Training) -> tuple[Batch, dict[int, dict[str, int]]]:
 
 def _describe_transparency(layout: Layout, checked: Mapping[int, Mapping[str, int]]) -> list[str]:
     """Return a line on the transparency that samples lose; nothing where they have none."""
-    files = [dropped_transparency(layout, index, n_channels)[:1] for index, n_channels in checked.items()]
-    paths = [path for of_sample in files for path in of_sample]
+    paths = [path for index, channels in checked.items() for path in dropped_transparency(layout, index, channels)[:1]]
+    if not paths:
+        return []
     have = "has" if len(paths) == 1 else "have"
-    return (
-        [f"transparency   is dropped, which {len(paths)} of these samples {have}, such as {paths[0]}"] if paths else []
-    )
+    return [f"transparency   is dropped, which {len(paths)} of these samples {have}, such as {paths[0]}"]
 
 
 def describe_memory(training: Training, batch: Batch) -> list[str]:
