@@ -40,29 +40,24 @@ class ValidationLogits:
     device: torch.device
     min_side: int
 
-    def takes(self, sample: Sample) -> bool:
-        """Return whether the sample, which must have a target, is large enough."""
-        return min(sample.maps["target"].shape[-2:]) >= self.min_side
-
+    @torch.inference_mode()
     def mean(self, samples: Sequence[Sample], step: int) -> float | None:
         """Return the mean over patches, then scales, then samples that are large enough; None where none is.
 
-        step: seed of the augmentation, so that the training's random state stays as it is.
+        samples: with targets. step: seed of the augmentation, so that the training's random state stays as it is.
         """
-        generator = torch.Generator(self.device).manual_seed(step)
-        values = [self._mean_of(sample, generator) for sample in samples if self.takes(sample)]
+        generator, values = torch.Generator(self.device).manual_seed(step), list[Tensor]()
+        for sample in samples:
+            if min(sample.maps["target"].shape[-2:]) < self.min_side:
+                continue
+            batch = Batch.of([sample]).to(self.device)
+            target = self.conditioning.target(batch)
+            transform = self.augmentation.draw(target, generator)
+            with unchanged(self.discriminator), self.precision.autocast():
+                source = transform.of_source(self.conditioning.of_discriminator(self.conditioning(batch)))
+                outputs = self.discriminator(source, transform.of_image(target))
+            values.append(mean_logits([scale.logits.float() for scale in outputs]))  # finer than the steps of bfloat16
         return torch.stack(values).mean().item() if values else None
-
-    @torch.inference_mode()
-    def _mean_of(self, sample: Sample, generator: torch.Generator) -> Tensor:
-        """Return the mean over patches, then scales, 0-d float32 on the device."""
-        batch = Batch.of([sample]).to(self.device)
-        target = self.conditioning.target(batch)
-        transform = self.augmentation.draw(target, generator)
-        with unchanged(self.discriminator), self.precision.autocast():
-            source = transform.of_source(self.conditioning.of_discriminator(self.conditioning(batch)))
-            outputs = self.discriminator(source, transform.of_image(target))
-        return mean_logits([scale.logits.float() for scale in outputs])  # the gap can be smaller than bfloat16's steps
 
 
 @contextmanager
