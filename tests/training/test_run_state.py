@@ -10,7 +10,6 @@ from data.batch import Batch
 from data.loader import read_fixed
 from tests.runs import assert_equal
 from tests.training.conftest import Build, FakeMethod
-from training.optimizer_group import NotFiniteError
 from training.run_data import LoopState
 from training.setup import Training
 
@@ -79,19 +78,3 @@ def test_another_number_of_processes_leaves_the_random_state_of_further_ones(bui
     expected = torch.get_rng_state()
     training.run_state.load_state_dict(state)
     assert torch.equal(torch.get_rng_state(), expected)
-
-
-@pytest.mark.parametrize(
-    ("part", "name"), [("weights", "the critic"), ("moments", "the group of critic"), ("average", "the average")]
-)
-def test_what_is_not_finite_is_not_saved(build_fake: Build, part: str, name: str) -> None:
-    training = build_fake(*AVERAGED)
-    step(training)
-    tensor = {
-        "weights": training.method.networks["critic"].parameters[0].data,
-        "moments": training.method.optimizers["group of critic"].moments[0],
-        "average": next(training.run_state.averages["painter"].module.parameters()).data,
-    }[part]
-    tensor.fill_(torch.nan)
-    with pytest.raises(NotFiniteError, match=f"step 0: {name} is not finite and is not saved"):
-        saved(training)
