@@ -56,7 +56,6 @@ class PairedFolders(RegisteredLayout):
         self.names, maps = _match(places, problems)
         order = [kind for kind in ("source", *later, *_PARTNERS) if kind in places]  # of the rule in `provenance`
         self._maps = {kind: maps[kind] for kind in order}
-        self._store = places["source"].store
         self.folders = list(places.values())
         if problems:
             may_be_unpaired = set(places) == {"source", "target"} and not reader.n_classes
@@ -117,7 +116,7 @@ class PairedFolders(RegisteredLayout):
 
     def read(self, index: int) -> Sample:
         """See Layout."""
-        fetched = self._store.fetched([files[index] for files in self._maps.values()])
+        fetched = self.folders[0].store.fetched([files[index] for files in self._maps.values()])
         return self._reader.read(self.names[index], dict(zip(self._maps, fetched, strict=True)))
 
 

@@ -123,7 +123,7 @@ class WorkerMonitor(Generic[T]):
 
     def __post_init__(self) -> None:
         with signals.blocked(signals.STOPPING), loaders_without_signal_handler():  # until the processes ignore them
-            self._iterator: Iterator[T] | None = iter(self.loader)
+            self._iterator: Iterator[T] = iter(self.loader)
         self._deadline_s = math.inf
         self._is_late = False
         self._ended = threading.Event()
@@ -139,7 +139,7 @@ class WorkerMonitor(Generic[T]):
         self._ended.set()
         self._watchdog.join()
         if kind is None or kind is GeneratorExit:
-            self._iterator = None  # shuts the processes down
+            del self._iterator  # shuts the processes down
         for process in self.processes:
             process.kill()
             process.join()
@@ -160,7 +160,6 @@ class WorkerMonitor(Generic[T]):
             LoadingError: a process died, or the batch did not come in time.
             StoppedWaiting: the run was asked to stop.
         """
-        assert self._iterator is not None
         self._deadline_s = time.monotonic() + (self.timeout_s or math.inf)
         while True:
             try:
