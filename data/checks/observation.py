@@ -5,7 +5,6 @@ data/checks/warnings.py names those that are mostly mistakes.
 
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
@@ -14,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from data.batch import DataError, Sample
+from data.batch import Sample
 from data.files.image_files import has_transparent_pixels, read_bits
 from data.files.pixels import read_pixels
 from data.files.tiff_file import TIFF_SUFFIXES, tagged_no_data
@@ -174,16 +173,10 @@ def dropped_transparency(layout: Layout, index: int, n_channels: Mapping[str, in
     images = {"target"} if layout.n_classes or stack else {"source", "target"}
     read_alone = {"pair", *(kind for kind, number in n_channels.items() if kind in images and number in _OPAQUE)}
     files = [file for kind, file in layout.provenance(index).files.items() if kind in read_alone]
-    in_stack = [file for file in stack if _is_transparent(file)]
+    in_stack = list(filter(has_transparent_pixels, stack))
     n_stacked = n_channels.get("source_images", n_channels["source"])
     is_dropped = bool(in_stack) and sum(len(read_pixels(file, 0)) for file in stack) > n_stacked
-    return [file for file in files if _is_transparent(file)] + (in_stack if is_dropped else [])
-
-
-def _is_transparent(file: Blob) -> bool:
-    with suppress(DataError):  # no format of Pillow's, such as .npy
-        return has_transparent_pixels(file)
-    return False
+    return [*filter(has_transparent_pixels, files), *(in_stack if is_dropped else ())]
 
 
 def _is_part(target: Tensor, source: Tensor) -> bool:

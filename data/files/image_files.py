@@ -137,8 +137,7 @@ def read_ids(file: File) -> Tensor:
 def has_transparent_pixels(file: File) -> bool:
     """Return whether any pixel of an image is not opaque. Where there is no transparency, only the header is read.
 
-    Raises:
-        DataError: as for `read_rgb`.
+    A file that cannot be read has none: reading its pixels will say why.
     """
 
     def is_transparent(image: ImageFile) -> bool:
@@ -146,7 +145,9 @@ def has_transparent_pixels(file: File) -> bool:
             return False
         return bool(np.asarray(image.convert("RGBA").getchannel("A")).min() < 255)
 
-    return decode(file, is_transparent)
+    with suppress(DataError):
+        return decode(file, is_transparent)
+    return False
 
 
 def read_palette(file: File) -> bytes:
