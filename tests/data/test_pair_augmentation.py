@@ -24,7 +24,8 @@ from data.pair_augmentation import (
     image_at,
     weights_at,
 )
-from data.preprocessing import Preprocessing, place
+from data.preprocessing import place
+from tests.batches import CROPS
 from tests.runs import assert_equal
 from utils.limits import MOST_ELASTIC
 
@@ -40,9 +41,7 @@ ALL = PairAugmentation(
     noise=[0, 0.05],
     jpeg_quality=[30, 90],
 )
-PLAIN = Preprocessing(
-    mode="crop", load_height=1, load_width=1, crop_height=48, crop_width=48, flip=True, size_multiple=8, min_size=16
-)
+PLAIN = replace(CROPS, crop_height=48, crop_width=48)
 AUGMENTED = replace(PLAIN, augmentation=ALL)
 FACADES = SyntheticFacades(split="train", seed=0, n_samples=5, height=64, width=96)
 

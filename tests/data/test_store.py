@@ -24,14 +24,10 @@ from data.fingerprint import fingerprint
 from data.layout import Layout, PairingError, describe_sample
 from data.map_reader import MapReader
 from data.paired_folders import PairedFolders, SideBySide
-from data.preprocessing import Preprocessing
 from data.store import Blob, Folder, Store
 from tests.conftest import save_image
+from tests.reliability.images import WHOLE
 from tests.runs import assert_equal
-
-WHOLE = Preprocessing(
-    "none", load_height=8, load_width=8, crop_height=8, crop_width=8, flip=False, size_multiple=1, min_size=1
-)
 
 
 @dataclass(frozen=True)
