@@ -92,8 +92,7 @@ class ArgumentParser(argparse.ArgumentParser):
             problem += f"; here {here}" if here else ""
         else:
             problem = f"{message}; {self._hint(message, unknown, options)}"
-        print_first([_error_line(problem)])
-        sys.exit(TO_MEND)
+        sys.exit(_report([problem]))
 
     def _unknown(self, message: str, options: Sequence[str]) -> list[str]:
         """Return the options of the command line that are not of this program."""
@@ -203,12 +202,9 @@ def _flush_output() -> None:
 
 
 def _report(problems: Sequence[str], *, is_consequence: bool = False) -> int:
-    print_first([_error_line(problem) for problem in problems], is_consequence=is_consequence)
+    lines = [f"error: {printable(' '.join(problem.split()))}\n" for problem in problems]
+    print_first(lines, is_consequence=is_consequence)
     return TO_MEND
-
-
-def _error_line(problem: str) -> str:
-    return f"error: {printable(' '.join(problem.split()))}\n"
 
 
 def _problems(error: UserError | OSError) -> list[str]:
