@@ -76,6 +76,7 @@ def build_conditioning(config: Config, direction: str | None = None) -> Conditio
     """
     data = sides_of(config, direction)
     ranges, n_classes, table = value_ranges(data), number_of_classes(data), class_table(data)
+    n_weighed = _LABEL_IDS if config.loss.outside_mask else n_classes
     return Conditioning(
         n_classes=n_classes,
         instance_edges=data.instance_edges,
@@ -88,11 +89,7 @@ def build_conditioning(config: Config, direction: str | None = None) -> Conditio
         regions=config.features.regions,
         encodes_style=config.style.channels > 0,
         edges_of="labels" if data.makes_instances else "instances",
-        class_weights=class_weights(
-            config.loss.class_weights,
-            _LABEL_IDS if config.loss.outside_mask else n_classes,
-            table.names if table else (),
-        ),
+        class_weights=class_weights(config.loss.class_weights, n_weighed, table.names if table else ()),
         source_image_channels=_source_image_channels(data),
         target_scale=config.generator.scale,
     )

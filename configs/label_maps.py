@@ -66,12 +66,8 @@ def class_weights(given: Mapping[str, float], n_classes: int, names: Sequence[st
     ids |= {name: class_id for class_id, name in enumerate(names)}
     unknown = [name for name in given if name not in ids]
     some = f", names such as {', '.join(names[:_LISTED])}" if names else ""
-    require(
-        not unknown,
-        _WEIGHTS,
-        unknown,
-        f"ids from 0 to {n_classes - 1}{some}, or {IGNORED}; {_WEIGHTS}={{}} does without",
-    )
+    expected = f"ids from 0 to {n_classes - 1}{some}, or {IGNORED}; {_WEIGHTS}={{}} does without"
+    require(not unknown, _WEIGHTS, unknown, expected)
     weights: dict[int, float] = {}
     for name, weight in given.items():
         require(ids[name] not in weights, _WEIGHTS, name, "each class once, by its id or by its name")
