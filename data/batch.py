@@ -50,7 +50,7 @@ class LoadingError(DataError):
 
 
 class _OfMaps:
-    """Holds the maps that samples and batches have in common, of which some may be None."""
+    """The maps of a sample or a batch, of which some may be None."""
 
     @property
     def maps(self) -> dict[str, Tensor]:
