@@ -94,14 +94,18 @@ def percentile_ranges(layout: Layout, kinds: Sequence[str], *, skips_bad: bool) 
 def _spread(layout: Layout, *, skips_bad: bool) -> Iterator[Sample]:
     """Yield samples that are spread over a layout; raises as `percentile_ranges`."""
     indices = np.linspace(0, len(layout) - 1, min(len(layout), _MAX_SAMPLES)).astype(int)
+    n_read = 0
     for index in indices.tolist():
         try:
-            yield layout.read(index)
+            sample = layout.read(index)
         except LoadingError:
             raise
         except DataError:
-            if not skips_bad or index == indices[-1]:
+            if not skips_bad or (index == indices[-1] and not n_read):
                 raise
+        else:
+            n_read += 1
+            yield sample
 
 
 def _bounds(values: np.ndarray) -> list[float]:

@@ -63,9 +63,14 @@ def test_percentiles_are_of_each_channel(tmp_path: Path) -> None:
     assert found["target"] == [low, high]
 
 
-def test_bad_samples_are_left_out_of_percentiles_where_they_are_skipped(tmp_path: Path) -> None:
+@pytest.mark.parametrize("bad", [1, 2])  # 2: the last one
+def test_bad_samples_are_left_out_of_percentiles_where_they_are_skipped(tmp_path: Path, bad: int) -> None:
     layout = pairs(tmp_path, 3)
-    (tmp_path / "A" / "1.npy").write_bytes(b"")
+    (tmp_path / "A" / f"{bad}.npy").write_bytes(b"")
     assert len(percentile_ranges(layout, ["source"], skips_bad=True)["source"]) == 4
-    with pytest.raises(DataError, match=r"1\.npy: cannot be read"):
+    with pytest.raises(DataError, match=rf"{bad}\.npy: cannot be read"):
         percentile_ranges(layout, ["source"], skips_bad=False)
+    for number in range(3):
+        (tmp_path / "A" / f"{number}.npy").write_bytes(b"")
+    with pytest.raises(DataError, match=r"2\.npy: cannot be read"):
+        percentile_ranges(layout, ["source"], skips_bad=True)
