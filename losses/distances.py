@@ -1,7 +1,5 @@
 """Distances of translated images from their targets, and of styles from those that prediction draws."""
 
-from collections.abc import Sequence
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -45,26 +43,18 @@ def kl_divergence(translation: LossInputs) -> Tensor:
 
 
 def feature_matching(translation: LossInputs) -> Tensor:
-    """Return the distance of the discriminator's features for fakes and targets, 0-d (Wang et al. 2018, Eq. 4)."""
-    fake = [scale.features for scale in translation.fake_outputs]
-    target = [scale.features for scale in translation.target_outputs]
-    return match_features(fake, target, weights=translation.weights.of_discriminated if translation.weights else None)
-
-
-def match_features(
-    fake: Sequence[Sequence[Tensor]], real: Sequence[Sequence[Tensor]], *, weights: PixelWeights | None = None
-) -> Tensor:
-    """Return the L1 between features of each scale and layer, (N, C_l, H_l, W_l), 0-d; float32 under autocast.
+    """Return the L1 of the discriminator's features for fakes and targets, 0-d, float32 under autocast.
 
     The sum over the layers is weighted by 4 / L for L layers, so that a deeper discriminator does not weigh more. The
-    scales are averaged (pix2pixHD). No gradient reaches `real`.
+    scales are averaged (Wang et al. 2018, Eq. 4, and its code). No gradient reaches the features of targets.
     """
+    fakes, weights = translation.fake_outputs, translation.weights.of_discriminated if translation.weights else None
     terms = [
-        feature_distance(fake_layer, real_layer, weights) * (4.0 / len(fake_scale))
-        for fake_scale, real_scale in zip(fake, real, strict=True)
-        for fake_layer, real_layer in zip(fake_scale, real_scale, strict=True)
+        feature_distance(fake_layer, target_layer, weights) * (4.0 / len(fake.features))
+        for fake, target in zip(fakes, translation.target_outputs, strict=True)
+        for fake_layer, target_layer in zip(fake.features, target.features, strict=True)
     ]
-    return torch.stack(terms).sum() / len(fake)
+    return torch.stack(terms).sum() / len(fakes)
 
 
 def feature_distance(ours: Tensor, theirs: Tensor, weights: PixelWeights | None = None) -> Tensor:

@@ -1,4 +1,5 @@
 import math
+from collections.abc import Sequence
 from typing import Any, get_args
 
 import pytest
@@ -7,13 +8,19 @@ from torch import Tensor
 
 from losses import GENERATOR_LOSSES
 from losses.adversarial import AdversarialLoss, GanMode, ScaleReduction, r1_penalty, wgan_gradient_penalty
-from losses.distances import match_features, ms_ssim
+from losses.distances import feature_matching, ms_ssim
 from losses.objective import DiscriminatorLossInputs, DiscriminatorObjective, GeneratorObjective, LossInputs
 from models.patch_discriminator import DiscriminatorOutput
 
 
-def features(case: list[list[Tensor]]) -> list[list[Tensor]]:
-    return [scale[:-1] for scale in case]
+def match_features(fakes: Sequence[DiscriminatorOutput], targets: Sequence[DiscriminatorOutput]) -> Tensor:
+    """The feature matching loss of the discriminator's outputs, which alone it reads."""
+    unread = torch.empty(0)
+    return feature_matching(LossInputs(unread, unread, unread, lambda: fakes, lambda: targets))
+
+
+def outputs(case: list[list[Tensor]]) -> list[DiscriminatorOutput]:
+    return [DiscriminatorOutput(scale[:-1], scale[-1]) for scale in case]
 
 
 def logits(case: list[list[Tensor]]) -> list[Tensor]:
@@ -29,7 +36,7 @@ def test_terms_equal_the_originals(reference: dict[str, Any]) -> None:
     assert fake_as_fake.item() == pytest.approx(case["lsgan_fake_as_fake"].item(), rel=1e-12)
     real_as_real = lsgan.discriminator(logits(real), is_real=True)
     assert real_as_real.item() == pytest.approx(case["lsgan_real_as_real"].item(), rel=1e-12)
-    matching = 10 * match_features(features(fake), features(real))
+    matching = 10 * match_features(outputs(fake), outputs(real))
     assert matching.item() == pytest.approx(case["feature_matching_times_10"].item(), rel=1e-12)
     terms = DiscriminatorObjective(lsgan)(
         DiscriminatorLossInputs(
@@ -110,7 +117,8 @@ def test_losses_are_float32_under_autocast() -> None:
         for mode in get_args(GanMode):
             assert AdversarialLoss(mode).generator(low).dtype == torch.float32
             assert AdversarialLoss(mode).discriminator(low, is_real=True).dtype == torch.float32
-        assert match_features([low], [low]).dtype == torch.float32
+        matching = match_features([DiscriminatorOutput(low, low[0])], [DiscriminatorOutput(low, low[0])])
+        assert matching.dtype == torch.float32
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from losses.adversarial import AdversarialLoss
-from losses.distances import kl_divergence, match_features
+from losses.distances import kl_divergence
 from losses.objective import LossInputs
 from models.latent_inputs import StyleStem
 from models.originals.format import OriginalWeightsError
@@ -20,6 +20,7 @@ from models.segmentation_discriminator import SegmentationDiscriminator
 from models.spade_generator import SpadeGenerator
 from models.spectral_norm import add_spectral_norm
 from models.style_encoder import StyleDistribution, StyleEncoder
+from tests.losses.test_objective import match_features
 from tests.models.originals.cases import (
     FixedNoise,
     Weights,
@@ -126,8 +127,7 @@ def test_losses(reference: dict[str, Any], theirs: str, ours: Any) -> None:
     assert_close(loss.generator(fake_logits), recorded["generator"])
     assert_close(loss.discriminator(fake_logits, is_real=False), recorded["discriminator_fake"])
     assert_close(loss.discriminator(real_logits, is_real=True), recorded["discriminator_real"])
-    fake_features, real_features = ([scale.features for scale in scales] for scales in outputs)
-    assert_close(10 * match_features(fake_features, real_features), case["feature_matching"])
+    assert_close(10 * match_features(*outputs), case["feature_matching"])
 
 
 def test_the_loss_of_styles(reference: dict[str, Any]) -> None:

@@ -13,11 +13,11 @@ from configs.load import load_config
 from losses import GENERATOR_LOSSES
 from losses.adversarial import AdversarialLoss, r1_penalty
 from losses.augmentation import Augmentation, Transform, Translation
-from losses.distances import match_features
 from losses.objective import DiscriminatorObjective, GeneratorObjective
 from models.blocks import Norm
 from models.global_generator import GlobalGenerator
 from models.patch_discriminator import DiscriminatorOutput, MultiscalePatchDiscriminator
+from tests.losses.test_objective import match_features
 from training.methods.judge import Judge
 from training.methods.paired import ModelInputs, Paired, build_paired
 from training.optimizer_group import OptimizerGroup
@@ -132,10 +132,6 @@ def logits(outputs: list[DiscriminatorOutput]) -> list[Tensor]:
     return [scale.logits for scale in outputs]
 
 
-def features(outputs: list[DiscriminatorOutput]) -> list[list[Tensor]]:
-    return [scale.features for scale in outputs]
-
-
 class Recorded:
     """An augmentation that keeps its transforms."""
 
@@ -196,10 +192,10 @@ def test_both_orders_give_the_gradients_of_three_plain_passes(step: Step, norm: 
     moved = seen.of_source(source)
     outputs = discriminator(moved, seen.of_image(fake))
     with torch.no_grad():
-        real_features = features(discriminator(moved, seen.of_image(target)))
+        of_target = discriminator(moved, seen.of_image(target))
     g_loss = (
         LSGAN.generator(logits(outputs))
-        + 10 * match_features(features(outputs), real_features)
+        + 10 * match_features(outputs, of_target)
         + 5 * (fake - target).abs().mean()  # of the images as they are
     )
     torch.testing.assert_close(d_gradients, expected_d, rtol=1e-9, atol=1e-12)

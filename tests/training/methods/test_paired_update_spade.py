@@ -16,9 +16,10 @@ from torch.optim import Adam
 from bench.references import ReferenceSpadeUpdate
 from data.conditioning import instance_edges, one_hot
 from losses.adversarial import AdversarialLoss
-from losses.distances import kl_divergence, match_features
+from losses.distances import kl_divergence
 from losses.objective import DiscriminatorObjective, LossInputs
 from models.style_encoder import StyleConditionedGenerator
+from tests.losses.test_objective import match_features
 from tests.models.originals.cases import (
     Weights,
     as_double,
@@ -110,7 +111,7 @@ def test_the_generator_first_with_a_style_encoder(reference: dict[str, Any]) -> 
     fake = generator(source, style.at(case["eps"][0].double()))
     fakes, reals = judged(discriminator, source, fake, target)
     gan = HINGE.generator([scale.logits for scale in fakes])
-    matching = 10 * match_features([scale.features for scale in fakes], [scale.features for scale in reals])
+    matching = 10 * match_features(fakes, reals)
     inputs = LossInputs(fake, target, source=source, discriminate_fake=list, discriminate_target=list, style=style)
     distance = case["config"]["lambda_kld"] * kl_divergence(inputs)
     stepped(adam_g, gan + matching + distance)
