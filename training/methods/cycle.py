@@ -121,11 +121,11 @@ class Cycle(Unpaired):
     @torch.no_grad()
     def pass_once(self, batch: Batch) -> None:
         """Translate a batch on the device in both directions, and discriminate the translations."""
-        pair, copies = self.inputs(batch), {n: one.compute_copy for n, one in self.networks.items()}
+        pair = self.inputs(batch)
         with self.precision.autocast():
-            fake_b, fake_a = copies["generator_AtoB"](pair.source), copies["generator_BtoA"](pair.target)
-            copies["discriminator_A"](fake_a[:, :0], fake_a)
-            copies["discriminator_B"](fake_b[:, :0], fake_b)
+            fake_b, fake_a = self.a_to_b.compute_copy(pair.source), self.b_to_a.compute_copy(pair.target)
+            self.a.trained.compute_copy(fake_a[:, :0], fake_a)
+            self.b.trained.compute_copy(fake_b[:, :0], fake_b)
 
     @property
     def _pools(self) -> dict[str, ImagePool]:
