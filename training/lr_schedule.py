@@ -31,10 +31,6 @@ class Plateau:
         if self.bad_epochs > self.patience:
             self.factor, self.bad_epochs = self.factor * 0.2, 0
 
-    def restart(self) -> None:
-        """Forget the best metric, since metrics of other samples cannot be compared with it; the factor stays."""
-        self.best, self.bad_epochs = math.inf, 0
-
     def state_dict(self) -> dict[str, float]:
         """Return what changes."""
         return {"factor": self.factor, "best": self.best, "bad_epochs": self.bad_epochs}

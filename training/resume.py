@@ -1,5 +1,6 @@
 """Where a run starts: from a checkpoint, or with initial weights."""
 
+import math
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -193,7 +194,7 @@ def _restore_scores(training: Training, state: dict[str, Any], *, continues: boo
     if plateau and "plateau" in state:
         can_go_on = can_be_compared(training.method.progress, state, measured_on)
         if not world.gather(can_go_on)[0]:  # the main process alone validates
-            plateau.restart()
+            plateau.best, plateau.bad_epochs = math.inf, 0  # the factor stays
             restarted.append("optimizer.decay=plateau")
     if restarted:
         why = "earlier values are not known to be of the same samples and metric"

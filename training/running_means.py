@@ -17,9 +17,8 @@ class RunningMeans:
     """
 
     def __init__(self) -> None:
-        self._totals: dict[
-            tuple[str, ...], Tensor
-        ] = {}  # by the tags of an addition: (3, tags): sums, numbers of finite values, of all
+        # by the tags of an addition: (3, tags): sums, numbers of finite values, of all
+        self._totals: dict[tuple[str, ...], Tensor] = {}
 
     def add(self, values: Mapping[str, Tensor], prefix: str) -> None:
         """Add the 0-d values of one pass under the tags `prefix` + name."""

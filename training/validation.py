@@ -229,10 +229,8 @@ class UnpairedValidation(Validation):
         fake_source = back.translate(Batch.of([exchanged]))[0]
         again = predictor.translate(Batch.of([replace(sample, source=fake_source)]))[0]
         pictures["reconstructed"] = back.show_target(back.translate(Batch.of([replace(sample, source=fake)]))[0])
-        real["real_translated"], real["real_reconstructed"] = (
-            back.show_target(fake_source),
-            predictor.show_target(again),
-        )
+        real["real_translated"] = back.show_target(fake_source)
+        real["real_reconstructed"] = predictor.show_target(again)
         return pictures | real
 
     def describe(self) -> list[str]:
