@@ -18,7 +18,7 @@ from tests.reliability.faults import Fault, inject, spoilt
 from tests.runs import assert_equal, checkpoint, run
 from training.optimizer_group import NotFiniteError, are_finite
 from training.run_state import ProcessState, RunState
-from utils.checkpoint_folder import list_checkpoints
+from utils.checkpoint_folder import latest_step, list_checkpoints
 from utils.precision import Precision
 
 pytestmark = pytest.mark.row(14)
@@ -30,10 +30,6 @@ TERMS: dict[str, tuple[Any, str]] = {
     "feature matching": (losses, "feature_matching"),
     "L1": (losses, "l1"),
 }
-
-
-def newest_step(config: Path) -> int:
-    return int(list_checkpoints(config.parent / "runs" / "tiny")[-1].stem.split("-")[1])
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
@@ -94,7 +90,7 @@ def test_all_updates_left_out_end_the_run_in_words_with_everything_saved(
     monkeypatch.setattr(losses, "l1", spoilt(losses.l1, ALWAYS, torch.nan))
     with pytest.raises(NotFiniteError, match=r"not finite 1\d times in a row.* facade_0000.* optimizer.learning_rate"):
         run(tiny_config, "train.max_steps=1000")
-    step = newest_step(tiny_config)
+    step = latest_step(tiny_config.parent / "runs" / "tiny")
     assert step <= 20
     assert_equal(checkpoint(tiny_config, step)["networks"]["generator"], before["networks"]["generator"])
 
@@ -104,7 +100,7 @@ def test_a_storm_of_overflows_ends_within_50_steps(tiny_config: Path, monkeypatc
     monkeypatch.setattr(losses, "l1", spoilt(losses.l1, ALWAYS, torch.inf))
     with pytest.raises(NotFiniteError, match=r"its scale has fallen to "):
         run(tiny_config, "train.max_steps=1000")
-    assert newest_step(tiny_config) <= 50
+    assert latest_step(tiny_config.parent / "runs" / "tiny") <= 50
 
 
 def test_a_scale_below_one_ends_the_run(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ import torch
 
 import training.batches
 from data.batch import Batch, DeviceTransfer, Sample
-from data.worker_monitor import StoppedWaiting
 from tests.training.conftest import Build
 from training.batches import BatchReader, open_batches, sample_names
 from utils.signals import GracefulStop
@@ -18,11 +17,6 @@ def endless() -> Iterator[Batch]:
     for number in range(100):
         image = torch.zeros(3, 2, 2, dtype=torch.uint8)
         yield Batch.of([Sample(name=f"{number}", source=image, instances=None, target=image)])
-
-
-def stopping() -> Iterator[Batch]:
-    yield next(endless())
-    raise StoppedWaiting
 
 
 def reader(stream: Iterator[Batch]) -> BatchReader:
@@ -37,10 +31,6 @@ def test_a_step_has_a_group_of_batches_for_each_update_of_the_discriminator() ->
     assert second is not None
     assert [[list(batch.names) for batch in group] for group in first] == [[["0"], ["1"], ["2"]], [["3"], ["4"], ["5"]]]
     assert sample_names(second) == "6 7 8 9 10 11"
-
-
-def test_a_signal_while_waiting_gives_no_batches() -> None:
-    assert reader(stopping()).read_step() is None
 
 
 @pytest.mark.parametrize("batch", [0, 3])

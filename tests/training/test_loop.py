@@ -1,6 +1,5 @@
 """The loop: which of reports, validations and saves come after which step."""
 
-import signal
 from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest.mock import Mock
@@ -15,11 +14,9 @@ from tests.training.conftest import Build
 from training.batches import BatchReader
 from training.checkpointing import CheckpointManager
 from training.loop import TrainingLoop
-from training.optimizer_group import NotFiniteError
 from training.setup import Training
 from training.validation import Validation
 from utils.distributed import World
-from utils.errors import Interrupted
 from utils.signals import END, GracefulStop
 
 
@@ -87,16 +84,6 @@ def test_a_finished_run_is_saved_alone(build_fake: Build) -> None:
     assert one.steps == {"save": [4]}
 
 
-def test_a_signal_saves_before_the_next_step(build_fake: Build) -> None:
-    one, stop = watched(build_fake("train.max_steps=9")), GracefulStop()
-    polls = iter([0, 0, signal.SIGTERM])
-    stop.poll = lambda: next(polls)  # type: ignore[method-assign]
-    with pytest.raises(Interrupted) as interrupted:
-        one.loop.run(stop)
-    assert one.steps["save"] == [2]
-    assert interrupted.value.signal_number == signal.SIGTERM
-
-
 @pytest.mark.parametrize("of_another", [False, True], ids=["here", "in the main process"])
 def test_a_run_that_asks_for_its_end_is_saved_before_the_next_step(
     build_fake: Build, monkeypatch: pytest.MonkeyPatch, of_another: bool
@@ -110,14 +97,3 @@ def test_a_run_that_asks_for_its_end_is_saved_before_the_next_step(
         one.loop.end_step = lambda: setattr(one.loop, "end_reason", next(ask))
     one.loop.run(GracefulStop())
     assert one.steps == {"save if due": [1, 2], "save": [2]}
-
-
-def test_too_many_updates_that_are_left_out_save_and_end_the_run(build_fake: Build) -> None:
-    training = build_fake("train.max_steps=90")
-    for group in training.method.optimizers.values():
-        group.skipped_in_a_row.fill_(100)
-        group.step = lambda *_: None  # type: ignore[method-assign]
-    one = watched(training)
-    with pytest.raises(NotFiniteError, match=r"step 10: gradients of the group of painter were not finite 100 times"):
-        one.loop.run(GracefulStop())
-    assert one.steps["save"] == [10]
