@@ -88,7 +88,10 @@ class RunState:
 
     def process_state(self) -> ProcessState:
         """Return what this process has of its own."""
-        return ProcessState(random_state(self.world.device), self.method.process_state())
+        random, device = {"cpu": torch.get_rng_state()}, self.world.device
+        if device.type == "cuda":
+            random["cuda"] = torch.cuda.get_rng_state(device)
+        return ProcessState(random, self.method.process_state())
 
     def state_dict(self, processes: Sequence[ProcessState]) -> dict[str, Any]:
         """Return everything that is needed to continue as if never stopped.
@@ -140,7 +143,10 @@ class RunState:
         elif any(of_processes):
             logger.info("train.pool_size: the pools begin empty, since there were %d processes", len(of_processes))
         if rank < len(state["random_states"]):
-            restore_random_state(state["random_states"][rank], self.world.device)
+            random = state["random_states"][rank]
+            torch.set_rng_state(random["cpu"])
+            if self.world.device.type == "cuda" and "cuda" in random:  # a run on a CPU has saved none
+                torch.cuda.set_rng_state(random["cuda"], self.world.device)
 
     def _require_finite(self) -> None:
         tensors = {name: [*network.module.state_dict().values()] for name, network in self.method.networks.items()}
@@ -153,18 +159,3 @@ class RunState:
                 f"step {self.loop.step}: {' and '.join(broken)} is not finite and is not saved; earlier "
                 "checkpoints stay. Lower optimizer.learning_rate, or use amp.opt_level=O0"
             )
-
-
-def random_state(device: torch.device) -> dict[str, Tensor]:
-    """Return the state of torch's generator of the CPU and, on a GPU, of the device's."""
-    state = {"cpu": torch.get_rng_state()}
-    if device.type == "cuda":
-        state["cuda"] = torch.cuda.get_rng_state(device)
-    return state
-
-
-def restore_random_state(state: Mapping[str, Tensor], device: torch.device) -> None:
-    """Restore what `random_state` returned; a generator that it lacks is left alone."""
-    torch.set_rng_state(state["cpu"])
-    if device.type == "cuda" and "cuda" in state:
-        torch.cuda.set_rng_state(state["cuda"], device)
