@@ -162,16 +162,12 @@ def untrained_run(config: Path, *settings: str, averaged: bool = False) -> Path:
         discriminator_name(resolved, way): build.build_discriminator(resolved, way).state_dict() for way in translators
     }
     averages = {
-        name: {f"module.{key}": weight + 1 for key, weight in weights.items()} for name, weights in generators.items()
+        name: {f"module.{key}": weight + 1 for key, weight in weights.items()}
+        for name, weights in generators.items()
+        if averaged
     }
-    averages = averages if averaged else {}
-    state = {
-        "config": config_to_dict(resolved),
-        "step": 1,
-        "networks": generators | discriminators,
-        "averages": averages,
-    }
+    networks = generators | discriminators
+    state = {"config": config_to_dict(resolved), "step": 1, "networks": networks, "averages": averages}
     folder = Path(resolved.run.root) / resolved.run.name
-    folder.mkdir(parents=True, exist_ok=True)
     save_checkpoint(checkpoint_path(folder, 1), state)
     return folder
