@@ -8,7 +8,6 @@ from typing import Any
 
 from configs import build
 from configs.schema import Config
-from configs.schema.checks import require
 from configs.schema.run import EXTRA_METRICS
 from configs.splits import TRAIN
 from metrics.evaluator import LOWER_IS_BETTER, OF_LABELS, OF_SPREAD, OF_VALUES, WEIGHTED
@@ -82,7 +81,7 @@ def check_best(config: Config, n_samples: int) -> None:
         (WEIGHTED, has_weights, "one that is measured: with data.weight_folder or loss.class_weights other than 1"),
         (OF_LABELS, metrics.label_colors is not None, "one that is measured: with metrics.label_colors"),
     ):
-        require(best not in figures or is_measured, "checkpoint.best", best, expected)
+        config.require(best not in figures or is_measured, "checkpoint.best", expected)
 
 
 def best_figure(config: Config, split: str, progress: str) -> str:
@@ -93,12 +92,12 @@ def best_figure(config: Config, split: str, progress: str) -> str:
     Raises:
         ConfigError: train.patience waits for a best where none is kept.
     """
-    best, patience = config.checkpoint.best, config.train.patience
+    best = config.checkpoint.best
     figure = best if best != "auto" else "none" if split == TRAIN else progress
     expected = f"null with checkpoint.best={best}"
     if best == "auto":
         expected = "null where the validation samples are trained on: train.validation_share=0.05 holds some back"
-    require(patience is None or figure != "none", "train.patience", patience, expected)
+    config.require(config.train.patience is None or figure != "none", "train.patience", expected)
     return figure
 
 
