@@ -22,11 +22,12 @@ from data.loader import BadSamples, Replacement, SampleKey
 from losses.perceptual import VGG19
 from metrics import METRICS
 from metrics.metric import FeatureSource, PairMetric, SetMetric
+from training.disk_space import describe_shortage, size
 from training.methods.method import Method
 from training.resume import ResumeOptions, continues_in, find_checkpoint_together, start
 from training.run_folder import run_folder
 from training.setup import Training, build_training
-from training.start_report import check_size, describe, describe_shortage, size
+from training.start_report import check_size, describe
 from utils.distributed import World
 from utils.log import logger
 from utils.pretrained import PretrainedFile

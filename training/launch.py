@@ -14,13 +14,14 @@ from configs.splits import HELD_BACK, has_split
 from data.batch import DataError
 from training.best import BEST
 from training.callbacks import Callback, Callbacks
+from training.disk_space import describe_shortage
 from training.dry_run import dry_run
 from training.loop import open_loop
 from training.resume import ResumeOptions, continues_in, find_checkpoint_together, start
 from training.run_folder import prepare_folder, run_folder, run_lock, write_settings
 from training.run_record import RunRecord, recorded, write_state
 from training.setup import Training, build_training
-from training.start_report import describe, describe_shortage
+from training.start_report import describe
 from utils.distributed import LONGEST_WAIT_S, World, joined_world
 from utils.errors import ConfigError, Interrupted
 from utils.log import log_to_console, logger

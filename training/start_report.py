@@ -1,8 +1,6 @@
-"""The lines that are printed before a run starts: networks, data, steps, settings without effect, disk space."""
+"""The lines that are printed before a run starts: its networks, data, steps, and settings without effect."""
 
-import shutil
 from contextlib import suppress
-from pathlib import Path
 
 from configs import build, sample_cache
 from configs.image_sides import check_discriminated
@@ -19,11 +17,10 @@ from data.held_back import groups_of, shared_beginnings, smallest_share, suggest
 from data.layout import Layout
 from data.loader import SampleKey
 from losses import registered_weights
-from training.best import BEST
+from training.disk_space import size
 from training.run_data import Splits
 from training.setup import Training
 from training.trained_network import TrainedNetwork
-from utils.checkpoint_folder import list_checkpoints
 from utils.errors import ConfigError
 from utils.text import counted, listed
 
@@ -210,64 +207,3 @@ def _shared(train: Layout, held_back: Layout) -> list[str]:
         f"warning        training and held-back names begin alike: {ours} and {theirs}{more}; if these are of one "
         f"patient or scene, {suggested_setting(ours)} keeps them on one side"
     ]
-
-
-def describe_shortage(training: Training, *, continues: bool) -> list[str]:
-    """Return a line where the disk is too small for all checkpoints of the run; nothing where it is large enough.
-
-    continues: whether the checkpoints in the run's folder are the run's own, of which old ones are deleted.
-
-    Raises:
-        ConfigError: not a single checkpoint fits.
-    """
-    folder, n_bytes = training.folder, training.run_state.n_bytes
-    free = free_bytes(folder)
-    is_finished = training.run_state.loop.step >= training.total_steps
-    if free is None or is_finished or not training.world.is_main:
-        return []
-    if free < n_bytes:
-        raise ConfigError(
-            f"{folder}: a checkpoint takes about {size(n_bytes)}, and {size(free)} is free there: free space, or set "
-            "run.root to a folder on another disk"
-        )
-    needed = count_more_files(training, continues=continues) * n_bytes
-    if free >= needed:
-        return []
-    settings = training.config.checkpoint
-    remedy = f"free space, or {'lower' if settings.keep else 'limit'} checkpoint.keep={settings.keep}"
-    if settings.keep == 1:
-        remedy = f"free space{', or set checkpoint.best=none' if training.run_state.best.is_kept else ''}"
-    return [
-        f"warning        the checkpoints will take about {size(needed)} more, one being written included, and "
-        f"{size(free)} is free in {folder}: {remedy}"
-    ]
-
-
-def count_more_files(training: Training, *, continues: bool) -> int:
-    """Return how many files of checkpoints there will be at most, beside those that there are.
-
-    A checkpoint is written before the oldest one is deleted, and best.pt before the former one is replaced.
-    """
-    settings, step, last = training.config.checkpoint, training.run_state.loop.step, training.total_steps
-    n_written = (last - 1) // settings.every_steps - step // settings.every_steps + 1
-    n_present = len(list_checkpoints(training.folder)) if continues else 0
-    n_most = n_present + n_written
-    if settings.keep:
-        n_most = min(n_most, max(settings.keep, n_present) + 1)
-    n_more = n_most - n_present
-    has_best = continues and (training.folder / BEST).is_file()
-    return max(n_more + int(training.run_state.best.is_kept and not has_best), 1)
-
-
-def free_bytes(folder: Path) -> int | None:
-    """Return the free bytes where a folder is or will be made; None where its file system does not count them."""
-    for place in (folder, *folder.absolute().parents):
-        with suppress(OSError):
-            disk = shutil.disk_usage(place)
-            return disk.free if disk.total else None
-    return None
-
-
-def size(n_bytes: int) -> str:
-    """Return a number of bytes as text, in MiB or GiB."""
-    return f"{n_bytes / 2**30:.2f} GiB" if n_bytes >= 2**30 / 10 else f"{n_bytes / 2**20:.1f} MiB"
