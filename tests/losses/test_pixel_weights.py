@@ -5,8 +5,9 @@ import torch
 from torch import Tensor
 
 from losses.distances import feature_distance, feature_matching, l1
-from losses.objective import GeneratorLoss, GeneratorObjective, LossInputs, LossWeights, PixelWeights
+from losses.objective import GeneratorLoss, GeneratorObjective, LossInputs
 from losses.perceptual import PerceptualLoss
+from losses.pixel_weights import LossWeights, PixelWeights
 from models.patch_discriminator import DiscriminatorOutput
 
 

@@ -14,7 +14,8 @@ from configs.splits import TRAIN
 from data.batch import Batch, Sample
 from data.conditioning import Conditioning
 from data.loader import read_fixed_samples
-from losses.objective import GeneratorObjective, LossInputs, LossWeights
+from losses.objective import GeneratorObjective, LossInputs
+from losses.pixel_weights import LossWeights
 from models.style_encoder import StyledImages, StyleDistribution, inference_network
 from training.augmentation_controller import MOST_CHANGE, RAMP_SHARE, AugmentationController, Overfitting
 from training.methods.judge import Judge, Outputs

@@ -9,7 +9,8 @@ from configs import build
 from configs.schema import Config
 from data.batch import Batch, Sample
 from data.conditioning import Conditioning, weights_of_classes
-from losses.objective import DiscriminatorObjective, PixelWeights
+from losses.objective import DiscriminatorObjective
+from losses.pixel_weights import PixelWeights
 from training.methods.judge import Judge
 from training.methods.method import Averages, Method
 from training.validation import UnpairedValidation, Validation

@@ -1,0 +1,62 @@
+"""Weights of pixels, which multiply the distances of images and of features: 0 ignores a pixel."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+_LEAST_SUM = torch.finfo(torch.float32).tiny  # of the weights of a layer: where all are 0, the mean is 0 and no NaN
+
+
+class PixelWeights:
+    """The weights of the pixels of a batch, and, resized by area, of the places of networks' layers.
+
+    weights: (N, 1, H, W) float32 of at least 0.
+
+    Means are divided by the sum of the weights over the batch, as in torch's weighted cross entropy. So they compare
+    with those without weights, the balance with the adversarial loss stays however much is ignored, and only the ratios
+    of weights matter. Passes and processes divide by sums of their own.
+    """
+
+    def __init__(self, weights: Tensor) -> None:
+        self._weights = weights
+        self._shares: dict[tuple[int, int], Tensor] = {}
+
+    @property
+    def mean_weight(self) -> Tensor:
+        """The mean of the weights, 0-d."""
+        return self._weights.mean()
+
+    def mean(self, values: Tensor) -> Tensor:
+        """Return the weighted mean of (N, C, h, w) values, 0-d, in float32 or finer; 0 where all weights are 0."""
+        dtype = torch.promote_types(values.dtype, torch.float32)
+        n_channels, height, width = values.shape[1:]
+        return (values.sum(dim=1, keepdim=True, dtype=dtype) * self._shares_of(height, width)).sum() / n_channels
+
+    def _shares_of(self, height: int, width: int) -> Tensor:
+        """Return the weights as shares of their sum, (N, 1, height, width) float32."""
+        if (height, width) not in self._shares:
+            weights = self._weights
+            if weights.shape[-2:] != (height, width):
+                weights = F.adaptive_avg_pool2d(weights, (height, width))
+            self._shares[height, width] = weights / weights.sum().clamp_min(_LEAST_SUM)
+        return self._shares[height, width]
+
+
+@dataclass(frozen=True)
+class LossWeights:
+    """The weights of a translation.
+
+    of_images: those of the images as they are. of_discriminated: those of the images as the discriminator sees them.
+    """
+
+    of_images: PixelWeights
+    of_discriminated: PixelWeights
+
+    @classmethod
+    def of(cls, weights: Tensor | None, move: Callable[[Tensor], Tensor]) -> Self | None:
+        """Return the weights of images, (N, 1, H, W) float32, which `move` moves as the discriminator sees them."""
+        return None if weights is None else cls(PixelWeights(weights), PixelWeights(move(weights)))
