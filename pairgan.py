@@ -69,8 +69,8 @@ class Model:
         features of tools.precompute_features are uint8, values in any other unit float32, other features float32.
     n_classes: of its label maps, ids 0 .. n_classes-1; 0 for RGB images. ignore_id: of pixels without a class, or None.
     size_multiple, min_size: the sides of an image are padded to multiples of the first, and at least to the second.
-    step: of the training; None for weights of an original. direction: AtoB, or BtoA for the way back of a CycleGAN.
-    settings: of the run, by section and name; data.source_… is of what this model takes. card: see Card.
+    step: of the training; None for an original's weights. direction: AtoB, or BtoA of a CycleGAN. card: see Card.
+    settings: of the run, by section and name; data.source_… is of what this model takes. run: on padded (N, C, H, W).
     """
 
     path: Path
@@ -85,7 +85,7 @@ class Model:
     direction: str
     settings: Mapping[str, Any] = field(repr=False)
     card: Card = field(repr=False)
-    _run: Callable[[Maps], np.ndarray] = field(repr=False)
+    run: Callable[[Maps], np.ndarray] = field(repr=False)
 
     def __call__(
         self, source: ImageLike, instances: Other = None, features: Other = None, source_images: Other = None
@@ -126,7 +126,7 @@ class Model:
         results: dict[int, Translated] = {}
         for sides, samples in groups.items():
             try:
-                translated = self._run({k: np.stack([_padded(s[k], sides, unit) for _, s in samples]) for k in lists})
+                translated = self.run({k: np.stack([_padded(s[k], sides, unit) for _, s in samples]) for k in lists})
             except Exception as error:  # the runtimes' have no base of their own
                 what = f"{len(samples)} of {sides[1]}x{sides[0]}: {_line(error)}"
                 raise ImageError(f"{what}. Give smaller images, or fewer together.") from error

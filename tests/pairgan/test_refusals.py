@@ -101,9 +101,9 @@ def test_large_ids_of_instances_stay_apart(model: pairgan.Model) -> None:
 
     def run(maps: pairgan.Maps) -> np.ndarray:
         given.append(maps["instances"])
-        return model._run(maps)
+        return model.run(maps)
 
-    noting = replace(model, _run=run)
+    noting = replace(model, run=run)
     for ids in (small, small * 2**32, small.astype(np.uint64) + 2**63):
         noting(LABELS, ids)
     assert np.array_equal(given[0], given[1])
@@ -117,7 +117,7 @@ def test_a_fault_of_the_runtime_is_an_error_of_one_line(model: pairgan.Model) ->
             raise error
 
         with pytest.raises(pairgan.ImageError, match=r"^1 of 8x8: (out of memory|MemoryError)\. Give smaller images"):
-            replace(model, _run=failing)(LABELS, LABELS)
+            replace(model, run=failing)(LABELS, LABELS)
     with pytest.raises(pairgan.ImageError, match=r"^a b\.png: cannot be read as an image: No such file"):
         model("a\nb.png", LABELS)
     with pytest.raises(pairgan.ModelError, match=r"^a b\.onnx: is missing"):

@@ -191,7 +191,7 @@ def _of_export(file: Path, arguments: argparse.Namespace, folder: Path) -> Trans
         batch = Batch.of([job.sample for job in jobs])
         maps = {kind: getattr(batch, kind).numpy().astype(dtype) for kind, (dtype, _) in model.inputs.items()}
         try:
-            return list(torch.from_numpy(model._run(maps)))  # `batch` of it would read and pad them once more
+            return list(torch.from_numpy(model.run(maps)))  # `batch` of it would read and pad them once more
         except Exception as error:  # onnxruntime's have no base of their own
             height, width = batch.source.shape[-2:]
             raise UserError(f"{width}x{height}: {error}. Send a smaller image.") from error
