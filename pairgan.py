@@ -70,7 +70,7 @@ class Model:
     n_classes: of its label maps, ids 0 .. n_classes-1; 0 for RGB images. ignore_id: of pixels without a class, or None.
     size_multiple, min_size: the sides of an image are padded to multiples of the first, and at least to the second.
     step: of the training; None for an original's weights. direction: AtoB, or BtoA of a CycleGAN. card: see Card.
-    settings: of the run, by section and name; data.source_… is of what this model takes. run: on padded (N, C, H, W).
+    settings: of the run; data.source_… is of what this model takes. run: translates checked, padded (N, C, H, W).
     """
 
     path: Path

@@ -234,9 +234,9 @@ def estimate(layout: Layout, index: int) -> CacheEstimate:
     layout: whose sides are CachedLayouts.
     """
     sides = [side for side in layout.sides if isinstance(side, CachedLayout)]
-    sizes = [side.sample_bytes(place) for side, place in zip(sides, layout.places(index), strict=True)]
+    sizes = [side.sample_bytes(at) for side, at in zip(sides, layout.places(index), strict=True)]
     n_samples, n_bytes = sum(map(len, sides)), sum(len(side) * size for side, size in zip(sides, sizes, strict=True))
-    keys = (side.provenance(place).state_key() for side in sides for place in range(len(side)))
+    keys = (side.provenance(number).state_key() for side in sides for number in range(len(side)))
     return sides[0].cache.estimate(keys, n_samples, -(-n_bytes // n_samples))
 
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -118,16 +119,30 @@ def misplaced_folder(folder: Path) -> str:
     split, _, kind = name.rpartition("_")
     if (split or name) not in SPLITS or not root.is_dir():
         return ""
-    elsewhere = [root.parent / name, *(beside / name for beside in sorted(root.iterdir()))]
-    if found := next(filter(os.path.isdir, elsewhere), None):  # none of those that cannot be read
+    if found := next(filter(os.path.isdir, _elsewhere(folder)), None):  # none of those that cannot be read
         return f"; did you mean {found}? Set data.root={found.parent}"
     if not split:
         is_paired = (root / f"{name}_A").is_dir()
         return f"; {name}_A and {name}_B are data.layout=paired_folders" if is_paired else ""
-    letters = name.replace("_", "").casefold()
-    alike = [beside for beside in sorted(root.iterdir()) if re.sub(r"[\W_]", "", beside.name).casefold() == letters]
-    if found := next(filter(os.path.isdir, [*alike, root / kind / split]), None):  # trainA, A/train
+    if found := next(filter(os.path.isdir, _named_otherwise(folder)), None):
         pattern = found.relative_to(root).as_posix().replace(split, "{split}")
         return f"; did you mean {found}? data.source_folder={pattern} or data.target_folder={pattern} names it"
     is_joined = kind in ("A", "B") and (root / split).is_dir()
     return f"; {split} with both halves in each file is data.layout=side_by_side" if is_joined else ""
+
+
+def _elsewhere(folder: Path) -> Iterator[Path]:
+    """Yield a folder of that name above the root, and those one folder further down."""
+    yield folder.parent.parent / folder.name
+    for beside in sorted(folder.parent.iterdir()):
+        yield beside / folder.name
+
+
+def _named_otherwise(folder: Path) -> Iterator[Path]:
+    """Yield what else train_A may be called: trainA, A/train."""
+    letters = folder.name.replace("_", "").casefold()
+    for beside in sorted(folder.parent.iterdir()):
+        if re.sub(r"[\W_]", "", beside.name).casefold() == letters:
+            yield beside
+    split, _, kind = folder.name.rpartition("_")
+    yield folder.parent / kind / split

@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 import torch
@@ -299,7 +299,7 @@ class _LoadedBatch:
 def _collate(loaded: Sequence[Loaded]) -> _LoadedBatch:
     if problem := next((one for one in loaded if isinstance(one, DataError)), None):
         return _LoadedBatch(problem)
-    samples = [sample for sample in loaded if isinstance(sample, Sample)]
+    samples = cast(Sequence[Sample], loaded)
     try:
         batch = Batch.of(samples)
         sent = SentBatch(batch) if HAS_MEMORY_FILES and get_worker_info() else batch

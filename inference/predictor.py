@@ -240,7 +240,11 @@ class Predictor:
         def read_target(window: Window) -> Tensor:
             return self.conditioning.target(image.read(window).to(self.device))
 
-        encoded = torch.cat(list(tiles.encoder.bands(read_target, image.height, image.width)), dim=2)
+        encoded, top = torch.empty(0), 0
+        for band in tiles.encoder.bands(read_target, image.height, image.width):
+            encoded = encoded if top else band.new_empty(*band.shape[:2], image.height, image.width)
+            encoded[:, :, top : top + band.shape[2]] = band
+            top += band.shape[2]
         return average_in_instances(encoded, self.conditioning.region_map(image.read(image.window)))
 
     def show_source(self, sample: Sample) -> Tensor:

@@ -133,8 +133,8 @@ class TiledNetwork:
     size_multiple, min_size: the sides of an image must be multiples of `size_multiple`, and at least `min_size`, both
         in pixels of the image.
     scale: sides of the output, in those of the image, a power of 2.
-    overlap: without instance norm, compute all layers in one pass, without files. A tile then includes `overlap`
-        pixels of its neighbours, and the results of two tiles are blended linearly where they overlap.
+    overlap: without instance norm, compute all layers in one pass, without files but for flips. A tile then includes
+        `overlap` pixels of its neighbours, and the results of two tiles are blended linearly where they overlap.
     folder: where the temporary files are.
 
     Attributes: n_segments, the passes over the tiles; reach, the pixels of its neighbours that a tile must include in

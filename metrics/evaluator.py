@@ -159,7 +159,8 @@ class Evaluator:
         names = dict.fromkeys(name for measurement in measurements for name in measurement.figures)
         mean = {name: _mean([m.figures[name] for m in measurements if name in m.figures]) for name in names}
         mean |= {"sharpness": sharpness(mean)} if mean else {}
-        whole, classes = dict[str, float](), dict[str, ClassScore]()
+        whole: dict[str, float] = {}
+        classes: dict[str, ClassScore] = {}
         confusions = [m.confusion for m in measurements if m.confusion is not None]
         if self.label_colors and confusions:
             pixels = sum(confusions[1:], start=confusions[0]).to_dense()

@@ -41,7 +41,7 @@ def wait_until(is_so: Callable[[], bool], said: Callable[[], object] = str) -> N
     deadline = time.monotonic() + PATIENCE_S
     while not is_so():
         assert time.monotonic() < deadline, said()
-        time.sleep(0.002)
+        time.sleep(0.02)
 
 
 def wait_for(path: Path) -> None:

@@ -28,6 +28,16 @@ from utils.distributed import World
 from utils.errors import ConfigError
 from utils.log import logger
 
+_OF_NETWORKS = (
+    "method.",
+    "generator.",
+    "discriminator.",
+    "features.",
+    "style.",
+    "data.source_range",
+    "data.target_range",
+)
+
 
 @dataclass(frozen=True)
 class ResumeOptions:
@@ -119,10 +129,11 @@ def check_same_networks(saved: Config, wanted: Config, path: Path) -> None:
     """Raise CheckpointError where a checkpoint's networks have another form; log other changed settings."""
     changes = config_differences(saved, wanted)
     for key, (old, new) in changes.items():
-        of_networks = key.startswith(("method.", "generator.", "discriminator.", "features.", "style."))
-        if of_networks or key in ("data.source_range", "data.target_range"):
-            other = ", or start a new run with --resume never or another run.name" if of_networks else ""
-            raise CheckpointError(f"{path} was trained with {key}={old}, now it is {new}: set it back{other}")
+        if key.startswith(_OF_NETWORKS):
+            raise CheckpointError(
+                f"{path} was trained with {key}={old}, now it is {new}: set it back, or start a new run with "
+                "--resume never or another run.name"
+            )
     old_condition, new_condition = (build.build_conditioning(config) for config in (saved, wanted))
     if old_condition != new_condition:
         names = [part.name for part in fields(old_condition) if part.compare]

@@ -46,7 +46,8 @@ class ValidationLogits:
 
         samples: with targets. step: seed of the augmentation, so that the training's random state stays as it is.
         """
-        generator, values = torch.Generator(self.device).manual_seed(step), list[Tensor]()
+        generator = torch.Generator(self.device).manual_seed(step)
+        values: list[Tensor] = []
         for sample in samples:
             if min(sample.maps["target"].shape[-2:]) < self.min_side:
                 continue

@@ -27,4 +27,4 @@ def did_you_mean(text: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     in_lower_case = {word.lower(): word for word in known}
     synonym = _SYNONYMS.get(text.lower().partition(":")[0])
     alike = [synonym] if synonym in in_lower_case else get_close_matches(text.lower(), in_lower_case, 1, cutoff)
-    return "".join(f"did you mean {in_lower_case[word]}?" for word in alike)
+    return f"did you mean {in_lower_case[alike[0]]}?" if alike else ""

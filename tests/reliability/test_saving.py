@@ -133,9 +133,9 @@ def test_a_disk_that_fails_once_costs_nothing(
 @pytest.mark.row(3)
 def test_three_failures_in_a_row_end_the_run(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(tiny_config, "train.max_steps=2", "checkpoint.every_steps=2")
-    monkeypatch.setattr(os, "fsync", failing(os.fsync, range(100)))
+    monkeypatch.setattr(os, "fsync", failing(os.fsync, range(1, 4)))
     with pytest.raises(OSError, match=r"No space left on device \([\d,]+ bytes are free\)"):
-        run(tiny_config, "train.max_steps=1000", "checkpoint.every_steps=2")
+        run(tiny_config, "train.max_steps=20", "checkpoint.every_steps=2")
     (kept,) = list_checkpoints(tiny_config.parent / "runs" / "tiny")
     assert load_checkpoint(kept)["step"] == 2
     monkeypatch.undo()

@@ -210,7 +210,9 @@ def problems_of_types(layout: Layout, results: Sequence[Checked]) -> Iterator[st
         if len(counts) > 1:
             rare = next(index for index, dtype in types.items() if dtype == counts[-1][0])
             stack = [] if side == "target" else stack_files(layout, rare)
-            folders = [file.folder for file in stack] or [layout.folders[:2][-1 if side == "target" else 0]]
+            folders = [file.folder for file in stack] or [
+                layout.folders[1 if side == "target" and len(layout.folders) > 1 else 0]
+            ]
             yield (
                 f"{', '.join(map(str, folders))}: images of several types "
                 f"({', '.join(f'{number} of {dtype}' for dtype, number in counts)}), such as {layout.names[rare]}: "

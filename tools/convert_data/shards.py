@@ -105,10 +105,11 @@ def _write_set(place: Path, layout: Layout, renamed: Mapping[str, str], shard_by
 def _maps(layout: Layout, index: int) -> Iterator[tuple[str, str, bytes]]:
     """Yield the kind, suffix and content of the files of a sample."""
     files = layout.provenance(index).files
-    for kind, file in files.items() if "source" in files else ():
-        with file.open() as opened:
-            yield kind, file.suffix.lower(), opened.read()
-    if "source" not in files:  # but one that holds both maps
+    if "source" in files:
+        for kind, file in files.items():
+            with file.open() as opened:
+                yield kind, file.suffix.lower(), opened.read()
+    else:
         sample = layout.read(index)
         for kind, image in (("source", sample.source), ("target", sample.maps["target"])):
             png = io.BytesIO()

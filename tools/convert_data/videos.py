@@ -58,9 +58,10 @@ def from_videos(
         OSError: a file cannot be written.
     """
     require_av(str(paths[0]))
+    clips = _opened(paths, problems)
     present = present_in_splits(target)
     planned: list[tuple[VideoFile, dict[int, Conversion]]] = []
-    for name, video in _opened(paths, problems).items():
+    for name, video in clips.items():
         step = every or max(1, round(video.rate))
         plan: dict[int, Conversion] = {}
         for index, split in _chosen(video, step, shares):

@@ -25,6 +25,7 @@ from inference.padding import fitted
 from inference.tiling import Window
 from pairgan import ModelError, load
 from tools.serve.generator import open_generator
+from utils.cli import is_out_of_memory
 from utils.errors import ConfigError, UserError
 
 NAME = "source"  # of an image without a name: seeds of features and noise depend on it
@@ -193,8 +194,11 @@ def _of_export(file: Path, arguments: argparse.Namespace, folder: Path) -> Trans
         try:
             return list(torch.from_numpy(model.run(maps)))  # `batch` of it would read and pad them once more
         except Exception as error:  # onnxruntime's have no base of their own
+            if is_out_of_memory(error):
+                raise
             height, width = batch.source.shape[-2:]
-            raise UserError(f"{width}x{height}: {error}. Send a smaller image.") from error
+            reason = str(error).partition("\n")[0].rstrip(". ")
+            raise UserError(f"{width}x{height}: {reason}. Send a smaller image.") from error
 
     translator = Translator(loaded, False, arguments.batch_size, compute, folder)
     if others := model.inputs.keys() - {*translator.kinds, "instances", "source_images"}:

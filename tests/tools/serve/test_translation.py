@@ -2,17 +2,20 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from pairgan import Maps, load
 from tests.conftest import save_image, write_tiny_config
 from tests.end_to_end.test_other_images import make_pairs, save_tiff
 from tests.images import bands, save_npy
 from tests.runs import program_main, run, translate, untrained_run
 from tests.tools.serve.services import FORM, ask, form, levels, serving
 from tools import cluster_features
+from tools.serve import translation
 from utils.errors import ConfigError
 
 N_CLASSES = 12  # of the synthetic facades
@@ -117,7 +120,14 @@ def test_an_export_of_encoded_features_is_refused(tiny_config: Path) -> None:
         pass
 
 
-def test_an_export(tiny_run: Path, tmp_path: Path) -> None:
+def failing(error: Exception) -> Callable[[Maps], np.ndarray]:
+    def run(_maps: Maps) -> np.ndarray:
+        raise error
+
+    return run
+
+
+def test_an_export(tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "generator.onnx"
     program_main("tools.export")(["--checkpoint", str(tiny_run), "--format", "onnx", "--output", str(file)])
     source, instances = draw(tmp_path)
@@ -127,6 +137,15 @@ def test_an_export(tiny_run: Path, tmp_path: Path) -> None:
     with serving("--checkpoint", tiny_run, *EXACT) as server:
         of_run = ask(server, "/model").body
         expected = ask(server, "/translate", form(source=source, instances=instances), FORM)
+    for error, status, text in (
+        (RuntimeError("no room.\nstack"), 400, b"48x20: no room. Send a smaller image.\n"),
+        (MemoryError(), 507, b"out of memory: "),
+    ):
+        monkeypatch.setattr(translation, "load", lambda *given, error=error: replace(load(*given), run=failing(error)))
+        with serving("--checkpoint", file) as server:
+            refusal = ask(server, "/translate", form(source=source, instances=instances), FORM)
+        assert refusal.status == status
+        assert refusal.body.startswith(text)
     assert json.loads(model)["card"]["task"] == "image-to-image"
     assert model.partition(b'"inputs"')[2] == of_run.partition(b'"inputs"')[2]
     assert answer.status == 200, answer.body
