@@ -1,7 +1,7 @@
 """Reading images with the channels and the type that they are stored with: 8 or 16 bits, integers or floats."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -52,7 +52,7 @@ def is_8_bit_rgb(file: File) -> bool:
     if file.suffix.lower() in TIFF_SUFFIXES:
         return holds_bytes(file)
     try:
-        return decode(file, _has_8_bits)
+        return decode(file, lambda image: not image.mode.startswith(("I", "F")) and not raw_mode(image).endswith("16B"))
     except DataError:
         return True
 
@@ -78,32 +78,15 @@ def _checked(image: Tensor, file: File, form: StoredForm, top: int = 0) -> Tenso
 
 @dataclass(frozen=True)
 class StoredRows:
-    """An open TIFF or array, of which rows are read as `read_stored` reads an image.
+    """An open TIFF or array of `height` x `width` pixels, of which rows are read as `read_stored` reads an image.
 
-    rows: its pixels.
+    read: returns rows `top` to `bottom - 1` as (C, h, W); raises DataError where the file is damaged, or holds values
+        that `read_stored` refuses.
     """
 
-    rows: PixelRows
-    file: File
-    form: StoredForm
-
-    @property
-    def height(self) -> int:
-        """Number of rows."""
-        return self.rows.shape[1]
-
-    @property
-    def width(self) -> int:
-        """Number of columns."""
-        return self.rows.shape[2]
-
-    def read(self, top: int, bottom: int) -> Tensor:
-        """Return rows `top` to `bottom - 1` as (C, h, W).
-
-        Raises:
-            DataError: the file is damaged, or holds values that `read_stored` refuses.
-        """
-        return _checked(_supported(self.rows.read(top, bottom)), self.file, self.form, top)
+    height: int
+    width: int
+    read: Callable[[int, int], Tensor]
 
 
 @contextmanager
@@ -114,8 +97,13 @@ def stored_rows(file: File, form: StoredForm) -> Iterator[StoredRows]:
         DataError: the file is missing or damaged, or has other channels.
     """
     with _pixel_rows(file, form.n_channels) as rows:
-        _check_channels(rows.shape[0], file, form)
-        yield StoredRows(rows, file, form)
+        n_channels, height, width = rows.shape
+        _check_channels(n_channels, file, form)
+
+        def read(top: int, bottom: int) -> Tensor:
+            return _checked(_supported(rows.read(top, bottom)), file, form, top)
+
+        yield StoredRows(height, width, read)
 
 
 def _check_channels(n_channels: int, file: File, form: StoredForm) -> None:
@@ -223,10 +211,6 @@ def _supported(pixels: np.ndarray) -> Tensor:
     wanted = {"u1": np.uint8, "u2": np.uint16, "i1": np.int16, "i2": np.int16}.get(pixels.dtype.str[1:], np.float32)
     with np.errstate(over="ignore"):  # what float32 does not hold becomes infinity, which `checked_values` reports
         return torch.from_numpy(np.ascontiguousarray(pixels, dtype=wanted))
-
-
-def _has_8_bits(image: ImageFile) -> bool:
-    return not image.mode.startswith(("I", "F")) and not raw_mode(image).endswith("16B")
 
 
 def _read_with_pillow(file: File, n_channels: int) -> np.ndarray:

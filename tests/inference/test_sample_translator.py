@@ -1,6 +1,6 @@
 """Images larger than a tile are translated in parts as they are at once."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -93,14 +93,17 @@ def test_a_file_is_read_and_written_in_parts(
     large = sample_translator(tmp_path, network, save_tiff(tmp_path / "x.tif"), flips=flips)
     expected = at_once(large)
     assert large.is_read_in_parts(0)
-    n_rows, read = list[int](), StoredRows.read
+    n_rows = list[int]()
 
-    def recorded(rows: StoredRows, top: int, bottom: int) -> Tensor:
-        n_rows.append(bottom - top)
-        return read(rows, top, bottom)
+    def recording(height: int, width: int, read: Callable[[int, int], Tensor]) -> StoredRows:
+        def recorded(top: int, bottom: int) -> Tensor:
+            n_rows.append(bottom - top)
+            return read(top, bottom)
+
+        return StoredRows(height, width, recorded)
 
     monkeypatch.setattr("inference.image_store._ROWS", TILE)
-    monkeypatch.setattr(StoredRows, "read", recorded)
+    monkeypatch.setattr("data.files.pixels.StoredRows", recording)
     monkeypatch.setattr(PixelRows, "read_whole", None)
     list(large.translate([0], 1))
     assert max(n_rows) <= TILE + 2 * 4 + 2
