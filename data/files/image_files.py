@@ -135,26 +135,18 @@ def read_ids(file: File) -> Tensor:
 
 
 def has_transparent_pixels(file: File) -> bool:
-    """Return whether any pixel of an image is not opaque. Where there is no transparency, only the header is read.
-
-    A file that cannot be read has none: reading its pixels will say why.
-    """
+    """Return whether any pixel of an image that can be read is not opaque; of most images only the header is read."""
 
     def is_transparent(image: ImageFile) -> bool:
         if not image.has_transparency_data or image.mode.startswith("I"):  # 16-bit grey has at most one such level
             return False
         return bool(np.asarray(image.convert("RGBA").getchannel("A")).min() < 255)
 
-    with suppress(DataError):
-        return decode(file, is_transparent)
-    return False
+    return decode_or(file, is_transparent, otherwise=False)
 
 
 def read_palette(file: File) -> bytes:
-    """Return the palette of an image from its header, as RGB without black at its end; empty where there is none.
-
-    A file that cannot be read has none either: reading its pixels will say why.
-    """
+    """Return the palette of an image from its header, as RGB without black at its end; empty where none can be read."""
 
     def palette(image: ImageFile) -> bytes:
         if image.mode != "P" or image.palette is None:
@@ -165,9 +157,7 @@ def read_palette(file: File) -> bytes:
         levels = bytes(holder.getpalette("RGB") or ()).rstrip(b"\0")
         return levels + bytes(-len(levels) % 3)
 
-    with suppress(DataError):
-        return decode(file, palette)
-    return b""
+    return decode_or(file, palette, otherwise=b"")
 
 
 def read_bits(file: File) -> int | None:
@@ -180,9 +170,7 @@ def read_bits(file: File) -> int | None:
             return 16
         return 32 if image.mode in ("I", "F") else 8
 
-    with suppress(DataError):
-        return decode(file, bits)
-    return None
+    return decode_or(file, bits, otherwise=None)
 
 
 def write_jpeg(path: Path, image: Tensor) -> None:
@@ -236,6 +224,13 @@ def decode(file: File, read: Callable[[ImageFile], _Read]) -> _Read:
         raise LoadingError(f"{file}: too little memory to read it") from error
     except _DECODING_ERRORS as error:
         raise DataError(f"{file}: cannot be read as an image: {_reason(error, file)}") from error
+
+
+def decode_or(file: File, read: Callable[[ImageFile], _Read], *, otherwise: _Read) -> _Read:
+    """Return what `read` takes from an image; `otherwise` where it cannot be read, as reading its pixels says."""
+    with suppress(DataError):
+        return decode(file, read)
+    return otherwise
 
 
 def raw_mode(image: ImageFile) -> str:

@@ -11,7 +11,7 @@ from PIL.ImageFile import ImageFile
 from torch import Tensor
 
 from data.batch import DataError
-from data.files.image_files import ARRAY_SUFFIX, decode, is_16_bit_grey, raw_mode, upright
+from data.files.image_files import ARRAY_SUFFIX, decode, decode_or, is_16_bit_grey, raw_mode, upright
 from data.files.pixel_rows import PixelRows, npy_rows
 from data.files.tiff_file import TIFF_SUFFIXES, holds_bytes, tiff_rows
 from data.store import File
@@ -51,10 +51,7 @@ def is_8_bit_rgb(file: File) -> bool:
         return False
     if file.suffix.lower() in TIFF_SUFFIXES:
         return holds_bytes(file)
-    try:
-        return decode(file, lambda image: not image.mode.startswith(("I", "F")) and not raw_mode(image).endswith("16B"))
-    except DataError:
-        return True
+    return decode_or(file, _has_8_bits, otherwise=True)
 
 
 def read_stored(file: File, form: StoredForm) -> Tensor:
@@ -211,6 +208,10 @@ def _supported(pixels: np.ndarray) -> Tensor:
     wanted = {"u1": np.uint8, "u2": np.uint16, "i1": np.int16, "i2": np.int16}.get(pixels.dtype.str[1:], np.float32)
     with np.errstate(over="ignore"):  # what float32 does not hold becomes infinity, which `checked_values` reports
         return torch.from_numpy(np.ascontiguousarray(pixels, dtype=wanted))
+
+
+def _has_8_bits(image: ImageFile) -> bool:
+    return not image.mode.startswith(("I", "F")) and not raw_mode(image).endswith("16B")
 
 
 def _read_with_pillow(file: File, n_channels: int) -> np.ndarray:

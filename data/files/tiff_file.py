@@ -39,10 +39,6 @@ GEO_TAGS = (PIXEL_SCALE, TIE_POINTS, TRANSFORMATION, KEYS, 34736, 34737)
 _GDAL_NODATA = 42113  # a number as text
 
 
-class TiffPackageError(LoadingError):
-    """The package that reads TIFF files is not installed."""
-
-
 def holds_bytes(file: File) -> bool:
     """Return whether Pillow reads a TIFF as 8-bit grey or RGB; True for one that is missing or damaged."""
     try:
@@ -63,7 +59,7 @@ def tiff_rows(file: BinaryIO, name: str) -> PixelRows:
 
     Raises:
         DataError: the file is damaged, or holds more than an image.
-        TiffPackageError: tifffile is not installed.
+        LoadingError: tifffile is not installed.
     """
     tifffile = _tifffile(f"{name}: reading it")
     with tiff_errors(name):
@@ -103,7 +99,7 @@ def tiff_errors(name: str) -> Iterator[None]:
         yield
     except MemoryError as error:
         raise LoadingError(f"{name}: too little memory to read it") from error
-    except (DataError, LoadingError):
+    except DataError:
         raise
     except Exception as error:
         text = first_line(error)
@@ -176,7 +172,7 @@ def write_tiff_rows(path: Path, image: Bands, like: File | None = None, scale: f
     scale: sides of the image, in those of that file.
 
     Raises:
-        TiffPackageError: tifffile is not installed.
+        LoadingError: tifffile is not installed.
     """
     tifffile = _tifffile(f"{path}: writing it")
     (n_channels, height, width), dtype = image.shape, image.dtype.newbyteorder("<")
@@ -215,8 +211,6 @@ def geo_tags(file: File, height: int, width: int, scale: float = 1.0) -> list[tu
             found = [page.tags[code] for code in GEO_TAGS if code in page.tags] if fits else []
             values = scaled_georeference({tag.code: tag.value for tag in found}, scale)
             return [(tag.code, int(tag.dtype), tag.count, values[tag.code], True) for tag in found]
-    except TiffPackageError:
-        raise
     except Exception:  # noqa: BLE001  a damaged file has no tags; its pixels have been read before
         return []
 
@@ -236,7 +230,7 @@ def _tifffile(what: str) -> ModuleType:
     try:
         import tifffile
     except ModuleNotFoundError as error:
-        raise TiffPackageError(
+        raise LoadingError(
             f'{what} needs the package tifffile: python -m pip install --editable ".[tiff]", or store the images as '
             "PNG or .npy"
         ) from error
