@@ -4,7 +4,6 @@ import ctypes
 import math
 import multiprocessing
 import multiprocessing.connection
-import os
 import signal
 import threading
 import time
@@ -14,15 +13,13 @@ from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from multiprocessing.sharedctypes import RawArray, RawValue
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, cast
+from typing import Any, Self, cast
 
 from torch.utils.data import DataLoader, get_worker_info
 
 from data.batch import LoadingError
 from utils import signals
 from utils.torch_private import is_loader_timeout, loaders_without_signal_handler
-
-T = TypeVar("T")
 
 POLL_S = 1.0  # the DataLoader's timeout, after which waiting can continue
 _REAPING_S = 5.0  # maximum time between the end of a process and its exit code
@@ -88,33 +85,32 @@ class CurrentSamples:
     """The sample of a side that each loader process is reading, in shared memory."""
 
     def __init__(self, n_processes: int) -> None:
-        self._entries = RawArray("q", [_NOTHING] * (3 * n_processes))  # a process id, a side and an index in turn
+        self._entries = RawArray("q", [_NOTHING] * (2 * n_processes))  # a side and an index in turn
 
     def set(self, sample: tuple[int, int] | None) -> None:
         """Record the side and the index that this process reads, or none; outside of loader processes do nothing."""
         worker = get_worker_info()
         if worker is not None:
-            self._entries[3 * worker.id : 3 * worker.id + 3] = [os.getpid(), *(sample or (_NOTHING, _NOTHING))]
+            self._entries[2 * worker.id : 2 * worker.id + 2] = sample or (_NOTHING, _NOTHING)
 
-    def of_process(self, process_id: int | None) -> tuple[int, int] | None:
+    def of_process(self, number: int) -> tuple[int, int] | None:
         """Return side and index that a process is reading, or was reading when it ended; None where there is none."""
-        sides_and_indices = zip(self._entries[1::3], self._entries[2::3], strict=True)
-        sample = dict(zip(self._entries[::3], sides_and_indices, strict=True)).get(process_id)
-        return None if sample == (_NOTHING, _NOTHING) else sample
+        side, index = self._entries[2 * number : 2 * number + 2]
+        return None if index == _NOTHING else (side, index)
 
 
 @dataclass
-class WorkerMonitor(Generic[T]):
+class WorkerMonitor:
     """Iterates over a DataLoader that has processes and the timeout POLL_S; ends the processes on exit.
 
-    processes: of the loader, which appends them when it starts them.
+    processes: of the loader, which appends them when it starts them, in the order of their numbers.
     current_samples: where the processes record the samples that they read.
     name_of: returns the name of a sample, given its side and index.
     timeout_s: maximum time for a batch in seconds; 0: no limit.
     should_stop: called every POLL_S while waiting.
     """
 
-    loader: DataLoader[T]
+    loader: DataLoader[Any]
     processes: Sequence[BaseProcess]
     current_samples: CurrentSamples
     name_of: Callable[[int, int], str]
@@ -123,7 +119,7 @@ class WorkerMonitor(Generic[T]):
 
     def __post_init__(self) -> None:
         with signals.blocked(signals.STOPPING), loaders_without_signal_handler():  # until the processes ignore them
-            self._iterator: Iterator[T] = iter(self.loader)
+            self._iterator: Iterator[Any] = iter(self.loader)
         self._deadline_s = math.inf
         self._is_late = False
         self._ended = threading.Event()
@@ -153,7 +149,7 @@ class WorkerMonitor(Generic[T]):
                     process.kill()
                 return
 
-    def next_batch(self, waited_for: str) -> T:
+    def next_batch(self, waited_for: str) -> Any:
         """Return the next batch; `waited_for` describes it in errors.
 
         Raises:
@@ -185,8 +181,8 @@ class WorkerMonitor(Generic[T]):
     def _lost(self, wait_s: float) -> str | None:
         """Describe how a process ended, waiting up to `wait_s` seconds for it; None where all are running."""
         multiprocessing.connection.wait([process.sentinel for process in self.processes], timeout=wait_s)
-        for process in self.processes:
+        for number, process in enumerate(self.processes):
             if process.exitcode is not None:
-                sample = self.current_samples.of_process(process.pid)
+                sample = self.current_samples.of_process(number)
                 return describe_exit(process.exitcode, None if sample is None else self.name_of(*sample))
         return None

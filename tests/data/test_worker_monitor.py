@@ -21,4 +21,4 @@ def test_the_end_of_a_process_is_described_with_a_remedy(exit_code: int, sample:
 def test_nothing_is_recorded_outside_of_loader_processes() -> None:
     samples = CurrentSamples(1)
     samples.set((0, 5))
-    assert samples.of_process(None) is None
+    assert samples.of_process(0) is None
