@@ -82,7 +82,9 @@ class SampleCache:
                 with suppress(OSError):
                     path.unlink()
             return None
-        self._touch(path)
+        with suppress(OSError):  # the file may belong to another user
+            if _age_s(path.stat().st_mtime_ns) > _TOUCHED_AFTER_S:  # file systems often record no times of access
+                os.utime(path)
         return sample
 
     def keep(self, sample: Sample, *, by_content: str, by_state: str) -> None:
@@ -93,8 +95,7 @@ class SampleCache:
                 path.parent.mkdir(parents=True, exist_ok=True)
             if not content.exists():
                 self._write(sample, content, state)
-            with suppress(FileExistsError):
-                state.hardlink_to(content)
+            state.hardlink_to(content)
 
     def estimate(self, keys: Iterable[str], n_samples: int, sample_bytes: int) -> CacheEstimate:
         """Estimate how much of a data set fits beside the files in use.
@@ -118,7 +119,6 @@ class SampleCache:
         try:
             with temporary.open("wb") as file:
                 torch.save({kind: getattr(sample, kind) for kind in MAPS}, file)
-            self._touch(temporary)
             try:
                 content.hardlink_to(temporary)
             except FileExistsError:  # another process was faster
@@ -165,15 +165,6 @@ class SampleCache:
             if file.names[0].stat().st_mtime_ns == file.used_ns:
                 for name in file.names:
                     name.unlink(missing_ok=True)
-
-    def _touch(self, path: Path) -> None:
-        """Record the use of a file in its modification time, at most once an hour.
-
-        Access times would not do: file systems are often mounted without them.
-        """
-        with suppress(OSError):  # the file may belong to another user
-            if _age_s(path.stat().st_mtime_ns) > _TOUCHED_AFTER_S:
-                os.utime(path)
 
     def _path(self, key: str) -> Path:
         return self._folder / key[:2] / f"{key[2:]}.pt"
