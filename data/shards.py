@@ -1,6 +1,7 @@
 """Layouts `shards` and `unpaired_shards`: samples in tar files, named as WebDataset does, with an index beside each."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal, Self
 
 import numpy as np
@@ -37,8 +38,8 @@ class Shards(RegisteredLayout):
         kinds: Sequence[str],
         if_there: Sequence[str] = (),
         reader: MapReader,
-        direction: str = "AtoB",
-        shuffle: Shuffle = "full",
+        direction: str,
+        shuffle: Shuffle,
     ) -> None:
         store = tar_store(root)
         if name not in store.sets:
@@ -119,15 +120,12 @@ class UnpairedShards(UnpairedFolders):
         of_sources, of_targets = readers_of_sides(reader)
         one, other = ("A", "B") if direction == "AtoB" else ("B", "A")
         kinds = source_kinds(len(folder_patterns(source_folder))) + ["labels"] * needs_labels
-        sources = Shards(
-            root=root, name=f"{split}_{one}", kinds=kinds, reader=of_sources, direction=direction, shuffle=shuffle
-        )
+        side = partial(Shards, root=root, shuffle=shuffle)
+        sources = side(name=f"{split}_{one}", kinds=kinds, reader=of_sources, direction=direction)
         if not needs_targets:
             return sources
         back = "BtoA" if direction == "AtoB" else "AtoB"  # targets are the sources of their side
-        name = f"{split}_{other}"
-        targets = Shards(root=root, name=name, kinds=["source"], reader=of_targets, direction=back, shuffle=shuffle)
-        return cls(sources, targets)
+        return cls(sources, side(name=f"{split}_{other}", kinds=["source"], reader=of_targets, direction=back))
 
     @classmethod
     def has_split(cls, split: str, *, root: Folder, direction: str) -> bool:  # type: ignore[override]
