@@ -105,9 +105,8 @@ class MapReader:
         own_sides = reversed(target.shape[-2:])
         if all(abs(own - side) < max(1, self.target_scale) for own, side in zip(own_sides, expected, strict=True)):
             # one was reduced from the other, and the rounding of its sides has shifted its pixels against the other's
-            larger, factor = (
-                ("sources", 1 / self.target_scale) if self.target_scale < 1 else ("targets", self.target_scale)
-            )
+            larger = "sources" if self.target_scale < 1 else "targets"
+            factor = max(self.target_scale, 1 / self.target_scale)
             remedy = f"cut {larger} to multiples of {factor:g} pixels before you reduce them"
         return [
             f"{source_file} is {sizes[0]} but its partner {target_file} is {sizes[1]}, expected {wanted} with "

@@ -87,8 +87,6 @@ def observe(layout: Layout, index: int, sample: Sample) -> Observation:
     is_stacked = any(map(is_later_source, files))
     of_images = {*images, "pair", *filter(is_later_source, files)}
     image = sample.source_images if is_ids else sample.source
-    bits = {kind: read_bits(file) for kind, file in files.items() if kind in of_images}
-    missing = {kind: no_data(image, files.get(kind)) for kind, image in images.items()}
     shift = stack_shift = None
     if index % -(-len(layout) // MEASURED_SHIFTS) == 0:
         if target is not None:
@@ -102,10 +100,10 @@ def observe(layout: Layout, index: int, sample: Sample) -> Observation:
     return Observation(
         name=layout.names[index],
         files={kind: file for kind, file in files.items() if not is_plain.get(kind, all(is_plain.values()))},
-        bits={kind: number for kind, number in bits.items() if number},
+        bits={kind: bits for kind, file in files.items() if kind in of_images and (bits := read_bits(file))},
         constant={kind: constant[kind] for kind in images},
         n_channels={kind: len(image) for kind, image in images.items()},
-        no_data={kind: found for kind, found in missing.items() if found},
+        no_data={kind: found for kind, image in images.items() if (found := no_data(image, files.get(kind)))},
         classes=frozenset() if label_map is None else values_of(label_map),
         n_pixels={kind: image[0].numel() for kind, image in images.items()},
         equals_source=target is not None and image is not None and _is_part(target, image),
