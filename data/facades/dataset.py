@@ -1,5 +1,6 @@
 """Layouts `synthetic_facades` and `synthetic_day_night`: procedural house fronts, drawn when they are read."""
 
+from functools import partial
 from typing import ClassVar, Self
 
 import numpy as np
@@ -148,13 +149,11 @@ class SyntheticDayNight(_DrawnHouses):
         n_samples = _samples_of(split, train_samples, val_samples, test_samples, layout="synthetic_day_night")
         lights = ("day", "night") if direction == "AtoB" else ("night", "day")
 
-        def houses(lights: tuple[str, ...], first: int = 0) -> SyntheticDayNight:
-            numbers = range(first, first + n_samples)
-            return cls(lights, split=split, seed=seed, numbers=numbers, height=height, width=width)
-
+        houses = partial(cls, split=split, seed=seed, height=height, width=width)
+        numbers = {"day": range(n_samples), "night": range(n_samples, 2 * n_samples)}
         if split != "train":
-            return houses(lights)
-        return UnpairedFolders(*(houses((light,), n_samples if light == "night" else 0) for light in lights))
+            return houses(lights, numbers=numbers["day"])
+        return UnpairedFolders(*(houses((light,), numbers=numbers[light]) for light in lights))
 
     def provenance(self, index: int) -> Provenance:
         """See Layout."""
