@@ -64,6 +64,15 @@ class _OfMaps:
 
 
 @dataclass(frozen=True)
+class BadSample:
+    """A sample of a side that cannot be used, and the reason."""
+
+    side: int
+    index: int
+    reason: str
+
+
+@dataclass(frozen=True)
 class Sample(_OfMaps):
     """One aligned pair on the CPU, as a layout reads it.
 
@@ -80,6 +89,7 @@ class Sample(_OfMaps):
     source_images: (C, H, W) images of the further source folders, whose first holds label maps; or None. Where all hold
         images, these are stacked in `source`.
     labels: (1, H, W) int32 ids of a label map beside a source that is an image, as they are stored; or None.
+    replaces: the samples that cannot be used, in whose place this one was read.
     """
 
     name: str
@@ -90,9 +100,7 @@ class Sample(_OfMaps):
     weights: Tensor | None = None
     source_images: Tensor | None = None
     labels: Tensor | None = None
-
-
-MAPS = tuple(field.name for field in fields(Sample) if field.name != "name")
+    replaces: tuple[BadSample, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -126,6 +134,9 @@ class Batch(_OfMaps):
     def pin_memory(self) -> Self:
         """Return the batch in page-locked memory; torch's DataLoader calls this."""
         return self.mapped(Tensor.pin_memory)
+
+
+MAPS = tuple(field.name for field in fields(Batch) if field.name != "names")
 
 
 def check_one_size(samples: Sequence[tuple[str, int, int]]) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
 
-from data.batch import HAS_MEMORY_FILES, Batch, DataError, LoadingError, Sample, SentBatch
+from data.batch import HAS_MEMORY_FILES, BadSample, Batch, DataError, LoadingError, Sample, SentBatch
 from data.layout import Layout, describe_sample
 from data.preprocessing import Preprocessing, place
 from data.worker_monitor import POLL_S, CurrentSamples, WorkerMonitor, worker_context
@@ -70,15 +70,6 @@ class TrainingSampler(Sampler[list[SampleKey]]):
             epoch, position = epoch + 1, 0
 
 
-@dataclass(frozen=True)
-class BadSample:
-    """A sample of a side that cannot be used, and the reason."""
-
-    side: int
-    index: int
-    reason: str
-
-
 def max_bad_samples(n_samples: int) -> int:
     """Return how many different samples may be skipped: 1 %, or 10 where that is more."""
     return max(10, n_samples // 100)
@@ -111,13 +102,6 @@ class BadSamples:
             logger.warning("skipped a bad sample, replaced by another one (%s): %s", count, sample.reason)
 
 
-@dataclass(frozen=True)
-class Replacement(Sample):
-    """A sample that replaces others that cannot be used."""
-
-    replaces: tuple[BadSample, ...] = ()
-
-
 class TrainingDataset(Dataset[Loaded]):
     """Samples of a layout, each placed by a draw for each side that depends on (seed, epoch, index) alone.
 
@@ -141,8 +125,7 @@ class TrainingDataset(Dataset[Loaded]):
             if isinstance(loaded, DataError):
                 return loaded
             samples.append(loaded)
-        joined = self.layout.joined(samples)
-        return Replacement(**vars(joined), replaces=tuple(replaced)) if replaced else joined
+        return replace(self.layout.joined(samples), replaces=tuple(replaced))
 
     def _load_side(self, key: SampleKey, side: int, first: int, replaced: list[BadSample]) -> Loaded:
         """Return sample `first` of a side or, where bad samples are skipped, the next one that can be used.
@@ -305,8 +288,7 @@ def _collate(loaded: Sequence[Loaded]) -> _LoadedBatch:
         sent = SentBatch(batch) if HAS_MEMORY_FILES and get_worker_info() else batch
     except Exception as error:  # noqa: BLE001  as in _load
         return _LoadedBatch(as_data_error(error, f"a batch of {', '.join(sample.name for sample in samples)}"))
-    replacements = [sample for sample in samples if isinstance(sample, Replacement)]
-    return _LoadedBatch(sent, tuple(bad for sample in replacements for bad in sample.replaces))
+    return _LoadedBatch(sent, tuple(bad for sample in samples for bad in sample.replaces))
 
 
 def as_data_error(error: Exception, what: str) -> DataError:

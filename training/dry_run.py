@@ -18,7 +18,7 @@ from configs.schema import Config
 from data.batch import Batch, Sample
 from data.checks.observation import channels_of_images, dropped_transparency
 from data.layout import Layout
-from data.loader import BadSamples, Replacement, SampleKey
+from data.loader import BadSamples, SampleKey
 from losses.perceptual import VGG19
 from metrics import METRICS
 from metrics.metric import FeatureSource, PairMetric, SetMetric
@@ -79,7 +79,7 @@ def load_samples(training: Training) -> tuple[Batch, dict[int, dict[str, int]]]:
         loaded = dataset[SampleKey(epoch=0, index=index)]
         if isinstance(loaded, Exception):
             raise loaded
-        bad_samples.add(loaded.replaces if isinstance(loaded, Replacement) else [])
+        bad_samples.add(loaded.replaces)
         check_size(training.config, loaded)
         samples += [loaded] if len(samples) < batch_size else []
         channels[index] = channels_of_images(loaded)

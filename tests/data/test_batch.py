@@ -1,6 +1,7 @@
 import pickle
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from tests.runs import assert_equal
 
 
 def sample(name: str, source: Tensor | None = None, **maps: Tensor) -> Sample:
-    partners = dict.fromkeys(("instances", "target")) | maps
+    partners: dict[str, Any] = dict.fromkeys(("instances", "target")) | maps
     return Sample(name, torch.zeros(3, 8, 8, dtype=torch.uint8) if source is None else source, **partners)
 
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import IO
+from typing import IO, Any
 
 import pytest
 import torch
@@ -321,8 +321,9 @@ def test_a_file_that_cannot_be_read_now_is_kept(folder: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["features", "weights", "source_images"])
 def test_all_maps_are_kept_and_files_of_earlier_versions_that_lack_some_are_read(folder: Path, kind: str) -> None:
-    cache, pixels = SampleCache(folder), torch.ones(1, 4, 6)
-    sample = Sample("x", pixels, instances=pixels, target=pixels, **{kind: pixels})
+    cache = SampleCache(folder)
+    maps: dict[str, Any] = dict.fromkeys(("source", "instances", "target", kind), torch.ones(1, 4, 6))
+    sample = Sample("x", **maps)
     cache.keep(sample, by_content="a" * 64, by_state="b" * 64)
     assert_equal(vars(cache.read("b" * 64, "x")), vars(sample))
     (file, _) = files_of(folder)

@@ -11,9 +11,9 @@ import pytest
 
 import data.batch
 import data.loader
-from data.batch import Batch, DataError, LoadingError
+from data.batch import Batch, DataError, LoadingError, Sample
 from data.facades.dataset import SyntheticFacades
-from data.loader import Replacement, SampleKey, TrainingDataset, TrainingSampler, as_data_error, max_bad_samples
+from data.loader import SampleKey, TrainingDataset, TrainingSampler, as_data_error, max_bad_samples
 from data.paired_folders import SideBySide
 from tests import processes  # noqa: F401 - its server forks at once
 from tests.batches import CROPS, batches
@@ -102,7 +102,7 @@ def test_a_replacement_depends_on_the_epoch_and_not_on_processes_or_where_a_run_
     assert_same(batches(layout, 7, size=3, skips=True, first=5), all_of_it[5:])
     dataset = TrainingDataset(layout, CROPS, 0, "skip")
     loaded = [dataset[SampleKey(epoch, 0)] for epoch in range(10)]
-    assert len({sample.name for sample in loaded if isinstance(sample, Replacement)}) > 1
+    assert len({sample.name for sample in loaded if isinstance(sample, Sample) and sample.replaces}) > 1
 
 
 def test_samples_that_are_too_small_are_replaced_too(tmp_path: Path) -> None:
