@@ -47,11 +47,6 @@ class ColorCounts:
     in_areas: set[int]
     transparent: list[Path] = field(default_factory=list)
 
-    def others(self, table: Tensor) -> Counter[int]:
-        """Return the counts of the colours that are not in `table`, (K, 3) uint8."""
-        known = {int.from_bytes(bytes(color)) for color in table.tolist()}
-        return Counter({color: n for color, n in self.n_pixels.items() if color not in known})
-
 
 def colors_to_ids(origin: Path, target: Path, colors_file: str | None, existing: Existing) -> list[str]:
     """Write the ids of the maps below `origin` to `target`, and colours and names beside it; return the problems.
@@ -143,20 +138,19 @@ def _read_as_ids(path: Path, colors: LabelColors) -> tuple[Tensor]:
 
 def _summary(counts: ColorCounts, colors: LabelColors) -> list[str]:
     """Return a line for each class, and one for the pixels whose colour is not that of a class."""
-    found = list(counts.n_pixels)
-    classes = colors.classes_of(channels(found).T[:, None], may_ignore=True)[0].tolist()
-    n_pixels, total = Counter[int](), counts.n_pixels.total()
-    for color, number in zip(found, classes, strict=True):
-        n_pixels[number] += counts.n_pixels[color]
+    total, n_pixels, others = counts.n_pixels.total(), Counter[int](), Counter[int]()
+    for color, n, row, distance in _nearest(counts, colors):
+        n_pixels[min(row, colors.n_classes)] += n
+        if distance > 0:
+            others[color] = n
     values = [list(color) for color in colors.rgb]
     rows = [(number, name, str(values[number])) for number, name in enumerate(colors.names)]
     if ignored := values[colors.n_classes :]:
         rows.append((IGNORE_ID, IGNORED, ", ".join(map(str, ignored))))
     lines = [
-        f"{number:>3} {name} {listed}: {counted(n_pixels[k], 'pixel')} ({n_pixels[k] / total:.2%})"
-        for k, (number, name, listed) in enumerate(rows)
+        f"{number:>3} {name} {rgb}: {counted(n_pixels[k], 'pixel')} ({n_pixels[k] / total:.2%})"
+        for k, (number, name, rgb) in enumerate(rows)
     ]
-    others = counts.others(colors.colors)
     if others:
         most = ", ".join(f"{[*color.to_bytes(3)]} {n}" for color, n in others.most_common(_LISTED))
         pixels = f"{counted(others.total(), 'pixel')} ({others.total() / total:.2%})"
@@ -222,13 +216,11 @@ def color_warnings(counts: ColorCounts, colors: LabelColors, *, is_jpeg: bool) -
     is_jpeg: whether JPEG made shades of the colours that were drawn, of which there is no warning.
     """
     total = counts.n_pixels.total()
-    others = [color for color, _ in counts.others(colors.colors).most_common()]
     names = [*colors.names, *[IGNORED] * (len(colors.rgb) - colors.n_classes)]
     far, near, n_other_pixels = list[str](), list[str](), 0
-    for color, distance, row in zip(others, *_nearest(others, colors), strict=True):
+    for color, n_pixels, row, distance in _nearest(counts, colors):
         if distance <= (_SHADES if is_jpeg else 0):
             continue
-        n_pixels = counts.n_pixels[color]
         n_other_pixels += n_pixels
         text = f"{[*color.to_bytes(3)]} ({n_pixels / total:.2%}) into {names[row]} {colors.colors[row].tolist()}"
         if distance > _NEAR and (n_pixels > _SHARE * total or color in counts.in_areas):
@@ -256,11 +248,16 @@ def color_warnings(counts: ColorCounts, colors: LabelColors, *, is_jpeg: bool) -
     return lines
 
 
-def _nearest(found: Sequence[int], colors: LabelColors) -> tuple[list[float], list[int]]:
-    """Return the distance of the nearest of `colors` to each colour, and its row."""
-    parts = channels(found).double().split(2**14)  # for the memory of their distances
+def _nearest(counts: ColorCounts, colors: LabelColors) -> list[tuple[int, int, int, float]]:
+    """Return each colour of maps, the most frequent first; its pixels, row of the nearest of `colors`, and distance.
+
+    Distances are exact, and 0 where a colour is one of `colors`.
+    """
+    found = counts.n_pixels.most_common()
+    parts = channels([color for color, _ in found]).double().split(2**14)  # for the memory of their distances
     nearest = [torch.cdist(part, colors.colors.double()).min(dim=1) for part in parts]
-    return torch.cat([part.values for part in nearest]).tolist(), torch.cat([part.indices for part in nearest]).tolist()
+    distances, rows = (torch.cat(columns).tolist() for columns in zip(*nearest, strict=True))
+    return [(color, n, row, distance) for (color, n), row, distance in zip(found, rows, distances, strict=True)]
 
 
 def _count_shades(colors: LabelColors) -> int:
