@@ -14,6 +14,7 @@ from configs.label_maps import named_classes
 from configs.schema import Config
 from configs.schema.checks import MOST
 from configs.schema.sides import TWO_SIDES
+from configs.splits import validation_split
 from configs.stored_images import describe_pixels, value_ranges
 from configs.undecided_settings import Side, undecided_sides, with_data, with_measured_ranges
 from data import LAYOUTS, data_set_folder
@@ -48,8 +49,8 @@ def splits_of_config(config: Config) -> dict[str, bool]:
     """Return the splits that training and testing read, each with whether its samples must have targets."""
     data = config.data
     splits = {data.test_split: False} if build.has_split(data, data.test_split) else {}
-    if data.validation_split or build.has_split(data, "val"):
-        splits[data.validation_split or "val"] = True
+    if validation := validation_split(config):
+        splits[validation] = True
     return {"train": True} | splits | {"train": True}
 
 
