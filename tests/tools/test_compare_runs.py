@@ -20,12 +20,11 @@ from configs.load import config_to_yaml, load_config
 from metrics import METRICS
 from tests.conftest import CommandLine, save_image
 from tests.docs.documents import code_lines
-from tools.compare_runs import __main__ as compare_runs
-from tools.compare_runs.__main__ import main
-from tools.compare_runs.recorded_runs import differing_settings, read_runs
+from tools import compare_runs
+from tools.compare_runs import differing_settings, main, read_runs
 from utils.run_figures import HIGHER_IS_BETTER, Point, best
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 NASTY = "<script>alert(1)</script>"
 
@@ -214,7 +213,7 @@ def test_the_documented_sweep_trains_one_run_after_the_other_and_compares_them(t
 
 
 def test_it_starts_without_torch() -> None:
-    code = "import sys, tools.compare_runs.__main__; print({'torch', 'numpy'} & set(sys.modules))"
+    code = "import sys, tools.compare_runs; print({'torch', 'numpy'} & set(sys.modules))"
     assert subprocess.check_output([sys.executable, "-c", code], text=True, cwd=ROOT) == "set()\n"
 
 

@@ -1,1 +1,0 @@
-"""Compare runs: their settings, figures, curves and samples."""
