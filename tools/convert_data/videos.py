@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
 
 from tqdm import tqdm
@@ -60,23 +60,20 @@ def from_videos(
     require_av(str(paths[0]))
     clips = _opened(paths, problems)
     present = present_in_splits(target)
-    planned: list[tuple[VideoFile, dict[int, Conversion]]] = []
-    for name, video in clips.items():
-        step = every or max(1, round(video.rate))
-        plan: dict[int, Conversion] = {}
-        for index, split in _chosen(video, step, shares):
-            frame = f"{name}_{index + 1:06d}"
-            check_one_split(frame, split, present)
-            plan[index] = Conversion(frame, split, pairs.files(target, split, frame), tuple)  # made when it is decoded
-        planned.append((video, plan))
-    conversions = [conversion for _, plan in planned for conversion in plan.values()]
-    if existing == "replace" and {*chain(*present.values())} - {conversion.name for conversion in conversions}:
+    conversions, places = list[Conversion](), dict[str, tuple[VideoFile, int]]()
+    for clip, video in clips.items():
+        for index, split in _chosen(video, every or max(1, round(video.rate)), shares):
+            name = f"{clip}_{index + 1:06d}"
+            check_one_split(name, split, present)
+            files = pairs.files(target, split, name)
+            conversions.append(Conversion(name, split, files, tuple))  # made when it is decoded
+            places[name] = video, index
+    if existing == "replace" and {*chain(*present.values())} - places.keys():
         pairs.check_same(target)  # as those of the pairs that stay
     counts, to_do = kept_and_to_do(conversions, existing)
-    wanted = {conversion.name for conversion in to_do}
-    made = _conversions(planned, wanted, pairs, problems)
-    with tqdm(made, total=len(wanted), unit="pair", disable=None, dynamic_ncols=True) as progress:
-        return counts + convert_each(progress, len(wanted), problems)
+    made = _decoded(to_do, places, pairs, problems)
+    with tqdm(made, total=len(to_do), unit="pair", disable=None, dynamic_ncols=True) as progress:
+        return counts + convert_each(progress, len(to_do), problems)
 
 
 def _opened(paths: Sequence[Path], problems: list[str]) -> dict[str, VideoFile]:
@@ -111,17 +108,12 @@ def _chosen(video: VideoFile, every: int, shares: Mapping[str, float]) -> list[t
     return chosen
 
 
-def _conversions(
-    planned: Sequence[tuple[VideoFile, Mapping[int, Conversion]]],
-    wanted: set[str],
-    pairs: PhotoPairs,
-    problems: list[str],
+def _decoded(
+    to_do: Sequence[Conversion], places: Mapping[str, tuple[VideoFile, int]], pairs: PhotoPairs, problems: list[str]
 ) -> Iterator[Conversion]:
-    """Decode the videos one after the other, and yield the conversions of their frames that are wanted."""
-    for video, plan in planned:
-        if not any(conversion.name in wanted for conversion in plan.values()):
-            continue
+    """Decode the videos one after the other, and yield the conversions of their frames, which `places` has by name."""
+    for video, of_video in groupby(to_do, lambda conversion: places[conversion.name][0]):
+        wanted = {places[conversion.name][1]: conversion for conversion in of_video}
         for index, frame in enumerate(video.frames(problems)):
-            conversion = plan.get(index)
-            if conversion and conversion.name in wanted:
-                yield replace(conversion, make=partial(pairs.of, frame.image))
+            if index in wanted:
+                yield replace(wanted[index], make=partial(pairs.of, frame.image))
