@@ -42,13 +42,11 @@ def _images(config: Config, layout: Layout, sample: Sample, what: str) -> dict[s
         is_known = layout.n_classes <= 2**16  # check_data allows any number where none is given
         colors = build.class_colors(config.data) if is_known else label_colors(int(sample.source.max()) + 1)
         shown["source"] = colorize(sample.source, colors)
-    images = {name: image for name, image in shown.items() if image is not None}
-    pictures = {
-        name: image if image.dtype == torch.uint8 and len(image) == 3 else picture(image, config.log.show_channels)
-        for name, image in images.items()
-    }
-    for name in pictures.keys() & {"source", "source images"}:
-        pictures[name] = scaled_picture(pictures[name], config.generator.scale)
+    pictures: dict[str, Tensor] = {}
+    for name, image in shown.items():
+        if image is not None:
+            is_rgb = image.dtype == torch.uint8 and len(image) == 3
+            rgb = image if is_rgb else picture(image, config.log.show_channels)
+            pictures[what + name] = rgb if name == "target" else scaled_picture(rgb, config.generator.scale)
     weights = build.build_conditioning(config).weights(Batch.of([sample]))
-    pictures |= {} if weights is None else {"weights": weights_picture(weights[0])}
-    return {f"{what}{name}": image for name, image in pictures.items()}
+    return pictures if weights is None else pictures | {f"{what}weights": weights_picture(weights[0])}
