@@ -1,7 +1,6 @@
 """Commands, keys, options and links that README.md and docs/*.md show."""
 
 import re
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,10 +36,6 @@ def commands(document: Path) -> Iterator[str]:
 
 def without_comment(line: str) -> str:
     return re.sub(r"\s+#.*", "", line).strip()
-
-
-def words(command: str) -> list[str]:
-    return shlex.split(command)
 
 
 def prose(document: Path) -> str:

@@ -4,6 +4,7 @@ import io
 import itertools
 import os
 import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -22,7 +23,7 @@ from inference.load import load_network
 from models.originals.format import original_keys
 from models.originals.weights import FORMATS, export_original
 from tests.conftest import save_image
-from tests.docs.documents import DOCUMENTS, ROOT, commands, words
+from tests.docs.documents import DOCUMENTS, ROOT, commands
 from tests.images import bands, heights, save_npy, write_data_set
 from tests.metrics.networks import save_random_alexnet, save_random_inception
 from tests.runs import program_main, translation_script
@@ -236,7 +237,7 @@ def tiny(arguments: Sequence[str]) -> list[str]:
 
 def stand_ins(command: str) -> list[str]:
     """The words of a command, with files of the workspace in the place of those that only a reader can have."""
-    given = words(command.replace("/path/to/data", "path/to/data").replace("/path/to/clone/", ""))
+    given = shlex.split(command.replace("/path/to/data", "path/to/data").replace("/path/to/clone/", ""))
     is_of_spade = "_pretrained" in command
     if "--instances" in given or is_of_spade:
         given = ["LABEL_MAPS" if word == "FOLDER" else word for word in given]
@@ -296,7 +297,7 @@ def run_command(command: str, monkeypatch: pytest.MonkeyPatch) -> int:
     """A command as the shell would run it; of a pipe, the last program reads what the others wrote."""
     *before, last = command.split(" | ")
     if before:
-        piped = subprocess.run(words(" | ".join(before)), capture_output=True, text=True, check=True)
+        piped = subprocess.run(shlex.split(" | ".join(before)), capture_output=True, text=True, check=True)
         monkeypatch.setattr(sys, "stdin", io.StringIO(piped.stdout))
     program, *arguments = stand_ins(last)
     if program == "torchrun":

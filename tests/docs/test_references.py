@@ -2,6 +2,7 @@
 
 import argparse
 import re
+import shlex
 import shutil
 import subprocess
 import tomllib
@@ -14,7 +15,7 @@ import pytest
 import train
 from configs.load import load_config, settings_by_key
 from configs.schema import Config
-from tests.docs.documents import DOCUMENTS, ROOT, commands, prose, words
+from tests.docs.documents import DOCUMENTS, ROOT, commands, prose
 from tests.runs import translation_script
 from tools import describe_settings
 from tools.describe_settings import REFERENCE, reference_yaml
@@ -182,7 +183,7 @@ def test_every_option_of_the_originals_has_a_row() -> None:
 
 def test_pix2pix_on_folders_has_the_settings_of_its_recipe() -> None:
     page = ROOT / "docs" / "coming_from_pix2pixHD.md"
-    (command,) = (words(line) for line in commands(page) if "generator.name=unet" in line)
+    (command,) = (shlex.split(line) for line in commands(page) if "generator.name=unet" in line)
     _, _, _, recipe, *settings = command
     listed = "".join(line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("| "))
     assert all(setting in listed for setting in settings if not setting.startswith(("data.root=", "run.name=")))

@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import re
 import signal
-import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import closing, nullcontext
@@ -26,12 +25,11 @@ from data.facades.dataset import SyntheticFacades
 from data.loader import TrainingDataset, TrainingSampler, training_batches
 from data.store import File
 from data.worker_monitor import StoppedWaiting
-from tests.conftest import TINY_CONFIG, save_image
+from tests.conftest import CommandLine, save_image, write_tiny_config
 from tests.reliability.faults import struck, throw
 from tests.reliability.images import WHOLE
 from tests.runs import assert_equal, checkpoint, run, with_slow, without_config
 from utils import signals
-from utils.cli import run_entry_point
 
 pytestmark = pytest.mark.row(18)
 
@@ -48,27 +46,17 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def config(tmp_path: Path, pairs: Path) -> Path:
-    return write_config(tmp_path, pairs)
-
-
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory, pairs: Path) -> dict[str, Any]:
     """The last checkpoint of a run without loader processes."""
-    path = write_config(tmp_path_factory.mktemp("uninterrupted"), pairs)
-    run(path, "data.workers=0")
-    return without_config(checkpoint(path, STEPS))
+    config = write_tiny_config(tmp_path_factory.mktemp("uninterrupted"))
+    run(config, *settings(pairs), "data.workers=0")
+    return without_config(checkpoint(config, STEPS))
 
 
-def write_config(folder: Path, pairs: Path) -> Path:
-    path = folder / "pairs.yaml"
-    text = TINY_CONFIG.format(root=folder / "runs")
-    text = text.replace("synthetic_facades", f"paired_folders\n  root: {pairs}")
-    text = text.replace("instance_edges: true", "timeout_s: 1").replace("workers: 0", "workers: 2")
-    text = text.replace("checkpoint: {best: none}", "checkpoint: {every_steps: 1, keep: 2, best: none}")
-    path.write_text(text.replace("max_steps: 4", f"max_steps: {STEPS}"))
-    return path
+def settings(pairs: Path) -> list[str]:
+    data = ["data.layout=paired_folders", f"data.root={pairs}", "data.instance_edges=false", "data.timeout_s=1"]
+    return [*data, "data.workers=2", "checkpoint.every_steps=1", "checkpoint.keep=2", f"train.max_steps={STEPS}"]
 
 
 def send(number: signal.Signals) -> Callable[[], None]:
@@ -111,41 +99,34 @@ def strike_at(monkeypatch: pytest.MonkeyPatch, fault: Callable[[], None]) -> Non
     monkeypatch.setattr(data.map_reader, "read_rgb", read)
 
 
-def run_program(monkeypatch: pytest.MonkeyPatch, config: Path) -> int:
-    monkeypatch.setattr(sys, "argv", ["train.py", "--config", str(config)])
-    return run_entry_point(train.main)
-
-
 @pytest.mark.parametrize("name", with_slow(SHORT, [name for name in FAULTS if name not in SHORT]))
 def test_a_lost_process_ends_the_run_with_the_cause_and_the_run_can_go_on(
-    config: Path,
+    tiny_config: Path,
+    pairs: Path,
     uninterrupted: dict[str, Any],
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    command_line: CommandLine,
     name: str,
 ) -> None:
     fault, message = FAULTS[name]
     with monkeypatch.context() as patch:
         strike_at(patch, fault)
-        assert run_program(patch, config) == 2
-    errors = capsys.readouterr().err.splitlines()
-    assert len(errors) == 1
-    assert re.search(message, errors[0]), errors[0]
+        (line,) = command_line.refusal(train.main, "--config", str(tiny_config), *settings(pairs))
+    assert re.search(message, line), line
     assert not multiprocessing.active_children()
-    run(config)  # from the newest checkpoint, which is whole
-    assert_equal(without_config(checkpoint(config, STEPS)), uninterrupted)
+    run(tiny_config, *settings(pairs))  # from the newest checkpoint, which is whole
+    assert_equal(without_config(checkpoint(tiny_config, STEPS)), uninterrupted)
 
 
 @pytest.mark.skipif(not HAS_MEMORY_FILES, reason="batches are sent in shared memory")
 def test_memory_that_is_full_is_told(
-    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tiny_config: Path, pairs: Path, monkeypatch: pytest.MonkeyPatch, command_line: CommandLine
 ) -> None:
     error = OSError(errno.ENOMEM, "Cannot allocate memory")
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "memfd_create", lambda *_: throw(error))
-        assert run_program(patch, config) == 2
-    expected = r"^error: too little memory for a batch of \w: lower data\.workers, train\.batch_size or the size$"
-    assert re.search(expected, capsys.readouterr().err)
+    monkeypatch.setattr(os, "memfd_create", lambda *_: throw(error))
+    (line,) = command_line.refusal(train.main, "--config", str(tiny_config), *settings(pairs))
+    expected = r"error: too little memory for a batch of \w: lower data\.workers, train\.batch_size or the size"
+    assert re.fullmatch(expected, line)
     assert not multiprocessing.active_children()
 
 

@@ -2,28 +2,19 @@
 
 import json
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import train
-from tests.conftest import save_image
+from tests.conftest import save_image, write_tiny_config
 from tests.reliability.command_line import CommandLine
 from tests.reliability.images import fill
-from tests.runs import run, translation_script
+from tests.runs import translation_script, untrained_run
 
 pytestmark = pytest.mark.row(16)
-
-CONFIG = """
-run: {{name: pairs, root: {root}/runs, device: cpu}}
-data: {{layout: paired_folders, root: {root}/set, preprocess: none, workers: 0}}
-generator: {{base_channels: 2, n_downsamplings: 1, n_blocks: 0}}
-discriminator: {{base_channels: 2, n_layers: 1, n_scales: 1}}
-loss: {{l1: 10, vgg: 0}}
-amp: {{opt_level: O0}}
-train: {{max_steps: 1}}
-"""
 
 
 def image(path: Path, level: int = 0) -> None:
@@ -33,14 +24,11 @@ def image(path: Path, level: int = 0) -> None:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run that translates RGB images."""
-    root = tmp_path_factory.mktemp("paths")
-    for side in "AB":
-        image(root / "set" / f"train_{side}" / "x.png")
-        image(root / "set" / f"test_{side}" / "x.png")
-    config = root / "c.yaml"
-    config.write_text(CONFIG.format(root=root))
-    run(config)
-    return root / "runs" / "pairs"
+    config = write_tiny_config(tmp_path_factory.mktemp("paths"))
+    root = config.parent / "set"
+    for split, side in product(("train", "test"), "AB"):
+        image(root / f"{split}_{side}" / "x.png")
+    return untrained_run(config, "data.layout=paired_folders", f"data.root={root}", "data.instance_edges=false")
 
 
 @pytest.fixture
@@ -134,7 +122,7 @@ def test_the_name_of_a_split_leads_nowhere(home: Path, trained: Path, command_li
         image(trained.parents[1] / "elsewhere" / f"test_{side}" / "x.png")
     root = trained.parents[1] / "set" / "test_A"
     translate(command_line, trained, "--split", "../../elsewhere/test", f"data.root={root}")
-    folder = Path("results/pairs/.._.._elsewhere_test_step1")
+    folder = Path("results/tiny/.._.._elsewhere_test_step1")
     assert all(Path(path).is_relative_to(folder) for path in results(home))
     assert (home / folder / "x.png").is_file()
 
