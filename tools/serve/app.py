@@ -73,6 +73,9 @@ class Service:
 
     async def _translate(self, request: Request) -> Response:
         seed = number(request, "seed", str(self._seed))
+        if (names := [name for name, _ in request.query_params.multi_items()]) not in ([], ["seed"]):
+            text = f"the address has the parameters {', '.join(map(repr, names))}: it takes seed=N, once, and no other"
+            raise HTTPException(HTTPStatus.BAD_REQUEST, text)
         if self._n_waiting >= self._limits.max_waiting:  # whose images are in the memory
             text = f"{self._n_waiting} translations are under way: try again later"
             raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, text, _SOON)
@@ -96,22 +99,23 @@ class Service:
 
     async def _uploads(self, request: Request) -> tuple[dict[str, Upload], str]:
         """Return the files of a request by kind, and the name of the image."""
-        files, name, expected = dict[str, Upload](), NAME, self._translator.kinds
+        files, given, name, expected = dict[str, Upload](), list[str](), NAME, self._translator.kinds
         if request.headers.get("content-type", "").startswith("multipart/form-data"):
             try:
                 async with request.form(max_files=MAX_CHANNELS, max_fields=MAX_CHANNELS) as form:
                     for kind, part in form.multi_items():
+                        given.append(f"{kind} (no file)" if isinstance(part, str) else kind)
                         if not isinstance(part, str):
                             files[kind] = Upload(kind, await part.read())
                             name = PurePosixPath(part.filename or "").stem or name if kind == "source" else name
             except FormParserError as error:
                 raise HTTPException(HTTPStatus.BAD_REQUEST, f"the form cannot be read: {error}") from error
         else:
-            files["source"] = Upload("source", await request.body())
-        if files.keys() != set(expected):
+            given, files["source"] = ["source"], Upload("source", await request.body())
+        if sorted(given) != sorted(expected):
             curl = " ".join(f"--form {kind}=@FILE" for kind in expected)
-            given = ", ".join(files) or "nothing"
-            text = f"this generator takes {', '.join(expected)}; given: {given}. With curl: {curl}"
+            shown = ", ".join(given) or "nothing"
+            text = f"this generator takes {', '.join(expected)}; given: {shown}. With curl: {curl}"
             raise HTTPException(HTTPStatus.BAD_REQUEST, text)
         return files, name
 

@@ -112,6 +112,8 @@ def test_a_translation_has_a_time_limit(tiny_run: Path, body: bytes, hold: Hold)
 
 
 SMALL = png(8, 8)
+TWICE = form(source=SMALL).partition(f"\r\n--{BOUNDARY}--".encode())[0] + b"\r\n"  # of which another form follows
+SEED = TWICE.replace(b'source"; filename="photo.x"', b'seed"').replace(SMALL, b"3")
 
 
 @pytest.mark.parametrize(
@@ -120,7 +122,11 @@ SMALL = png(8, 8)
         (b"", {}, 400, "this generator takes source, instances; given: source. With curl: --form source=@FILE --form"),
         (form(source=SMALL), FORM, 400, "given: source"),
         (form(source=SMALL, instances=SMALL, style=SMALL), FORM, 400, "given: source, instances, style"),
-        (form(source=b"a", instances=b"b").replace(b'; filename="photo.x"', b""), FORM, 400, "given: nothing. With"),
+        (form(source=b"a", instances=b"b").replace(b'; filename="photo.x"', b""), FORM, 400,
+         "given: source (no file), instances (no file). With curl: --form source=@FILE --form"),
+        (TWICE + form(source=SMALL, instances=SMALL), FORM, 400, "given: source, source, instances. With"),
+        (SEED + form(source=SMALL, instances=SMALL), FORM, 400, "given: seed (no file), source, instances. With"),
+        (f"--{BOUNDARY}--".encode(), FORM, 400, "given: nothing. With"),
         (form(source=b"", instances=SMALL), FORM, 400, "source: cannot be read as an image: it is empty"),
         (form(source=b"GIF89a", instances=SMALL), FORM, 400, "it is a GIF; save it as PNG"),
         (form(source=SMALL[:40], instances=SMALL), FORM, 400, "source: cannot be read as an image"),
@@ -142,6 +148,14 @@ def test_unfit_translations_are_refused(
     assert found.status == status, found.body
     assert answer in found.body.decode()
     assert found.body.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("query", ["sede=3", "seed=3&seed=4", "seed=3&width=8", "SEED=3"])
+def test_parameters_that_would_have_no_effect_are_refused(server: WebServer, body: bytes, query: str) -> None:
+    answer = ask(server, f"/translate?{query}", body, FORM)
+    names = ", ".join(repr(pair.partition("=")[0]) for pair in query.split("&"))
+    expected = f"the address has the parameters {names}: it takes seed=N, once, and no other\n"
+    assert (answer.status, answer.body.decode()) == (400, expected)
 
 
 def test_a_body_without_a_length_is_counted(server: WebServer) -> None:
