@@ -173,7 +173,11 @@ def test_a_compiled_generator_is_trained_to_the_same_weights(
     for name in ("generator", "discriminator"):
         ours, theirs = eager["networks"][name], other["networks"][name]
         assert ours.keys() == theirs.keys()  # no trace of the compiler in a checkpoint
-        for key in ours:
+        squares = {key: of_it["exp_avg_sq"].max() for key, of_it in eager["optimizers"][name]["moments"][name].items()}
+        # SPADE has biases that a later norm takes out: their gradients are rounding alone, of which Adam makes steps
+        cancelled = {key for key, square in squares.items() if square < 1e-12 * max(squares.values())}
+        assert all(key.endswith("bias") for key in cancelled)
+        for key in ours.keys() - cancelled:
             # Adam's first steps are the signs of the gradients: tiny ones can differ
             assert (ours[key] - theirs[key]).float().abs().mean() < 2e-5, key
 
