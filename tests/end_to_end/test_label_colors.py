@@ -17,6 +17,7 @@ from data.files.image_files import read_rgb
 from inference.output_folder import gallery_image
 from tests.conftest import save_image, write_tiny_config
 from tests.runs import checkpoint, program_main, run, translate
+from tests.tools.serve.services import model_of
 from tools.check_data import __main__ as check_data
 
 COLORS = np.array([[70, 130, 180], [128, 64, 128], [0, 0, 142], [0, 0, 0]], np.uint8)
@@ -74,6 +75,11 @@ def test_the_checkpoint_holds_the_colours(trained: Path) -> None:
     assert list(config.data.label_colors) == ["sky", "road", "car", "ignored"]
     assert config.data.n_classes == 0
     assert config == load_config(run_of(trained) / "config.yaml")
+
+
+def test_the_service_says_that_it_takes_colours(trained: Path) -> None:
+    model = model_of("--checkpoint", run_of(trained))
+    assert (model["inputs"], model["source_channels"], model["source_range"]) == ({"source": "class colours"}, 3, None)
 
 
 def test_a_split_a_folder_and_a_file_are_translated_alike(trained: Path, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from tests.runs import (
     translate,
     with_slow,
 )
+from tests.tools.serve.services import model_of
 from tools.check_data import __main__ as check_data
 from utils.errors import ConfigError, UserError
 
@@ -88,6 +89,9 @@ def test_ranges_are_per_channel_and_those_of_8_bits_are_all_levels(
     assert "sources        4 channels of {split}_rgb, {split}_depth, values 0 to 255," in capsys.readouterr().out
     run(config, *LABELS_AND_HEIGHT, "run.name=labels", "train.max_steps=2")
     assert checkpoint(config, 2, "labels")["config"]["data"]["source_range"] == bounds[6:]
+    model = model_of("--checkpoint", config.parent / "runs" / "labels")
+    assert (model["inputs"], model["source_channels"]) == ({"source": "class ids", "source_2": "values"}, 1)
+    assert model["source_range"] == bounds[6:]
     assert "source images  1 channel of {split}_depth, values" in capsys.readouterr().out
 
 

@@ -140,14 +140,15 @@ class Translator:
         holds |= {"instances": "ids", "features": "8-bit RGB"}
         if conditioning.n_classes:
             holds["source"] = "class colours" if data.colors else "class ids"
+        has_images, label_channels = not conditioning.n_classes or data.is_stacked, 3 if data.colors else 1
         return {
             "name": self.loaded.name,
             "step": self.loaded.step,
             "direction": self.loaded.direction,
             "card": self.loaded.card,
             "inputs": {kind: holds[kind] for kind in self.kinds},
-            "source_channels": data.source_channels,
-            "source_range": data.source_range or EIGHT_BITS,
+            "source_channels": data.source_channels if has_images else label_channels,
+            "source_range": (data.source_range or EIGHT_BITS) if has_images else None,
             "classes": dict(enumerate(names[: conditioning.n_classes])),
             "ignore_id": ignored_id(data),
             "size_multiple": sides.multiple,

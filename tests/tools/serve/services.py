@@ -1,6 +1,7 @@
 """A service in this process, and requests to it."""
 
 import http.client
+import json
 import socket
 import threading
 from collections.abc import Coroutine, Iterator, Mapping
@@ -44,6 +45,13 @@ def running(opening: AbstractContextManager[WebServer]) -> Iterator[WebServer]:
 
 def serving(*arguments: object) -> AbstractContextManager[WebServer]:
     return running(service(parse_arguments([*map(str, arguments), "--port", "0"])))
+
+
+def model_of(*arguments: object) -> dict[str, Any]:
+    """Return the description of GET /model."""
+    with serving(*arguments) as server:
+        description: dict[str, Any] = json.loads(ask(server, "/model").body)
+        return description
 
 
 class Hold:

@@ -51,6 +51,7 @@ def figure(server: WebServer, name: str) -> float:
 def test_the_model_is_described(server: WebServer) -> None:
     model = json.loads(ask(server, "/model").body)
     assert model["inputs"] == {"source": "class ids", "instances": "ids"}
+    assert (model["source_channels"], model["source_range"]) == (1, None)
     assert (model["name"], model["step"], model["size_multiple"], model["output"]) == ("tiny", 4, 4, "image/png")
     assert model["classes"]["1"] == "wall"
     assert model["limits"]["max_pixels"] == 4096
