@@ -69,6 +69,24 @@ def test_results_are_kept_over_a_reload_until_they_are_removed(
     assert np.array_equal(read(tmp_path / "kept.png"), result)
 
 
+def test_kept_results_are_shown_by_small_pictures(browser: Browser, facades: Trained, engine: str) -> None:
+    sides = "image => image.decode().then(() => [image.naturalWidth, image.naturalHeight])"
+    with page_of(browser, facades, engine) as page:
+        page.click("keep")
+        page.page.locator("summary").click()
+        page["width"].fill("400")
+        page["height"].fill("520")
+        page.click("new")
+        page.wait_for_file(width=400)
+        page.click("keep")
+        images = page.page.locator("#gallery img")
+        for _ in range(2):
+            expect(images).to_have_count(2)
+            assert [image.evaluate(sides) for image in images.all()] == [[200, 260], [SIZE, SIZE]]
+            page.page.reload()
+            page.wait()
+
+
 def test_photographs_are_kept_with_their_results(browser: Browser, photos: Trained, tmp_path: Path) -> None:
     with page_of(browser, photos, "server") as page:
         page.drag((5, 5), (20, 20))

@@ -2,6 +2,8 @@
 
 import { saveBlob } from "download";
 
+const HEIGHT = 260; // pixels; page.css shows half as many, which are so many on a dense screen
+
 export class Gallery {
   /** store: KeptResults. onOpen(file): called with the file of the result that is chosen. */
   constructor(element, store, onOpen) {
@@ -10,22 +12,21 @@ export class Gallery {
 
   /** Show the results that are kept from earlier. */
   async restore() {
-    for (const { number, file } of await this.store.all()) this.#show(number, file);
+    for (const { number, file } of await this.store.all()) await this.#show(number, file);
   }
 
   /** Keep the file of a result (see result_file.js). */
   async keep(file) {
-    this.#show(await this.store.add(file), file);
+    await this.#show(await this.store.add(file), file);
   }
 
-  #show(number, blob) {
+  async #show(number, blob) {
     const file = new File([blob], `result_${number}.png`, { type: blob.type });
     const figure = document.createElement("figure"), image = new Image();
     image.alt = `Result ${number}`;
-    image.src = URL.createObjectURL(file);
+    image.src = await smallAddress(file).catch(() => ""); // one that the browser has lost can still be removed
     const remove = async () => {
       await this.store.remove(number);
-      URL.revokeObjectURL(image.src);
       figure.remove();
     };
     const bar = document.createElement("figcaption");
@@ -36,6 +37,18 @@ export class Gallery {
     figure.append(image, bar);
     this.element.prepend(figure);
   }
+}
+
+/** Return an image file as the address of a small one: as many whole ones would fill the memory. */
+async function smallAddress(file) {
+  const whole = await createImageBitmap(file), scale = Math.min(1, HEIGHT / whole.height);
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [Math.max(1, Math.round(scale * whole.width)), Math.round(scale * whole.height)];
+  const context = canvas.getContext("2d");
+  context.imageSmoothingQuality = "high";
+  context.drawImage(whole, 0, 0, canvas.width, canvas.height);
+  whole.close();
+  return canvas.toDataURL();
 }
 
 function button(text, title, onClick) {
