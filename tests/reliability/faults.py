@@ -1,5 +1,6 @@
 """Faults at chosen instants of a training: a function of the product is replaced by one that goes wrong on the way."""
 
+import faulthandler
 import os
 import signal
 import time
@@ -15,7 +16,9 @@ import torch
 import torch.distributed as dist
 
 import losses
+from data import map_reader
 from data.loader import TrainingDataset
+from data.store import File
 from models.global_generator import GlobalGenerator
 from training import checkpointing as saving
 from training import launch
@@ -118,6 +121,30 @@ def inject_once(fault: Fault, struck_before: Path) -> None:
         inject(fault)
     if int(os.environ["RANK"]) == fault.rank:
         struck_before.touch()
+
+
+def send(number: signal.Signals) -> Callable[[], None]:
+    """Send a signal to the process that calls what is returned."""
+
+    def fault() -> None:
+        faulthandler.disable()  # pytest's would report a crash that is meant
+        os.kill(os.getpid(), number)
+
+    return fault
+
+
+def strike_reading(
+    monkeypatch: pytest.MonkeyPatch, fault: Callable[[], object], names: Container[str], after: int = 0
+) -> None:
+    """Let reading RGB files of these names fail in processes forked from this one, once each has read `after` files."""
+    read_rgb, parent, n_read = map_reader.read_rgb, os.getpid(), count()
+
+    def read(file: File) -> torch.Tensor:
+        if os.getpid() != parent and next(n_read) >= after and Path(str(file)).name in names:
+            fault()
+        return read_rgb(file)
+
+    monkeypatch.setattr(map_reader, "read_rgb", read)
 
 
 def strike_at(instant: str, suffix: str, nth: int, strike: Callable[[], object]) -> Callable[[str, Path], None]:

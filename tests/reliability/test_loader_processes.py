@@ -1,7 +1,6 @@
 """Row 18: what becomes of a run when one of its loader processes fails."""
 
 import errno
-import faulthandler
 import multiprocessing
 import os
 import re
@@ -18,15 +17,13 @@ import numpy as np
 import pytest
 import torch
 
-import data.map_reader
 import train
 from data.batch import HAS_MEMORY_FILES, Batch, LoadingError, Sample
 from data.facades.dataset import SyntheticFacades
 from data.loader import TrainingDataset, TrainingSampler, training_batches
-from data.store import File
 from data.worker_monitor import StoppedWaiting
 from tests.conftest import CommandLine, save_image, write_tiny_config
-from tests.reliability.faults import struck, throw
+from tests.reliability.faults import send, strike_reading, struck, throw
 from tests.reliability.images import WHOLE
 from tests.runs import assert_equal, checkpoint, run, with_slow, without_config
 from utils import signals
@@ -34,7 +31,6 @@ from utils import signals
 pytestmark = pytest.mark.row(18)
 
 STEPS = 12
-PARENT = os.getpid()
 
 
 @pytest.fixture(scope="module")
@@ -59,14 +55,6 @@ def settings(pairs: Path) -> list[str]:
     return [*data, "data.workers=2", "checkpoint.every_steps=1", "checkpoint.keep=2", f"train.max_steps={STEPS}"]
 
 
-def send(number: signal.Signals) -> Callable[[], None]:
-    def fault() -> None:
-        faulthandler.disable()  # pytest's would report a crash that is meant
-        os.kill(os.getpid(), number)
-
-    return fault
-
-
 FAULTS: dict[str, tuple[Callable[[], None], str]] = {
     "exception": (partial(throw, RuntimeError("a fault")), r"sample d of .*train_A: RuntimeError: a fault \(faults"),
     "unpicklable": (
@@ -84,21 +72,6 @@ FAULTS: dict[str, tuple[Callable[[], None], str]] = {
 SHORT = ["exception", "segmentation fault", "killed", "hanging"]  # one of each way to fail
 
 
-def strike_at(monkeypatch: pytest.MonkeyPatch, fault: Callable[[], None]) -> None:
-    """Let reading d's target fail in a loader process, in the second epoch."""
-    read_rgb = data.map_reader.read_rgb
-    seen = []
-
-    def read(file: File) -> torch.Tensor:
-        if os.getpid() != PARENT:
-            seen.append(file)
-            if Path(str(file)).name == "d.png" and len(seen) > 6:
-                fault()
-        return read_rgb(file)
-
-    monkeypatch.setattr(data.map_reader, "read_rgb", read)
-
-
 @pytest.mark.parametrize("name", with_slow(SHORT, [name for name in FAULTS if name not in SHORT]))
 def test_a_lost_process_ends_the_run_with_the_cause_and_the_run_can_go_on(
     tiny_config: Path,
@@ -110,7 +83,7 @@ def test_a_lost_process_ends_the_run_with_the_cause_and_the_run_can_go_on(
 ) -> None:
     fault, message = FAULTS[name]
     with monkeypatch.context() as patch:
-        strike_at(patch, fault)
+        strike_reading(patch, fault, ["d.png"], after=6)  # in the second epoch
         (line,) = command_line.refusal(train.main, "--config", str(tiny_config), *settings(pairs))
     assert re.search(message, line), line
     assert not multiprocessing.active_children()

@@ -1,4 +1,3 @@
-import faulthandler
 import multiprocessing
 import os
 import re
@@ -9,16 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
-import data.map_reader
-from data.store import File
 from tests.conftest import save_image
 from tests.reliability.command_line import CommandLine
+from tests.reliability.faults import send, strike_reading
 from tools.check_data import __main__ as check_data
 
 RGB = np.full((32, 64, 3), 99, dtype=np.uint8)
-PARENT = os.getpid()
 
 
 def check(command_line: CommandLine, *arguments: object) -> tuple[int, list[str]]:
@@ -86,14 +82,9 @@ def test_what_cannot_be_checked_ends_in_one_line(tmp_path: Path, command_line: C
         assert re.fullmatch(rf"error: .*{message}.*", line)
 
 
-def crash() -> None:
-    faulthandler.disable()  # pytest's would print a report
-    os.kill(os.getpid(), signal.SIGSEGV)
-
-
 FAULTS: dict[str, tuple[Callable[[], object], str]] = {
-    "segmentation fault": (crash, "a loader process was ended by SIGSEGV while it"),
-    "killed": (lambda: os.kill(os.getpid(), signal.SIGKILL), "a loader process was ended by SIGKILL while it"),
+    "segmentation fault": (send(signal.SIGSEGV), "a loader process was ended by SIGSEGV while it"),
+    "killed": (send(signal.SIGKILL), "a loader process was ended by SIGKILL while it"),
     "exit": (lambda: os._exit(3), "a loader process ended with exit code 3 while it"),
     "hanging": (lambda: time.sleep(100), "takes more than 1 s; check that it can be read"),
     "fault": (lambda: list[int]().pop(), "IndexError: pop from empty list"),
@@ -105,19 +96,13 @@ def test_a_file_that_ends_its_process_is_named_and_the_others_are_checked(
     tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: CommandLine, name: str
 ) -> None:
     fault, words = FAULTS[name]
-    root, read_rgb = tmp_path / "pairs", data.map_reader.read_rgb
+    root = tmp_path / "pairs"
     for number in range(20):
         save_image(root / "train_A" / f"{number:02}.png", RGB)
         save_image(root / "train_B" / f"{number:02}.png", RGB)
     for number in (7, 15):
         (root / "train_B" / f"{number:02}.png").write_bytes(b"")
-
-    def read(file: File) -> torch.Tensor:
-        if os.getpid() != PARENT and Path(str(file)).stem in ("03", "04", "14"):
-            fault()
-        return read_rgb(file)
-
-    monkeypatch.setattr(data.map_reader, "read_rgb", read)
+    strike_reading(monkeypatch, fault, ["03.png", "04.png", "14.png"])
     settings = ["data.layout=paired_folders", f"data.root={root}", "data.instance_edges=false", "data.timeout_s=1"]
     code, (*lines, last) = check(command_line, "--config", tiny_config, *settings)
     assert code == 2

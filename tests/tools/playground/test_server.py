@@ -17,6 +17,7 @@ import torch
 from playwright.sync_api import Browser, expect
 
 from tests.conftest import save_image, write_tiny_config
+from tests.pairgan.conftest import photo_pairs
 from tests.runs import STYLE, run, untrained_run
 from tests.tools.playground.pages import BINARY, N_CLASSES, expected, opened, post, serving
 from tests.tools.serve.services import Hold, ask
@@ -51,11 +52,8 @@ def test_a_drawing_is_translated_as_its_files_are(
 
 
 def test_photographs_are_translated(tiny_config: Path) -> None:
-    rng = np.random.default_rng(0)
-    save_image(tiny_config.parent / "pairs" / "train" / "1.png", rng.integers(0, 256, (32, 64, 3), dtype=np.uint8))
-    data = ("data.layout=side_by_side", f"data.root={tiny_config.parent / 'pairs'}", "data.instance_edges=false")
-    run_folder = untrained_run(tiny_config, *data)
-    photo = rng.integers(0, 256, (20, 30, 3), dtype=np.uint8)
+    run_folder = untrained_run(tiny_config, *photo_pairs(tiny_config.parent))
+    photo = np.random.default_rng(0).integers(0, 256, (20, 30, 3), dtype=np.uint8)
     with serving("--checkpoint", str(run_folder), "--tile", "16", "--opt-level", "O0", "--split", "train") as server:
         status, answer = post(server, photo)
         page = ask(server, "/")[1]

@@ -12,6 +12,7 @@ from pairgan import Maps, load
 from tests.conftest import save_image, write_tiny_config
 from tests.end_to_end.test_other_images import make_pairs, save_tiff
 from tests.images import bands, save_npy
+from tests.pairgan.conftest import photo_pairs
 from tests.runs import program_main, run, translate, untrained_run
 from tests.tools.serve.services import FORM, ask, form, levels, serving
 from tools import cluster_features
@@ -69,10 +70,8 @@ def test_tiles(photo_run: Path, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def photo_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    config = write_tiny_config(tmp_path_factory.mktemp("photos"))
-    save_image(config.parent / "pairs" / "train" / "1.png", np.zeros((32, 64, 3), np.uint8))
-    data = ("data.layout=side_by_side", f"data.root={config.parent / 'pairs'}", "data.instance_edges=false")
-    return untrained_run(config, *data, "init.gain=0.3")
+    folder = tmp_path_factory.mktemp("photos")
+    return untrained_run(write_tiny_config(folder), *photo_pairs(folder), "init.gain=0.3")
 
 
 @pytest.mark.parametrize(("suffix", "save", "media"), [
