@@ -68,11 +68,6 @@ def test_a_batch_reaches_a_busy_gpu_intact() -> None:
         assert (batch.source.float().mean(), batch.maps["target"].float().mean()) == (number, number)
 
 
-def test_a_batch_on_a_cpu_is_left_as_it_is() -> None:
-    batch = Batch.of([sample("a")])
-    assert DeviceTransfer(torch.device("cpu"))(batch).source is batch.source
-
-
 @pytest.mark.skipif(not HAS_MEMORY_FILES, reason="batches are sent in shared memory")
 def test_a_batch_arrives_in_another_process_with_its_types_and_leaves_no_file_open() -> None:
     generator = torch.Generator().manual_seed(0)

@@ -49,14 +49,6 @@ def test_an_ignored_pixel_gets_the_number_of_classes(
     assert (classes.tolist(), classes.dtype) == ([expected], dtype)
 
 
-def test_an_id_outside_the_classes_is_located() -> None:
-    labels = torch.zeros(1, 32, 48, dtype=torch.int32)
-    labels[0, 3, 11] = 255
-    message = r"^x: pixel \(row 3, column 11\) holds id 255, allowed are 0 to 4: .*data\.ignore_id=255"
-    with pytest.raises(DataError, match=message):
-        checked_classes(labels, "x", n_classes=5, ignore_id=None)
-
-
 def test_many_colours_are_int32() -> None:
     many = LabelColors.of({f"class {k}": [k % 256, k // 256, 7] for k in range(300)}, "test", "test")
     classes = classes_of_colors(image(many.colors[torch.arange(300)].view(3, 100, 3).numpy()), many, "x")

@@ -57,12 +57,6 @@ def test_the_order_can_start_anywhere_and_ranks_share_it() -> None:
     assert [key for pair in zip(*ranks, strict=True) for key in pair] == keys(4)
 
 
-def test_neither_processes_nor_the_first_batch_change_the_samples() -> None:
-    expected = batches(FACADES, 6)
-    assert_same(batches(FACADES, 6, n_workers=2), expected)
-    assert_same(batches(FACADES, 3, first=3), expected[3:])
-
-
 def test_batches_arrive_in_shared_memory_too(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = batches(FACADES, 3)
     for module in (data.batch, data.loader):

@@ -1,4 +1,3 @@
-import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -235,7 +234,7 @@ def test_rotation_is_counter_clockwise(turns: int, degrees: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rotation", "scale", "shear"), [(17, 1, 0), (0, 1.3, 0), (0, 0.7, 0), (0, 1, 12), (-33, 1.2, 0)]
+    ("rotation", "scale", "shear"), [(17, 1, 0), (0, 1.3, 0), (0, 0.7, 0), (0, 1, 12), (-33, 1.2, 0), (30, 1.5, 10)]
 )
 def test_the_inside_is_as_torchvisions_affine(rotation: float, scale: float, shear: float) -> None:
     image = F.gaussian_blur(photo(64, 64), [9, 9])
@@ -247,15 +246,6 @@ def test_the_inside_is_as_torchvisions_affine(rotation: float, scale: float, she
     assert inside.float().mean() > 0.45
     difference = (image_at(image, where).int() - expected.int()).abs()[:, inside]
     assert int(difference.max()) <= 1
-
-
-def test_the_order_is_shear_then_scale_then_rotation() -> None:
-    (a, b), (c, d) = affine_inverse(30, 1.5, 10)
-    cosine, sine = math.cos(math.radians(30)), math.sin(math.radians(30))
-    forward = (
-        1.5 * torch.tensor([[cosine, sine], [-sine, cosine]]) @ torch.tensor([[1, math.tan(math.radians(10))], [0, 1]])
-    )
-    torch.testing.assert_close(torch.tensor([[a, b], [c, d]]) @ forward, torch.eye(2), atol=1e-6, rtol=0)
 
 
 def test_beyond_its_borders_an_image_continues_as_its_reflection() -> None:
@@ -299,13 +289,6 @@ def test_images_of_any_channels_and_types_keep_theirs(dtype: torch.dtype, n_chan
         found = read(image, positions(elastic(20, 30, 0.1), 20, 30))
         assert (found.shape, found.dtype) == (image.shape, dtype)
         assert torch.equal(found.float()[0], found.float()[-1])
-
-
-def test_ids_are_read_exactly() -> None:
-    ids = torch.from_numpy(np.random.default_rng(0).integers(2**30, 2**31 - 1, (1, 40, 40), dtype=np.int32))
-    found = ids_at(ids, positions(elastic(40, 40, 0.1), 40, 40))
-    assert set(found.unique().tolist()) <= set(ids.unique().tolist())
-    assert not torch.equal(found, ids)
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.float32])

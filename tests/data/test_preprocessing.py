@@ -115,12 +115,6 @@ def test_resizing_keeps_type_and_range(dtype: torch.dtype) -> None:
     assert (float(resized.float().min()), float(resized.float().max())) == (0, 30000)
 
 
-def test_an_image_smaller_than_the_crop_is_named() -> None:
-    sample = replace(coordinate_sample(16, 120), name="small/one")
-    with pytest.raises(DataError, match=r"small/one is 120x16, too small for a crop of 64x32"):
-        replace(SETTINGS, mode="crop").draw(sample, np.random.default_rng(0))
-
-
 def test_a_target_too_large_is_refused() -> None:
     sample = Sample("s", torch.zeros(3, 64, 64, dtype=torch.uint8), None, None)
     with pixels_allowed(200 * 200):

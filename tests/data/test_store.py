@@ -72,10 +72,10 @@ class MemoryStore(Store):
         return blobs
 
 
-def stacks(root: Path, damaged: Sequence[str] = ()) -> tuple[PairedFolders, PairedFolders, MemoryStore]:
+def stacks(root: Path) -> tuple[PairedFolders, PairedFolders, MemoryStore]:
     """Return a data set in folders, the same one in memory, and the store of the latter.
 
-    The folders hold arrays, TIFFs, images and weights. damaged: files with no image.
+    The folders hold arrays, TIFFs, images and weights.
     """
     random = np.random.default_rng(0)
     for name in ("a", "sub/b"):
@@ -87,8 +87,6 @@ def stacks(root: Path, damaged: Sequence[str] = ()) -> tuple[PairedFolders, Pair
         write_tiff_rows(root / "height" / f"{name}.tif", Bands.of(heights))
         save_image(root / "img" / f"{name}.jpg", random.integers(0, 256, (8, 8, 3), np.uint8))
         save_image(root / "weight" / f"{name}.png", random.integers(0, 256, (8, 8), np.uint8))
-    for name in damaged:
-        (root / name).write_bytes(b"<html>")
     store = MemoryStore(root)
     form = StoredForm(5, "data.source_channels", is_8_bit=False)
 
@@ -124,15 +122,6 @@ def test_what_a_check_observes_names_the_place_of_a_blob(tmp_path: Path) -> None
     assert seen.bits == {"source": 8, "source_3": 16, "target": 8}
     assert str(seen.files["target"]) == f"memory:{tmp_path}/img/a.jpg"
     assert describe_sample(remote, 1) == f"sample sub/b of memory:{tmp_path}/rgb"
-
-
-def test_the_problems_of_all_files_of_a_sample_are_listed(tmp_path: Path) -> None:
-    _, remote, _ = stacks(tmp_path, damaged=["rgb/a.png", "height/a.tif"])
-    with pytest.raises(DataError) as error:
-        remote.read(0)
-    rgb, height = error.value.problems
-    assert rgb.startswith(f"memory:{tmp_path}/rgb/a.png: cannot be read as an image: it is a page of HTML")
-    assert height.startswith(f"memory:{tmp_path}/height/a.tif: cannot be read as TIFF")
 
 
 def test_the_first_store_that_takes_a_root_opens_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@ import signal
 
 import pytest
 
-from data.worker_monitor import CurrentSamples, describe_exit
+from data.worker_monitor import describe_exit
 
 
 @pytest.mark.parametrize(
@@ -16,9 +16,3 @@ from data.worker_monitor import CurrentSamples, describe_exit
 )
 def test_the_end_of_a_process_is_described_with_a_remedy(exit_code: int, sample: str | None, expected: str) -> None:
     assert describe_exit(exit_code, sample).startswith(expected)
-
-
-def test_nothing_is_recorded_outside_of_loader_processes() -> None:
-    samples = CurrentSamples(1)
-    samples.set((0, 5))
-    assert samples.of_process(0) is None

@@ -31,10 +31,17 @@ def found(values: np.ndarray, *pixels: float, path: Path | None = None) -> tuple
     return no_data(torch.from_numpy(changed), path)
 
 
-@pytest.mark.parametrize("value", [-9999.0, -99999.0, NETCDF, LOWEST, -32768.0])
-def test_a_usual_value_apart_from_all_others_is_one(value: float) -> None:
-    assert found(FLOATS) is None
-    assert found(FLOATS, value, value) == (value, 2)
+@pytest.mark.parametrize(
+    ("values", "value"),
+    [
+        *((FLOATS, value) for value in (-9999.0, -99999.0, NETCDF, LOWEST, -32768.0)),
+        (LEVELS, 65535.0),
+        (LEVELS.astype(np.int16), -32768.0),
+    ],
+)
+def test_a_usual_value_apart_from_all_others_is_one(values: np.ndarray, value: float) -> None:
+    assert found(values) is None
+    assert found(values, value, value) == (value, 2)
 
 
 def test_pixels_are_counted_once() -> None:
@@ -55,11 +62,6 @@ def test_pixels_are_counted_once() -> None:
 )
 def test_other_values_are_none(values: np.ndarray, pixels: tuple[float, ...]) -> None:
     assert found(values, *pixels) is None
-
-
-def test_limits_of_16_bits() -> None:
-    assert found(LEVELS, 65535) == (65535.0, 1)
-    assert found(LEVELS.astype(np.int16), -32768) == (-32768.0, 1)
 
 
 @pytest.mark.parametrize(("text", "value"), [("-7", -7.0), ("0 ", 0.0), ("nan", None), ("none", None)])

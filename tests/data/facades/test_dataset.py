@@ -59,12 +59,6 @@ def test_shapes_dtypes_and_ranges(height: int, width: int) -> None:
         assert float(photo.float().std()) > 20
 
 
-def test_names_are_unique_and_belong_to_the_samples() -> None:
-    dataset = _facades(n_samples=13)
-    assert len(dataset) == len(set(dataset.names)) == 13
-    assert dataset.names[12] == dataset.read(12).name == "facade_00012"
-
-
 def test_data_has_not_changed() -> None:
     labels, instances, photo = _tensors(_facades(n_samples=1, height=128, width=128).read(0))
     areas = torch.bincount(labels.flatten().long(), minlength=len(CLASS_COLORS))
