@@ -109,7 +109,8 @@ class Gate:
         host, origin = request.headers.get("host", ""), request.headers.get("origin")
         if not _LOCAL_NAME.fullmatch(host):
             address, port = request.scope["server"]
-            raise HTTPException(HTTPStatus.MISDIRECTED_REQUEST, f"this server answers at http://{address}:{port}/ only")
+            text = f"this server answers at http://{f'[{address}]' if ':' in address else address}:{port}/ only"
+            raise HTTPException(HTTPStatus.MISDIRECTED_REQUEST, text)
         is_link = request.scope["path"] == "/" and request.headers.get("sec-fetch-mode") == "navigate"
         is_foreign = request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none") and not is_link
         if is_foreign or (origin is not None and origin != f"http://{host}"):
