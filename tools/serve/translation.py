@@ -24,8 +24,8 @@ from inference.load import LoadedGenerator
 from inference.padding import fitted
 from inference.tiling import Window
 from pairgan import ModelError, load
-from tools.serve.generator import open_generator
-from utils.cli import is_out_of_memory
+from tools.serve.generator import open_generator, parse_with_generator
+from utils.cli import ArgumentParser, is_out_of_memory
 from utils.errors import ConfigError, UserError
 
 NAME = "source"  # of an image without a name: seeds of features and noise depend on it
@@ -182,6 +182,10 @@ def open_translator(arguments: argparse.Namespace, folder: Path) -> Translator:
 
 
 def _of_export(file: Path, arguments: argparse.Namespace, folder: Path) -> Translator:
+    defaults, shown = vars(parse_with_generator(ArgumentParser(), "", ())), {"styles": "style", "overrides": "settings"}
+    changed = {shown.get(name, name) for name, value in defaults.items() if getattr(arguments, name) != value}
+    if unused := ", ".join(sorted(changed - {"checkpoint", "device", "seed"})).replace("_", "-"):
+        raise ConfigError(f"{file}: an export is computed as it was written, without {unused}. Name its run instead.")
     try:
         model = load(file, arguments.device)
     except ModelError as error:
