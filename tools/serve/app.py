@@ -18,6 +18,7 @@ from tools.serve.gate import Gate, number, unless_gone
 from tools.serve.translation import NAME, Translator, Upload
 from tools.serve.turns import Turns
 from utils.limits import MAX_CHANNELS
+from utils.text import listed
 
 DESCRIPTION = Path(__file__).with_name("openapi.json")
 PATHS = ("/translate", "/model", "/health", "/metrics", "/openapi.json")
@@ -74,7 +75,7 @@ class Service:
     async def _translate(self, request: Request) -> Response:
         seed = number(request, "seed", str(self._seed))
         if (names := [name for name, _ in request.query_params.multi_items()]) not in ([], ["seed"]):
-            text = f"the address has the parameters {', '.join(map(repr, names))}: it takes seed=N, once, and no other"
+            text = f"the address has the parameters {listed([*map(repr, names)])}: it takes seed=N, once, and no other"
             raise HTTPException(HTTPStatus.BAD_REQUEST, text)
         if self._n_waiting >= self._limits.max_waiting:  # whose images are in the memory
             text = f"{self._n_waiting} translations are under way: try again later"
@@ -100,7 +101,7 @@ class Service:
     async def _uploads(self, request: Request) -> tuple[dict[str, Upload], str]:
         """Return the files of a request by kind, and the name of the image."""
         files, given, name, expected = dict[str, Upload](), list[str](), NAME, self._translator.kinds
-        if request.headers.get("content-type", "").startswith("multipart/form-data"):
+        if request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
             try:
                 async with request.form(max_files=MAX_CHANNELS, max_fields=MAX_CHANNELS) as form:
                     for kind, part in form.multi_items():

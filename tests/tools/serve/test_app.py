@@ -15,6 +15,7 @@ from tests.tools.serve.services import BOUNDARY, FORM, Hold, ask, form, png, ser
 from tests.tools.serve.test_translation import draw
 from tools.serve import gate
 from tools.serve.web import WebServer
+from utils.text import listed
 
 TOKEN = "0123456789abcdefghij"
 KEY = {"Authorization": f"Bearer {TOKEN}"}
@@ -136,7 +137,7 @@ SEED = TWICE.replace(b'source"; filename="photo.x"', b'seed"').replace(SMALL, b"
         (form(source=png(65, 64), instances=png(65, 64)), FORM, 413, "64x65 pixels take"),
         (form(source=png(1, 4096), instances=png(1, 4096)), FORM, 413, "padded as the generator needs it: 4096x"),
         (bytes(4_000_000), {}, 413, "4,000,000 bytes, at most 100,000"),
-        (b"x", {"Content-Type": "multipart/form-data"}, 400, "Missing boundary"),
+        (b"x", {"Content-Type": "Multipart/Form-Data"}, 400, "Missing boundary"),
         (b"x", FORM, 400, "Invalid multipart data"),
         (f"--{BOUNDARY}\r\nContent-Disposition: x\r\n\r\n\r\n--{BOUNDARY}--".encode(), FORM, 400, "field \"name\""),
         (f"--{BOUNDARY}\r\n\xff: \r\n".encode("latin-1"), FORM, 400, "Invalid multipart data"),
@@ -151,10 +152,10 @@ def test_unfit_translations_are_refused(
     assert found.body.count(b"\n") == 1
 
 
-@pytest.mark.parametrize("query", ["sede=3", "seed=3&seed=4", "seed=3&width=8", "SEED=3"])
+@pytest.mark.parametrize("query", ["sede=3", "seed=3&seed=4", "seed=3&width=8", "SEED=3", "a&b&c&d&e"])
 def test_parameters_that_would_have_no_effect_are_refused(server: WebServer, body: bytes, query: str) -> None:
     answer = ask(server, f"/translate?{query}", body, FORM)
-    names = ", ".join(repr(pair.partition("=")[0]) for pair in query.split("&"))
+    names = listed([repr(pair.partition("=")[0]) for pair in query.split("&")])
     expected = f"the address has the parameters {names}: it takes seed=N, once, and no other\n"
     assert (answer.status, answer.body.decode()) == (400, expected)
 
