@@ -30,7 +30,7 @@ def parse_with_generator(parser: ArgumentParser, checkpoint: str, argv: Sequence
     checkpoint: what --checkpoint takes.
     """
     add_generator_options(parser, checkpoint, most_seed=MAX_SEED)
-    style_help = "translate in the style of an image, where the generator has one; several times: styles to choose from"
+    style_help = "translate in the style of an image, where the generator has one; several: to choose from on a page"
     add = parser.add_argument
     add("--style", type=Path, action="append", dest="styles", default=[], metavar="IMAGE", help=style_help)
     edges_help = "for a file of pix2pixHD or SPADE: its last input channel holds them"

@@ -171,6 +171,8 @@ def open_translator(arguments: argparse.Namespace, folder: Path) -> Translator:
     file: Path | None = arguments.checkpoint
     if file is not None and file.suffix == ".onnx":
         return _of_export(file, arguments, folder)
+    if len(arguments.styles) > 1:
+        raise ConfigError("--style: given several times; the service translates in one style. Leave the others out.")
     opened = open_generator(arguments, arguments.direction, folder, gets_feature_maps=True)
     predictor = opened.predictor
 
