@@ -118,8 +118,7 @@ class Bands:
     @classmethod
     def of(cls, pixels: np.ndarray) -> Self:
         """Return a (C, H, W) image as one band."""
-        n_channels, height, width = pixels.shape
-        return cls((n_channels, height, width), pixels.dtype, [pixels])
+        return cls(pixels.shape, pixels.dtype, [pixels])
 
     def strips(self, n_rows: int) -> Iterator[np.ndarray]:
         """Yield the parts again, (C, n_rows, W) each; the last one may have fewer rows."""
