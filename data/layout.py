@@ -183,11 +183,11 @@ class RegisteredLayout(Layout):
 class PairingError(DataError):
     """Some samples of a split lack a file.
 
-    rest: the layout of the complete samples; None where there is none.
+    rest: the layout of the complete samples.
     remedy: for all problems together; empty where there is none.
     """
 
-    def __init__(self, *problems: str, rest: Layout | None = None, remedy: str = "") -> None:
+    def __init__(self, *problems: str, rest: Layout, remedy: str = "") -> None:
         super().__init__(*problems)
         self.rest = rest
         self.remedy = remedy

@@ -63,8 +63,6 @@ class UnpairedFolders(RegisteredLayout):
             try:
                 sides.append(PairedFolders(folders, side_reader))
             except PairingError as error:
-                if error.rest is None:
-                    raise
                 sides.append(error.rest)
                 is_lacking = len(sides) > 1 and split != "train" and not root.store.has(first)
                 problems += [f"{problem}{_NO_REALS if is_lacking else ''}" for problem in error.problems]

@@ -21,7 +21,7 @@ from data.batch import DataError, Sample
 from data.conditioning import Conditioning
 from data.files.image_files import find_image_paths, find_images, read_size
 from data.folder_store import LocalFile, local_folder
-from data.layout import DerivedLayout, Layout, PairingError, Provenance
+from data.layout import DerivedLayout, Layout, Provenance
 from data.map_reader import MapReader, source_kinds
 from data.paired_folders import PairedFolders, halves
 from data.store import Blob
@@ -148,7 +148,7 @@ class ListedImages(Layout):
     reader: of the maps.
 
     Raises:
-        PairingError: a file is missing or lacks a partner, a folder holds no image, or two files have the same name.
+        DataError: a file is missing or lacks a partner, a folder holds no image, or two files have the same name.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class ListedImages(Layout):
                 if name not in self._maps[kind]
             ]
         if problems:
-            raise PairingError(*problems)
+            raise DataError(*problems)
 
     def provenance(self, index: int) -> Provenance:
         """See Layout."""

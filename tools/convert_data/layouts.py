@@ -62,8 +62,6 @@ def _usable(build: Callable[[], Layout], problems: list[str]) -> Layout:
         return build()
     except PairingError as error:
         problems += error.problems
-        if error.rest is None:
-            raise
         return error.rest
 
 
