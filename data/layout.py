@@ -102,28 +102,14 @@ class Layout(ABC):
 
     def epoch_order(self, seed: int, epoch: int, n_used: int) -> np.ndarray:
         """Return the indices of the samples that an epoch uses, (n_used,) int64; n_used is the same in each epoch."""
-        random = np.random.default_rng([seed, epoch])
-        order = self._order_in_blocks(random) if self._has_blocks else random.permutation(len(self))
-        return order[:n_used]
+        return self.permutations(np.random.default_rng([seed, epoch]), 1)[:n_used]
 
     def permutations(self, random: np.random.Generator, number: int) -> np.ndarray:
         """Return permutations of the indices one behind the other, (number * len(self),) int64."""
-        if self._has_blocks:
-            return np.concatenate([self._order_in_blocks(random) for _ in range(number)])
-        return random.permuted(np.tile(np.arange(len(self)), (number, 1)), axis=1).ravel()
-
-    @property
-    def _has_blocks(self) -> bool:
-        return self.blocks is not None and len(self) > _WINDOW
-
-    def _order_in_blocks(self, random: np.random.Generator) -> np.ndarray:
-        """Return the indices with their blocks permuted, and then permuted within each window of that order."""
-        assert self.blocks is not None
+        if self.blocks is None or len(self) <= _WINDOW:
+            return random.permuted(np.tile(np.arange(len(self)), (number, 1)), axis=1).ravel()
         runs = np.split(np.arange(len(self)), self.blocks[1:])
-        order = np.concatenate([runs[number] for number in random.permutation(len(runs))])
-        for start in range(0, len(order), _WINDOW):
-            random.shuffle(order[start : start + _WINDOW])
-        return order
+        return np.concatenate([_order_in_blocks(runs, random) for _ in range(number)])
 
     @abstractmethod
     def provenance(self, index: int) -> Provenance:
@@ -136,6 +122,14 @@ class Layout(ABC):
         Raises:
             DataError: its files cannot be used; lists the problems of all of them.
         """
+
+
+def _order_in_blocks(runs: Sequence[np.ndarray], random: np.random.Generator) -> np.ndarray:
+    """Return runs of indices that are permuted, and then permuted within each window of that order."""
+    order = np.concatenate([runs[number] for number in random.permutation(len(runs))])
+    for start in range(0, len(order), _WINDOW):
+        random.shuffle(order[start : start + _WINDOW])
+    return order
 
 
 class DerivedLayout(Layout):
