@@ -18,15 +18,12 @@ from data.conditioning import (
 from data.value_range import ValueRange
 
 
-def test_every_level_survives_the_conversion_to_floats_and_back() -> None:
+def test_every_level_survives_the_conversion_to_floats_and_back_and_others_are_clamped() -> None:
     levels = torch.arange(256, dtype=torch.uint8).view(1, 1, 16, 16).expand(1, 3, 16, 16)
     floats = images_to_float(levels)
     assert floats.min() == -1.0
     assert floats.max() == 1.0
     assert torch.equal(images_to_uint8(floats), levels)
-
-
-def test_floats_out_of_range_are_clamped() -> None:
     assert images_to_uint8(torch.tensor([[[-3.0, 3.0]]])).tolist() == [[[0, 255]]]
 
 

@@ -112,16 +112,6 @@ def test_a_run_that_was_stopped_goes_on_with_the_same_bytes(
         assert_equal(vars(batch), vars(again))
 
 
-@pytest.mark.parametrize("shuffle", ["full", "blocks"])
-def test_two_ranks_have_no_sample_twice_in_an_epoch(
-    shards: Path, monkeypatch: pytest.MonkeyPatch, shuffle: str
-) -> None:
-    monkeypatch.setattr("data.layout._WINDOW", 4)
-    samples = opened(shards, shuffle=shuffle)
-    names = [name for rank in (0, 1) for batch in batches(samples, 3, ranks=2, rank=rank) for name in batch.names]
-    assert len(set(names)) == len(names) == 18
-
-
 def test_blocks_are_read_one_after_the_other(shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     in_any_order = opened(shards).epoch_order(1, 2, 20)
     assert in_any_order.tolist() == np.random.default_rng([1, 2]).permutation(20).tolist()
