@@ -292,13 +292,6 @@ def test_a_server_that_does_not_send_the_weights_leaves_nothing(
     assert list(hub.iterdir()) == []
 
 
-def test_a_truncated_file_of_weights_is_told_with_the_remedy(hub: Path) -> None:
-    torch.save({"features.0.weight": torch.zeros(64, 3, 3, 3)}, hub / "whole.pth")
-    (hub / "vgg19-dcbb9e9d.pth").write_bytes((hub / "whole.pth").read_bytes()[:1000])
-    with pytest.raises(WeightsError, match=r"cannot be read as weights; delete it, and it will be downloaded again"):
-        load_vgg19_weights()
-
-
 @pytest.mark.parametrize("resume", ["auto", "never"])
 def test_the_second_is_refused_and_the_first_goes_on(tiny_config: Path, resume: str) -> None:
     folder = tiny_config.parent / "runs" / "tiny"

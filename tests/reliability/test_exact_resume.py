@@ -1,6 +1,5 @@
 """Runs that go on equal runs that were never stopped, bit for bit: rows 19 and 20."""
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from tests.processes import torchrun
 from tests.reliability.faults import struck, throw
-from tests.runs import assert_same_state, run, with_slow
+from tests.runs import assert_same_state, records, run, with_slow
 from training.methods.paired import Paired
 from training.run_data import LoopState
 
@@ -58,11 +57,10 @@ def test_the_cells_of_a_short_run_cover_each_axis() -> None:
         assert {cell[axis] for cell in chosen} == set(values)
 
 
-def losses(config: Path, name: str, from_step: int) -> list[str]:
-    """Return the lines of the log of each step after `from_step`, without times."""
-    lines = (config.parent / "runs" / name / "log.txt").read_text().splitlines()
-    steps = [re.search(r"step +(\d+)/.*?(epoch +\d+).*?(D/.*)", line) for line in lines]
-    return [f"{m[1]} {m[2]} {m[3]}" for m in steps if m and int(m[1]) > from_step]
+def losses(config: Path, name: str, from_step: int) -> list[dict[str, float]]:
+    """Return the recorded losses of each step after `from_step`."""
+    recorded = [record for record in records(config, "loss/G/total", name) if record["step"] > from_step]
+    return [{tag: record[tag] for tag in record if tag == "step" or tag.startswith("loss/")} for record in recorded]
 
 
 def assert_same_end(config: Path, stop: int) -> None:

@@ -19,15 +19,12 @@ TEXTS = {"title": "House  fronts", "description": "Label maps\nto fronts", "lice
 OPTIONS = [word for name, text in TEXTS.items() for word in (f"--{name}", text)]
 
 
-def card_of(file: Path) -> dict[str, Any]:
-    card: dict[str, Any] = json.loads(read_safetensors(file)[1]["card"])
-    return card
-
-
 def export(checkpoint: Path, output: Path, *options: str) -> dict[str, Any]:
+    """Return the card of a run's file of weights."""
     program = ["--checkpoint", str(checkpoint), "--format", "safetensors", "--output", str(output)]
     program_main("tools.export")([*program, *options])
-    return card_of(output)
+    card: dict[str, Any] = json.loads(read_safetensors(output)[1]["card"])
+    return card
 
 
 def test_a_card_tells_what_was_trained_on_what_and_how_far_it_came(tiny_run: Path, tmp_path: Path) -> None:
