@@ -84,22 +84,20 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--split", metavar="NAME", help="html: split of the data set; default: the test split")
     add("--web-runtime", type=Path, metavar="PATH", help=f"html: archive or folder of {PACKAGE}; default: download it")
     arguments = parser.parse_args(argv)
-    if problem := _contradiction(parser, arguments):
-        parser.error(problem)
+    _check_together(parser, arguments)
     return arguments
 
 
-def _contradiction(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> str | None:
-    """Return the message of options that do not go together, or None."""
+def _check_together(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+    """Exit with an error if options do not go together."""
     kind, output = arguments.format, arguments.output
     for name, formats in FORMATS_OF_OPTIONS.items():
         if kind not in formats and getattr(arguments, name) != parser.get_default(name):
-            return f"--{name.replace('_', '-')} goes with --format {', '.join(formats)}, not with {kind}"
+            parser.error(f"--{name.replace('_', '-')} goes with --format {', '.join(formats)}, not with {kind}")
     if output and kind != "original" and not arguments.folder and output.suffix != f".{kind}":
-        return f"--output {output}: expected a name that ends in .{kind}"
+        parser.error(f"--output {output}: expected a name that ends in .{kind}")
     if arguments.dtype == "bfloat16" and kind in ("onnx", "html"):
-        return "--dtype bfloat16: onnxruntime has no convolutions in it; use float16, or --format pt2"
-    return None
+        parser.error("--dtype bfloat16: onnxruntime has no convolutions in it; use float16, or --format pt2")
 
 
 def check_packages(file_format: str) -> None:
