@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from PIL import Image
-from playwright.sync_api import Browser, Download, Locator, Page, expect
+from playwright.sync_api import Browser, Download, FloatRect, Locator, Page, expect
 
 from tests.conftest import save_image
 from tests.runs import program_main, translate, untrained_run
@@ -60,17 +60,31 @@ class Opened:
         address = self[canvas].evaluate("canvas => canvas.toDataURL('image/png')")
         return np.array(Image.open(BytesIO(b64decode(address.partition(",")[2]))).convert("RGB"))
 
+    def box(self, name: str) -> FloatRect:
+        """Return where the element of an id is on the screen, with what is out of sight."""
+        box = self[name].bounding_box()
+        assert box is not None
+        return box
+
+    def place(self, x: float, y: float) -> tuple[float, float]:
+        """Return where the middle of a pixel of the picture is on the screen."""
+        left, top, width, height = self["source"].evaluate(
+            """canvas => {
+                const {x, y, width, height} = canvas.getBoundingClientRect();
+                return [x, y, width / canvas.width, height / canvas.height];
+            }"""
+        )
+        return left + (x + 0.5) * width, top + (y + 0.5) * height
+
     def choose(self, name: str) -> None:
         """Choose a tool, or an entry of the palette, by its text."""
         self.page.get_by_text(name, exact=True).first.click()
 
     def drag(self, *points: tuple[float, float], button: Literal["left", "right"] = "left") -> None:
         """Press the mouse at the first of some points, in pixels of the picture, and release it at the last."""
-        box, size = self["source"].bounding_box(), self.pixels("source").shape
-        assert box is not None
         mouse = self.page.mouse
-        for number, (x, y) in enumerate(points):
-            mouse.move(box["x"] + (x + 0.5) * box["width"] / size[1], box["y"] + (y + 0.5) * box["height"] / size[0])
+        for number, point in enumerate(points):
+            mouse.move(*self.place(*point))
             if number == 0:
                 mouse.down(button=button)
         mouse.up(button=button)

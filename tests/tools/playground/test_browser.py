@@ -103,21 +103,6 @@ def test_a_stroke_that_cuts_an_instance_makes_two_of_it(blank: Opened, tmp_path:
     assert len(np.unique(instances[labels == 0])) == 1  # the stroke joins the sky, which is one part
 
 
-def test_samples_and_kept_results(browser: Browser, facades: Trained, engine: str) -> None:
-    with page_of(browser, facades, engine) as page:
-        first, source = page.pixels("result"), page.pixels("source")
-        page.click("keep")
-        page.choose_sample(2)
-        assert (page.pixels("source") != source).any()
-        assert (page.pixels("result") != first).any()
-        expect(page["seed-choice"]).to_be_hidden()  # this network takes none
-        expect(page["camera"]).to_be_hidden()
-        page.page.get_by_role("button", name="Open", exact=True).click()
-        page.wait_for_file()
-        assert np.array_equal(page.pixels("source"), source)
-        assert np.array_equal(page.pixels("result"), first)
-
-
 def test_the_slider_lays_the_source_over_the_translation(blank: Opened) -> None:
     for value, clip in (("0", "100%"), ("40", "60%")):
         blank["slider"].fill(value)
@@ -191,8 +176,7 @@ def test_a_replaced_picture_comes_back_by_undo_and_a_drawing_after_a_reload(
 
 def test_a_tool_that_is_changed_in_the_middle_of_a_stroke_is_for_the_next(blank: Opened, tmp_path: Path) -> None:
     blank.choose("roof")
-    box, mouse = blank["source"].bounding_box(), blank.page.mouse
-    assert box is not None
+    box, mouse = blank.box("source"), blank.page.mouse
     mouse.move(box["x"] + 50, box["y"] + 50)
     mouse.down()
     blank.page.keyboard.press("r")
@@ -246,8 +230,7 @@ def test_both_pictures_are_in_sight_and_forced_colours_show_what_is_chosen(blank
     for width, height in ((360, 640), (640, 360), (1024, 768), (1920, 1080), (3840, 2160)):
         blank.page.set_viewport_size({"width": width, "height": height})
         for canvas in ("source", "result"):
-            box = blank[canvas].bounding_box()
-            assert box is not None
+            box = blank.box(canvas)
             assert 0 <= box["x"] <= width - box["width"]
             assert 0 <= box["y"] <= height - box["height"]
             assert min(box["width"], box["height"]) > 0.35 * min(width, height)

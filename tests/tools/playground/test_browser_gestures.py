@@ -10,27 +10,17 @@ from PIL import Image
 from playwright.sync_api import Browser, CDPSession, expect
 
 from tests.conftest import save_image
-from tests.tools.playground.pages import PATIENCE_MS, SIZE, Opened, Trained, page_of
+from tests.tools.playground.pages import PATIENCE_MS, Opened, Trained, page_of
 
 pytestmark = pytest.mark.browser
 
 WALL, DOOR = 1, 4  # ids of classes; the paper is sky, 0
 SMALLEST = 44  # pixels of the screen, for fingers
-Place = tuple[float, float]
-
-
-def place_of(page: Opened, x: float, y: float) -> Place:
-    """Return where the middle of a pixel of the picture is on the screen."""
-    box = page["source"].bounding_box()
-    assert box is not None
-    return box["x"] + (x + 0.5) * box["width"] / SIZE, box["y"] + (y + 0.5) * box["height"] / SIZE
 
 
 def width_of(page: Opened) -> float:
     """Return how wide the picture is shown, beyond what is in sight, too."""
-    box = page["source"].bounding_box()
-    assert box is not None
-    return box["width"]
+    return page.box("source")["width"]
 
 
 def labels(page: Opened, folder: Path) -> np.ndarray:
@@ -40,18 +30,16 @@ def labels(page: Opened, folder: Path) -> np.ndarray:
 def test_the_wheel_zooms_at_the_pointer_and_pixels_are_still_those_under_it(blank: Opened, tmp_path: Path) -> None:
     mouse, width = blank.page.mouse, width_of(blank)
     expect(blank["fit"]).to_be_disabled()
-    left, top = place_of(blank, -0.5, -0.5)  # of the picture's corner
-    x, y = (round(place) for place in place_of(blank, 40, 13))
+    left, top = blank.place(-0.5, -0.5)  # of the picture's corner
+    x, y = (round(place) for place in blank.place(40, 13))
     mouse.move(x, y)
     for _ in range(4):
         mouse.wheel(0, -200)
     expect(blank["fit"]).to_be_enabled()
     assert width_of(blank) > 3 * width
     growth = width_of(blank) / width
-    assert np.allclose(place_of(blank, -0.5, -0.5), (x - growth * (x - left), y - growth * (y - top)), atol=0.5)
-    shown = blank["result"].bounding_box()
-    assert shown is not None
-    assert shown["width"] == pytest.approx(width_of(blank), rel=0.02)  # the translation, too
+    assert np.allclose(blank.place(-0.5, -0.5), (x - growth * (x - left), y - growth * (y - top)), atol=0.5)
+    assert blank.box("result")["width"] == pytest.approx(width_of(blank), rel=0.02)  # the translation, too
     blank["size"].fill("1")
     blank.choose("door")
     blank.drag((40, 13), (43, 13))
@@ -71,12 +59,11 @@ def test_a_drag_moves_a_picture_that_is_larger_than_its_frame(blank: Opened, by:
     for _ in range(3):
         blank.click("zoom-in")
     if by == "translation":
-        box = blank["result-stage"].bounding_box()
-        assert box is not None
+        box = blank.box("result-stage")
         start = (box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     else:
-        start = place_of(blank, 32, 32)
-    x, y = place_of(blank, 32, 32)
+        start = blank.place(32, 32)
+    x, y = blank.place(32, 32)
     mouse.move(*start)
     if by == "space":
         blank.page.keyboard.down("Space")
@@ -84,7 +71,7 @@ def test_a_drag_moves_a_picture_that_is_larger_than_its_frame(blank: Opened, by:
     mouse.move(start[0] + 30, start[1] - 20)
     mouse.up(button="middle" if by == "middle" else "left")
     blank.page.keyboard.up("Space")
-    assert np.allclose(place_of(blank, 32, 32), (x + 30, y - 20), atol=1)
+    assert np.allclose(blank.place(32, 32), (x + 30, y - 20), atol=1)
     blank.wait()
     assert np.array_equal(blank.pixels("source"), before)  # nothing is drawn
     expect(blank["zoom-in"]).to_be_focused()
@@ -93,8 +80,7 @@ def test_a_drag_moves_a_picture_that_is_larger_than_its_frame(blank: Opened, by:
 
 
 def test_keys_zoom_and_the_picture_follows_who_draws_by_keyboard(blank: Opened, tmp_path: Path) -> None:
-    frame = blank["source-stage"].bounding_box()
-    assert frame is not None
+    frame = blank.box("source-stage")
     blank.click("zoom-in")
     blank["size"].press("Home")  # of the slider
     expect(blank["size"]).to_have_value("1")
@@ -105,7 +91,7 @@ def test_keys_zoom_and_the_picture_follows_who_draws_by_keyboard(blank: Opened, 
     for key in ("+", "+", "=", "+", "-", "+", *["ArrowRight"] * 25, "Space"):
         blank.page.keyboard.press(key)
     blank.wait()
-    x, y = place_of(blank, 57, 32)
+    x, y = blank.place(57, 32)
     assert frame["x"] < x < frame["x"] + frame["width"]
     assert frame["y"] < y < frame["y"] + frame["height"]
     rows, columns = (labels(blank, tmp_path) == DOOR).nonzero()
@@ -161,17 +147,17 @@ def test_a_polygon_is_closed_by_a_double_click_by_enter_or_at_its_first_corner(b
     blank.page.keyboard.press("p")
     for way in ("double click", "Enter", "first corner"):
         for x, y in corners:
-            mouse.click(*place_of(blank, x, y))
-        mouse.move(*place_of(blank, 10, 60))  # the polygon is shown with a corner there
+            mouse.click(*blank.place(x, y))
+        mouse.move(*blank.place(10, 60))  # the polygon is shown with a corner there
         expect(blank["corner"]).to_be_visible()
         if way == "double click":
-            mouse.dblclick(*place_of(blank, 10, 30))
+            mouse.dblclick(*blank.place(10, 30))
         elif way == "Enter":
-            mouse.click(*place_of(blank, 10, 30))
+            mouse.click(*blank.place(10, 30))
             blank.page.keyboard.press("Enter")
         else:
-            mouse.click(*place_of(blank, 10, 30))
-            mouse.click(*place_of(blank, 10, 10))
+            mouse.click(*blank.place(10, 30))
+            mouse.click(*blank.place(10, 10))
         expect(blank["corner"]).to_be_hidden()
         blank.wait()
         found, instances = blank.saved(tmp_path / way)
@@ -190,14 +176,14 @@ def test_a_polygon_is_given_up_or_loses_a_corner(blank: Opened, tmp_path: Path) 
     blank.choose("wall")
     blank.choose("Polygon")
     for corner in ((10, 10), (40, 10), (60, 60)):
-        mouse.click(*place_of(blank, *corner))
+        mouse.click(*blank.place(*corner))
     keyboard.press("Escape")
     blank.wait()
     assert np.array_equal(blank.pixels("source"), before)
     for corner in ((10, 10), (40, 10), (60, 60)):
-        mouse.click(*place_of(blank, *corner))
+        mouse.click(*blank.place(*corner))
     keyboard.press("Control+z")
-    mouse.click(*place_of(blank, 10, 40))
+    mouse.click(*blank.place(10, 40))
     keyboard.press("Enter")
     blank.wait()
     found = labels(blank, tmp_path)
@@ -263,12 +249,12 @@ class Fingers:
         self.session: CDPSession = page.page.context.new_cdp_session(page.page)
         self.down: set[str] = set()
 
-    def put(self, **fingers: Place) -> None:
+    def put(self, **fingers: tuple[float, float]) -> None:
         """Put fingers on pixels of the picture, or move them there; those that are not named are lifted."""
         kind = "touchEnd" if not fingers else "touchMove" if fingers.keys() == self.down else "touchStart"
         points = [
             {"x": x, "y": y, "id": number}
-            for number, (x, y) in enumerate(place_of(self.page, *pixel) for pixel in fingers.values())
+            for number, (x, y) in enumerate(self.page.place(*pixel) for pixel in fingers.values())
         ]
         self.down = set(fingers)
         self.session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
@@ -304,13 +290,13 @@ def test_a_finger_draws_and_two_together_zoom(phone: Opened) -> None:
     assert not painted[20:].any()  # a finger that comes later draws nothing
     assert width_of(phone) == pytest.approx(width)
     drawn = phone.pixels("source")
-    middle = place_of(phone, 31.5, 31.5)
+    middle = phone.place(31.5, 31.5)
     fingers.put(one=(24, 24), two=(39, 39))
     fingers.put(one=(16, 16), two=(47, 47))
     fingers.put()
     phone.wait()
     assert width_of(phone) == pytest.approx(2 * width, rel=0.1)
-    assert np.allclose(place_of(phone, 31.5, 31.5), middle, atol=4)
+    assert np.allclose(phone.place(31.5, 31.5), middle, atol=4)
     assert np.array_equal(phone.pixels("source"), drawn)  # the first of them has begun no stroke
 
 

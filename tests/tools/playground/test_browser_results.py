@@ -42,14 +42,18 @@ def test_a_result_opens_again_with_its_source_on_another_page(
         assert (page.pixels("source") != source).any()
 
 
-def test_results_are_kept_over_a_reload_until_they_are_removed(
+def test_samples_are_chosen_and_results_kept_over_a_reload_until_they_are_removed(
     browser: Browser, facades: Trained, engine: str, tmp_path: Path
 ) -> None:
     with page_of(browser, facades, engine) as page:
         figures = page.page.locator("#gallery figure")
         source, result = page.pixels("source"), page.pixels("result")
+        expect(page["seed-choice"]).to_be_hidden()  # this network takes none
+        expect(page["camera"]).to_be_hidden()
         page.click("keep")
         page.choose_sample(2)
+        assert (page.pixels("source") != source).any()
+        assert (page.pixels("result") != result).any()
         page.click("keep")
         expect(figures).to_have_count(2)
         page.page.reload()
@@ -58,6 +62,7 @@ def test_results_are_kept_over_a_reload_until_they_are_removed(
         figures.nth(1).get_by_role("button", name="Open", exact=True).click()
         page.wait_for_file()
         assert np.array_equal(page.pixels("source"), source)
+        assert np.array_equal(page.pixels("result"), result)
         with page.page.expect_download() as download:
             figures.nth(1).get_by_role("button", name="Download").click()
         download.value.save_as(tmp_path / "kept.png")
@@ -156,8 +161,7 @@ def test_a_slow_network_translates_a_quarter_of_the_pixels_while_one_draws(blank
     blank.page.route("**/translate*", answer)
     blank.click("clear")  # by which the page measures the time of a translation
     blank.choose("window")
-    box, mouse = blank["source"].bounding_box(), blank.page.mouse
-    assert box is not None
+    box, mouse = blank.box("source"), blank.page.mouse
     mouse.move(box["x"] + 50, box["y"] + 50)
     mouse.down()
     for step in range(3):
