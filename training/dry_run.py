@@ -116,7 +116,8 @@ def layer_tables(method: Method, batch: Batch) -> list[str]:
         watched = {
             name: stack.enter_context(watched_layers(network.compute_copy)) for name, network in method.networks.items()
         }
-        method.pass_once(batch)
+        with torch.no_grad(), method.precision.autocast():
+            method.pass_once(method.inputs(batch))
     return [line for name, layers in watched.items() for line in table(name, layers)]
 
 
@@ -133,7 +134,7 @@ def activation_bytes(method: Method, batch: Batch) -> int:
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        losses = method.losses_of(batch)  # alive until the sum, so that no memory is counted twice
+        losses = method.losses(method.inputs(batch))  # alive until the sum, so that no memory is counted twice
     n_bytes = sum(kept.values())
     del losses
     return n_bytes

@@ -69,7 +69,7 @@ class LoadedRun:
 
     def losses(self, batch: Batch) -> Losses:
         """Return the losses of all networks for a batch, as a step of the training computes them."""
-        generator, discriminator = self.method.losses_of(batch)
+        generator, discriminator = self.method.losses(self.method.inputs(batch))
         return Losses(generator, discriminator, self.method.means.flush(World(0, 1, self.method.device)))
 
 

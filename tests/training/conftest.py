@@ -58,8 +58,8 @@ class FakeMethod(Method):
         painted = self.networks["painter"].network(self.conditioning(batch))
         return (painted - target).abs().mean(), self.networks["critic"].network(target).abs().mean()
 
-    def pass_once(self, batch: Batch) -> None:
-        self.losses(batch)
+    def pass_once(self, inputs: Batch) -> None:
+        self.losses(inputs)
 
     def build_validation(self, config: Config, split: str, samples: list[Sample], averages: Averages) -> Validation:
         evaluator = build.build_evaluator(config, self.device, len(samples))

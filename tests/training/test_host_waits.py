@@ -157,7 +157,8 @@ def watched_steps(config: Config, device: torch.device) -> None:
     averages = make_averages(method, config.train.ema_decay)
     batch = batch_of(config, device)
     more = [] if config.method.name == "cycle" else [[batch]]
-    method.pass_once(batch)
+    with torch.no_grad(), method.precision.autocast():
+        method.pass_once(method.inputs(batch))
     with torch_watches() if device.type == "cuda" else Watch(device):
         for groups in ([[batch]], [*more, [batch, batch]]):
             method.step(groups)

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from configs import build
 from configs.image_sides import image_sides
 from configs.schema import Config, ContrastiveConfig
-from data.batch import Batch
 from losses.patch_nce import patch_nce
 from models.global_generator import GlobalGenerator
 from models.initialization import initialize
@@ -73,7 +72,7 @@ class Contrastive(Unpaired):
     shares_encoder: bool
 
     def __post_init__(self) -> None:
-        self.networks = {
+        self.networks = {  # the projection is listed last
             "generator": self.generator,
             "discriminator": self.discriminator.trained,
             "projection": self.projection,
@@ -165,16 +164,12 @@ class Contrastive(Unpaired):
         losses = [patch_nce(q, k, n_groups=n_groups, temperature=settings.temperature) for q, k in vectors]
         return torch.stack(losses).mean()
 
-    @torch.no_grad()
-    def pass_once(self, batch: Batch) -> None:
-        """Translate a batch on the device, discriminate the translations and project the features."""
-        networks, taps = self.networks, self.contrastive.taps
-        with self.precision.autocast():
-            fake, features = TappedGenerator(networks["generator"].compute_copy, taps)(self.inputs(batch).source)
-            networks["discriminator"].compute_copy(fake[:, :0], fake)
-            networks["projection"].compute_copy(
-                features, [torch.zeros(1, dtype=torch.long, device=self.device)] * len(features)
-            )
+    def pass_once(self, pair: Pair) -> None:
+        """Translate the sources, discriminate the translations and project the features."""
+        fake, features = TappedGenerator(self.generator.compute_copy, self.contrastive.taps)(pair.source)
+        self.discriminator.trained.compute_copy(fake[:, :0], fake)
+        first = torch.zeros(1, dtype=torch.long, device=self.device)
+        self.projection.compute_copy(features, [first] * len(features))
 
 
 def draw_coin() -> float:

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from configs import build
 from configs.schema import Config, CycleConfig
-from data.batch import Batch
 from training.methods.judge import ImagePool
 from training.methods.method import NetworkBuilder, translators
 from training.methods.unpaired import ImageDiscriminator, Pair, Unpaired
@@ -49,14 +48,6 @@ class Cycle(Unpaired):
     a: ImageDiscriminator
     b: ImageDiscriminator
     weights: CycleConfig
-
-    def __post_init__(self) -> None:
-        self.networks = {
-            "generator_AtoB": self.a_to_b,
-            "generator_BtoA": self.b_to_a,
-            "discriminator_A": self.a.trained,
-            "discriminator_B": self.b.trained,
-        }
 
     def update(self, groups: Sequence[Sequence[Pair]]) -> None:
         """Update the generators and the discriminators from the passes of the one group."""
@@ -118,14 +109,11 @@ class Cycle(Unpaired):
         of_b = self.b.loss(pair.target, fake.target)
         return of_b + self.a.loss(pair.source, fake.source)
 
-    @torch.no_grad()
-    def pass_once(self, batch: Batch) -> None:
-        """Translate a batch on the device in both directions, and discriminate the translations."""
-        pair = self.inputs(batch)
-        with self.precision.autocast():
-            fake_b, fake_a = self.a_to_b.compute_copy(pair.source), self.b_to_a.compute_copy(pair.target)
-            self.a.trained.compute_copy(fake_a[:, :0], fake_a)
-            self.b.trained.compute_copy(fake_b[:, :0], fake_b)
+    def pass_once(self, pair: Pair) -> None:
+        """Translate the images of both sides, and discriminate the translations."""
+        fake_b, fake_a = self.a_to_b.compute_copy(pair.source), self.b_to_a.compute_copy(pair.target)
+        self.a.trained.compute_copy(fake_a[:, :0], fake_a)
+        self.b.trained.compute_copy(fake_b[:, :0], fake_b)
 
     @property
     def _pools(self) -> dict[str, ImagePool]:

@@ -74,7 +74,7 @@ class Method(ABC):
     """A way to train: networks by name, their optimizer groups, and the update that they make together.
 
     progress: the figure of a validation by which progress is measured; lower is better.
-    networks: every trained network by the name that checkpoints have it under, in a fixed order.
+    networks: every trained network by the name that checkpoints have it under, in the order of the groups.
     optimizers: the optimizer groups by name; each trained network is in one of them.
     translators: what translates, by direction, the default one first.
     means: of losses and other scalars since the last report, by their tags.
@@ -86,6 +86,9 @@ class Method(ABC):
     translators: Mapping[str, Translator]
     precision: Precision
     means: RunningMeans
+
+    def __post_init__(self) -> None:
+        self.networks = {name: one for group in self.optimizers.values() for name, one in group.networks.items()}
 
     @property
     def device(self) -> torch.device:
@@ -104,10 +107,6 @@ class Method(ABC):
                 stack.enter_context(group.undoing_statistics())
             self.update([Passes(passes, self.inputs) for passes in batches])
 
-    def losses_of(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return the losses of a batch; as long as they live, so does what the backward passes need."""
-        return self.losses(self.inputs(batch))
-
     @abstractmethod
     def inputs(self, batch: Batch) -> Any:
         """Return the float tensors of a pass, given a batch on the device."""
@@ -121,7 +120,7 @@ class Method(ABC):
         """Return the losses of generators and discriminators, 0-d each, for one pass."""
 
     @abstractmethod
-    def pass_once(self, batch: Batch) -> None:
+    def pass_once(self, inputs: Any) -> None:
         """Make one pass of the `compute_copy` of each network, for the table of their layers."""
 
     @abstractmethod

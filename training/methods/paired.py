@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,6 @@ from configs.image_sides import discriminated_side
 from configs.schema import Config
 from configs.splits import TRAIN
 from data.batch import Batch, Sample
-from data.conditioning import Conditioning
 from data.loader import read_fixed_samples
 from losses.objective import GeneratorObjective, LossInputs
 from losses.pixel_weights import LossWeights
@@ -47,17 +46,6 @@ class ModelInputs:
     generator_inputs: tuple[Tensor, ...]
     weights: Tensor | None = None
 
-    @classmethod
-    def of(cls, batch: Batch, conditioning: Conditioning) -> Self:
-        """Return the float tensors of a batch of uint8 images and ids, on the batch's device."""
-        source = conditioning(batch)
-        return cls(
-            source=conditioning.of_discriminator(source),
-            target=conditioning.target(batch),
-            generator_inputs=conditioning.training_inputs(batch, source),
-            weights=conditioning.weights(batch),
-        )
-
 
 def translate(generator: nn.Module, inputs: tuple[Tensor, ...]) -> Translation:
     """Return the translation that a generator makes of its arguments."""
@@ -82,12 +70,15 @@ class Paired(Method):
     retain_graph: bool = True
     controller: AugmentationController | None = None
 
-    def __post_init__(self) -> None:
-        self.networks = {"generator": self.generator, "discriminator": self.discriminator.trained}
-
     def inputs(self, batch: Batch) -> ModelInputs:
-        """See Method."""
-        return ModelInputs.of(batch, self.conditioning)
+        """Return the float tensors of a batch of uint8 images and ids, on the batch's device."""
+        conditioning, source = self.conditioning, self.conditioning(batch)
+        return ModelInputs(
+            source=conditioning.of_discriminator(source),
+            target=conditioning.target(batch),
+            generator_inputs=conditioning.training_inputs(batch, source),
+            weights=conditioning.weights(batch),
+        )
 
     def update(self, groups: Sequence[Sequence[ModelInputs]]) -> None:
         """Update the generator from the last of `groups`, and the discriminator from each of them."""
@@ -135,11 +126,13 @@ class Paired(Method):
             )
             return self._generator_loss(translation), discriminator_loss
 
-    def discriminator_update(self, passes: Sequence[ModelInputs]) -> None:
-        """Update the discriminator alone, for more of its updates than of the generator's."""
+    def discriminator_update(self, passes: Sequence[ModelInputs], *, keeps_graph: bool = False) -> Translation | None:
+        """Update the discriminator alone; return the translation of the last pass where its graph is kept."""
+        kept = None
         for inputs in synchronized_passes(passes, *self.networks.values()):
-            self._discriminator_pass(inputs, share=1 / len(passes), keeps_graph=False)
+            kept = self._discriminator_pass(inputs, share=1 / len(passes), keeps_graph=keeps_graph)
         self.optimizers["discriminator"].step("discriminator", self.means)
+        return kept
 
     def alternating_update(self, passes: Sequence[ModelInputs]) -> None:
         """Make pix2pix's update: the discriminator steps first, then discriminates the fake again for the generator.
@@ -147,11 +140,7 @@ class Paired(Method):
         With one pass the fake is made once. With more it is made twice, since several graphs would cost the memory that
         accumulation is there to save.
         """
-        keeps_graph = len(passes) == 1
-        kept: Translation | None = None
-        for inputs in synchronized_passes(passes, *self.networks.values()):
-            kept = self._discriminator_pass(inputs, share=1 / len(passes), keeps_graph=keeps_graph)
-        self.optimizers["discriminator"].step("discriminator", self.means)
+        kept = self.discriminator_update(passes, keeps_graph=len(passes) == 1)
         for inputs in synchronized_passes(passes, *self.networks.values()):
             self._generator_pass(inputs, share=1 / len(passes), kept=kept)
         self.optimizers["generator"].step("generator", self.means)
@@ -198,13 +187,10 @@ class Paired(Method):
         self.means.add(terms, "loss/G/")
         return terms["total"]
 
-    @torch.no_grad()
-    def pass_once(self, batch: Batch) -> None:
-        """Translate a batch on the device, and discriminate the translations."""
-        inputs = self.inputs(batch)
-        with self.precision.autocast():
-            fake, _ = translate(self.generator.compute_copy, inputs.generator_inputs)
-            self.discriminator.trained.compute_copy(inputs.source, fake)
+    def pass_once(self, inputs: ModelInputs) -> None:
+        """Translate the sources, and discriminate the translations."""
+        fake, _ = translate(self.generator.compute_copy, inputs.generator_inputs)
+        self.discriminator.trained.compute_copy(inputs.source, fake)
 
     def build_validation(self, config: Config, split: str, samples: list[Sample], averages: Averages) -> Validation:
         """Return the validation against targets."""

@@ -1,14 +1,14 @@
 """The parts that the methods without pairs share: their passes, and discriminators that see images alone."""
 
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from torch import Tensor
 
 from configs import build
 from configs.schema import Config
 from data.batch import Batch, Sample
-from data.conditioning import Conditioning, weights_of_classes
+from data.conditioning import weights_of_classes
 from losses.objective import DiscriminatorObjective
 from losses.pixel_weights import PixelWeights
 from training.methods.judge import Judge
@@ -25,15 +25,6 @@ class Pair(NamedTuple):
     source: Tensor
     target: Tensor
     outside: PixelWeights | None = None
-
-    @classmethod
-    def of(cls, batch: Batch, conditioning: Conditioning) -> Self:
-        """Return the float tensors of a batch, on its device; conditioning: that of direction AtoB."""
-        images, labels = (conditioning(batch), conditioning.target(batch)), batch.labels
-        if labels is None:
-            return cls(*images)
-        weights = weights_of_classes(labels, conditioning.class_weights, *labels.shape[-2:])
-        return cls(*images, PixelWeights(weights))
 
     def outside_mask(self, fake: Tensor) -> dict[str, Tensor]:
         """Return the L1 between sources and translations outside the classes that may change, 0-d, if it is wanted."""
@@ -77,8 +68,12 @@ class Unpaired(Method):
     outside_weight: float
 
     def inputs(self, batch: Batch) -> Pair:
-        """See Method."""
-        return Pair.of(batch, self.conditioning)
+        """Return the float tensors of a batch, on its device."""
+        images, labels = (self.conditioning(batch), self.conditioning.target(batch)), batch.labels
+        if labels is None:
+            return Pair(*images)
+        weights = weights_of_classes(labels, self.conditioning.class_weights, *labels.shape[-2:])
+        return Pair(*images, PixelWeights(weights))
 
     def build_validation(self, config: Config, split: str, samples: list[Sample], averages: Averages) -> Validation:
         """Return the validation of translations as a set, in both directions where both are trained."""

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from configs.build import build_conditioning, build_layout
+from configs.build import build_layout
 from configs.load import config_from_dict
 from configs.schema import Config
 from data.batch import Batch
@@ -16,6 +16,7 @@ from data.layout import PairingError
 from tests.conftest import save_image
 from training.methods import METHODS
 from training.methods.contrastive import Contrastive, build_contrastive
+from training.methods.cycle import build_cycle
 from training.methods.unpaired import Pair
 from training.run_data import open_splits
 from utils.distributed import World
@@ -44,7 +45,7 @@ def batch(labels: list[list[int]], side: int = 32) -> Batch:
 
 
 def test_value_and_gradient_by_hand() -> None:
-    pair = Pair.of(batch([[7, 9], [255, 0]], side=2), build_conditioning(config("cycle")))
+    pair = build_cycle(config("cycle"), ALONE).inputs(batch([[7, 9], [255, 0]], side=2))
     distances = torch.tensor([[[[3.0, 2.0], [0.5, 0.25]]]])
     fake = (pair.source + distances).requires_grad_()
     loss = pair.outside_mask(fake)["outside_mask"]
@@ -56,7 +57,7 @@ def test_value_and_gradient_by_hand() -> None:
 
 
 def test_where_all_may_change_the_loss_is_0() -> None:
-    pair = Pair.of(batch([[7, 7], [7, 7]]), build_conditioning(config("cycle")))
+    pair = build_cycle(config("cycle"), ALONE).inputs(batch([[7, 7], [7, 7]]))
     assert pair.outside_mask(-pair.source)["outside_mask"] == 0
 
 
