@@ -90,7 +90,7 @@ def build_conditioning(config: Config, direction: str | None = None) -> Conditio
         encodes_style=config.style.channels > 0,
         edges_of="labels" if data.makes_instances else "instances",
         class_weights=class_weights(config.loss.class_weights, n_weighed, table.names if table else ()),
-        source_image_channels=_source_image_channels(data),
+        source_image_channels=data.source_channels if data.source_images != "source" else 0,
         target_scale=config.generator.scale,
     )
 
@@ -103,11 +103,6 @@ def beyond_8_bit(data: DataConfig, conditioning: Conditioning) -> str | None:
     if data.is_stacked:
         return "takes sources of several folders"
     return None if conditioning.is_8_bit else "translates images that are not 8-bit RGB"
-
-
-def _source_image_channels(data: DataConfig) -> int:
-    """Return the number of channels of the images behind label maps."""
-    return data.source_channels if data.source_images != "source" else 0
 
 
 def prepare_device(config: Config, device: torch.device) -> None:
@@ -218,9 +213,10 @@ def build_generator(config: Config, direction: str | None = None) -> nn.Module:
     """
     settings, data = config.generator, sides_of(config, direction)
     maker = GENERATORS[settings.name]
-    in_channels = build_conditioning(config, direction).channels + config.features.n_channels
+    conditioning = build_conditioning(config, direction)
+    in_channels = conditioning.channels + config.features.n_channels
     channels = {"in_channels": in_channels, "out_channels": data.target_channels}
-    n_classes, n_further = number_of_classes(data), _source_image_channels(data)
+    n_classes, n_further = conditioning.n_classes, conditioning.source_image_channels
     images = {"n_image_channels": n_further if n_classes else data.source_channels}
     images |= {"n_label_channels": n_classes if n_further else 0}
     height, width = config.style.size
