@@ -66,7 +66,7 @@ def config_from_dict(values: object, origin: str, overrides: Sequence[str] = ())
 
     Removed settings, which checkpoints hold, are left out or become others.
     """
-    return _resolve([(origin, without_removed(values, origin)), (origin, successors(values))], overrides)
+    return _resolve([(origin, without_removed(values, origin)), (origin, dict(successors(values)))], overrides)
 
 
 def config_to_dict(config: Config) -> dict[str, Any]:

@@ -77,15 +77,11 @@ def without_removed(values: object, origin: str, prefix: str = "") -> object:
     return kept
 
 
-def successors(values: object) -> dict[str, object]:
-    """Return the settings that take the place of removed ones, by `section.key`, where these have effect.
+def successors(values: object) -> Iterator[tuple[str, object]]:
+    """Yield the settings that take the place of removed ones, as `section.key` and value, where these have effect.
 
     values: of a checkpoint, which may be damaged: what has another type than it should is left out.
     """
-    return dict(_successors(values)) if isinstance(values, Mapping) else {}
-
-
-def _successors(values: Mapping[Any, object]) -> Iterator[tuple[str, object]]:
     data, style, log, metrics = (_section(values, name) for name in ("data", "style", "log", "metrics"))
     if data.get("instances") == "connected" and data.get("instance_classes"):
         yield "data.instances", data["instance_classes"]
@@ -110,8 +106,8 @@ def _successors(values: Mapping[Any, object]) -> Iterator[tuple[str, object]]:
         _report(f"discriminator.spectral_iteration was {orders[1]}: that of the generator, {orders[0]}, holds now")
 
 
-def _section(values: Mapping[Any, object], name: str) -> Mapping[Any, Any]:
-    section = values.get(name)
+def _section(values: object, name: str) -> Mapping[Any, Any]:
+    section = values.get(name) if isinstance(values, Mapping) else None
     return section if isinstance(section, Mapping) else {}
 
 
