@@ -233,13 +233,13 @@ def watched_layers(network: nn.Module) -> Iterator[list[Layer]]:
 
 def table(title: str, layers: list[Layer]) -> list[str]:
     """Return the layers, and their sum, as lines of text."""
+    n_parameters, flop = sum(layer.n_parameters for layer in layers), sum(layer.flop for layer in layers)
     width = max([len(layer.name) for layer in layers] + [len(title)])
     lines = [f"{title:<{width}}  {'output':>20}  {'parameters':>12}  {'GFLOP':>9}"]
-    for layer in layers:
+    for layer in [*layers, Layer("in all", (), n_parameters, flop)]:
         shape = "x".join(map(str, layer.shape))
         lines.append(f"{layer.name:<{width}}  {shape:>20}  {layer.n_parameters:>12,}  {layer.flop / 1e9:>9.3f}")
-    n_parameters, flop = sum(layer.n_parameters for layer in layers), sum(layer.flop for layer in layers)
-    return [*lines, f"{'in all':<{width}}  {'':>20}  {n_parameters:>12,}  {flop / 1e9:>9.3f}"]
+    return lines
 
 
 def _weights_of(module: nn.Module) -> list[nn.Parameter]:
