@@ -18,14 +18,13 @@ from utils.precision import at_least_float32
 
 @dataclass(frozen=True)
 class Samples:
-    """The samples that parameters are drawn for: n images of height x width pixels on a device.
+    """The samples that parameters are drawn for: n images of some sides, height and width in pixels, on a device.
 
     probability: that an operation is applied to a sample. generator: of the draws; None is torch's global one.
     """
 
     n: int
-    height: int
-    width: int
+    sides: tuple[int, int]
     device: torch.device
     probability: float | Tensor
     generator: torch.Generator | None
@@ -105,7 +104,7 @@ class Translation(Operation):
     def draw(cls, samples: Samples) -> Self:
         """Draw uniformly, up to an eighth of each side."""
         are_chosen = samples.are_chosen()
-        reaches = (_rounded(side / 8) for side in (samples.height, samples.width))
+        reaches = (_rounded(side / 8) for side in samples.sides)
         return cls(*(samples.integers(-reach, reach) * are_chosen for reach in reaches))
 
     def of_source(self, source: Tensor) -> Tensor:
@@ -134,12 +133,11 @@ class Cutout(Operation):
     def draw(cls, samples: Samples) -> Self:
         """Draw boxes of half the sides, uniformly."""
         are_chosen = samples.are_chosen()
-        sides = (samples.height, samples.width)
-        height, width = (_rounded(side / 2) for side in sides)
+        height, width = (_rounded(side / 2) for side in samples.sides)
         rows, columns = (
             # one that is not chosen has its box beside the image
             torch.where(are_chosen, samples.integers(0, side - size % 2) - size // 2, -size)
-            for side, size in zip(sides, (height, width), strict=True)
+            for side, size in zip(samples.sides, (height, width), strict=True)
         )
         return cls(rows, columns, height, width)
 
@@ -196,7 +194,7 @@ class Augmentation:
         generator: torch's global one by default, whose state is saved in checkpoints.
         """
         n, _, height, width = images.shape
-        samples = Samples(n, height, width, images.device, self.probability, generator)
+        samples = Samples(n, (height, width), images.device, self.probability, generator)
         return Transform([OPERATIONS[name].draw(samples) for name in self.policy])
 
 
