@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from configs.load import changed_settings, settings_by_key
+from configs.load import changed_settings
 from configs.schema import Config, DiscriminatorConfig, GeneratorConfig
 from configs.schema.data import DRAWN
 from configs.schema.sides import PAIRS_OF_MAPS
@@ -42,11 +42,10 @@ def unused_settings(config: Config) -> list[str]:
     unused += ["optimizer.step_epochs"] if config.optimizer.decay != "step" else []
     unused += ["amp.dtype"] if config.amp.opt_level == "O0" else []
     unused += [] if config.train.validation_share else ["train.validation_group"]
-    values, changed = settings_by_key(config), changed_settings(config)
-    listed = [key for key in dict.fromkeys(unused) if key in changed]
-    weights = config.loss.weights_of_images
-    listed += [f"loss.{name}" for name, weight in weights.items() if weight and name not in config.loss_weights]
-    return [f"{key}={values[key]}" for key in listed]
+    changed, weights = changed_settings(config), config.loss.weights_of_images
+    listed = {key: changed[key] for key in unused if key in changed}
+    listed |= {f"loss.{name}": weight for name, weight in weights.items() if weight and name not in config.loss_weights}
+    return [f"{key}={value}" for key, value in listed.items()]
 
 
 def not_taken(registry: Mapping[str, Callable[..., Any]], chosen: Iterable[str]) -> list[str]:

@@ -114,8 +114,7 @@ def build_average_statistics(
 
     layout: the training samples, over which those of the batches are spread evenly.
     """
-    size, translators = config.train.batch_size, method.translators.values()
-    by_network = {translator.network: translator for translator in translators}
+    size, translators = config.train.batch_size, {one.network: one for one in method.translators.values()}
     n_batches = min(N_BATCHES, len(layout) // (size * world.size))
     n_samples = n_batches * size * world.size
     begins = [(batch * world.size + world.rank) * size for batch in range(n_batches)]
@@ -125,7 +124,7 @@ def build_average_statistics(
             inference_network(average.module),
             TrainingDataset(layout, build.build_preprocessing(config), config.run.seed, config.data.on_bad_sample),
             keys,
-            by_network[name],
+            translators[name],
             method.precision,
             world.device,
         )
