@@ -198,7 +198,7 @@ class TiledNetwork:
                     self._compute(segment, tile, read, kept, whole)
                 for name in kept.keys() - {name for later in self._segments[number + 1 :] for name in later.reads}:
                     kept.pop(name).close()
-            yield from (self._last_pass if self.overlap is None else self._blended_pass)(last, read, kept, whole)
+            yield from self._last_pass(last, read, kept, whole)
 
     def _compute(
         self,
@@ -220,23 +220,11 @@ class TiledNetwork:
     def _last_pass(
         self, segment: Segment, read: Callable[[Window], Tensor], kept: dict[str, TensorFile], whole: Window
     ) -> Iterator[Tensor]:
-        """Compute the last segment, a row of tiles after the other."""
+        """Compute the last segment, a row of tiles after the other; pixels that the next row overlaps wait for it."""
         (stride,) = segment.writes.values()
-        for row in self._rows_of_tiles(whole):
-            parts = []
-            for tile in row:
-                window = tile.grown(segment.reach, whole)
-                (made,) = segment.network(*_inputs(segment, window, read, kept))
-                parts.append(tile.seen_from(window).at(stride).cut(made).float().cpu())
-            yield torch.cat(parts, dim=3)
-
-    def _blended_pass(
-        self, segment: Segment, read: Callable[[Window], Tensor], kept: dict[str, TensorFile], whole: Window
-    ) -> Iterator[Tensor]:
-        """Compute the only segment, a row of tiles after the other; pixels that the next row overlaps wait for it."""
-        assert self.overlap is not None
-        (stride,) = segment.writes.values()
-        rows = [[(tile, tile.grown(self.overlap, whole)) for tile in row] for row in self._rows_of_tiles(whole)]
+        reach = segment.reach if self.overlap is None else self.overlap
+        overlap = self.overlap or 0
+        rows = [[(tile, tile.grown(overlap, whole)) for tile in row] for row in self._rows_of_tiles(whole)]
         tops = [row[0][1].at(stride).top for row in rows] + [whole.at(stride).bottom]
         sums, weights = torch.zeros(0), torch.zeros(0)
         for row, top, next_top in zip(rows, tops, tops[1:], strict=False):
@@ -244,12 +232,14 @@ class TiledNetwork:
             band = replace(row[0][1], right=whole.right).at(stride)
             weights = torch.zeros(band.bottom - top, band.right)
             for tile, window in row:
-                (made,) = segment.network(*_inputs(segment, window, read, kept))
+                seen = tile.grown(reach, whole)
+                (made,) = segment.network(*_inputs(segment, seen, read, kept))
+                part = window.seen_from(seen).at(stride).cut(made).float().cpu()
                 if window is row[0][1]:
-                    sums = torch.zeros(1, made.shape[1], *weights.shape)
+                    sums = torch.zeros(1, part.shape[1], *weights.shape)
                 place = window.at(stride).seen_from(band)
                 weight = _ramp(window.at(stride), tile.at(stride))
-                place.cut(sums).add_(made.float().cpu() * weight)
+                place.cut(sums).add_(part * weight)
                 place.cut(weights).add_(weight)
             if before.numel():
                 sums[:, :, : before.shape[2]] += before
