@@ -1,8 +1,7 @@
 """A contact sheet: sources, translations and targets of the first images in one picture, with their names."""
 
 import unicodedata
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import cache
 
 import numpy as np
@@ -21,14 +20,6 @@ FONT_SIZE = 13  # pixels
 LEAST_CELL = 80  # pixels of width, for the head of a column
 
 
-@dataclass(frozen=True)
-class SheetSample:
-    """A sample on the sheet; images: (3, h, w) uint8 images by the head of their column."""
-
-    name: str
-    images: Mapping[str, Tensor]
-
-
 def thumbnail(image: Tensor, width: int) -> Tensor:
     """Return a (3, H, W) uint8 image, scaled down to `width` pixels where it is wider."""
     if image.shape[2] <= width:
@@ -36,16 +27,18 @@ def thumbnail(image: Tensor, width: int) -> Tensor:
     return resize(image, max(1, image.shape[1] * width // image.shape[2]), width)
 
 
-def contact_sheet(samples: Sequence[SheetSample], n_images: int) -> Tensor:
+def contact_sheet(samples: Mapping[str, Mapping[str, Tensor]], n_images: int) -> Tensor:
     """Return samples as one (3, H, W) uint8 image: a title with their number, heads of columns, a name above each.
 
     It is about SHEET_WIDTH pixels wide, and less for few or small images.
 
+    samples: the (3, h, w) uint8 images of each by its name, by the heads of their columns.
     n_images: the number of images of which the samples are the first.
     """
-    heads = list(dict.fromkeys(kind for sample in samples for kind in sample.images))
+    heads = list(dict.fromkeys(kind for of_sample in samples.values() for kind in of_sample))
     widest = max((SHEET_WIDTH - 2 * MARGIN) // len(heads) - GAP, 1)
-    images = [{kind: thumbnail(image, widest) for kind, image in sample.images.items()} for sample in samples]
+    names = list(samples)
+    images = [{kind: thumbnail(image, widest) for kind, image in shown.items()} for shown in samples.values()]
     cell = max(LEAST_CELL, *(image.shape[2] for row in images for image in row.values())) + GAP
     width = cell * len(heads) - GAP + MARGIN
     per_line = min(max((SHEET_WIDTH - MARGIN) // width, 1), len(samples))
@@ -62,7 +55,7 @@ def contact_sheet(samples: Sequence[SheetSample], n_images: int) -> Tensor:
     for line, top in zip(lines, tops, strict=True):
         for column, index in enumerate(line):
             left = MARGIN + column * width
-            _write(draw, left, top, samples[index].name, width - MARGIN)
+            _write(draw, left, top, names[index], width - MARGIN)
             for kind, image in images[index].items():
                 picture = Image.fromarray(image.permute(1, 2, 0).contiguous().numpy())
                 sheet.paste(picture, (left + heads.index(kind) * cell, top + LINE))

@@ -17,7 +17,7 @@ from data.files.image_files import write_png
 from data.files.pixel_rows import Bands
 from data.files.size_guard import TooLargeError
 from data.store import File
-from inference.contact_sheet import SHEET_WIDTH, SheetSample, contact_sheet, thumbnail
+from inference.contact_sheet import SHEET_WIDTH, contact_sheet, thumbnail
 from inference.image_store import Reduction
 from inference.output_folder import INDEX, KINDS, METRICS, SHEET, OutputFolder, gallery_image
 from inference.predictor import Predictor
@@ -50,7 +50,7 @@ class _Record:
     row: Row
     sizes: Sizes
     measured: Measurement | None
-    on_sheet: SheetSample | None
+    on_sheet: Mapping[str, Tensor]
 
 
 @dataclass
@@ -167,10 +167,8 @@ class Results:
                 write_png(self.folder.path / file, thumbnail(images[kind], GALLERY_WIDTH))
         figures = {TITLES[figure]: value for figure, value in shown(measured.figures).items()} if measured else {}
         row = Row(name, files, None if files["translated"] == full else full, figures)
-        on_sheet = None
-        if self._indices[name] < SHEET_SAMPLES:
-            heads = [kind for kind in KINDS[:3] if kind in images]
-            on_sheet = SheetSample(name, {kind: thumbnail(images[kind], SHEET_WIDTH // 2) for kind in heads})
+        heads = [kind for kind in KINDS[:3] if kind in images and self._indices[name] < SHEET_SAMPLES]
+        on_sheet = {kind: thumbnail(images[kind], SHEET_WIDTH // 2) for kind in heads}
         self._records[name] = _Record(row, sizes, measured, on_sheet)
 
     def finish(self, world: World, title: str, origin: Mapping[str, Any]) -> None:
@@ -191,7 +189,7 @@ class Results:
         write_gallery(self.folder.path / INDEX, [record.row for record in records], title, legend=self.legend)
         logger.info("translated   %s: %s", counted(len(records) - counts["kept"], "image"), self.folder.path)
         _warn_of_small(records)
-        if on_sheet := [record.on_sheet for record in records if record.on_sheet]:
+        if on_sheet := {record.row.name: record.on_sheet for record in records if record.on_sheet}:
             sheet = self.folder.path / f"{SHEET}.png"
             write_png(sheet, contact_sheet(on_sheet, len(records)))
             logger.info("overview     %s", sheet)

@@ -7,13 +7,13 @@ import pytest
 import torch
 from PIL import ImageDraw
 
-from inference.contact_sheet import SHEET_WIDTH, SheetSample, contact_sheet
+from inference.contact_sheet import SHEET_WIDTH, contact_sheet
 
 RED, BLUE = (torch.tensor([*color], dtype=torch.uint8)[:, None, None] for color in ((255, 0, 0), (0, 0, 255)))
 
 
-def sample(name: str, height: int, width: int) -> SheetSample:
-    return SheetSample(name, {"source": RED.expand(3, height, width), "translated": BLUE.expand(3, height, width)})
+def images(height: int, width: int) -> dict[str, torch.Tensor]:
+    return {"source": RED.expand(3, height, width), "translated": BLUE.expand(3, height, width)}
 
 
 @pytest.fixture
@@ -31,10 +31,10 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_title_heads_and_names_are_written(written: list[str]) -> None:
-    contact_sheet([sample("a", 8, 8), sample("b/c", 8, 8)], n_images=40)
+    contact_sheet({"a": images(8, 8), "b/c": images(8, 8)}, n_images=40)
     assert written == ["2 of 40 images", "source", "translated", "source", "translated", "a", "b/c"]
     written.clear()
-    contact_sheet([sample("a", 8, 8)], n_images=1)
+    contact_sheet({"a": images(8, 8)}, n_images=1)
     assert written == ["1 image", "source", "translated", "a"]
 
 
@@ -44,14 +44,14 @@ def test_title_heads_and_names_are_written(written: list[str]) -> None:
     ids=["letters", "bytes", "long"],
 )
 def test_any_name_is_written_in_one_line_and_its_width(written: list[str], name: str, shown: str) -> None:
-    sheet = contact_sheet([sample(name, 8, 8)], n_images=1)
+    sheet = contact_sheet({name: images(8, 8)}, n_images=1)
     assert re.fullmatch(shown, written[-1])
     assert sheet.shape[2] <= 2 * 100
 
 
 @pytest.mark.parametrize("sizes", [[(8, 8)], [(30, 2000), (900, 20)], [(40, 70)] * 24])
 def test_all_images_are_on_the_sheet_and_whole(sizes: list[tuple[int, int]]) -> None:
-    sheet = contact_sheet([sample(str(number), *size) for number, size in enumerate(sizes)], n_images=len(sizes))
+    sheet = contact_sheet({str(number): images(*size) for number, size in enumerate(sizes)}, n_images=len(sizes))
     assert sheet.shape[2] <= SHEET_WIDTH
     pixels = sheet.permute(1, 2, 0).numpy()
     red, blue = (int(np.all(pixels == color, axis=2).sum()) for color in ((255, 0, 0), (0, 0, 255)))

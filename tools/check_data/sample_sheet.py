@@ -8,7 +8,7 @@ from configs.schema import Config
 from data.batch import Batch, DataError, Sample
 from data.layout import Layout
 from data.loader import SampleKey, TrainingDataset, read_fixed
-from inference.contact_sheet import SheetSample, contact_sheet
+from inference.contact_sheet import contact_sheet
 from utils.pictures import colorize, label_colors, picture, scaled_picture, weights_picture
 
 
@@ -18,7 +18,7 @@ def training_sheet(config: Config, layout: Layout, n_samples: int) -> Tensor | N
     Sources and targets stand beside those of the first epoch, of more samples than there are also of later ones, as
     training with this configuration draws them. Samples that cannot be used are left out.
     """
-    preprocessing, rows = build.build_preprocessing(config), list[SheetSample]()
+    preprocessing, rows = build.build_preprocessing(config), dict[str, dict[str, Tensor]]()
     dataset = TrainingDataset(layout, preprocessing, config.run.seed)
     for number in range(n_samples):
         epoch = number // len(layout)
@@ -31,7 +31,7 @@ def training_sheet(config: Config, layout: Layout, n_samples: int) -> Tensor | N
             except DataError:
                 continue
             images = _images(config, layout, stored, "") | _images(config, layout, drawn, "augmented ")
-            rows.append(SheetSample(stored.name if epoch == 0 else f"{stored.name}, epoch {epoch + 1}", images))
+            rows[stored.name if epoch == 0 else f"{stored.name}, epoch {epoch + 1}"] = images
     return contact_sheet(rows, max(len(layout), len(rows))) if rows else None
 
 
