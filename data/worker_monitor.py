@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from multiprocessing.sharedctypes import RawArray, RawValue
-from types import TracebackType
 from typing import Any, Self, cast
 
 from torch.utils.data import DataLoader, get_worker_info
@@ -129,9 +128,7 @@ class WorkerMonitor:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._ended.set()
         self._watchdog.join()
         if kind is None or kind is GeneratorExit:

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from fractions import Fraction
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
@@ -145,13 +144,11 @@ class VideoWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
         from av import FFmpegError
 
         try:
-            if error is None and self._stream is not None:
+            if error_type is None and self._stream is not None:
                 with av_errors_as_os_errors(self._path):
                     self._mux(self._stream, None)
                     self.sound.copy_until(None)
