@@ -8,7 +8,7 @@ import logging
 import math
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import prod
 from pathlib import Path
 from types import ModuleType
@@ -45,11 +45,9 @@ def holds_bytes(file: File) -> bool:
         with file.open("rb") as opened, Image.open(opened, formats=("TIFF",)) as image:
             return image.mode in _BYTE_MODES
     except Exception:  # noqa: BLE001  a kind of pixels that Pillow does not know, or a damaged file
-        try:
-            with file.open("rb") as opened:
-                return opened.read(4) not in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
-        except OSError:
-            return True
+        with suppress(OSError), file.open("rb") as opened:
+            return opened.read(4) not in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+        return True
 
 
 def tiff_rows(file: BinaryIO, name: str) -> PixelRows:
@@ -139,8 +137,7 @@ def _segmented_rows(series: Any, name: str, height: int, width: int) -> PixelRow
 
 def _length(page: Any) -> int:
     """Return the rows of a strip or tile."""
-    length: int = page.tilelength if page.is_tiled else min(page.rowsperstrip, page.imagelength)
-    return length
+    return int(page.tilelength if page.is_tiled else min(page.rowsperstrip, page.imagelength))
 
 
 def _segments(page: Any, top: int, bottom: int) -> Iterator[tuple[np.ndarray, int, int, int]]:

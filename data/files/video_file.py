@@ -3,7 +3,7 @@
 import importlib.util
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain
@@ -192,13 +192,9 @@ def _stated_duration(container: "InputContainer", stream: "VideoStream") -> Frac
     """Return how many seconds of video a file states; None if it states none, or only that of all its streams."""
     if stream.duration and stream.time_base:
         return stream.duration * stream.time_base
-    hours, *rest = stream.metadata.get("DURATION", "").split(":")  # of Matroska: 00:00:01.000000000
-    try:
-        if rest:
-            minutes, seconds = rest
-            return int(hours) * 3600 + int(minutes) * 60 + Fraction(seconds.strip())
-    except ValueError:
-        pass
+    with suppress(ValueError):  # it states none, or in another way
+        hours, minutes, seconds = stream.metadata.get("DURATION", "").split(":")  # of Matroska: 00:00:01.000000000
+        return int(hours) * 3600 + int(minutes) * 60 + Fraction(seconds.strip())
     is_alone = len(container.streams) == 1
     return Fraction(container.duration, 1_000_000) if is_alone and container.duration else None
 
