@@ -25,8 +25,9 @@ def test_sources_of_several_sizes_share_a_batch_whatever_their_targets(scale: fl
     read = []
     for height in (12, 14, 16):
         of_target = [round(side * scale) for side in (height, 16)]
-        maps = {"target": torch.zeros(3, *of_target), "weights": torch.ones(1, *of_target)}
-        read.append(padded(Sample("x", torch.zeros(3, height, 16), None, **maps), 16, 16, scale)[0])
+        target, weights = torch.zeros(3, *of_target), torch.ones(1, *of_target)
+        sample = Sample("x", torch.zeros(3, height, 16), None, target, weights=weights)
+        read.append(padded(sample, 16, 16, scale)[0])
     assert Batch.of(read).source.shape == (3, 3, 16, 16)
 
 
