@@ -45,11 +45,6 @@ def test_imagenet_normalization_is_torchvisions(vgg19_weights: dict[str, Tensor]
     torch.testing.assert_close(normalized, expected)
 
 
-@pytest.mark.usefixtures("cached_vgg19")
-def test_weights_are_read_from_the_cache(vgg19_weights: dict[str, Tensor]) -> None:
-    assert torch.equal(load_vgg19_weights()["features.28.weight"], vgg19_weights["features.28.weight"])
-
-
 def test_without_network_the_message_names_file_address_size_and_the_remedies(
     hub: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
