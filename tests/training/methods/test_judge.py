@@ -9,15 +9,7 @@ def pair(value: int, n: int = 1) -> tuple[Tensor, Tensor]:
     return torch.full((n, 2, 4, 4), float(value)), torch.full((n, 3, 4, 4), -float(value))
 
 
-def test_while_there_is_room_the_present_translations_are_judged() -> None:
-    pool = ImagePool(3)
-    for value in range(3):
-        source, fake = pool.exchange(*pair(value))
-        assert (source == value).all()
-        assert (fake == -value).all()
-
-
-def test_later_half_of_those_judged_are_earlier_ones_with_their_own_sources() -> None:
+def test_once_the_pool_is_full_half_of_those_judged_are_earlier_ones_with_their_own_sources() -> None:
     torch.manual_seed(0)
     pool = ImagePool(5)
     n_earlier, seen = 0, []
@@ -25,7 +17,7 @@ def test_later_half_of_those_judged_are_earlier_ones_with_their_own_sources() ->
         source, fake = pool.exchange(*pair(value))
         assert torch.equal(source[:, :1], -fake[:, :1])
         judged = int(source.mean())
-        assert judged <= value
+        assert judged <= value if value >= 5 else judged == value
         n_earlier += judged < value
         seen += [judged] if value >= 5 else []
     assert 150 < n_earlier < 245
@@ -37,10 +29,10 @@ def test_a_batch_is_exchanged_image_by_image_and_without_graph() -> None:
     pool = ImagePool(2)
     pool.exchange(*pair(1, n=2))
     source, fake = pair(2, n=16)
-    exchanged, images = pool.exchange(source, fake.requires_grad_())
+    exchanged, images = pool.exchange(source, fake.bfloat16().requires_grad_())
     assert exchanged.shape == source.shape
     assert {1.0, 2.0} == set(exchanged.flatten().tolist())
-    assert not images.requires_grad
+    assert (images.requires_grad, images.dtype) == (False, torch.float32)
 
 
 def test_a_batch_keeps_its_size_and_another_size_leaves_the_pool() -> None:
@@ -59,12 +51,6 @@ def test_one_image_may_be_exchanged_for_one_of_another_size() -> None:
     pool.exchange(*pair(1))
     sizes = {pool.exchange(torch.zeros(1, 2, 8, 8), torch.zeros(1, 3, 8, 8))[0].shape[-1] for _ in range(20)}
     assert sizes == {4, 8}
-
-
-def test_translations_of_any_dtype_are_kept_in_float32() -> None:
-    pool = ImagePool(2)
-    source, fake = pair(1)
-    assert pool.exchange(source, fake.bfloat16())[1].dtype == torch.float32
 
 
 def test_it_goes_on_from_its_state() -> None:
