@@ -16,20 +16,22 @@ from training.trained_network import TrainedNetwork
 NAMES = ["first", "second"]
 
 
-def make_group(names: list[str] = NAMES[:1]) -> OptimizerGroup:
+def make_group(names: list[str] = NAMES[:1], *, copies: bool = False) -> OptimizerGroup:
     torch.manual_seed(0)
     networks = {}
     for name in names:
         module = GlobalGenerator(in_channels=3, base_channels=2, n_downsamplings=1, n_blocks=12, norm="batch")
-        networks[name] = TrainedNetwork(module, module, lambda network: network, "generator")
+        computing = copy.deepcopy(module).bfloat16() if copies else module
+        networks[name] = TrainedNetwork(module, computing, lambda network: network, "generator")
     parameters = [parameter for network in networks.values() for parameter in network.parameters]
     adam = torch.optim.Adam(parameters, lr=0.1, betas=(0.5, 0.999), fused=True)
     return OptimizerGroup(networks, adam, torch.amp.GradScaler("cpu", enabled=False), None)
 
 
 def backward(group: OptimizerGroup) -> None:
-    outputs = [network.network(torch.ones(1, 3, 8, 8)).square().mean() for network in group.networks.values()]
-    group.backward(torch.stack(outputs).sum())
+    images = torch.linspace(-1, 1, 192).view(1, 3, 8, 8)
+    outputs = [one.network(images.to(one.receivers[0].dtype)).square().mean() for one in group.networks.values()]
+    group.backward(torch.stack(outputs).float().sum())
 
 
 def step(group: OptimizerGroup) -> None:
@@ -50,18 +52,21 @@ def moments(group: OptimizerGroup) -> dict[str, Any]:
     return found
 
 
-def test_frozen_parts_keep_their_weights_and_get_no_gradient() -> None:
-    group = make_group()
+@pytest.mark.parametrize("copies", [False, True])
+def test_frozen_parts_keep_their_weights_also_in_a_copy_and_get_no_gradient(copies: bool) -> None:
+    group = make_group(copies=copies)
     network = group.networks["first"]
     network.freeze(["stem", "blocks.1", "head.1.bias"])
-    before = parameters(group)
+    before, of_copy = parameters(group), copy.deepcopy(network.compute_copy.state_dict())
     backward(group)
-    without = {name for name, p in network.module.named_parameters() if p.grad is None}
+    without = {name for name, p in network.compute_copy.named_parameters() if p.grad is None}
     group.step("group", RunningMeans())
     frozen = {name for name in before if name.startswith(("stem.", "blocks.1.")) or name == "head.1.bias"}
     assert "blocks.10.body.1.weight" not in frozen  # whole words of the name
     assert without == frozen
-    assert changed(group, before) == set(before) - frozen
+    assert changed(group, before) == set(before) - frozen == moments(group).keys()
+    after = network.compute_copy.named_parameters()
+    assert {name for name, value in after if torch.equal(value, of_copy[name])} == frozen
 
 
 def test_parts_that_are_trained_again_continue_in_the_same_optimizer() -> None:

@@ -8,12 +8,8 @@ import weakref
 import pytest
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
-from torch.amp import GradScaler
-from torch.optim import Adam
+from torch import nn
 
-from training.optimizer_group import OptimizerGroup
-from training.running_means import RunningMeans
 from training.trained_network import Freezing, Role, TrainedNetwork, Wrap
 from utils.distributed import World
 from utils.errors import ConfigError
@@ -51,25 +47,6 @@ def test_a_copy_in_fewer_bits_hands_its_gradients_over_and_receives_the_weights(
     network.update_copy()
     assert (network.compute_copy.get_parameter("0.weight") == 0.5).all()
     assert int(module.get_buffer("1.num_batches_tracked")) == 1
-
-
-def test_frozen_parts_stay_as_they_are_in_the_network_and_its_copy() -> None:
-    module = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
-    network = TrainedNetwork(module, copy.deepcopy(module).bfloat16(), lambda copied: copied, "generator")
-    network.freeze(["0"])
-    optimizer = Adam(module.parameters(), lr=0.1, fused=True)
-    group = OptimizerGroup({"generator": network}, optimizer, GradScaler("cpu", enabled=False), None)
-    before = {name: value.clone() for name, value in (module.state_dict() | network_state(network)).items()}
-    group.backward(network.network(torch.ones(1, 2, dtype=torch.bfloat16)).float().sum())
-    group.step("group", RunningMeans())
-    after = module.state_dict() | network_state(network)
-    same = {name for name, value in after.items() if torch.equal(value, before[name])}
-    assert same == {"0.weight", "0.bias", "copy.0.weight", "copy.0.bias"}
-    assert group.state_dict()["moments"]["generator"].keys() == {"1.weight", "1.bias"}
-
-
-def network_state(network: TrainedNetwork) -> dict[str, Tensor]:
-    return {f"copy.{name}": value for name, value in network.compute_copy.state_dict().items()}
 
 
 class TwoStages(nn.ModuleDict):
