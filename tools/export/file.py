@@ -179,7 +179,7 @@ def write_program(
     network = ImageProgram(tensors, conditioning, pixel_dtype) if as_images else tensors
     facts = loaded.facts() | ({"format_version": VALUES_VERSION} if as_images and not conditioning.is_8_bit else {})
     make = partial(make_example, loaded, as_images=as_images, takes_latents=takes_latents)
-    examples = [make(n, *size) for n, size in _check_sizes(loaded)]
+    examples = [make(*size) for size in _check_sizes(loaded)]
     write, read = (write_pt2, open_pt2) if kind == "pt2" else (write_onnx, open_onnx)
 
     def difference(file: Path) -> float:
@@ -211,8 +211,7 @@ def export_weights(loaded: LoadedGenerator, path: Path, dtype: Dtype) -> None:
         )
     plain = plain_copy(loaded)
     plain.generator.to(getattr(torch, dtype))
-    n, size = _check_sizes(loaded)[0]
-    batch = random_batch(loaded.conditioning, n, *size)
+    batch = random_batch(loaded.conditioning, *_check_sizes(loaded)[0])
     inputs = loaded.conditioning.training_inputs(batch, loaded.conditioning(batch))  # the generator calls its encoder
     example = Example({}, evaluate(loaded.generator, *inputs))
     _write_checked(
@@ -230,19 +229,14 @@ def plain_copy(loaded: LoadedGenerator) -> LoadedGenerator:
     generator = build.build_generator(config).eval().requires_grad_(False)
     if not isinstance(loaded.generator, EncodedGenerator):  # an original's file has no encoder
         generator = without_encoder(generator)
-    generator.load_state_dict(plain_weights(loaded.generator))
-    copy_chosen_style(loaded.generator, generator)
-    return replace(loaded, config=config, generator=generator)
-
-
-def plain_weights(generator: nn.Module) -> dict[str, Tensor]:
-    """Return the generator's state dict without parametrizations: spectral norm is folded into the weights."""
-    generator.eval()  # in training mode each read of a weight is a step of the power iteration
-    weights = {name: value for name, value in generator.state_dict().items() if ".parametrizations." not in name}
-    for name, module in generator.named_modules():
-        if is_parametrized(module, "weight"):
+    original = loaded.generator.eval()  # in training mode each read of a weight is a step of the power iteration
+    weights = {name: value for name, value in original.state_dict().items() if ".parametrizations." not in name}
+    for name, module in original.named_modules():
+        if is_parametrized(module, "weight"):  # spectral norm is folded into the weights
             weights[f"{name}.weight"] = cast(Tensor, module.weight).detach()
-    return weights
+    generator.load_state_dict(weights)
+    copy_chosen_style(original, generator)
+    return replace(loaded, config=config, generator=generator)
 
 
 def without_encoder(generator: nn.Module) -> nn.Module:
@@ -250,7 +244,7 @@ def without_encoder(generator: nn.Module) -> nn.Module:
     return generator.generator if isinstance(generator, EncodedGenerator) else generator
 
 
-def _check_sizes(loaded: LoadedGenerator) -> list[tuple[int, tuple[int, int]]]:
+def _check_sizes(loaded: LoadedGenerator) -> list[tuple[int, int, int]]:
     """Return batch sizes, heights and widths of the comparison: small, since a CPU may only emulate float16.
 
     They are twice the smallest, at which norms of the lowest resolution divide by the standard deviation of a few
@@ -258,7 +252,7 @@ def _check_sizes(loaded: LoadedGenerator) -> list[tuple[int, tuple[int, int]]]:
     """
     sides = image_sides(loaded.config)
     short, long = 2 * sides.minimum, 2 * sides.minimum + sides.multiple
-    return [(1, (short, long)), (2, (long, short))]
+    return [(1, short, long), (2, long, short)]
 
 
 def _write_checked(
