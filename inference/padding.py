@@ -92,7 +92,7 @@ class Padding:
         unit = math.ceil(1 / scale)  # pixels of the source that are one of the translation
         top, left = ((side - own) // 2 // unit * unit for side, own in zip(sides, (height, width), strict=True))
         bottom, right = (start - (-own // unit * unit) for start, own in ((top, height), (left, width)))
-        window = Window(top, bottom, left, right).times(scale)
+        window = Window(top, bottom, left, right).at(1 / scale)
         return cls(_reflected(height, top, sides[0]), _reflected(width, left, sides[1]), window)
 
 
