@@ -21,20 +21,14 @@ class SpadeLayer(nn.Module):
     the shift; zeros around each.
 
     hidden_channels: channels of the first convolution; 128 in SPADE.
-    kernel_size: odd, of the three convolutions.
     """
 
-    def __init__(
-        self, channels: int, condition_channels: int, *, hidden_channels: int = 128, norm: Norm, kernel_size: int = 3
-    ) -> None:
+    def __init__(self, channels: int, condition_channels: int, *, hidden_channels: int, norm: Norm) -> None:
         super().__init__()
         self.norm = InstanceNorm(channels) if norm == "instance" else nn.BatchNorm2d(channels, affine=False)
-        padding = kernel_size // 2
-        self.shared = nn.Sequential(
-            nn.Conv2d(condition_channels, hidden_channels, kernel_size, padding=padding), nn.ReLU(inplace=True)
-        )
-        self.scale = nn.Conv2d(hidden_channels, channels, kernel_size, padding=padding)
-        self.shift = nn.Conv2d(hidden_channels, channels, kernel_size, padding=padding)
+        self.shared = nn.Sequential(nn.Conv2d(condition_channels, hidden_channels, 3, padding=1), nn.ReLU(inplace=True))
+        self.scale = nn.Conv2d(hidden_channels, channels, kernel_size=3, padding=1)
+        self.shift = nn.Conv2d(hidden_channels, channels, kernel_size=3, padding=1)
 
     def forward(self, x: Tensor, condition: Tensor) -> Tensor:
         """Normalise x (N, channels, H, W) by a condition (N, condition_channels, H, W)."""

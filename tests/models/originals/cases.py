@@ -10,7 +10,7 @@ from models.originals.format import original_keys
 from models.originals.spade import block_names, unet_names
 from models.originals.weights import FORMATS, import_original
 from models.segmentation_discriminator import SegmentationUnet
-from models.spade_generator import SpadeBlock, SpadeGenerator, SpadeLayer
+from models.spade_generator import SpadeBlock, SpadeGenerator
 from models.spectral_norm import SpectralIteration, add_spectral_norm, spectral_norms
 from tools.export.original_weights import scheme_of
 
@@ -57,18 +57,6 @@ def with_iteration(network: nn.Module, iteration: SpectralIteration) -> nn.Modul
     for norm in spectral_norms(network):
         norm._iteration = iteration  # which SPADE's later version of spectral norm changes for the same weights
     return network
-
-
-def layer_of(case: dict[str, Any]) -> SpadeLayer:
-    config = case["config"]
-    layer = SpadeLayer(
-        config["channels"],
-        config["semantic_nc"],
-        hidden_channels=config["spade_hidden"],
-        norm="instance",
-        kernel_size=5,
-    )
-    return with_recorded_weights(layer.double(), case)
 
 
 def block_of(case: dict[str, Any]) -> SpadeBlock:
@@ -119,8 +107,6 @@ def oasis_generator_of(weights: Weights, config: dict[str, Any]) -> SpadeGenerat
 def original_names(network: nn.Module) -> dict[str, str]:
     """The original's names of the tensors of a network, or of a part of one, by ours."""
     match network:
-        case SpadeLayer():
-            names = {"shared.0": "mlp_shared.0", "scale": "mlp_gamma", "shift": "mlp_beta"}
         case SpadeBlock():
             names = block_names()
         case SegmentationUnet():

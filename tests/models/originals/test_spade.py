@@ -28,7 +28,6 @@ from tests.models.originals.cases import (
     assert_pass,
     block_of,
     empty_weights,
-    layer_of,
     network_of,
     oasis_generator_of,
     original_names,
@@ -48,13 +47,6 @@ MODES = pytest.mark.parametrize("mode", ["eval", "train"])
 
 def resized(condition: Tensor, x: Tensor) -> Tensor:
     return F.interpolate(condition.double(), size=x.shape[2:], mode="nearest")
-
-
-def test_layer(reference: dict[str, Any]) -> None:
-    case = reference["spade_layer_5x5"]
-    layer = layer_of(case)
-    x, semantics = (case["inputs"][name].double().requires_grad_() for name in ("x", "semantics"))
-    assert_pass(layer, case, "eval", layer(x, resized(semantics, x)), {}, x=x, semantics=semantics)
 
 
 @pytest.mark.parametrize("name", ["identity", "learned", "learned_batch"])
