@@ -44,10 +44,6 @@ def read_yaml(path: Path) -> object:
         OSError: the file is missing or cannot be read.
         ConfigError: it is not YAML, is too large, or has a key twice.
     """
-    return parse_yaml(_read(path), str(path))
-
-
-def _read(path: Path) -> str:
     if not path.is_file():
         raise ConfigError(f"{path}: not a file; name a YAML file, such as configs/demo.yaml")
     with path.open("rb") as file:
@@ -55,11 +51,12 @@ def _read(path: Path) -> str:
     if len(content) > MAX_BYTES:
         raise ConfigError(f"{path}: larger than {MAX_BYTES // 1024} KiB; name a configuration file")
     try:
-        return content.decode("utf-8-sig")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(
             f"{path}: not a text file in UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8"
         ) from error
+    return parse_yaml(text, str(path))
 
 
 def parse_yaml(text: str, origin: str) -> object:
