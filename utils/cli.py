@@ -249,7 +249,7 @@ def print_first(lines: list[str], *, is_consequence: bool = False) -> None:
     """
     folder = _shared_folder()
     if folder is None:
-        _write(lines)
+        sys.stderr.writelines(lines)
         return
     from filelock import FileLock  # of several processes alone
 
@@ -261,11 +261,11 @@ def print_first(lines: list[str], *, is_consequence: bool = False) -> None:
         with FileLock(printed.with_suffix(".lock")):
             if printed.exists():
                 return
-            _write(lines)
+            sys.stderr.writelines(lines)
             if not is_consequence:
                 printed.touch()
     except OSError:
-        _write(lines)
+        sys.stderr.writelines(lines)
 
 
 def _shared_folder() -> Path | None:
@@ -275,8 +275,3 @@ def _shared_folder() -> Path | None:
         return None
     folder = Path(file).parents[1]
     return folder if folder.is_dir() else None
-
-
-def _write(lines: list[str]) -> None:
-    sys.stderr.writelines(lines)
-    sys.stderr.flush()
