@@ -189,6 +189,15 @@ def _replaced(old: str, new: str) -> Callable[[Path], object]:
     return lambda path: path.write_text(path.read_text().replace(old, new))
 
 
+def _stored(field: str, value: object) -> Callable[[Path], object]:
+    def store(path: Path) -> None:
+        table = np.load(path)
+        (table if field == "name" else table["source"])[field][0] = value
+        np.save(path, table)
+
+    return store
+
+
 @pytest.mark.parametrize(
     ("name", "damage", "message"),
     [
@@ -199,6 +208,12 @@ def _replaced(old: str, new: str) -> Callable[[Path], object]:
         ("train-000001.tar.npy", _shorten, "cannot be read as an index"),
         ("train-000001.tar.npy", lambda path: np.save(path, np.zeros(3)), "is not the index of 2 samples"),
         ("train-000001.tar.npy", lambda path: np.save(path, np.array([{}])), "cannot be read as an index"),
+        ("train-000000.tar.npy", _stored("name", b"../x"), "has no name of a sample"),
+        ("train-000000.tar.npy", _stored("name", b"/etc/x"), "has no name of a sample"),
+        ("train-000000.tar.npy", _stored("offset", -1000), "its place is outside of the tar file"),
+        ("train-000000.tar.npy", _stored("offset", 2**40), "its place is outside of the tar file"),
+        ("train-000000.tar.npy", _stored("size", 2**40), "its place is outside of the tar file"),
+        ("train-000000.tar.npy", _stored("size", 100), "is not at its place"),
         ("shards.json", _shorten, "is no manifest of version 1"),
         ("shards.json", _replaced('"version": 1', '"version": 2'), "is no manifest of version 1"),
         ("shards.json", _replaced('"n_samples": 2', '"n_samples": 2.0'), "is no manifest of version 1"),
@@ -215,7 +230,7 @@ def test_damaged_shards_end_the_run_in_one_line(
     with pytest.raises(StoreError, match=message) as error:
         batches(opened(shards), 7)
     assert "\n" not in str(error.value)
-    assert str(shards / name) in str(error.value)
+    assert str(shards / name.removesuffix(".npy")) in str(error.value)
 
 
 def test_sizes_may_be_binary_as_other_writers_have_them(shards: Path) -> None:
@@ -229,26 +244,6 @@ def test_sizes_may_be_binary_as_other_writers_have_them(shards: Path) -> None:
             header[148:156] = b"%06o\0 " % sum(header)
     path.write_bytes(content)
     assert_equal(opened(shards).read(0).source, expected)
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "message"),
-    [
-        ("name", b"../x", "has no name of a sample"),
-        ("name", b"/etc/x", "has no name of a sample"),
-        ("offset", -1000, "its place is outside of the tar file"),
-        ("offset", 2**40, "its place is outside of the tar file"),
-        ("size", 2**40, "its place is outside of the tar file"),
-        ("size", 100, "is not at its place"),
-    ],
-)
-def test_nothing_is_read_outside_of_a_shard(shards: Path, field: str, value: object, message: str) -> None:
-    index = shards / "train-000000.tar.npy"
-    table = np.load(index)
-    (table if field == "name" else table["source"])[field][0] = value
-    np.save(index, table)
-    with pytest.raises(StoreError, match=message):
-        opened(shards).read(0)
 
 
 @pytest.mark.parametrize(

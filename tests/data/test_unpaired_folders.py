@@ -71,11 +71,6 @@ def test_no_picture_comes_twice_before_all_others_have_come(n_source: int, n_tar
         assert all(first != second for first, second in pairwise(pairings))
 
 
-def test_indices_below_the_length_go_through_both_sides_in_order() -> None:
-    layout = UnpairedFolders(Numbered(3), Numbered(5))
-    assert [layout.places(index) for index in range(6)] == [(0, 0), (1, 1), (2, 2), (0, 3), (1, 4), (1, 0)]
-
-
 def heaps(root: Path, n_source: int = 5, n_target: int = 3, names: tuple[str, str] = ("train_A", "train_B")) -> Path:
     rng = np.random.default_rng(0)
     for folder, count, height in zip(names, (n_source, n_target), (24, 33), strict=True):
