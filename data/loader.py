@@ -241,15 +241,12 @@ def training_batches(
     layout = dataset.layout
     bad_samples = BadSamples(sum(map(len, layout.sides)))
 
+    def sample_of(process: int) -> str | None:
+        read = dataset.current_samples.of_process(process)
+        return describe_sample(layout.sides[read[0]], read[1]) if read else None
+
     def from_processes() -> Generator[_LoadedBatch]:
-        with WorkerMonitor(
-            loader,
-            processes,
-            dataset.current_samples,
-            name_of=lambda side, index: describe_sample(layout.sides[side], index),
-            timeout_s=timeout_s,
-            should_stop=should_stop,
-        ) as monitor:
+        with WorkerMonitor(loader, processes, sample_of, timeout_s=timeout_s, should_stop=should_stop) as monitor:
             for keys in sampler:
                 yield monitor.next_batch(", ".join(describe_sample(layout, key.index) for key in keys))
 

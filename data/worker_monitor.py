@@ -103,16 +103,14 @@ class WorkerMonitor:
     """Iterates over a DataLoader that has processes and the timeout POLL_S; ends the processes on exit.
 
     processes: of the loader, which appends them when it starts them, in the order of their numbers.
-    current_samples: where the processes record the samples that they read.
-    name_of: returns the name of a sample, given its side and index.
+    sample_of: returns the name of the sample that a process reads, given its number; None where it reads none.
     timeout_s: maximum time for a batch in seconds; 0: no limit.
     should_stop: called every POLL_S while waiting.
     """
 
     loader: DataLoader[Any]
     processes: Sequence[BaseProcess]
-    current_samples: CurrentSamples
-    name_of: Callable[[int, int], str]
+    sample_of: Callable[[int], str | None]
     timeout_s: float
     should_stop: Callable[[], bool]
 
@@ -180,6 +178,5 @@ class WorkerMonitor:
         multiprocessing.connection.wait([process.sentinel for process in self.processes], timeout=wait_s)
         for number, process in enumerate(self.processes):
             if process.exitcode is not None:
-                sample = self.current_samples.of_process(number)
-                return describe_exit(process.exitcode, None if sample is None else self.name_of(*sample))
+                return describe_exit(process.exitcode, self.sample_of(number))
         return None
