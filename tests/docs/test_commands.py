@@ -88,11 +88,10 @@ MADE_BEFORE = {  # what the reader has made by then, besides runs
     "generator.safetensors --input FOLDER": "python -m tools.export --checkpoint runs/mine --format safetensors",
 }
 LABEL_WEIGHTS = "labels/latest_net_G.pth"
-SPADE_WEIGHTS = {
-    "spade_ade20k": "checkpoints/ade20k_pretrained",
-    "spade_cityscapes": "checkpoints/cityscapes_pretrained",
-}
-UNPAIRED_WEIGHTS = {  # by recipe: the folder, the sides, and the formats of G and D
+OF_SPADE = {"G": "spade", "D": "spade_multiscale"}
+WEIGHTS = {  # by recipe: the folder, the sides, and the formats of G and D
+    "spade_ade20k": ("checkpoints/ade20k_pretrained", ("",), OF_SPADE),
+    "spade_cityscapes": ("checkpoints/cityscapes_pretrained", ("",), OF_SPADE),
     "cyclegan_256": ("checkpoints/horse2zebra", ("_A", "_B"), {"G": "global", "D": "patch"}),
     "cut_256": ("checkpoints/cat2dog", ("",), {"G": "cut", "D": "cut_discriminator"}),
 }
@@ -183,13 +182,7 @@ def train_stand_ins() -> None:
     torch.save(export_original(discriminator, "multiscale", biases_before_norms=True), "latest_net_D.pth")
     shutil.copy("configs/pix2pixhd_512p.yaml", "F")
     small = [f"{part}.base_channels=4" for part in ("generator", "discriminator")]
-    for recipe, folder in SPADE_WEIGHTS.items():
-        config = load_config(Path(f"configs/{recipe}.yaml"), ["data.root=ROOT", *small])
-        Path(folder).mkdir(parents=True)
-        for letter, network in (("G", build_generator(config)), ("D", build_discriminator(config))):
-            scheme = "spade" if letter == "G" else "spade_multiscale"
-            torch.save(export_original(network, scheme, biases_before_norms=True), f"{folder}/latest_net_{letter}.pth")
-    write_unpaired_weights(small)
+    write_weights(small)
     config = load_config(Path("configs/oasis_cityscapes.yaml"), ["data.root=ROOT", *small])
     discriminator = build_discriminator(config)  # narrower than OASIS's, which alone is exported
     keys = original_keys(discriminator, FORMATS["oasis_discriminator"].names(discriminator))
@@ -203,9 +196,9 @@ def train_stand_ins() -> None:
             torch.save(state, f"{folder}/best_{name}.pth")
 
 
-def write_unpaired_weights(small: Sequence[str]) -> None:
-    """Files of CycleGAN, which are the same for both directions, and of CUT."""
-    for recipe, (folder, sides, formats) in UNPAIRED_WEIGHTS.items():
+def write_weights(small: Sequence[str]) -> None:
+    """Files of SPADE, of CycleGAN, which are the same for both directions, and of CUT."""
+    for recipe, (folder, sides, formats) in WEIGHTS.items():
         config = load_config(Path(f"configs/{recipe}.yaml"), ["data.root=ROOT", "generator.n_blocks=6", *small])
         Path(folder).mkdir(parents=True)
         for letter, network in (("G", build_generator(config)), ("D", build_discriminator(config))):

@@ -15,8 +15,7 @@ from tools.export.original_weights import choose_family, write_original
 from utils.checkpoint import load_checkpoint, save_checkpoint
 
 AS_LARGE = ["discriminator.base_channels=64", *(f"data.synthetic.{side}=64" for side in ("height", "width"))]
-RESNET = ["generator.n_downsamplings=2"]
-CUT = ["generator.downsample=antialiased", *RESNET]
+CUT = ["generator.downsample=antialiased", "generator.n_downsamplings=2"]
 SIZES = ["generator.n_upsamplings=5", "generator.hidden_channels=128", "generator.base_channels=1"]
 
 
