@@ -211,10 +211,6 @@ class SpadeGenerator(Generator):
             before = level
         return self.head(x)
 
-    def normed_convolutions(self) -> list[nn.Conv2d]:
-        """Return the convolutions that spectral norm takes in SPADE: those of the blocks."""
-        return [part for block in self.blocks if isinstance(block, SpadeBlock) for part in block.normed_convolutions()]
-
 
 def _widths(base_channels: int, n_upsamplings: int, n_middle_blocks: int) -> list[int]:
     """Return the output channels of each block."""

@@ -129,7 +129,7 @@ def settle_spectral_norm(network: nn.Module) -> None:
 
 @runtime_checkable
 class PartlyNormed(Protocol):
-    """A network of which spectral norm takes some convolutions."""
+    """A block that names the convolutions that spectral norm takes; it takes no others of a network of such blocks."""
 
     def normed_convolutions(self) -> list[nn.Conv2d]:
         """Return these convolutions."""
@@ -148,9 +148,9 @@ def add_spectral_norm(network: nn.Module, *, outer: bool = True, iteration: Spec
 
 
 def normed_convolutions(network: nn.Module, *, outer: bool = True) -> list[nn.Conv2d | nn.ConvTranspose2d]:
-    """Return the convolutions that spectral norm takes: all, or those that the network names; `outer` as above."""
-    if isinstance(network, PartlyNormed):
-        return [*network.normed_convolutions()]
+    """Return the convolutions that spectral norm takes: all, or those that blocks name; `outer` as above."""
+    if blocks := [module for module in network.modules() if isinstance(module, PartlyNormed)]:
+        return [convolution for block in blocks for convolution in block.normed_convolutions()]
     return [
         module
         for name, module in network.named_modules()

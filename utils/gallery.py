@@ -14,8 +14,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from utils.atomic_file import replacing
 
 TEMPLATE = Path(__file__).with_suffix(".html")
-
-
 MOST_OPEN_CLASSES = 40  # of a legend; a longer one is folded until it is clicked
 
 
