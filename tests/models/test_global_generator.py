@@ -9,18 +9,6 @@ from models.blocks import Downsample, Norm, Padding, Upsample
 from models.global_generator import GlobalGenerator, LocalEnhancer
 from models.instance_features import FeatureConditionedGenerator, FeatureEncoder
 
-# pix2pixHD's parameters (in channels -> count), less the biases that it has before norms
-ORIGINAL_PARAMETERS = {36: 182_546_755, 39: 182_556_163, 3: 182_443_267}
-BIASES_BEFORE_NORMS = (64 + 128 + 256 + 512 + 1024) + 9 * 2 * 1024 + (512 + 256 + 128 + 64)
-
-
-@pytest.mark.parametrize("in_channels", ORIGINAL_PARAMETERS)
-def test_the_full_size_has_the_originals_parameters(in_channels: int) -> None:
-    with torch.device("meta"):
-        generator = GlobalGenerator(in_channels=in_channels)
-    count = sum(parameter.numel() for parameter in generator.parameters())
-    assert count == ORIGINAL_PARAMETERS[in_channels] - BIASES_BEFORE_NORMS
-
 
 @pytest.mark.parametrize("tap", ["stem.2", "head.1", "downs.2.0"])  # a norm, behind the blocks, none
 def test_a_tap_that_is_no_layer_with_features_is_refused(tap: str) -> None:
@@ -72,17 +60,6 @@ def test_the_local_enhancer_has_as_many_levels_as_wanted(n_enhancers: int) -> No
     )
     assert generator(torch.randn(1, 4, 32, 64)).shape == (1, 3, 32, 64)
     assert generator.trunk.stem[1].out_channels == 2 * 2**n_enhancers
-
-
-def test_the_full_size_local_enhancer_has_the_originals_parameters() -> None:
-    with torch.device("meta"):
-        generator = LocalEnhancer(in_channels=36)
-    biases = sum(
-        module.out_channels
-        for name, module in generator.named_modules()
-        if isinstance(module, torch.nn.Conv2d | torch.nn.ConvTranspose2d) and name != "head.1"
-    )
-    assert sum(parameter.numel() for parameter in generator.parameters()) + biases == 182_857_059
 
 
 @pytest.mark.parametrize("n_enhancers", [1, 2])

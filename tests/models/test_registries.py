@@ -1,15 +1,27 @@
-"""Each network of the registries has the rules of its settings, and takes the sizes that they state."""
+"""Each network of the registries has the rules of its settings, takes the sizes that they state, and is the original's.
+
+At full size it has the parameters of the original, less the biases that this has before norms.
+"""
 
 import inspect
+from collections.abc import Callable
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from configs.schema import DiscriminatorConfig, GeneratorConfig
 from models import DISCRIMINATORS, GENERATORS
 from models.generator import ImageSides
+from models.global_generator import GlobalGenerator, LocalEnhancer
+from models.patch_discriminator import MultiscalePatchDiscriminator
+from models.segmentation_discriminator import SegmentationDiscriminator
+from models.spade_generator import SpadeGenerator
+from models.style_encoder import StyleEncoder
+from models.unet_generator import UnetGenerator
 from utils.signatures import argument_names
 
 
@@ -75,3 +87,25 @@ def test_something_is_seen_of_an_image_of_the_least_side(
     side = DISCRIMINATORS[name].least_side(**settings)
     image = torch.zeros(1, 3, side, side)
     assert all(output.logits.numel() for output in network(image, image))
+
+
+BESIDE_BLOCKS = 2 * (64 + 128 + 256 + 512) + 1024  # channels of pix2pixHD's convolutions before norms
+FULL_SIZE: list[tuple[Callable[[], nn.Module], int, int]] = [
+    (partial(GlobalGenerator, in_channels=36), 182_546_755, BESIDE_BLOCKS + 9 * 2 * 1024),
+    (partial(LocalEnhancer, in_channels=36), 182_857_059, BESIDE_BLOCKS + 9 * 2 * 1024 + 2 * 32 + 7 * 64),
+    (partial(UnetGenerator, in_channels=3), 54_413_955, 0),
+    (partial(UnetGenerator, in_channels=3, n_downsamplings=7), 41_828_995, 0),
+    (partial(SpadeGenerator, in_channels=151, n_middle_blocks=1, noise_channels=64), 74_314_691, 64 * 47),
+    (StyleEncoder, 10_463_424, 0),
+    (partial(MultiscalePatchDiscriminator, source_channels=36), 5_603_202, 2 * (128 + 256 + 512)),
+    (partial(SegmentationDiscriminator, n_classes=151), 22_258_904, 0),
+]
+
+
+@pytest.mark.parametrize(("make", "n_original", "n_biases_before_norms"), FULL_SIZE)
+def test_the_full_size_has_the_originals_parameters(
+    make: Callable[[], nn.Module], n_original: int, n_biases_before_norms: int
+) -> None:
+    with torch.device("meta"):
+        network = make()
+    assert sum(parameter.numel() for parameter in network.parameters()) == n_original - n_biases_before_norms

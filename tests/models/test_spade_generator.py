@@ -27,13 +27,6 @@ def test_the_output_has_the_sides_of_the_source(n_upsamplings: int, n_middle_blo
         assert len(network.blocks) == n_upsamplings + 1
 
 
-def test_the_number_of_parameters_is_that_of_oasis_for_ade20k() -> None:
-    with torch.device("meta"):
-        network = SpadeGenerator(in_channels=151, n_middle_blocks=1, noise_channels=64)
-    n_biases = 64 * (16 + 16 + 8 + 4 + 2 + 1)  # those before a norm
-    assert sum(parameter.numel() for parameter in network.parameters()) == 74_314_691 - n_biases
-
-
 def test_a_translation_does_not_depend_on_what_else_is_in_the_batch() -> None:
     network = SpadeGenerator(in_channels=3, base_channels=2, n_upsamplings=3, hidden_channels=4).double()
     sources = torch.randn(3, 3, 16, 24, dtype=torch.float64)

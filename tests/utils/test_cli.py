@@ -4,8 +4,6 @@ import pytest
 
 from utils import cli
 from utils.cli import print_first
-from utils.distributed import PeerLostError
-from utils.errors import UserError
 
 
 @pytest.fixture
@@ -29,8 +27,3 @@ def test_a_consequence_does_not_hide_the_error_that_comes_after_it(capsys: pytes
     print_first(["error: another process has ended\n"], is_consequence=True)
     print_first(["error: data.root\n"])
     assert capsys.readouterr().err == "error: another process has ended\nerror: data.root\n"
-
-
-def test_only_a_lost_peer_is_a_consequence() -> None:
-    assert PeerLostError("x").is_consequence
-    assert not UserError("x").is_consequence
