@@ -5,9 +5,10 @@ The tensors between its segments are in temporary files, which are written and r
 
 import errno
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Self
@@ -116,6 +117,10 @@ class TensorFile:
             yield (row * self._width + window.left) * n_bytes
 
 
+_Read = Callable[[Window], Tensor]  # the part (1, C, h, w) of the image inside a window
+_Compute = Callable[[Segment, Window], Sequence[Tensor]]  # the parts inside a window of what a segment writes
+
+
 class TiledNetwork:
     """Computes the output of a convolutional network for a full image in the memory of a tile.
 
@@ -166,7 +171,7 @@ class TiledNetwork:
         self.tile = max(tile // size_multiple * size_multiple, least)
 
     @torch.inference_mode()
-    def bands(self, read: Callable[[Window], Tensor], height: int, width: int) -> Iterator[Tensor]:
+    def bands(self, read: _Read, height: int, width: int) -> Iterator[Tensor]:
         """Yield the output from top to bottom, as parts (1, C, h, W) float32 on the CPU of successive rows.
 
         read: returns the part (1, C, h, w) of the network's input inside a window, which is in its own pixels.
@@ -176,6 +181,7 @@ class TiledNetwork:
         assert height % self._multiple == width % self._multiple == 0, (height, width)
         whole = Window(0, height, 0, width)
         kept: dict[str, TensorFile] = {}
+        compute = partial(_computed, read, kept)
         *segments, last = self._segments
         with ExitStack() as files:
             for tensor in self._full_image:
@@ -191,31 +197,23 @@ class TiledNetwork:
                 for norm in chain.from_iterable(segment.norms.values()):
                     norm.reset()
                 for tile in chain.from_iterable(self._rows_of_tiles(whole)):
-                    self._compute(segment, tile, read, kept, whole)
+                    self._write_tile(segment, tile, compute, kept, whole)
                 for name in kept.keys() - {name for later in self._segments[number + 1 :] for name in later.reads}:
                     kept.pop(name).close()
-            yield from self._last_pass(last, read, kept, whole)
+            yield from self._last_pass(last, compute, whole)
 
-    def _compute(
-        self,
-        segment: Segment,
-        tile: Window,
-        read: Callable[[Window], Tensor],
-        kept: dict[str, TensorFile],
-        whole: Window,
+    def _write_tile(
+        self, segment: Segment, tile: Window, compute: _Compute, kept: dict[str, TensorFile], whole: Window
     ) -> None:
         """Compute one tile of a segment, keep its tensors and add them to the statistics of the norms."""
         window = tile.grown(segment.reach, whole)
-        made = segment.network(*_inputs(segment, window, read, kept))
-        for (name, stride), tensor in zip(segment.writes.items(), made, strict=True):
+        for (name, stride), tensor in zip(segment.writes.items(), compute(segment, window), strict=True):
             part = tile.seen_from(window).at(stride).cut(tensor)
-            for norm in segment.norms.get(name, ()):
+            for norm in segment.norms[name]:
                 norm.add(part)
             kept[name].write(tile.at(stride), part)
 
-    def _last_pass(
-        self, segment: Segment, read: Callable[[Window], Tensor], kept: dict[str, TensorFile], whole: Window
-    ) -> Iterator[Tensor]:
+    def _last_pass(self, segment: Segment, compute: _Compute, whole: Window) -> Iterator[Tensor]:
         """Compute the last segment, a row of tiles after the other; pixels that the next row overlaps wait for it."""
         (stride,) = segment.writes.values()
         reach = segment.reach if self.overlap is None else self.overlap
@@ -229,7 +227,7 @@ class TiledNetwork:
             weights = torch.zeros(band.bottom - top, band.right)
             for tile, window in row:
                 seen = tile.grown(reach, whole)
-                (made,) = segment.network(*_inputs(segment, seen, read, kept))
+                (made,) = compute(segment, seen)
                 part = window.seen_from(seen).at(stride).cut(made).float().cpu()
                 if window is row[0][1]:
                     sums = torch.zeros(1, part.shape[1], *weights.shape)
@@ -265,13 +263,10 @@ def means_of_bands(bands: Iterator[Tensor], mirrored: Iterator[Tensor], folder: 
             yield (kept.read(window) + band.flip(-1)) / 2
 
 
-def _inputs(
-    segment: Segment, window: Window, read: Callable[[Window], Tensor], kept: dict[str, TensorFile]
-) -> list[Tensor]:
-    return [
-        read(window.at(stride)) if name == IMAGE else kept[name].read(window.at(stride))
-        for name, stride in segment.reads.items()
-    ]
+def _computed(read: _Read, kept: dict[str, TensorFile], segment: Segment, window: Window) -> Sequence[Tensor]:
+    parts = ((read if name == IMAGE else kept[name].read)(window.at(stride)) for name, stride in segment.reads.items())
+    made: Sequence[Tensor] = segment.network(*parts)
+    return made
 
 
 def _pieces(length: int, longest: int, multiple: int) -> list[tuple[int, int]]:
