@@ -203,12 +203,8 @@ class SpadeGenerator(Generator):
         condition = self.noise(source)
         reduced = [reduction(condition) for reduction in self.reductions]
         x = self.stem(reduced[-1], style) if isinstance(self.stem, StyleStem) else self.stem(reduced[-1])
-        before = len(reduced) - 1
-        for block, level in zip(self.blocks, self.levels, strict=True):
-            if level != before:
-                x = self.up(x)
-            x = block(x, reduced[level])
-            before = level
+        for block, (before, level) in zip(self.blocks, pairwise([self.n_upsamplings, *self.levels]), strict=True):
+            x = block(x if level == before else self.up(x), reduced[level])
         return self.head(x)
 
 
