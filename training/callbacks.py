@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
@@ -23,9 +22,15 @@ class Callbacks:
     on_validation: Callback | None = None
     error: Exception | None = None
 
-    def call(self, name: Literal["on_report", "on_validation"], step: int, figures: Mapping[str, float]) -> str | None:
-        """Call a function, if there is one; return why the run shall end, None where it shall go on."""
-        callback: Callback | None = getattr(self, name)
+    def report(self, step: int, scalars: Mapping[str, float]) -> str | None:
+        """Call `on_report`; return why the run shall end, None where it shall go on."""
+        return self._call(self.on_report, "on_report", step, scalars)
+
+    def validated(self, step: int, figures: Mapping[str, float]) -> str | None:
+        """Call `on_validation`; return why the run shall end, None where it shall go on."""
+        return self._call(self.on_validation, "on_validation", step, figures)
+
+    def _call(self, callback: Callback | None, name: str, step: int, figures: Mapping[str, float]) -> str | None:
         if callback is None or self.error:
             return None
         try:

@@ -97,7 +97,7 @@ class TrainingLoop:
         scalars = self.log.report(
             state, means, method.optimizers, steps_per_s=speed, waiting_share=waiting_share, batches_per_step=n_batches
         )
-        self.end_reason = self.callbacks.call("on_report", state.step, scalars) or self.end_reason
+        self.end_reason = self.callbacks.report(state.step, scalars) or self.end_reason
 
     def _validate(self, *, is_periodic: bool) -> float:
         """Translate the validation samples, by the main process alone, on the bare network, so that no other waits.
@@ -114,7 +114,7 @@ class TrainingLoop:
         if is_periodic:
             patience.update(figures)
         training.checkpoints.save_best(figures)
-        self.end_reason = self.callbacks.call("on_validation", step, figures) or patience.end_reason or self.end_reason
+        self.end_reason = self.callbacks.validated(step, figures) or patience.end_reason or self.end_reason
         return figures[training.method.progress]
 
     def _leave(self, signal_number: int) -> NoReturn:
