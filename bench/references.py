@@ -21,7 +21,7 @@ from torch.optim import Adam
 from torch.utils.data import DataLoader, Dataset, RandomSampler
 
 from configs.schema import ContrastiveConfig
-from losses.distances import patch_nce
+from losses.patch_nce import patch_nce
 from losses.perceptual import LAYER_WEIGHTS
 from models.global_generator import GlobalGenerator
 from models.layers import InstanceNorm

@@ -1,4 +1,4 @@
-"""Distances of translated images from their targets, of their patches from the sources', and of styles from N(0, I)."""
+"""Distances of translated images from their targets, and of styles from those that prediction draws."""
 
 import torch
 import torch.nn.functional as F
@@ -8,8 +8,6 @@ from losses.objective import LossInputs
 from losses.pixel_weights import PixelWeights
 from utils.precision import at_least_float32
 from utils.structural_similarity import scale_terms, scale_weights
-
-_NO_NEGATIVE = -10.0  # of the positive among the negatives, before the division by the temperature (CUT's code)
 
 
 def l1(translation: LossInputs) -> Tensor:
@@ -74,21 +72,3 @@ def feature_distance(ours: Tensor, theirs: Tensor, weights: PixelWeights | None 
     if weights:
         return weights.mean(difference)
     return difference.sum(dtype=torch.promote_types(ours.dtype, torch.float32)) / ours.numel()
-
-
-def patch_nce(queries: Tensor, keys: Tensor, *, n_groups: int, temperature: float = 0.07) -> Tensor:
-    """Return the cross entropy of finding each query's key among the keys of its group (Park et al. 2020, equation 3).
-
-    queries, keys: (R, D), vectors of length 1 of patches of translations and, in the same places, of their sources;
-        no gradient reaches the keys.
-    n_groups: groups of R / n_groups adjacent rows from which the negatives are taken: the number of images, or 1 where
-        those of the other images of the batch are negatives too.
-
-    Returns: 0-d, the mean of the rows, in the dtype of the vectors, which half precision would be too coarse for.
-    """
-    query, key = (vectors.unflatten(0, (n_groups, -1)) for vectors in (queries, keys.detach()))
-    similarities = query @ key.mT  # (groups, rows, rows)
-    positives = similarities.diagonal(dim1=1, dim2=2)[..., None]
-    is_positive = torch.eye(query.shape[1], dtype=torch.bool, device=query.device)
-    logits = torch.cat([positives, similarities.masked_fill(is_positive, _NO_NEGATIVE)], dim=2) / temperature
-    return F.cross_entropy(logits.flatten(0, 1), torch.zeros(len(queries), dtype=torch.long, device=query.device))

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from configs import build
 from configs.image_sides import image_sides
 from configs.schema import Config, ContrastiveConfig
-from losses.distances import patch_nce
+from losses.patch_nce import patch_nce
 from models.global_generator import GlobalGenerator
 from models.initialization import initialize
 from models.patch_projection import PatchProjection, draw_positions
