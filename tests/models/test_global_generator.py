@@ -54,15 +54,6 @@ def test_with_skips_a_point_of_the_source_reaches_the_decoder_past_the_blocks(sc
 
 
 @pytest.mark.parametrize("n_enhancers", [1, 2])
-def test_the_local_enhancer_has_as_many_levels_as_wanted(n_enhancers: int) -> None:
-    generator = LocalEnhancer(
-        in_channels=4, base_channels=2, n_downsamplings=2, n_blocks=1, n_enhancers=n_enhancers, n_enhancer_blocks=1
-    )
-    assert generator(torch.randn(1, 4, 32, 64)).shape == (1, 3, 32, 64)
-    assert generator.trunk.stem[1].out_channels == 2 * 2**n_enhancers
-
-
-@pytest.mark.parametrize("n_enhancers", [1, 2])
 def test_the_coarse_parts_are_all_but_the_finest_enhancer_and_the_head(n_enhancers: int) -> None:
     generator = LocalEnhancer(in_channels=4, base_channels=2, n_downsamplings=1, n_blocks=1, n_enhancers=n_enhancers)
     names = {name for name, _ in generator.named_parameters()}

@@ -132,24 +132,6 @@ def test_the_loss_of_styles(reference: dict[str, Any]) -> None:
         assert_close(found, expected)
 
 
-@pytest.mark.parametrize("eps", ["1e-05", "0.5"])
-def test_synchronised_batch_norm_of_two_replicas(reference: dict[str, Any], eps: str) -> None:
-    """The statistics are those of torch's batch norm of all shards together; only the place of eps is another."""
-    case = reference["sync_batch_norm_two_replicas"]
-    by_eps = {float(key): value for key, value in case["by_eps"].items()}
-    recorded = by_eps[float(eps)]
-    shards = [shard.double() for shard in case["inputs"]["shards"]]
-    norm = nn.BatchNorm2d(shards[0].shape[1], affine=False, eps=float(eps)).double()
-    norm.load_state_dict(recorded["state_before"])
-    ours = norm(torch.cat(shards)).split([len(shard) for shard in shards])
-    for name in ("running_mean", "running_var"):
-        assert_close(norm.state_dict()[name], recorded["state_after"][name])
-    variance = torch.cat(shards).var(dim=(0, 2, 3), correction=0)[:, None, None]
-    place_of_eps = ((variance + float(eps)) / variance.clamp_min(float(eps))).sqrt()
-    for output, expected in zip(ours, recorded["outputs"], strict=True):
-        assert_close(output * place_of_eps, expected)
-
-
 @pytest.mark.parametrize(("name", "expected"), [("ade20k", 5), ("coco", 5), ("cityscapes", 6)])
 def test_upsamplings_follow_from_the_channels_of_cityscapes_alone(name: str, expected: int) -> None:
     network = import_original(empty_weights(FULL_SIZE[f"SPADE_G_{name}"]["keys"])).network
