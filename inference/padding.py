@@ -120,4 +120,4 @@ def _reflected(length: int, before: int, total: int) -> Tensor:
     """Return (total,) int64 positions in a side of `length`, starting `before` its first: 2 1 | 0 1 2 | 1 0."""
     period = max(2 * (length - 1), 1)
     position = (torch.arange(total) - before) % period
-    return torch.minimum(position, period - position) if length > 1 else torch.zeros_like(position)
+    return torch.minimum(position, period - position)

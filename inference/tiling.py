@@ -281,10 +281,8 @@ def _ramp(window: Window, tile: Window) -> Tensor:
 
     def side(begin: int, end: int, tile_begin: int, tile_end: int) -> Tensor:
         position = torch.arange(begin, end) + 0.5
-        rising = (
-            (position - begin) / max(2 * (tile_begin - begin), 1) if begin < tile_begin else torch.ones(len(position))
-        )
-        falling = (end - position) / max(2 * (end - tile_end), 1) if tile_end < end else torch.ones(len(position))
+        rising = (position - begin) / (2 * (tile_begin - begin))  # infinite where there is no neighbour
+        falling = (end - position) / (2 * (end - tile_end))
         return torch.minimum(rising, falling).clamp(max=1)
 
     down = side(window.top, window.bottom, tile.top, tile.bottom)
