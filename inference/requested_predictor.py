@@ -55,7 +55,6 @@ def load_requested_generator(options: GeneratorOptions, original: OriginalInputs
     Raises:
         CheckpointError, OriginalWeightsError, ConfigError: the file or an override cannot be used.
     """
-
     raw, way = options.weights == "raw", options.direction
 
     def load(file: Path) -> LoadedGenerator:
