@@ -145,13 +145,9 @@ class SampleTranslator:
 
     def _in_memory(self, read: PaddedSample) -> _LargeImage:
         sample, images = read.sample, read.sample.source_images
-        preview = Sample(
-            sample.name,
-            reduced(sample.source, is_ids=self.layout.n_classes > 0),
-            None,
-            None,
-            source_images=None if images is None else reduced(images),
-        )
+        source = reduced(sample.source, is_ids=self.layout.n_classes > 0)
+        further = None if images is None else reduced(images)
+        preview = Sample(sample.name, source, None, None, source_images=further)
         height, width = sample.source.shape[-2:]
         return _LargeImage(preview, (width, height), ImageParts.of(Batch.of([read.padded])), read.window)
 
