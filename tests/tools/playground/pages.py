@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from PIL import Image
-from playwright.sync_api import Browser, Download, FloatRect, Locator, Page, expect
+from playwright.sync_api import Browser, Download, FloatRect, Locator, Page, ViewportSize, expect
 
 from tests.conftest import save_image
 from tests.runs import program_main, translate, untrained_run
@@ -139,9 +139,10 @@ FIRST_SAMPLE_IS_READ = """() => {
 
 
 @contextmanager
-def opened(browser: Browser, url: str, *, width: int = 1280, height: int = 900) -> Iterator[Opened]:
+def opened(browser: Browser, url: str, *, is_phone: bool = False) -> Iterator[Opened]:
     """Open a page; at the end it must have raised no error, and requested nothing from elsewhere."""
-    context = browser.new_context(viewport={"width": width, "height": height})
+    size: ViewportSize = {"width": 360, "height": 740} if is_phone else {"width": 1280, "height": 900}
+    context = browser.new_context(viewport=size, has_touch=is_phone, is_mobile=is_phone)
     page = context.new_page()
     page.set_default_timeout(PATIENCE_MS)
     errors: list[str] = []
@@ -192,13 +193,13 @@ def exported(config: Path, *settings: str) -> Trained:
 
 
 @contextmanager
-def page_of(browser: Browser, trained: Trained, engine: str, **size: int) -> Iterator[Opened]:
+def page_of(browser: Browser, trained: Trained, engine: str) -> Iterator[Opened]:
     if engine == "file":
-        with opened(browser, trained.page.as_uri(), **size) as page:
+        with opened(browser, trained.page.as_uri()) as page:
             yield page
         return
     command = ("--checkpoint", str(trained.run), "--opt-level", "O0")
-    with serving(*command) as server, opened(browser, server.url, **size) as page:
+    with serving(*command) as server, opened(browser, server.url) as page:
         yield page
 
 

@@ -10,7 +10,7 @@ from PIL import Image
 from playwright.sync_api import Browser, CDPSession, expect
 
 from tests.conftest import save_image
-from tests.tools.playground.pages import PATIENCE_MS, Opened, Trained, page_of
+from tests.tools.playground.pages import Opened, Trained, opened, page_of
 
 pytestmark = pytest.mark.browser
 
@@ -262,15 +262,10 @@ class Fingers:
 
 @pytest.fixture
 def phone(browser: Browser, facades_url: str) -> Iterator[Opened]:
-    context = browser.new_context(viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
-    page = Opened(context.new_page())
-    page.page.set_default_timeout(PATIENCE_MS)
-    page.page.goto(facades_url)
-    expect(page["status"]).to_have_text("ready")
-    page.click("clear")
-    page.wait()
-    yield page
-    context.close()
+    with opened(browser, facades_url, is_phone=True) as page:
+        page.click("clear")
+        page.wait()
+        yield page
 
 
 def test_a_finger_draws_and_two_together_zoom(phone: Opened) -> None:
