@@ -66,12 +66,16 @@ def find_recipe(path: Path, folder: Path = Path()) -> Path:
     candidates, found = [folder / path], list[Path]()
     if not path.is_absolute():
         candidates += [FOLDER.parent / path, FOLDER / path, FOLDER / f"{path}.yaml"]
-    for candidate in filter(Path.is_file, candidates):
-        if not any(candidate.samefile(other) or filecmp.cmp(candidate, other, shallow=False) for other in found):
+    for candidate in candidates:
+        if candidate.is_file() and not any(_is_same(candidate, other) for other in found):
             found.append(candidate)
     if len(found) > 1 and os.environ.get("RANK", "0") == "0":
         logger.warning("%s: taken from %s, not from %s", path, found[0], found[1])
     return found[0] if found else folder / path
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    return one.samefile(other) or filecmp.cmp(one, other, shallow=False)
 
 
 def _read(path: Path) -> tuple[Recipe, Path | None]:

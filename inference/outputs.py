@@ -167,7 +167,7 @@ class Results:
                 write_png(self.folder.path / file, thumbnail(images[kind], GALLERY_WIDTH))
         figures = {TITLES[figure]: value for figure, value in shown(measured.figures).items()} if measured else {}
         row = Row(name, files, None if files["translated"] == full else full, figures)
-        heads = [kind for kind in KINDS[:3] if kind in images and self._indices[name] < SHEET_SAMPLES]
+        heads = [kind for kind in KINDS[:3] if kind in images] if self._indices[name] < SHEET_SAMPLES else []
         on_sheet = {kind: thumbnail(images[kind], SHEET_WIDTH // 2) for kind in heads}
         self._records[name] = _Record(row, sizes, measured, on_sheet)
 

@@ -92,7 +92,7 @@ class Padding:
         unit = math.ceil(1 / scale)  # pixels of the source that are one of the translation
         top, left = ((side - own) // 2 // unit * unit for side, own in zip(sides, (height, width), strict=True))
         bottom, right = (start - (-own // unit * unit) for start, own in ((top, height), (left, width)))
-        window = Window(top, bottom, left, right).at(1 / scale)
+        window = Window(top, bottom, left, right).times(scale)
         return cls(_reflected(height, top, sides[0]), _reflected(width, left, sides[1]), window)
 
 
@@ -120,4 +120,4 @@ def _reflected(length: int, before: int, total: int) -> Tensor:
     """Return (total,) int64 positions in a side of `length`, starting `before` its first: 2 1 | 0 1 2 | 1 0."""
     period = max(2 * (length - 1), 1)
     position = (torch.arange(total) - before) % period
-    return torch.minimum(position, period - position)
+    return torch.minimum(position, period - position) if length > 1 else torch.zeros_like(position)

@@ -5,10 +5,9 @@ The tensors between its segments are in temporary files, which are written and r
 
 import errno
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Self
@@ -37,9 +36,13 @@ class Window:
             min(self.right + by, within.right),
         )
 
-    def at(self, stride: float) -> Self:
-        """Return the window in an image of sides `stride` times shorter, a power of 2; below 1 they are longer."""
-        return type(self)(*(int(side // stride) for side in (self.top, self.bottom, self.left, self.right)))
+    def at(self, stride: int) -> Self:
+        """Return the window in an image whose sides are `stride` times shorter."""
+        return type(self)(self.top // stride, self.bottom // stride, self.left // stride, self.right // stride)
+
+    def times(self, scale: float) -> Self:
+        """Return the window in an image whose sides are `scale` times as long; its sides are whole numbers there."""
+        return type(self)(*(int(side * scale) for side in (self.top, self.bottom, self.left, self.right)))
 
     def seen_from(self, other: Self) -> Self:
         """Return the window in coordinates that start at the top left of `other`."""
@@ -117,10 +120,6 @@ class TensorFile:
             yield (row * self._width + window.left) * n_bytes
 
 
-_Read = Callable[[Window], Tensor]  # the part (1, C, h, w) of the image inside a window
-_Compute = Callable[[Segment, Window], Sequence[Tensor]]  # the parts inside a window of what a segment writes
-
-
 class TiledNetwork:
     """Computes the output of a convolutional network for a full image in the memory of a tile.
 
@@ -171,7 +170,7 @@ class TiledNetwork:
         self.tile = max(tile // size_multiple * size_multiple, least)
 
     @torch.inference_mode()
-    def bands(self, read: _Read, height: int, width: int) -> Iterator[Tensor]:
+    def bands(self, read: Callable[[Window], Tensor], height: int, width: int) -> Iterator[Tensor]:
         """Yield the output from top to bottom, as parts (1, C, h, W) float32 on the CPU of successive rows.
 
         read: returns the part (1, C, h, w) of the network's input inside a window, which is in its own pixels.
@@ -181,7 +180,6 @@ class TiledNetwork:
         assert height % self._multiple == width % self._multiple == 0, (height, width)
         whole = Window(0, height, 0, width)
         kept: dict[str, TensorFile] = {}
-        compute = partial(_computed, read, kept)
         *segments, last = self._segments
         with ExitStack() as files:
             for tensor in self._full_image:
@@ -197,28 +195,48 @@ class TiledNetwork:
                 for norm in chain.from_iterable(segment.norms.values()):
                     norm.reset()
                 for tile in chain.from_iterable(self._rows_of_tiles(whole)):
-                    self._write_tile(segment, tile, compute, kept, whole)
+                    self._compute(segment, tile, read, kept, whole)
                 for name in kept.keys() - {name for later in self._segments[number + 1 :] for name in later.reads}:
                     kept.pop(name).close()
-            yield from self._last_pass(last, compute, whole)
+            yield from (self._last_pass if self.overlap is None else self._blended_pass)(last, read, kept, whole)
 
-    def _write_tile(
-        self, segment: Segment, tile: Window, compute: _Compute, kept: dict[str, TensorFile], whole: Window
+    def _compute(
+        self,
+        segment: Segment,
+        tile: Window,
+        read: Callable[[Window], Tensor],
+        kept: dict[str, TensorFile],
+        whole: Window,
     ) -> None:
         """Compute one tile of a segment, keep its tensors and add them to the statistics of the norms."""
         window = tile.grown(segment.reach, whole)
-        for (name, stride), tensor in zip(segment.writes.items(), compute(segment, window), strict=True):
+        made = segment.network(*_inputs(segment, window, read, kept))
+        for (name, stride), tensor in zip(segment.writes.items(), made, strict=True):
             part = tile.seen_from(window).at(stride).cut(tensor)
-            for norm in segment.norms[name]:
+            for norm in segment.norms.get(name, ()):
                 norm.add(part)
             kept[name].write(tile.at(stride), part)
 
-    def _last_pass(self, segment: Segment, compute: _Compute, whole: Window) -> Iterator[Tensor]:
-        """Compute the last segment, a row of tiles after the other; pixels that the next row overlaps wait for it."""
+    def _last_pass(
+        self, segment: Segment, read: Callable[[Window], Tensor], kept: dict[str, TensorFile], whole: Window
+    ) -> Iterator[Tensor]:
+        """Compute the last segment, a row of tiles after the other."""
         (stride,) = segment.writes.values()
-        reach = segment.reach if self.overlap is None else self.overlap
-        overlap = self.overlap or 0
-        rows = [[(tile, tile.grown(overlap, whole)) for tile in row] for row in self._rows_of_tiles(whole)]
+        for row in self._rows_of_tiles(whole):
+            parts = []
+            for tile in row:
+                window = tile.grown(segment.reach, whole)
+                (made,) = segment.network(*_inputs(segment, window, read, kept))
+                parts.append(tile.seen_from(window).at(stride).cut(made).float().cpu())
+            yield torch.cat(parts, dim=3)
+
+    def _blended_pass(
+        self, segment: Segment, read: Callable[[Window], Tensor], kept: dict[str, TensorFile], whole: Window
+    ) -> Iterator[Tensor]:
+        """Compute the only segment, a row of tiles after the other; pixels that the next row overlaps wait for it."""
+        assert self.overlap is not None
+        (stride,) = segment.writes.values()
+        rows = [[(tile, tile.grown(self.overlap, whole)) for tile in row] for row in self._rows_of_tiles(whole)]
         tops = [row[0][1].at(stride).top for row in rows] + [whole.at(stride).bottom]
         sums, weights = torch.zeros(0), torch.zeros(0)
         for row, top, next_top in zip(rows, tops, tops[1:], strict=False):
@@ -226,14 +244,12 @@ class TiledNetwork:
             band = replace(row[0][1], right=whole.right).at(stride)
             weights = torch.zeros(band.bottom - top, band.right)
             for tile, window in row:
-                seen = tile.grown(reach, whole)
-                (made,) = compute(segment, seen)
-                part = window.seen_from(seen).at(stride).cut(made).float().cpu()
+                (made,) = segment.network(*_inputs(segment, window, read, kept))
                 if window is row[0][1]:
-                    sums = torch.zeros(1, part.shape[1], *weights.shape)
+                    sums = torch.zeros(1, made.shape[1], *weights.shape)
                 place = window.at(stride).seen_from(band)
                 weight = _ramp(window.at(stride), tile.at(stride))
-                place.cut(sums).add_(part * weight)
+                place.cut(sums).add_(made.float().cpu() * weight)
                 place.cut(weights).add_(weight)
             if before.numel():
                 sums[:, :, : before.shape[2]] += before
@@ -263,10 +279,13 @@ def means_of_bands(bands: Iterator[Tensor], mirrored: Iterator[Tensor], folder: 
             yield (kept.read(window) + band.flip(-1)) / 2
 
 
-def _computed(read: _Read, kept: dict[str, TensorFile], segment: Segment, window: Window) -> Sequence[Tensor]:
-    parts = ((read if name == IMAGE else kept[name].read)(window.at(stride)) for name, stride in segment.reads.items())
-    made: Sequence[Tensor] = segment.network(*parts)
-    return made
+def _inputs(
+    segment: Segment, window: Window, read: Callable[[Window], Tensor], kept: dict[str, TensorFile]
+) -> list[Tensor]:
+    return [
+        read(window.at(stride)) if name == IMAGE else kept[name].read(window.at(stride))
+        for name, stride in segment.reads.items()
+    ]
 
 
 def _pieces(length: int, longest: int, multiple: int) -> list[tuple[int, int]]:
@@ -281,8 +300,10 @@ def _ramp(window: Window, tile: Window) -> Tensor:
 
     def side(begin: int, end: int, tile_begin: int, tile_end: int) -> Tensor:
         position = torch.arange(begin, end) + 0.5
-        rising = (position - begin) / (2 * (tile_begin - begin))  # infinite where there is no neighbour
-        falling = (end - position) / (2 * (end - tile_end))
+        rising = (
+            (position - begin) / max(2 * (tile_begin - begin), 1) if begin < tile_begin else torch.ones(len(position))
+        )
+        falling = (end - position) / max(2 * (end - tile_end), 1) if tile_end < end else torch.ones(len(position))
         return torch.minimum(rising, falling).clamp(max=1)
 
     down = side(window.top, window.bottom, tile.top, tile.bottom)

@@ -204,7 +204,9 @@ class SpadeGenerator(Generator):
         reduced = [reduction(condition) for reduction in self.reductions]
         x = self.stem(reduced[-1], style) if isinstance(self.stem, StyleStem) else self.stem(reduced[-1])
         for block, (before, level) in zip(self.blocks, pairwise([self.n_upsamplings, *self.levels]), strict=True):
-            x = block(x if level == before else self.up(x), reduced[level])
+            if level != before:
+                x = self.up(x)
+            x = block(x, reduced[level])
         return self.head(x)
 
 

@@ -13,7 +13,6 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from configs.schema import Config
 from configs.schema.run import RunConfig
 from utils.cli import ArgumentParser, run_entry_point
-from utils.yaml_file import shortened
 
 REFERENCE = Path(__file__).parents[1] / "configs" / "reference.yaml"
 _WIDTH = 120
@@ -76,12 +75,16 @@ def type_name(kind: Any) -> str:
 
 def yaml_value(value: object) -> str:
     """Return a default as YAML writes it."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, float) and 0 < abs(value) < 1e-3:
         mantissa, _, exponent = f"{value:e}".partition("e")
         return f"{float(mantissa)}e{int(exponent)}"
     if isinstance(value, str) and (not value or "{" in value):
         return f'"{value}"'
-    return shortened(value)
+    return str(value)
 
 
 def main(argv: Sequence[str]) -> None:

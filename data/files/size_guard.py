@@ -44,8 +44,11 @@ def check_size(name: str, height: int, width: int, bytes_per_pixel: int = DECODE
     """Raise TooLargeError if an image, named `name` in the message, is not to be read at once."""
     if is_too_large(height, width, bytes_per_pixel):
         size = f"{height * width * bytes_per_pixel / 1e9:.3g} GB"
-        limit = f"a quarter of this machine's {memory_bytes() / 1e9:.3g} GB"
-        limit = f"{_guard.allowed} pixels" if _guard.allowed else limit
+        limit = (
+            f"{_guard.allowed} pixels"
+            if _guard.allowed
+            else f"a quarter of this machine's {memory_bytes() / 1e9:.3g} GB"
+        )
         raise TooLargeError(
             f"{name}: {width}x{height} pixels take {size}, more than {limit}: cut it into smaller images; test.py "
             f"also takes --max-pixels {height * width}, and reads TIFF and .npy in parts with --tile 1024"

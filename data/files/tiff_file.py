@@ -199,8 +199,8 @@ def geo_tags(file: File, height: int, width: int, scale: float = 1.0) -> list[tu
 
     height, width: `scale` times those of the TIFF, rounded up. The tags are those of an image at that scale.
     """
+    tifffile = _tifffile(f"{file}: reading it")
     try:
-        tifffile = _tifffile(f"{file}: reading it")
         with file.open("rb") as opened:
             page = tifffile.TiffFile(opened).pages[0]
             sides = [math.ceil(side * scale) for side in (page.imagelength, page.imagewidth)]

@@ -168,28 +168,29 @@ def _unet_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
     }
 
 
-def discriminator_settings(weights: StateDict, first: str, second: str, **sizes: int) -> dict[str, Any]:
-    """Return the settings of a discriminator by its first two convolutions, with its `sizes`."""
+def _scored_settings(weights: StateDict, first: str, second: str) -> dict[str, Any]:
+    """Return the settings of a discriminator by its first two convolutions."""
     base_channels, in_channels = weights[f"{first}.weight"].shape[:2]
     images = {"source_channels": max(in_channels - 3, 0), "image_channels": min(in_channels, 3)}
-    return {**images, "base_channels": base_channels, "norm": _norm_behind(weights, second), **sizes}
+    return {**images, "base_channels": base_channels, "norm": _norm_behind(weights, second)}
 
 
 def _multiscale_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
     n_layers, n_scales = (count(weights, pattern) for pattern in (r"scale0_layer(\d+)\..*", r"scale(\d+)_.*"))
-    first, second = "scale0_layer0.0", "scale0_layer1.0"
-    return discriminator_settings(weights, first, second, n_layers=n_layers - 2, n_scales=n_scales)
+    settings = _scored_settings(weights, "scale0_layer0.0", "scale0_layer1.0")
+    return {**settings, "n_layers": n_layers - 2, "n_scales": n_scales}
 
 
 def _multiscale_settings_without_features(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
     n_layers, n_scales = len(_convolutions(weights, "layer0")), count(weights, r"layer(\d+)\..*")
-    return discriminator_settings(weights, "layer0.0", "layer0.2", n_layers=n_layers - 2, n_scales=n_scales)
+    return {**_scored_settings(weights, "layer0.0", "layer0.2"), "n_layers": n_layers - 2, "n_scales": n_scales}
 
 
 def _patch_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
-    first, second, *others = (key.removesuffix(".weight") for key in _convolutions(weights, "model"))
-    settings = discriminator_settings(weights, first, second, n_layers=len(others), n_scales=1, padding=1)
-    return {**settings, "max_channels": 8 * settings["base_channels"]}
+    first, second, *_others = (key.removesuffix(".weight") for key in _convolutions(weights, "model"))
+    settings = _scored_settings(weights, first, second)
+    sizes = {"n_layers": len(_convolutions(weights, "model")) - 2, "n_scales": 1, "padding": 1}
+    return {**settings, **sizes, "max_channels": 8 * settings["base_channels"]}
 
 
 def _has_trunk(*, has_blocks: bool) -> Callable[[StateDict], bool]:
@@ -251,7 +252,7 @@ FORMATS: dict[str, OriginalFormat] = {
         "discriminator",
         PixelDiscriminator,
         recognizes=has("net.0.weight"),
-        settings=lambda weights, _: discriminator_settings(weights, "net.0", "net.2"),
+        settings=lambda weights, _: _scored_settings(weights, "net.0", "net.2"),
         names=lambda _: {"layers.0.0": "net.0", "layers.1.0": "net.2", "layers.1.1": "net.3", "head": "net.5"},
         fault=_fault,
     ),

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from models.originals.format import Names, OriginalFormat, OriginalWeightsError, StateDict, first_fault, has
-from models.originals.pix2pix import count, discriminator_settings, patch_fault
+from models.originals.pix2pix import count, patch_fault
 from models.patch_discriminator import MultiscalePatchDiscriminator
 from models.segmentation_discriminator import SegmentationDiscriminator, SegmentationUnet
 from models.spade_generator import ConditionReduction, SpadeGenerator
@@ -105,10 +105,11 @@ def _encoder_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any
 
 
 def _discriminator_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
-    patterns = (r"discriminator_0\.model(\d+)\..*", r"discriminator_(\d+)\..*")
-    n_layers, n_scales = (count(weights, pattern) for pattern in patterns)
-    first, second = "discriminator_0.model0.0", "discriminator_0.model1.0.0"
-    return discriminator_settings(weights, first, second, n_layers=n_layers - 2, n_scales=n_scales)
+    base_channels, in_channels = weights["discriminator_0.model0.0.weight"].shape[:2]
+    n_layers = count(weights, r"discriminator_0\.model(\d+)\..*") - 2
+    n_scales = count(weights, r"discriminator_(\d+)\..*")
+    sizes = {"n_layers": n_layers, "n_scales": n_scales}
+    return {"source_channels": in_channels - 3, "base_channels": base_channels, **sizes}
 
 
 def _generator_fault(network: SpadeGenerator) -> str:

@@ -136,9 +136,11 @@ class PhotoPairs:
                 seed = zlib.crc32(photo.numpy().tobytes())  # the same for the same photograph
                 noise = torch.randn(photo.shape, generator=torch.Generator().manual_seed(seed)) * self.sigma
                 return (photo + noise).round_().clamp_(0, 255).to(torch.uint8)
-            case "low_resolution" | "reduced":
+            case "low_resolution":
                 small = resize_image(photo, max(1, height // self.factor), max(1, width // self.factor))
-                return small if self.source == "reduced" else resize_image(small, height, width)
+                return resize_image(small, height, width)
+            case "reduced":
+                return resize_image(photo, height // self.factor, width // self.factor)
 
 
 def from_photos(

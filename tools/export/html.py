@@ -1,12 +1,12 @@
 """A page that carries its generator: the playground's, with onnxruntime-web in place of a server."""
 
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from configs import build
-from data.batch import DataError, Sample
+from data.batch import DataError
 from inference.load import LoadedGenerator
 from models.latent_inputs import latent_channels
 from tools.export.file import Dtype, ExportError, report_file, write_program
@@ -47,18 +47,20 @@ def export_page(
     _check(loaded, in_folder=in_folder)
     runtime = runtime_files(WEBGPU if in_folder else WASM, web_runtime)
     description, samples = _describe(loaded, n_samples, split)
+    parts: dict[str, bytes | str] = dict(samples)
+    names = ("runtime", "wasm")
     with tempfile.TemporaryDirectory(prefix="pairgan-") as temporary:
         file = Path(temporary) / GENERATOR
         write_program(loaded, file, "onnx", dtype, as_images=True, takes_latents=True)
-        files: dict[str, bytes | str] = {**runtime, GENERATOR: file.read_bytes()}
-    beside_or_within: Iterable[bytes | str] = files if in_folder else files.values()
-    of_engine = dict(zip(("runtime", "wasm", "generator"), beside_or_within, strict=True))
-    page = build_page(description, "onnx_engine", parts={**samples, **of_engine})
+        generator = file.read_bytes()
     if not in_folder:
-        _write(output, page)
+        parts |= dict(zip(names, runtime.values(), strict=True)) | {"generator": generator}
+        _write(output, build_page(description, "onnx_engine", parts=parts))
         return
-    for name, content in (files | {PAGE: page}).items():
+    for name, content in {**runtime, GENERATOR: generator}.items():
         _write(output / name, content)
+    parts |= dict(zip(names, runtime, strict=True)) | {"generator": GENERATOR}
+    _write(output / PAGE, build_page(description, "onnx_engine", parts=parts))
     logger.info("to open it   python -m http.server --bind 127.0.0.1 --directory %s", output)
 
 
@@ -82,24 +84,24 @@ def _check(loaded: LoadedGenerator, *, in_folder: bool) -> None:
 def _describe(loaded: LoadedGenerator, n_samples: int, split: str | None) -> tuple[Description, Mapping[str, bytes]]:
     """Return the description of the page, and its samples by the names of their parts."""
     samples = open_samples(loaded, split) if n_samples else Samples(loaded)
-    carried: list[Sample] = []
-    for index in range(len(samples.names)):
-        if len(carried) < n_samples:
-            try:
-                carried.append(samples.read(index))
-            except DataError as error:
-                logger.warning("left out     %s", error)
-    if carried:
-        logger.info("             %d of them are in the page; --samples 0 leaves them out", len(carried))
+    names, sizes = list[str](), list[tuple[int, int]]()
+    parts: dict[str, bytes] = {}
+    for index, name in enumerate(samples.names):
+        if len(names) == n_samples:
+            break
+        try:
+            sample = samples.read(index)
+        except DataError as error:
+            logger.warning("left out     %s", error)
+            continue
+        parts[f"sample-{len(names)}"] = samples.pack(sample)
+        names.append(name)
+        sizes.append((sample.source.shape[-1], sample.source.shape[-2]))
+    if names:
+        logger.info("             %d of them are in the page; --samples 0 leaves them out", len(names))
     latents = latent_channels(loaded.generator)
-    description = replace(
-        describe(samples, takes_seed=any(latents)),
-        latents=latents,
-        mixes_styles=any(latents),
-        samples=[sample.name for sample in carried],
-        sample_sizes=[(sample.source.shape[-1], sample.source.shape[-2]) for sample in carried],
-    )
-    return description, {f"sample-{number}": samples.pack(sample) for number, sample in enumerate(carried)}
+    described = replace(describe(samples, takes_seed=any(latents)), latents=latents, mixes_styles=any(latents))
+    return replace(described, samples=names, sample_sizes=sizes), parts
 
 
 def _write(path: Path, content: bytes | str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from inference.command_line import add_generator_options, contradictions
 from inference.load import LoadedGenerator
 from inference.predictor import Predictor
-from inference.request import Request
+from inference.request import ComputeOptions, DrawingOptions, GeneratorOptions, Request
 from inference.requested_predictor import (
     choose_feature_sampler,
     load_requested_generator,
@@ -21,6 +21,7 @@ from tools.serve.gate import MAX_SEED
 from utils.cli import ArgumentParser
 from utils.device import choose_device
 from utils.errors import ConfigError
+from utils.signatures import accepted
 
 
 def parse_with_generator(parser: ArgumentParser, checkpoint: str, argv: Sequence[str]) -> argparse.Namespace:
@@ -65,8 +66,12 @@ def open_generator(
     Raises:
         UserError: the checkpoint cannot be used, or the generator takes instance features and has no clusters.
     """
-    of_test_py = {"input": (), "output": None, "size": "trained"}
-    request = Request.of(of_test_py | vars(arguments) | {"direction": direction})
+    options = vars(arguments) | {"direction": direction}
+    request = Request(
+        generator=GeneratorOptions(**accepted(GeneratorOptions, options)),
+        drawing=DrawingOptions(**accepted(DrawingOptions, options)),
+        compute=ComputeOptions(**accepted(ComputeOptions, options)),
+    )
     drawing, device = request.drawing, choose_device(request.compute.device, option="--device ")
     prepare_device(device, is_of_one_size=False)
     original = original_inputs(drawing.clusters, has_instances=arguments.instance_edges)

@@ -183,11 +183,15 @@ def open_translator(arguments: argparse.Namespace, folder: Path) -> Translator:
     return Translator(opened.loaded, opened.takes_seed, together, compute, folder)
 
 
+_AS_TYPED = {"styles": "--style", "overrides": "settings"}  # the options whose names differ from their attributes
+
+
 def _of_export(file: Path, arguments: argparse.Namespace, folder: Path) -> Translator:
-    defaults, shown = vars(parse_with_generator(ArgumentParser(), "", ())), {"styles": "style", "overrides": "settings"}
-    changed = {shown.get(name, name) for name, value in defaults.items() if getattr(arguments, name) != value}
-    if unused := ", ".join(sorted(changed - {"checkpoint", "device", "seed"})).replace("_", "-"):
-        raise ConfigError(f"{file}: an export is computed as it was written, without {unused}. Name its run instead.")
+    defaults = vars(parse_with_generator(ArgumentParser(), checkpoint="", argv=()))
+    changed = {name for name, value in defaults.items() if getattr(arguments, name) != value}
+    if unused := sorted(changed - {"checkpoint", "device", "seed"}):
+        given = ", ".join(_AS_TYPED.get(name, f"--{name.replace('_', '-')}") for name in unused)
+        raise ConfigError(f"{file}: an export is computed as it was written, without {given}. Name its run instead.")
     try:
         model = load(file, arguments.device)
     except ModelError as error:

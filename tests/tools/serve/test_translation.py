@@ -146,7 +146,7 @@ def test_an_export(tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert refusal.status == status
         assert refusal.body.startswith(text)
     options = ("--tile", "64", "--opt-level", "O3", "--style", "x.png", "--device", "cpu", "a.b=3")
-    expected_error = "an export is computed as it was written, without opt-level, settings, style, tile. Name"
+    expected_error = "an export is computed as it was written, without --opt-level, settings, --style, --tile. Name"
     with pytest.raises(ConfigError, match=expected_error), serving("--checkpoint", file, *options):
         pass
     assert json.loads(model)["card"]["task"] == "image-to-image"
