@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Browser
 
 from configs.load import config_to_yaml, load_config
 from metrics import METRICS
@@ -25,7 +25,6 @@ from tools.compare_runs import differing_settings, main, read_runs
 from utils.run_figures import HIGHER_IS_BETTER, Point, best
 
 ROOT = Path(__file__).parents[2]
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 NASTY = "<script>alert(1)</script>"
 
 
@@ -218,31 +217,30 @@ def test_it_starts_without_torch() -> None:
 
 
 @pytest.mark.browser
-@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
-def test_a_browser_shows_curves_and_pictures_also_in_dark_and_narrow(tmp_path: Path, command_line: CommandLine) -> None:
+def test_a_browser_shows_curves_and_pictures_also_in_dark_and_narrow(
+    tmp_path: Path, command_line: CommandLine, browser: Browser
+) -> None:
     runs = [
         write_run(tmp_path / f"run_{n}_{'x' * 60}", f"run.seed={n}", l1={2: 0.5, 4: 0.25 + n}, side=64)
         for n in range(3)
     ]
     compared(command_line, *runs, "--output", tmp_path / "c.html")
-    with sync_playwright() as programs:
-        browser = programs.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        shown = browser.new_page(viewport={"width": 360, "height": 640}, color_scheme="dark")
-        problems = list[str]()
-        shown.on("console", lambda message: problems.append(message.text))
-        shown.goto((tmp_path / "c.html").as_uri())
-        assert shown.evaluate("document.documentElement.scrollWidth") == 360
-        assert shown.evaluate("[...document.images].map(image => image.naturalWidth)") == [64] * 4
-        lines = shown.locator("svg.chart").first.locator("polyline")
-        assert [lines.nth(n).get_attribute("points") for n in range(3)] == [
-            "150.0,122.5 300.0,140.0",  # 0.5 and 0.25, of a chart of 300x140 that ends at 2.25
-            "150.0,122.5 300.0,70.0",
-            "150.0,122.5 300.0,0.0",
-        ]
-        assert len({lines.nth(n).evaluate("line => getComputedStyle(line).stroke") for n in range(3)}) == 3
-        shown.locator("svg.chart").first.hover()
-        assert shown.locator(".reading").first.locator("span").count() == 3
-        background = shown.evaluate("getComputedStyle(document.querySelector('header')).backgroundColor")
-        assert background == "rgb(18, 18, 18)"
-        browser.close()
+    shown = browser.new_page(viewport={"width": 360, "height": 640}, color_scheme="dark")
+    problems = list[str]()
+    shown.on("console", lambda message: problems.append(message.text))
+    shown.goto((tmp_path / "c.html").as_uri())
+    assert shown.evaluate("document.documentElement.scrollWidth") == 360
+    assert shown.evaluate("[...document.images].map(image => image.naturalWidth)") == [64] * 4
+    lines = shown.locator("svg.chart").first.locator("polyline")
+    assert [lines.nth(n).get_attribute("points") for n in range(3)] == [
+        "150.0,122.5 300.0,140.0",  # 0.5 and 0.25, of a chart of 300x140 that ends at 2.25
+        "150.0,122.5 300.0,70.0",
+        "150.0,122.5 300.0,0.0",
+    ]
+    assert len({lines.nth(n).evaluate("line => getComputedStyle(line).stroke") for n in range(3)}) == 3
+    shown.locator("svg.chart").first.hover()
+    assert shown.locator(".reading").first.locator("span").count() == 3
+    background = shown.evaluate("getComputedStyle(document.querySelector('header')).backgroundColor")
+    assert background == "rgb(18, 18, 18)"
+    shown.close()
     assert problems == []
