@@ -53,7 +53,7 @@ def weights(config: Path, name: str, trainable: str) -> dict[str, Tensor]:
         [
             ["train.retain_graph=false", "train.accumulation_steps=2"],
             ["generator.name=local", "generator.n_enhancer_blocks=1", "train.freeze_global_epochs=1", *TWO_EPOCHS],
-            ["features.n_channels=2", "features.n_downsamplings=2"],
+            ["features.n_channels=2", "features.n_downsamplings=2", "init.gain=0.1"],  # as for SPADE
             [*OASIS, "generator.noise_channels=0", "loss.labelmix=0", "loss.class_balance=false"],
         ],
     ),

@@ -88,8 +88,9 @@ def trace(network: nn.Module, inputs: Mapping[str, Tensor]) -> ExportedProgram:
     sizes = {name: dict.fromkeys({0, 2, 3} & {*range(tensor.ndim)}, Dim.DYNAMIC) for name, tensor in inputs.items()}
     with torch.no_grad(), allow_sizes_of_one():  # as the batch and a U-Net's innermost map often have
         program = torch.export.export(network, (), kwargs=traced, dynamic_shapes=sizes, strict=False)
-    for node in program.graph.nodes:
-        node.meta.pop("stack_trace", None)  # paths of this machine, which the file would hold
+    for graph_module in program.graph_module.modules():  # a region of another precision is a module of its own
+        for node in graph_module.graph.nodes:
+            node.meta.pop("stack_trace", None)  # paths of this machine, which the file would hold
     return program
 
 
