@@ -259,16 +259,15 @@ def _pixels(image: ImageLike, name: str, values: str, n_channels: int, highest: 
 
 def _read(image: Any, name: str, holds: str) -> np.ndarray:
     """Return the pixels of a path or a PIL image. holds: "ids", "RGB" or VALUES."""
-    is_picture = isinstance(image, Image.Image)
     try:
-        suffix = "" if is_picture or holds != VALUES else Path(image).suffix.lower()
+        suffix = Path(image).suffix.lower() if holds == VALUES and not isinstance(image, Image.Image) else ""
         if suffix == ".npy":
             return np.load(image, mmap_mode="r", allow_pickle=False)
         if suffix in (".tif", ".tiff"):
             import tifffile
 
             return tifffile.imread(image, series=0)
-        with nullcontext(image) if is_picture else Image.open(image, formats=IMAGE_FORMATS) as read:
+        with nullcontext(image) if isinstance(image, Image.Image) else Image.open(image, formats=IMAGE_FORMATS) as read:
             return _decoded(read, holds)
     except Exception as error:  # decoders raise all kinds on damaged files
         remedy = "Run pip install tifffile, or give an array" if isinstance(error, ImportError) else "Check the file"
@@ -294,8 +293,7 @@ def _decoded(image: Image.Image, holds: str) -> np.ndarray:
 def _check_picture(image: Image.Image, holds: str) -> None:
     """Raise ImageError if an opened image does not hold that."""
     decoder, _, _, options = (getattr(image, "tile", None) or [("", None, 0, "")])[0]
-    raw = options if isinstance(options, tuple) else (options,)
-    is_changed = str(raw[0]).startswith(("LA;16", "RGB;16", "RGBA;16")) or image.mode in ("1", "P", "CMYK")
+    raw, last = (options[0], options[-1]) if isinstance(options, tuple) else (options, options)
     if not 0 < image.width * image.height <= MAX_PIXELS:
         raise ImageError(f"has {image.width * image.height} pixels, expected 1 to {MAX_PIXELS}. Make it smaller")
     if holds == "ids":  # as they were saved
@@ -303,12 +301,12 @@ def _check_picture(image: Image.Image, holds: str) -> None:
             raise ImageError(f"holds {image.mode} pixels, expected an id per pixel. Save grey or palette PNG")
         if image.format in ("JPEG", "MPO") or image.info.get("compression") == "jpeg":  # the latter in TIFF
             raise ImageError("JPEG changes ids when it compresses. Save the map as PNG")
-        if raw[-1] not in (255, 65535) if "ppm" in decoder else str(raw[0]).startswith(("L;2", "L;4", "L;I")):
+        if last not in (255, 65535) if "ppm" in decoder else f"{raw}".startswith(("L;2", "L;4", "L;I")):
             raise ImageError("holds grey levels that Pillow rescales or inverts, not ids. Save it as 8- or 16-bit PNG")
     elif holds == "RGB" and image.mode in ("I", "F") and image.format != "PPM":
         raise ImageError("holds more than 16 bits per pixel. Save it as 8- or 16-bit PNG")
-    elif holds == VALUES and is_changed:
-        raise ImageError(f"holds {raw[0] or image.mode} pixels, which Pillow converts. Give an array, .npy or TIFF")
+    elif holds == VALUES and (image.mode in ("1", "P", "CMYK") or f"{raw}".startswith(("LA;16", "RGB;16", "RGBA;16"))):
+        raise ImageError(f"holds {raw or image.mode} pixels, which Pillow converts. Give an array, .npy or TIFF")
 
 
 def _line(error: Exception) -> str:
@@ -318,13 +316,15 @@ def _line(error: Exception) -> str:
 
 def _images_in(folder: Path) -> dict[str, Path]:
     """Return the images below a folder, or else its arrays, by path in it without suffix; hidden ones are left out."""
-    images = {suffix for suffix, kind in Image.registered_extensions().items() if kind in IMAGE_FORMATS}
     files = [file for file in sorted(folder.rglob("*")) if "/." not in f"/{file.relative_to(folder).as_posix()}"]
-    taken = [f for f in files if f.suffix.lower() in images] or [f for f in files if f.suffix.lower() == ".npy"]
-    found = {file.relative_to(folder).with_suffix("").as_posix(): file for file in taken}
-    if len(found) != len(taken) or not taken:
-        problem = "holds two images of one name. Keep one of them" if taken else "holds no image. Name another folder"
-        raise ImageError(f"{folder}: {problem}.")
+    kinds = {file: Image.registered_extensions().get(file.suffix.lower()) for file in files if file.is_file()}
+    taken = [f for f in kinds if kinds[f] in IMAGE_FORMATS] or [f for f in kinds if f.suffix.lower() == ".npy"]
+    found: dict[str, Path] = {}
+    for file in taken:
+        if (first := found.setdefault(file.relative_to(folder).with_suffix("").as_posix(), file)) != file:
+            raise ImageError(f"{first} and {file.name}: would have one result. Keep one of them.")
+    if not found:
+        raise ImageError(f"{folder}: {'holds no image' if folder.is_dir() else 'is missing'}. Name another folder.")
     return found
 
 
@@ -381,10 +381,11 @@ def main() -> None:
         for number, (output, read) in enumerate(tasks.items(), 1):
             try:
                 _translate(model, read, output)
-            except ImageError as error:
+            except (ImageError, OSError) as error:
                 n_failed += 1
-                what = "" if f"{read['source']}" in f"{error}" else f"{read['source']}: "
-                sys.stderr.write(f"error: {what}{error}\n")
+                problem = f"{output}: {_line(error)}. Choose another OUT." if isinstance(error, OSError) else f"{error}"
+                what = "" if isinstance(error, OSError) or f"{read['source']}" in problem else f"{read['source']}: "
+                sys.stderr.write(f"error: {what}{problem}\n")
             if files["source"].is_dir() and (number == len(tasks) or sys.stderr.isatty()):
                 sys.stderr.write(f"{number} of {len(tasks)}" + ("\r" if number < len(tasks) else "\n"))
         if n_failed:
@@ -392,8 +393,7 @@ def main() -> None:
     except KeyboardInterrupt:
         parser.exit(130)
     except (ModelError, ImageError, OSError) as error:
-        problem = ImageError(f"{output}: {_line(error)}. Choose another OUT.") if isinstance(error, OSError) else error
-        parser.exit(2, f"error: {problem}\n")
+        parser.exit(2, f"error: {' '.join(f'{error}'.split())}\n")  # an OSError names its file
 
 
 if __name__ == "__main__":

@@ -228,6 +228,7 @@ def test_a_folder_is_translated_and_a_bad_file_reported(
     (instances / "without.bmp").unlink()
     (sources / "damaged.jpg").write_text("no image")
     (sources / "notes.txt").write_text("no image")
+    (sources / "folder.png").mkdir()
     save_image(results / "a.png", LABELS)  # of an earlier translation
 
     def run(*arguments: Path) -> tuple[int | str | None, list[str]]:
@@ -256,12 +257,17 @@ def test_a_folder_is_translated_and_a_bad_file_reported(
         (sources, tmp_path, "or around it"),
         (sources, instances, "lies within"),
         (tmp_path / "empty", results, "holds no image"),
-        (tmp_path / "missing", results, "missing: holds no image"),
-        (results, tmp_path / "new", "two images of one name"),
+        (tmp_path / "missing", results, "missing: is missing. Name another folder"),
+        (results, tmp_path / "new", f"{results / 'a.bmp'} and a.png: would have one result. Keep one of them"),
     ):
         code, (line,) = run(source, output, *options(instances))
         assert code == 2
         assert problem in line
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken/below").write_text("no folder")
+    code, errors = run(sources, tmp_path / "taken", *options(instances))
+    assert (code, errors[0]) == (2, f"error: {tmp_path / 'taken/below/a.b.png'}: File exists. Choose another OUT.")
+    assert (tmp_path / "taken/a.png").exists()  # one that cannot be written does not keep others from it
     wrong_kinds = "error: generator.onnx takes source, instances; given: source. Give those."
     assert run(sources, tmp_path / "new") == (2, [wrong_kinds])
     assert not (tmp_path / "new").exists()
