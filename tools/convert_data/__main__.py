@@ -204,8 +204,8 @@ def training_command(arguments: argparse.Namespace) -> str:
     others = {"to-side-by-side": "side_by_side_256x256", "to-folders": "paired_folders_256x256"}
     recipe = (of_photos | others).get(source, "own_pairs_small")
     settings = [f"data.root={arguments.target}", f"run.name={arguments.target.resolve().name}"]
-    if source == "reduced" and arguments.factor != 2:
-        settings.append(f"generator.scale={arguments.factor}")
+    if source == "reduced" and arguments.factor == 4:  # targets as large as those of the recipe's factor, 2
+        settings += ["generator.scale=4", "data.crop_width=32", "data.crop_height=32"]
     return shlex.join(["python", "train.py", "--config", f"configs/{recipe}.yaml", *settings])
 
 

@@ -160,6 +160,7 @@ def test_reduced_sources_have_whole_pixels_and_their_command_trains(photos: Path
     assert small.shape == (16, 24, 3)
     assert abs(small - large.reshape(16, 4, 24, 4, 3).mean((1, 3))).mean() < 16  # of noise; the grey mean is 60 away
     words = shlex.split(out.splitlines()[-1].partition("--config ")[2])
+    assert words[-2:] == ["data.crop_width=32", "data.crop_height=32"]  # whose targets are 128x128, as of factor 2
     sizes = ["data.crop_width=16", "data.crop_height=16"]
     run(Path(words[0]), *words[1:], f"run.root={photos.parent / 'runs'}", *TINY, *sizes)
     assert "--factor 3, expected 2 or 4 with --source reduced" in convert.refusal(*arguments, "--factor", "3")

@@ -13,8 +13,8 @@ from playwright.sync_api import Browser, Route, expect
 from scipy import ndimage
 
 from tests.conftest import save_image, write_tiny_config
-from tests.runs import STYLE
-from tests.tools.playground.pages import SIZE, Opened, Trained, exported, page_of, read
+from tests.runs import STYLE, untrained_run
+from tests.tools.playground.pages import SIZE, Opened, Trained, exported, opened, page_of, read, serving
 
 pytestmark = pytest.mark.browser
 
@@ -242,3 +242,18 @@ def test_a_style_is_chosen_by_its_small_translation_and_is_the_same_on_both_page
         assert np.abs(one.astype(int) - other).max() > 4
     for by_server, in_page in zip(*seen, strict=True):
         assert np.abs(by_server.astype(int) - in_page).max() <= 1
+
+
+def test_a_result_names_the_photographs_that_its_style_was_chosen_from(browser: Browser, tmp_path: Path) -> None:
+    run = untrained_run(write_tiny_config(tmp_path), *STYLE)
+    photographs = [tmp_path / name for name in ("dawn.png", "night.png")]
+    for level, photograph in enumerate(photographs):
+        save_image(photograph, np.full((SIZE, SIZE, 3), 200 * level, np.uint8))
+    command = ("--checkpoint", str(run))
+    styles = [f"--style={photograph}" for photograph in photographs]
+    with serving(*command, *styles) as server, opened(browser, server.url) as page:
+        (file,) = page.download("download-both", tmp_path / "by_photographs")
+    with serving(*command) as server, opened(browser, server.url) as page:  # whose styles are those of seeds
+        page.drop(file)
+        page.wait_for_file()
+        assert "step 1, dawn.png, night.png." in page.message()

@@ -31,9 +31,9 @@ export async function encodeResult(canvas, { picture, seed, other, percent }, mo
   return new Blob(parts, { type: "image/png" });
 }
 
-/** Return the name of a network in the files of its results. */
-export function nameOf({ title, subtitle }) {
-  return `${title}, ${subtitle}`;
+/** Return the name of a network, and of the styles that it was given, in the files of its results. */
+export function nameOf({ title, subtitle, styles }) {
+  return [title, subtitle, ...styles].join(", ");
 }
 
 /**
