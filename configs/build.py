@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from configs.directions import reversed_data, sides_of
-from configs.image_sides import check_sizes, image_sides
+from configs.image_sides import check_sizes, image_sides, trained_side
 from configs.label_maps import class_table, class_weights
 from configs.schema import Config, DataConfig
 from configs.stored_images import EIGHT_BITS, stored_forms, value_ranges
@@ -196,6 +196,7 @@ def build_preprocessing(config: Config) -> Preprocessing:
         min_size=sides.minimum,
         augmentation=PairAugmentation(**augment),
         target_scale=config.generator.scale,
+        least=trained_side(config),
     )
 
 

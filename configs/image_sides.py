@@ -4,10 +4,12 @@ import math
 
 from configs.schema import Config
 from configs.schema.data import SIZED_BY_CROP
+from data.preprocessing import LeastSide
 from models import DISCRIMINATORS, GENERATORS
 from models.generator import ImageSides
-from utils.errors import ConfigError
-from utils.signatures import accepted, argument_names
+from utils.signatures import accepted
+
+VGG_MIN_SIDE = 16  # pixels, which four poolings make one
 
 # settings of sizes, by data.preprocess
 _TRANSLATED = dict.fromkeys(SIZED_BY_CROP, ("crop_width", "crop_height")) | {"scale_width": ("load_width",)}
@@ -30,18 +32,23 @@ def discriminated_side(config: Config) -> int:
     return discriminator.least_side(**accepted(discriminator.least_side, vars(config.discriminator)))
 
 
-def check_discriminated(config: Config, name: str, side: int) -> None:
-    """Raise ConfigError where the shorter side of the image `name` is below `discriminated_side`."""
-    if side >= discriminated_side(config):
-        return
-    least_side = DISCRIMINATORS[config.discriminator.name].least_side
-    (key,) = argument_names(least_side)
-    value = getattr(config.discriminator, key)
-    enough = max((lower for lower in range(value) if least_side(**{key: lower}) <= side), default=0)
-    raise ConfigError(
-        f"discriminator.{key} is {value}, but the shorter side of {name} has {side} pixels, enough for {enough}: "
-        "lower it"
-    )
+def trained_side(config: Config) -> LeastSide:
+    """Return the shortest side of a source that can be trained on: the discriminator and VGG19 see its target."""
+    rule = DISCRIMINATORS[config.discriminator.name].least_side
+    settings = accepted(rule, vars(config.discriminator)) or {"name": config.discriminator.name}
+    sides = [(discriminated_side(config), " ".join(f"discriminator.{key}={settings[key]}" for key in settings))]
+    if "vgg" in config.loss_weights:
+        sides.append((VGG_MIN_SIDE, f"loss.vgg={config.loss.vgg:g}"))
+    pixels, reason = max(sides)
+    return LeastSide(math.ceil(pixels / config.generator.scale), reason)
+
+
+def check_trained_sizes(config: Config) -> None:
+    """Raise ConfigError where the user asked for a size that cannot be trained on."""
+    least = trained_side(config)
+    expected = f"at least {least.pixels} with {least.reason}; enlarge it, or change these settings"
+    for key in _TRANSLATED.get(config.data.preprocess, ()):
+        config.data.require(getattr(config.data, key) >= least.pixels, key, expected)
 
 
 def check_sizes(config: Config) -> None:

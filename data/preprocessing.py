@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -97,6 +97,16 @@ class Placement:
         return self.change.warp.positions(self.crop_height, self.crop_width) + center[:, None, None]
 
 
+class LeastSide(NamedTuple):
+    """The shortest side that can be trained on, in pixels of the source, and the settings that need it."""
+
+    pixels: int
+    reason: str
+
+
+ANY_SIDE = LeastSide(1, "")
+
+
 @dataclass(frozen=True)
 class Preprocessing:
     """The settings of `data.preprocess`; lengths in pixels.
@@ -104,6 +114,7 @@ class Preprocessing:
     size_multiple: the sides must be multiples of it. Sides that follow from the image (the height of scale_width, both
         sides of none) are rounded to it.
     min_size: minimum of such a side.
+    least: of the sides of a placement for training.
     augmentation: what else is drawn for training.
     target_scale: sides of a target, in those of its source, a power of 2. All lengths here are those of sources.
     """
@@ -118,14 +129,22 @@ class Preprocessing:
     min_size: int
     augmentation: PairAugmentation = NO_AUGMENTATION
     target_scale: float = 1.0
+    least: LeastSide = ANY_SIDE
 
     def draw(self, sample: Sample, rng: np.random.Generator) -> Placement:
         """Draw a random placement for training.
 
         Raises:
-            DataError: the resized sample is smaller than the crop, or too large.
+            DataError: the resized sample is smaller than the crop or than can be trained on, or too large.
         """
         placement = self._drawn_crop(sample, rng)
+        if min(placement.crop_height, placement.crop_width) < self.least.pixels:
+            height, width = sample.source.shape[-2:]
+            raise DataError(
+                f"{sample.name} is {width}x{height}, which data.preprocess={self.mode} makes {placement.crop_width}x"
+                f"{placement.crop_height}, but {self.least.reason} needs sides of at least {self.least.pixels}: leave "
+                "it out, or change these settings or data.preprocess"
+            )
         change = self.augmentation.draw(placement.crop_height, placement.crop_width, rng)
         return replace(placement, change=change)
 

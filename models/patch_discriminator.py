@@ -36,9 +36,9 @@ class Discriminator(nn.Module):
     """
 
     least_side: ClassVar[Callable[..., int]]
-    """A static method that returns the shortest side, in pixels, of an image of which such a network sees something.
+    """A static method that returns the shortest side, in pixels, of an image on which such a network can be trained.
 
-    It has no more than one argument, the setting of which a lower value takes smaller images.
+    Its arguments are the settings that this depends on.
     """
 
 
@@ -135,9 +135,18 @@ class MultiscalePatchDiscriminator(Discriminator):
         self.pool = nn.AvgPool2d(kernel_size=3, stride=2, padding=1, count_include_pad=False)
 
     @staticmethod
-    def least_side(*, n_scales: int) -> int:
-        """Return the shortest side of an image that each scale sees something of."""
-        return 2 ** (n_scales - 1) + 1
+    def least_side(*, n_layers: int, n_scales: int, padding: int, downsample: Downsample) -> int:
+        """Return the shortest side of an image on which each scale can be trained.
+
+        It is computed from the last layer to the first. What a norm gets has two pixels a side, since a single one has
+        no statistics.
+        """
+        lost = 3 - 2 * padding  # pixels of a side, by a convolution of stride 1; the head leaves one of the last two
+        normed = 2 if downsample == "strided" else 1  # of the output of a halving layer; a blur comes after the norm
+        side = 2 + lost
+        for least in [normed] * (n_layers - 1) + [1]:  # the first layer has no norm
+            side = 2 * max(side, least) - 1 + lost
+        return (max(side, 1) - 1) * 2 ** (n_scales - 1) + 1
 
     def forward(self, source: Tensor, image: Tensor) -> list[DiscriminatorOutput]:
         """Score `image`, (k N, image_channels, H, W) in [-1, 1]: k translations of each `source`, (N, C, H, W).
@@ -178,8 +187,8 @@ class PixelDiscriminator(Discriminator):
 
     @staticmethod
     def least_side() -> int:
-        """Return the shortest side of an image that is seen."""
-        return 1
+        """Return the shortest side of an image of which the norm has statistics."""
+        return 2
 
     def forward(self, source: Tensor, image: Tensor) -> list[DiscriminatorOutput]:
         """Score `image`, (k N, image_channels, H, W) in [-1, 1]: k translations of each `source`, (N, C, H, W).

@@ -27,7 +27,7 @@ from training.methods.method import Method
 from training.resume import ResumeOptions, continues_in, find_checkpoint_together, start
 from training.run_folder import run_folder
 from training.setup import Training, build_training
-from training.start_report import check_size, describe
+from training.start_report import describe
 from utils.distributed import World
 from utils.log import logger
 from utils.pretrained import PretrainedFile
@@ -68,7 +68,7 @@ def load_samples(training: Training) -> tuple[Batch, dict[int, dict[str, int]]]:
     Returns a batch of the first ones on the device, and the channels of the images of all by index.
 
     Raises:
-        ConfigError, DataError: a sample cannot be used, or is too small for the discriminator.
+        DataError: a sample cannot be used.
     """
     dataset, batch_size = training.dataset(training.layout), training.config.train.batch_size
     n_samples = len(training.layout)
@@ -80,7 +80,6 @@ def load_samples(training: Training) -> tuple[Batch, dict[int, dict[str, int]]]:
         if isinstance(loaded, Exception):
             raise loaded
         bad_samples.add(loaded.replaces)
-        check_size(training.config, loaded)
         samples += [loaded] if len(samples) < batch_size else []
         channels[index] = channels_of_images(loaded)
     return Batch.of(samples).to(training.world.device), channels

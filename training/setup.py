@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 
 from configs import build
+from configs.image_sides import check_trained_sizes
 from configs.load import config_to_dict
 from configs.schema import Config
 from data.batch import Sample
@@ -82,6 +83,7 @@ def build_training(config: Config, world: World, found: LoadedCheckpoint | None 
     check_enough(layout, joint_batch_size)
     loop_state = LoopState(len(layout) // joint_batch_size, joint_batch_size)
     preprocessing, samples = build.build_preprocessing(config), list[Sample]()
+    check_trained_sizes(config)
     if world.is_main:
         n_samples, on_bad_sample = config.metrics.n_samples, config.data.on_bad_sample
         samples = read_fixed_samples(splits.open_validation(config), preprocessing, n_samples, on_bad_sample)

@@ -3,7 +3,6 @@
 from contextlib import suppress
 
 from configs import build, sample_cache
-from configs.image_sides import check_discriminated
 from configs.label_maps import class_table
 from configs.schema import Config
 from configs.splits import TRAIN
@@ -21,13 +20,11 @@ from training.disk_space import size
 from training.run_data import Splits
 from training.setup import Training
 from training.trained_network import TrainedNetwork
-from utils.errors import ConfigError
 from utils.text import counted, listed
 
 CHECKED_SAMPLES = 100  # of each split, whose palettes are compared
 LISTED_CLASSES = 40
 USUAL_SHARE = 0.05  # of train.validation_share
-VGG_MIN_SIDE = 16  # pixels, which four poolings make one
 
 
 def describe(training: Training) -> list[str]:
@@ -43,7 +40,6 @@ def describe(training: Training) -> list[str]:
     sample = training.dataset(training.layout)[SampleKey(epoch=0, index=0)]
     if isinstance(sample, Exception):
         raise sample
-    check_size(config, sample)
     counts = [f"{name:<14} {_count_parameters(network)}" for name, network in training.method.networks.items()]
     precision = training.method.precision
     dtype = str(precision.compute_dtype).removeprefix("torch.")
@@ -86,19 +82,6 @@ def check_palettes(config: Config, splits: Splits) -> None:
     problems = palette_problems(path for layout in layouts for path in label_maps(layout, CHECKED_SAMPLES))
     if problems:
         raise DataError(*problems)
-
-
-def check_size(config: Config, sample: Sample) -> None:
-    """Raise ConfigError where a sample is too small for the discriminator or for VGG19."""
-    images = sample.source if sample.target is None else sample.target
-    name = sample.name if sample.target is None else f"the target of {sample.name}"
-    side = min(images.shape[-2:])
-    check_discriminated(config, name, side)
-    if "vgg" in config.loss_weights and side < VGG_MIN_SIDE:
-        raise ConfigError(
-            f"loss.vgg is {config.loss.vgg:g}, but the shorter side of {name} has {side} pixels, and VGG19 "
-            f"needs {VGG_MIN_SIDE}: use larger images or loss.vgg=0"
-        )
 
 
 def _describe_samples(layout: Layout, first: Sample) -> str:

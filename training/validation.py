@@ -30,7 +30,7 @@ class ValidationLogits:
 
     discriminator: computes as in training, but in this process alone.
     augmentation: that of the training, without which the samples would be unlike all that the discriminator knows.
-    min_side: the shortest side of an image of which something is left at its lowest resolution, in pixels.
+    min_side: the shortest side of an image that it takes, in pixels.
     """
 
     discriminator: nn.Module

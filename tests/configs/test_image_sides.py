@@ -4,8 +4,9 @@ from pathlib import Path
 import pytest
 
 from configs.build import build_preprocessing
-from configs.image_sides import check_sizes, image_sides
+from configs.image_sides import check_sizes, check_trained_sizes, image_sides, trained_side
 from configs.load import load_config
+from data.preprocessing import LeastSide
 from models.generator import ImageSides
 from utils.errors import ConfigError
 
@@ -43,3 +44,41 @@ def test_a_size_that_the_generator_does_not_take_is_refused(settings: list[str],
     for check in (check_sizes, build_preprocessing):
         with pytest.raises(ConfigError, match=re.escape(message)):
             check(config)
+
+
+OF_PIX2PIX = (
+    "discriminator.n_layers=3 discriminator.downsample=strided discriminator.n_scales=1 discriminator.padding=1"
+)
+PATCHES_OF_70 = ["loss.vgg=0", *OF_PIX2PIX.split()]
+SMALL = ["generator.name=global", "generator.n_downsamplings=2"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (PATCHES_OF_70, LeastSide(24, OF_PIX2PIX)),
+        ([*PATCHES_OF_70, "generator.scale=2"], LeastSide(12, OF_PIX2PIX)),
+        (["discriminator.n_scales=1", "loss.vgg=3"], LeastSide(16, "loss.vgg=3")),
+        ([*PATCHES_OF_70, "loss.vgg=3"], LeastSide(24, OF_PIX2PIX)),
+    ],
+)
+def test_the_least_side_is_that_of_all_networks_that_see_the_target(settings: list[str], expected: LeastSide) -> None:
+    assert trained_side(load_config(ROOT_CONFIG, [*SMALL, *settings])) == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        (["data.preprocess=crop", "data.crop_width=16"], "crop_width"),
+        (["data.preprocess=resize_and_crop", "data.crop_height=16"], "crop_height"),
+        (["data.preprocess=scale_width", "data.load_width=16"], "load_width"),
+    ],
+)
+def test_a_size_that_cannot_be_trained_on_is_refused_where_it_is_trained_on(settings: list[str], key: str) -> None:
+    settings = [*SMALL, *PATCHES_OF_70, *settings]
+    config = load_config(ROOT_CONFIG, settings)
+    build_preprocessing(config)  # translations may have this size
+    message = f"data.{key} is 16, expected at least 24 with {OF_PIX2PIX}; enlarge it, or change these settings"
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        check_trained_sizes(config)
+    check_trained_sizes(load_config(ROOT_CONFIG, [*settings, f"data.{key}=24"]))

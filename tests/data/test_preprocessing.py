@@ -14,7 +14,7 @@ from data.batch import DataError, Sample
 from data.facades.dataset import SyntheticFacades
 from data.files.size_guard import pixels_allowed
 from data.pair_augmentation import PairAugmentation
-from data.preprocessing import Mode, Placement, Preprocessing, place, resize_image
+from data.preprocessing import LeastSide, Mode, Placement, Preprocessing, place, resize_image
 
 SETTINGS = Preprocessing(
     mode="none", load_height=48, load_width=96, crop_height=32, crop_width=64, flip=True, size_multiple=8, min_size=16
@@ -60,6 +60,19 @@ def test_each_mode_gives_its_size_and_tests_at_multiples(mode: Mode, size: tuple
 def test_a_tiny_image_is_enlarged_to_what_the_generator_takes() -> None:
     placement = SETTINGS.fixed(coordinate_sample(1, 3))
     assert (placement.height, placement.width) == (16, 16)
+
+
+@pytest.mark.parametrize(("mode", "placed"), [("none", "120x16"), ("scale_width", "96x16")])
+def test_a_sample_is_refused_where_its_placement_is_too_small_to_be_trained_on(mode: Mode, placed: str) -> None:
+    settings = replace(SETTINGS, mode=mode, least=LeastSide(24, "discriminator.n_layers=3"))
+    message = (
+        f"s is 120x15, which data.preprocess={mode} makes {placed}, but discriminator.n_layers=3 needs sides of at"
+    )
+    with pytest.raises(DataError, match=message):
+        settings.draw(coordinate_sample(15, 120), np.random.default_rng(0))
+    assert settings.fixed(coordinate_sample(15, 120)).crop_height == 16  # it may be translated
+    taken = replace(settings, least=LeastSide(16, ""))
+    assert taken.draw(coordinate_sample(15, 120), np.random.default_rng(0)).crop_height == 16
 
 
 def test_images_are_interpolated_where_labels_are_not() -> None:

@@ -7,7 +7,8 @@ import inspect
 from collections.abc import Callable
 from dataclasses import fields
 from functools import partial
-from typing import Any
+from itertools import product
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from torch import nn
 
 from configs.schema import DiscriminatorConfig, GeneratorConfig
 from models import DISCRIMINATORS, GENERATORS
+from models.blocks import Downsample, Norm
 from models.generator import ImageSides
 from models.global_generator import GlobalGenerator, LocalEnhancer
 from models.patch_discriminator import MultiscalePatchDiscriminator
@@ -71,22 +73,34 @@ def test_a_generator_trains_on_its_least_sides_and_refuses_smaller_ones(
             generator(torch.randn(1, 1, sides.multiple, sides.multiple))
 
 
+PATCH_SETTINGS = [
+    {"n_scales": n_scales, "n_layers": n_layers, "padding": padding, "downsample": downsample}
+    for n_scales, n_layers, padding, downsample in product((1, 2, 3), (1, 2, 3, 5), (1, 2, 3), get_args(Downsample))
+]
+
+
+@pytest.mark.parametrize("norm", get_args(Norm))
 @pytest.mark.parametrize(
-    ("name", "settings", "others"),
+    ("name", "choices", "others"),
     [
-        ("multiscale_patch", {"n_scales": 3}, {"source_channels": 3, "n_layers": 1}),
-        ("multiscale_patch", {"n_scales": 1}, {"source_channels": 3, "n_layers": 1}),
-        ("pixel", {}, {"source_channels": 3}),
-        ("segmentation", {"n_downsamplings": 3}, {"n_classes": 2}),
+        ("multiscale_patch", PATCH_SETTINGS, {"source_channels": 1}),
+        ("pixel", [{}], {"source_channels": 1}),
+        ("segmentation", [{"n_downsamplings": 1}, {"n_downsamplings": 3}], {"n_classes": 2}),
     ],
 )
-def test_something_is_seen_of_an_image_of_the_least_side(
-    name: str, settings: dict[str, int], others: dict[str, int]
+def test_a_discriminator_trains_on_its_least_side_and_on_none_below(
+    name: str, choices: list[dict[str, Any]], others: dict[str, Any], norm: str
 ) -> None:
-    network = DISCRIMINATORS[name](**settings, **others, base_channels=2).eval()
-    side = DISCRIMINATORS[name].least_side(**settings)
-    image = torch.zeros(1, 3, side, side)
-    assert all(output.logits.numel() for output in network(image, image))
+    others |= {"norm": norm} if name != "segmentation" else {}
+    for settings in choices:
+        network = DISCRIMINATORS[name](**settings, **others, image_channels=1, base_channels=1)
+        side = DISCRIMINATORS[name].least_side(**settings)
+        image = torch.randn(1, 1, side, side)
+        assert all(output.logits.numel() for output in network(image, image)), settings
+        smaller = image[..., 1:, 1:]
+        if smaller.numel():
+            with pytest.raises((RuntimeError, ValueError)):
+                network(smaller, smaller)
 
 
 BESIDE_BLOCKS = 2 * (64 + 128 + 256 + 512) + 1024  # channels of pix2pixHD's convolutions before norms

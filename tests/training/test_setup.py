@@ -6,6 +6,7 @@ from configs.schema import Config
 from tests.training.conftest import Build
 from training.lr_schedule import Plateau
 from training.setup import build_schedule
+from utils.errors import ConfigError
 
 
 def test_rates_follow_the_roles(build_fake: Build) -> None:
@@ -13,6 +14,14 @@ def test_rates_follow_the_roles(build_fake: Build) -> None:
     assert training.run_state.schedule.rates == {"group of painter": 1e-3, "group of critic": 4e-3}
     assert build_schedule(Config(), training.method).plateau is None
     assert build_fake("optimizer.decay=plateau").run_state.schedule.plateau == Plateau()
+
+
+def test_crops_that_are_too_small_for_the_discriminator_are_refused(build_fake: Build) -> None:
+    crops = ["data.preprocess=crop", "data.crop_width=32", "data.crop_height=32"]
+    with pytest.raises(
+        ConfigError, match=r"data\.crop_width is 32, expected at least 48 with discriminator\.n_layers=4"
+    ):
+        build_fake(*crops, "discriminator.padding=1", "discriminator.n_layers=4", "discriminator.n_scales=1")
 
 
 def test_averages_are_of_what_translates(build_fake: Build) -> None:

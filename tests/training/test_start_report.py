@@ -1,20 +1,16 @@
-"""The lines of the plan: samples that are held back, and samples that are too small."""
+"""The lines of the plan: samples that are held back."""
 
 from pathlib import Path
 
 import numpy as np
-import pytest
-import torch
 
 from configs.load import load_config
 from configs.unused_settings import unused_settings
-from data.batch import Sample
 from data.held_back import Subset
 from data.paired_folders import SideBySide
 from tests.conftest import save_image
 from training.run_data import HELD_BACK, Splits
-from training.start_report import check_size, describe_validation
-from utils.errors import ConfigError
+from training.start_report import describe_validation
 
 
 def test_the_plan_warns_of_names_that_begin_alike_unless_groups_are_named(tiny_config: Path, tmp_path: Path) -> None:
@@ -39,16 +35,3 @@ def test_the_plan_warns_of_names_that_begin_alike_unless_groups_are_named(tiny_c
     each = load_config(tiny_config, ["train.validation_share=0.5", "train.validation_group=.*"])
     (line,) = describe_validation(each, whole, 2)
     assert line.endswith(", 2 of 4 groups of train.validation_group=.*: each sample is one")
-
-
-@pytest.mark.parametrize(
-    ("setting", "width", "message"),
-    [
-        ("loss.vgg=1", 8, "shorter side of the target of x has 8 pixels, and VGG19 needs 16"),
-        ("discriminator.n_scales=6", 32, "the shorter side of the target of x has 32 pixels, enough for 5: lower it"),
-    ],
-)
-def test_images_that_are_too_small_are_an_error(tiny_config: Path, setting: str, width: int, message: str) -> None:
-    image = torch.zeros(3, 32, width, dtype=torch.uint8)
-    with pytest.raises(ConfigError, match=message):
-        check_size(load_config(tiny_config, [setting]), Sample("x", image, None, image))

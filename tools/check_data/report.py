@@ -10,6 +10,7 @@ from itertools import groupby, pairwise
 from pathlib import Path
 
 from configs import build
+from configs.image_sides import check_trained_sizes
 from configs.label_maps import named_classes
 from configs.schema import Config
 from configs.schema.checks import MOST
@@ -114,6 +115,8 @@ def _problems_of_side(
         logger.info("%s: left out, being of other formats: %s", name, others)
     holds_ids = not config.data.label_colors
     found.label_maps.extend(label_maps(layout) if holds_ids else ())
+    if is_for_training:
+        check_trained_sizes(config)
     check = Check(layout, build.build_preprocessing(config), is_for_training, value_ranges(config.data), kind)
     results = list(check_all(check, n_processes=usable_cores(), timeout_s=config.data.timeout_s))
     results.sort(key=lambda checked: checked.index)
