@@ -34,6 +34,8 @@ _OF_NETWORKS = (
     "discriminator.",
     "features.",
     "style.",
+    "contrastive.channels",
+    "contrastive.taps",
     "data.source_range",
     "data.target_range",
 )

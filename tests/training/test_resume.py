@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from configs.load import load_config
 from tests.mapped_files import lists_mapped_files, mapped_bytes
 from tests.training.conftest import Build
 from training import resume
@@ -138,6 +139,16 @@ def test_a_plateau_is_continued_where_its_metric_is_of_the_same_samples(
 def test_other_networks_are_refused(build_fake: Build, settings: list[str], message: str) -> None:
     with pytest.raises(CheckpointError, match=re.escape(message)):
         check_same_networks(build_fake().config, build_fake(*settings).config, Path("x.pt"))
+
+
+@pytest.mark.parametrize(
+    "setting", ["contrastive.channels=8", "contrastive.taps=[stem.0,downs.0.0,downs.1.0,blocks.0,blocks.3]"]
+)
+def test_another_projection_network_is_refused(setting: str) -> None:
+    saved, wanted = (load_config(Path("configs/cut_256.yaml"), ["data.root=x", *more]) for more in ([], [setting]))
+    key = setting.partition("=")[0]
+    with pytest.raises(CheckpointError, match=rf"was trained with {re.escape(key)}=.*, now it is .*: set it back, or"):
+        check_same_networks(saved, wanted, Path("x.pt"))
 
 
 def load(monkeypatch: pytest.MonkeyPatch, weights: Mapping[str, nn.Module]) -> None:
