@@ -1,5 +1,6 @@
 """The networks of CUT and FastCUT, which are pix2pix's with antialiased layers, and the projection."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import count, takewhile
@@ -19,8 +20,11 @@ _RESNET, _PATCHGAN = pix2pix.FORMATS["global"], pix2pix.FORMATS["patch"]
 _FILTERS: dict[type[nn.Module], tuple[int, ...]] = {AntialiasedDownsampling: (1, 2, 1), nn.Upsample: (1, 3, 3, 1)}
 
 
-def _filter_sides(weights: StateDict) -> set[int]:
-    return {value.shape[-1] for key, value in weights.items() if key.endswith(".filt")}
+def _antialiased(weights: StateDict) -> tuple[bool, bool]:
+    """Return whether a ResNet has antialiased layers before and behind its blocks, by the numbers of these."""
+    blocks = [int(match[1]) for key in weights if (match := re.match(r"model\.(\d+)\.conv_block", key))] or [0]
+    # two antialiased downsamplings take the numbers from 4 to 11, two others those to 9
+    return min(blocks) == 12, has(f"model.{max(blocks) + 2}.weight", (3, 3))(weights)
 
 
 def _filters(network: nn.Module, names: Names) -> StateDict:
@@ -40,11 +44,11 @@ def _filters(network: nn.Module, names: Names) -> StateDict:
 
 
 def _generator_settings(weights: StateDict, chosen: Mapping[str, int]) -> dict[str, Any]:
-    sides = _filter_sides(weights)
+    downs, ups = _antialiased(weights)
     return {
         **_RESNET.settings(weights, {**chosen, "biased_downs": True}),
-        "downsample": "antialiased" if 3 in sides else "strided",
-        "upsample": "antialiased" if 4 in sides else "transposed",
+        "downsample": "antialiased" if downs else "strided",
+        "upsample": "antialiased" if ups else "transposed",
     }
 
 
@@ -70,7 +74,7 @@ FORMATS: dict[str, OriginalFormat] = {
     "cut": replace(
         _RESNET,
         families=("CUT",),
-        recognizes=lambda weights: _RESNET.recognizes(weights) and bool(_filter_sides(weights)),
+        recognizes=lambda weights: _RESNET.recognizes(weights) and any(_antialiased(weights)),
         settings=_generator_settings,
         fault=_generator_fault,
         is_of=lambda network: "antialiased" in (network.downsample, network.upsample),
@@ -79,7 +83,7 @@ FORMATS: dict[str, OriginalFormat] = {
     "cut_discriminator": replace(
         _PATCHGAN,
         families=("CUT",),
-        recognizes=lambda weights: _PATCHGAN.recognizes(weights) and bool(_filter_sides(weights)),
+        recognizes=lambda weights: _PATCHGAN.recognizes(weights) and has("model.3.weight", (4, 4))(weights),
         settings=lambda weights, chosen: {**_PATCHGAN.settings(weights, chosen), "downsample": "antialiased"},
         fault=lambda network: "" if _PATCHGAN.is_of(network) else "spectral_norm, n_scales or padding other than 1",
         is_of=lambda network: network.downsample == "antialiased",
