@@ -198,7 +198,7 @@ def check_method(config: Any, chosen: str) -> None:
             Refusal(f"loss.{loss}", f"0: {_NO_TARGET}").check(config, chosen)
     for refusal in declaration.refusals:
         refusal.check(config, chosen)
-    for network in config.init.networks:
+    for network, file in config.init.networks.items():
         known = ", ".join(declaration.networks)
-        require(network in declaration.networks, "init.networks", network, f"one of {known} (method.name={chosen})")
+        require(network in declaration.networks, f"init.{network}", file, f"null: method.name={chosen} trains {known}")
     declaration.check(config)

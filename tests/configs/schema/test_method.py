@@ -47,7 +47,7 @@ def test_each_method_is_declared_and_built() -> None:
         (["metrics.extra=[fid,lpips]"], r"metrics\.extra is .*, expected \[\] or some of swd, fid, kid: there is no"),
         (["style.channels=4"], r"style\.channels is 4, expected 0, its default: .*, which has a style \(method\.name="),
         (["init.discriminator_C=x"], r"unknown key init\.discriminator_C"),
-        (["init.networks={critic: x}"], r"init\.networks is critic, expected one of generator"),
+        (["init.networks={critic: x}"], r"init\.critic is x, expected null: method\.name=\w+ trains generator"),
     ],
     ids=str,
 )
@@ -84,3 +84,5 @@ def test_a_network_of_a_method_has_a_file_by_its_name() -> None:
     init = config_from_dict(common, "", settings).init
     assert (init.generator, init.networks) == ("a.pth", {"generator_BtoA": "b.pth", "discriminator_A": "c.pth"})
     assert without_paths(config_from_dict(common, "", settings)).init == InitConfig()
+    with pytest.raises(ConfigError, match=r"init\.generator_BtoA is b\.pth, expected null: .*=contrastive trains gen"):
+        config_from_dict(common, "", ["method.name=contrastive", settings[1]])
