@@ -9,13 +9,13 @@ from typing import Any
 from torch import OutOfMemoryError
 
 from configs import build
-from configs.directions import direction_of
+from configs.directions import direction_of, discriminator_name, translator_name
 from configs.load import config_differences, config_from_dict
 from configs.schema import Config, TrainConfig
 from configs.splits import validation_split
 from data.fingerprint import difference
 from inference.load import load_from, load_network
-from inference.original_weights import encoder_file
+from inference.original_weights import encoder_file, original_direction
 from losses import registered_weights
 from models.initialization import transfer_weights
 from models.originals.format import FileRole
@@ -230,6 +230,10 @@ def initialize_networks(training: Training) -> list[str]:
             continue
         way = direction_of(config, name) if len(config.method.translators) > 1 else None
         file, line = _initialize(network, name, network.role, Path(setting).expanduser(), f"init.{key}", way)
+        if way and (of_file := original_direction(file) or way) != way:
+            of_direction = {"generator": translator_name, "discriminator": discriminator_name}
+            remedy = f"Set init.{of_direction[network.role](config, of_file)}, or name a copy that has another name"
+            raise ConfigError(f"init.{key}: {file} is of direction {of_file}, {name} of {way}. {remedy}.")
         report.append(line)
         if network.role == "generator" and encodes and encoder_file(file).is_file():
             report.append(_initialize(network, name, "encoder", encoder_file(file), "its encoder")[1])

@@ -22,7 +22,7 @@ from tests.runs import (
     with_slow,
 )
 from utils.checkpoint import CheckpointError
-from utils.errors import UserError
+from utils.errors import ConfigError, UserError
 
 UNPAIRED = ["data.layout=unpaired_folders", "data.instance_edges=false", "loss.l1=0"]
 SIDES = [*UNPAIRED, "generator.n_blocks=2", "data.preprocess=crop", "data.crop_width=32", "data.crop_height=32"]
@@ -187,16 +187,25 @@ def heaps(tmp_path: Path) -> list[str]:
     return [*SMALL, f"data.root={tmp_path / 'heaps'}"]
 
 
-def test_cyclegans_folder_starts_the_networks_of_both_directions(
-    tiny_config: Path, heaps: list[str], reference: dict[str, Any], capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder, originals = tiny_config.parent / "originals", {}
+@pytest.fixture
+def of_cyclegan(reference: dict[str, Any], tmp_path: Path) -> Path:
+    """A folder of CycleGAN's with four networks."""
+    folder = tmp_path / "originals"
     folder.mkdir()
     for kind, case in (("G", "cyclegan_generator"), ("D", "cyclegan_discriminator")):
         for side in "AB":
             weights = {key: value + 0.01 * (side == "B") for key, value in reference[case]["state_dict"].items()}
             torch.save(weights, folder / f"latest_net_{kind}_{side}.pth")
-            originals[f"{kind}_{side}"] = import_original(weights).network.state_dict()
+    return folder
+
+
+def test_cyclegans_folder_starts_the_networks_of_both_directions(
+    tiny_config: Path, heaps: list[str], of_cyclegan: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, originals = of_cyclegan, {}
+    for file in folder.iterdir():
+        weights = torch.load(file, weights_only=True)
+        originals[file.stem.removeprefix("latest_net_")] = import_original(weights).network.state_dict()
     init = [f"init.generator={folder}", f"init.discriminator={folder}", f"init.generator_BtoA={folder}"]
     run(tiny_config, *heaps, "method.name=cycle", *init)
     assert "\ninit.generator_BtoA  " in capsys.readouterr().out
@@ -205,6 +214,36 @@ def test_cyclegans_folder_starts_the_networks_of_both_directions(
     assert_equal(networks["generator_BtoA"], originals["G_B"])
     assert_equal(networks["discriminator_B"], originals["D_A"])  # which judges what G_A makes
     assert_equal(networks["discriminator_A"], originals["D_B"])
+
+
+@pytest.mark.parametrize(
+    ("key", "letter", "way", "refusing", "right"),
+    [
+        ("generator", "G_A", "AtoB", "generator_BtoA of BtoA", "generator_AtoB"),
+        ("generator_AtoB", "G_B", "BtoA", "generator_AtoB of AtoB", "generator_BtoA"),
+        ("discriminator", "D_B", "BtoA", "discriminator_B of AtoB", "discriminator_A"),
+        ("discriminator_A", "D_A", "AtoB", "discriminator_A of BtoA", "discriminator_B"),
+    ],
+)
+def test_cyclegans_file_of_one_direction_starts_no_network_of_the_other(
+    tiny_config: Path,
+    heaps: list[str],
+    of_cyclegan: Path,
+    capsys: pytest.CaptureFixture[str],
+    key: str,
+    letter: str,
+    way: str,
+    refusing: str,
+    right: str,
+) -> None:
+    file = of_cyclegan / f"latest_net_{letter}.pth"
+    with pytest.raises(
+        ConfigError, match=rf"^init\.{key}: \S+_{letter}\.pth is of direction {way}, {refusing}\. Set init\.{right}, or"
+    ):
+        run(tiny_config, *heaps, "method.name=cycle", f"init.{key}={file}")
+    renamed = file.rename(file.with_name("mine.pth"))
+    run(tiny_config, *heaps, "method.name=cycle", f"init.{key}={renamed}")
+    assert f"tensors loaded from {renamed} into {refusing.partition(' ')[0]};" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["cut_generator", "cut_generator_no_antialias"])
