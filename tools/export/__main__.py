@@ -121,8 +121,12 @@ def write_originals(loaded: LoadedGenerator, output: Path, family: str | None) -
                 f"{loaded.file}: no original has a network with generator.{key}={value}. Use --format safetensors."
             )
     files = original_files(loaded.generator, output)
-    method = loaded.config.method.declaration
-    families = {path: choose_family(network, family, method.original) for path, network in files.items()}
+    likely: str | None = loaded.config.method.declaration.original
+    if loaded.step is None and loaded.file.suffix == ".pth":
+        weights = read_weights_file(loaded.file, checks_content=False)
+        has_biases = any(key.removeprefix("module.") == "model.1.bias" for key in weights)
+        likely = None if has_biases else "pix2pix"  # pix2pixHD's files have biases before batch norm
+    families = {path: choose_family(network, family, likely) for path, network in files.items()}
     for path, network in files.items():
         write_original(network, path, families[path])
 

@@ -38,6 +38,18 @@ def test_biases_before_norms_are_the_familys(tiny_config: Path, tmp_path: Path) 
     assert "model.1.bias" not in written(of_pix2pix, tmp_path)
 
 
+@pytest.mark.parametrize(("name", "family"), [("latest_net_G_A.pth", "CycleGAN"), ("latest_net_G.pth", "pix2pixHD")])
+def test_an_original_is_written_back_with_the_biases_that_it_had(
+    tiny_config: Path, tmp_path: Path, name: str, family: str
+) -> None:
+    file, output = tmp_path / name, tmp_path / "back.pth"
+    write_original(generator(tiny_config, "generator.norm=batch"), file, family)
+    export.main(["--checkpoint", str(file), "--format", "original", "--output", str(output)])
+    before, after = (torch.load(path, weights_only=True) for path in (file, output))
+    assert ("model.1.bias" in before) == (family == "pix2pixHD")
+    assert_equal(after, before)
+
+
 @pytest.mark.parametrize(
     ("settings", "family", "message"),
     [
