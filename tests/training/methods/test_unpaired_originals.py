@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.optim import Adam
 
 from configs.schema import ContrastiveConfig, CycleConfig
-from losses.adversarial import AdversarialLoss
+from losses.adversarial import AdversarialLoss, GanMode
 from losses.objective import DiscriminatorObjective
 from models.originals.weights import import_original
 from tests.models.originals.cases import as_double, assert_close, by_original_names, digest
@@ -28,6 +28,7 @@ LSGAN = AdversarialLoss("lsgan")
 PRECISION = Precision("cpu", torch.float32, "O0")
 ANTIALIASED = ["stem.0", "downs.0.0", "downs.1.0", "blocks.0", "blocks.4"]
 STRIDED = ["stem.0", "downs.0.0", "downs.1.2", "blocks.2", "blocks.5"]  # the ReLU behind layer 8, a norm, is in place
+GAN_MODES: dict[str, GanMode] = {"lsgan": "lsgan", "vanilla": "vanilla", "wgangp": "wgan", "nonsaturating": "vanilla"}
 CYCLE_NAMES = {
     "G_A": "adversarial_B",
     "G_B": "adversarial_A",
@@ -136,6 +137,20 @@ def assert_losses(
 
 def pairs_of(case: dict[str, Any]) -> list[Pair]:
     return [Pair(batch["A"].double(), batch["B"].double()) for batch in case["batches"]]
+
+
+@pytest.mark.parametrize("name", [f"{theirs}_{kind}" for theirs in GAN_MODES for kind in ("real", "fake")])
+def test_adversarial_losses(reference: dict[str, Any], name: str) -> None:
+    """Their nonsaturating loss has a value for each image, and is vanilla's in the mean."""
+    recorded = reference["gan_losses"]["values"][name]
+    logits, (theirs, kind) = reference["gan_losses"]["inputs"].double().requires_grad_(), name.split("_")
+    loss = AdversarialLoss(GAN_MODES[theirs])
+    values = [loss.discriminator([logits], is_real=kind == "real")]
+    values += [loss.generator([logits])] if kind == "real" else []
+    for value in values:
+        assert_close(value, recorded["value"].mean())
+        (gradient,) = torch.autograd.grad(value, logits)
+        assert_close(gradient, recorded["gradient_of_mean"], 1e-10)
 
 
 CUT_CASES = ["cut_training", "cut_training_batch", "cut_training_all_negatives", "cut_training_no_antialias"]
