@@ -61,6 +61,7 @@ class LoadedGenerator:
     weights: "average" for a moving average, otherwise "raw". An exported file counts as raw, whatever was exported.
     sha256: of the file that was read, which a training may replace; None where reading did not need it.
     n_samples: of the training; None where the file does not hold their number.
+    stack: the folders of the other side, where its images are stacked from several and `config` cannot name them.
     card: the model card of an exported file; empty for other files.
     """
 
@@ -72,6 +73,7 @@ class LoadedGenerator:
     weights: str = "raw"
     sha256: str | None = None
     n_samples: int | None = None
+    stack: list[str] | None = None
     card: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -186,9 +188,10 @@ def load_generator(
         _check_direction(file, of_file, direction)
         return LoadedGenerator(file, config, None, generator, of_file)
     check_training_state(state, file, needed_keys=["config", "step"])
-    settings = state["config"]
+    settings, stack = state["config"], None
     if direction == "BtoA":  # overrides replace what that direction sees
         config = config_from_dict(settings, str(file))
+        stack = config.data.source_folder if config.data.is_stacked else None
         settings = config_to_dict(replace(config, data=sides_of(config, direction)))
     config = config_from_dict(settings, str(file), overrides)
     name = translator_name(config, direction)
@@ -210,6 +213,7 @@ def load_generator(
         weights="average" if is_average else "raw",
         sha256=listed[1] if (listed := listed_digest(file)) else None,
         n_samples=state.get("n_samples"),
+        stack=stack,
     )
 
 

@@ -6,11 +6,11 @@ from typing import Any
 from torch import Tensor
 
 from configs.directions import reversed_data
-from configs.schema import Config
 from configs.splits import has_split, open_split
 from data.batch import DataError
 from data.layout import Layout
 from data.preprocessing import Preprocessing
+from inference.load import LoadedGenerator
 from inference.padding import read_padded
 from metrics.evaluator import Evaluator, Features
 from utils.distributed import World
@@ -59,8 +59,9 @@ class SetMeasures:
         return {**counts, "whole": figures, **asdict(self.evaluator.references(sources, reals))}
 
 
-def open_reals(config: Config, split: str) -> Layout | None:
+def open_reals(loaded: LoadedGenerator, split: str) -> Layout | None:
     """Return the images of the target side of a split, as sources; None where there are none, or there are pairs."""
-    other = replace(config, data=reversed_data(config.data))
+    config, data = loaded.config, reversed_data(loaded.config.data)
+    other = replace(config, data=replace(data, source_folder=loaded.stack or data.source_folder))
     has_reals = bool(config.method.declaration.metrics) and has_split(other, split)
     return open_split(other, split, needs_targets=False) if has_reals else None

@@ -97,7 +97,7 @@ def translate_all(
             origin |= {"folders": [str(each) for each in layout.folders], "split": split, "side": side}
             folder.record(origin, existing)
     has_targets, preprocessing = _has_targets(layout), build.build_preprocessing(config)
-    reals = open_reals(config, split) if split and not has_targets else None
+    reals = open_reals(loaded, split) if split and not has_targets else None
     n_images = max(len(layout), len(reals or ()))
     evaluator = build.build_evaluator(config, predictor.device, n_images) if has_targets or reals else Evaluator()
     sets = SetMeasures(evaluator, build.source_evaluator(config, evaluator), reals) if reals else None

@@ -1,5 +1,6 @@
 """Journeys with sources of several folders: colours with depth, and label maps with heights."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from tests.runs import (
     program_main,
     run,
     translate,
+    untrained_run,
     with_slow,
 )
 from tests.tools.serve.services import model_of
@@ -130,6 +132,16 @@ def test_weights_are_exported_pages_are_not(config: Path, stack: list[str]) -> N
     if stack == LABELS_AND_HEIGHT:
         with pytest.raises(UserError, match=r"takes images beside label maps, which a page cannot draw"):
             program_main("tools.playground")(["--checkpoint", str(folder)])
+
+
+@pytest.mark.parametrize("direction", ["AtoB", "BtoA"])
+def test_translations_from_and_into_a_stack_are_measured_against_the_other_side(config: Path, direction: str) -> None:
+    unpaired = ["data.layout=unpaired_folders", "method.name=cycle", "cycle.identity=0", "loss.l1=0"]
+    folder = untrained_run(config, *COLORS_AND_DEPTH, *unpaired, "data.source_range=[0,255,0,255,0,255,0,20000]")
+    output = config.parent / "out"
+    translate("--checkpoint", str(folder), "--direction", direction, "--output", str(output))
+    report = json.loads((output / "metrics.json").read_text())
+    assert (report["n_images"], report["n_real"], report["whole"].keys()) == (2, 2, {"swd"})
 
 
 def test_videos_are_refused(config: Path) -> None:
