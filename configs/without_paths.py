@@ -7,7 +7,7 @@ from typing import Any
 from configs.schema import Config
 from utils.label_colors import DATA_SETS
 
-ROOT = "."  # in place of data.root, which may not be empty
+ROOT = "."  # data.root where no data set is named; it may not be empty
 _PATHS = {  # by section: what becomes its default
     "run": ("root",),
     "data": ("cache",),

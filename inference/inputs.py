@@ -17,6 +17,7 @@ from configs import build
 from configs.schema import Config
 from configs.splits import check_has_split, open_split
 from configs.stored_images import stored_forms, trained_forms
+from configs.without_paths import ROOT
 from data.batch import DataError, Sample
 from data.conditioning import Conditioning
 from data.files.image_files import find_image_paths, find_images, read_size
@@ -69,8 +70,9 @@ def build_input(loaded: LoadedGenerator, feature_sampler: FeatureSampler | None,
         _check_maps_are_named(request, config, conditioning, can_take_labels=can_take_labels)
         layout = _named_input(request, config, conditioning)
         layout = without_joined_pictures(layout, config, request.side, has_targets=request.targets is not None)
-    elif loaded.step is None:
-        raise DataError(f"{loaded.file}: names no data set. Name a folder of sources with --input DIR.")
+    elif loaded.step is None and config.data.root == ROOT:
+        remedy = "Name a folder of sources with --input DIR, or a data set with data.root=DIR"
+        raise DataError(f"{loaded.file}: names no data set. {remedy}.")
     else:
         split = request.split or config.data.test_split
         check_has_split(config, split, other_choice="--input FOLDER")

@@ -7,12 +7,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+import torch
 from torch import nn
 
 from configs.load import config_differences, config_from_dict, config_to_dict
 from configs.schema import Config, DataConfig, FeaturesConfig, GeneratorConfig, RunConfig, StyleConfig
+from configs.without_paths import ROOT
 from models import GENERATORS
 from models.generator import Generator
 from models.latent_inputs import StyleStem
@@ -78,13 +80,16 @@ def original_file(folder: Path, role: FileRole, direction: str | None = None) ->
 def original_network(
     file: Path, state: dict[str, Any], role: FileRole, chosen: Mapping[str, int] | None = None
 ) -> ImportedNetwork:
-    """Return the network whose weights an original's file holds; chosen as for `import_original`.
+    """Return the network whose weights an original's file holds, in float32; chosen as for `import_original`.
 
     Raises:
         OriginalWeightsError: they are the weights of no network of the originals, or of one of another role.
     """
+    floats = {
+        key: value.float() for key, value in state.items() if torch.is_tensor(value) and value.is_floating_point()
+    }
     try:
-        imported = import_original(state, chosen)
+        imported = import_original(state | floats, chosen)
     except OriginalWeightsError as error:
         raise OriginalWeightsError(f"{file}: {error}") from error
     if FORMATS[imported.scheme].role != role:
@@ -120,13 +125,13 @@ def original_generator(
     def read(sizes: Mapping[str, int] | None = None) -> tuple[ImportedNetwork, Config, Config]:
         """Return the network, the settings that follow from its shapes, and these with the overrides."""
         imported = original_network(file, state, "generator", sizes)
-        origin: Literal["encoded", "precomputed"] = "encoded" if inputs.features_are_drawn else "precomputed"
+        are_maps = inputs.n_features > 0 and not inputs.features_are_drawn
         config = Config(
             run=RunConfig(name=file.stem),
             data=_data_config(file, imported, inputs),
             generator=_generator_config(imported),
             style=_style_config(imported),
-            features=FeaturesConfig(n_channels=inputs.n_features, origin=origin),
+            features=FeaturesConfig(n_channels=inputs.n_features, origin="precomputed" if are_maps else "encoded"),
         )
         return imported, config, config_from_dict(config_to_dict(config), str(file), overrides)
 
@@ -177,7 +182,7 @@ def _with_style(file: Path, imported: ImportedNetwork, style: StyleConfig) -> nn
     encoder, expected = found.network, {key: imported.settings[key] for key in ("style_channels", "base_channels")}
     if not isinstance(encoder, StyleEncoder) or not expected.items() <= found.settings.items():
         raise OriginalWeightsError(f"{beside}: is not the style encoder of {file}. Move it to another folder.")
-    return StyleConditionedGenerator(generator, encoder)
+    return StyleConditionedGenerator(generator, encoder.float())
 
 
 def _style_config(imported: ImportedNetwork) -> StyleConfig:
@@ -200,7 +205,8 @@ def _data_config(file: Path, imported: ImportedNetwork, inputs: OriginalInputs) 
     is_image = channels in (1, 3)  # any other number are one-hot labels
     return DataConfig(
         layout="paired_folders",
-        root=".",
+        root=ROOT,
+        direction="BtoA" if is_image and original_direction(file) == "BtoA" else "AtoB",
         n_classes=0 if is_image else channels,
         source_channels=channels if is_image else 3,
         target_channels=out_channels,

@@ -141,6 +141,12 @@ def test_styles_of_images_are_encoded_by_the_file_beside(
         load_generator(with_encoder, ["style.channels=8"])
 
 
+def test_files_of_half_precision_are_read_in_float32(with_encoder: Path) -> None:
+    for file in (with_encoder, with_encoder.with_name("latest_net_E.pth")):
+        torch.save({key: value.half() for key, value in torch.load(file, weights_only=True).items()}, file)
+    assert {weight.dtype for weight in load_generator(with_encoder).generator.parameters()} == {torch.float32}
+
+
 def test_another_file_beside_is_no_encoder(with_encoder: Path, reference: dict[str, Any]) -> None:
     beside = with_encoder.with_name("latest_net_E.pth")
     torch.save(reference["spade_discriminator"]["state_dict"], beside)

@@ -126,10 +126,30 @@ def test_other_weight_files_are_told(reference: dict[str, Any], tmp_path: Path) 
         ("two_net_G", ["--input", "x"], r"net_G\.pth: translates 3 channels into 2\. Only label maps, RGB and"),
         ("latest_net_G", ["--input", "x", "data.n_classes=4"], r"n_classes is 0 by the shapes of its weights, not 4"),
         ("latest_net_G", ["--input", "x", "generator.scale=4"], r"scale is 1\.0 by the shapes of its weights, not 4"),
-        ("latest_net_G", [], r"latest_net_G\.pth: names no data set\. Name a folder"),
+        ("latest_net_G", [], r"latest_net_G\.pth: names no data set\. Name a folder .*, or .* data\.root=DIR"),
     ):
         with pytest.raises(UserError, match=message):
             translate("--checkpoint", str(tmp_path / f"{name}.pth"), *arguments)
+
+
+@pytest.mark.parametrize(("letter", "names", "n_real"), [("G_A", ["0", "1", "2"], 2), ("G_B", ["0", "1"], 3)])
+def test_cyclegans_files_are_measured_on_their_data_set(
+    reference: dict[str, Any], tmp_path: Path, letter: str, names: list[str], n_real: int
+) -> None:
+    rng, file = np.random.default_rng(0), tmp_path / f"latest_net_{letter}.pth"
+    for side, n_images in (("A", 3), ("B", 2)):
+        for number in range(n_images):
+            image = rng.integers(0, 256, (32, 40, 3), dtype=np.uint8)
+            save_image(tmp_path / "set" / f"test{side}" / f"{number}.png", image)
+    torch.save(reference["cyclegan_generator"]["state_dict"], file)
+    settings = ["data.layout=unpaired_folders", f"data.root={tmp_path / 'set'}"]
+    common = ["--checkpoint", str(file), "--output", str(tmp_path / "out"), *settings]
+    with pytest.raises(UserError, match=r"or method\.name=contrastive or cycle"):
+        translate(*common)
+    translate(*common, "method.name=cycle")
+    assert sorted(path.stem for path in (tmp_path / "out").glob("?.png")) == names
+    report = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    assert (report["n_images"], report["n_real"], report["whole"].keys()) == (len(names), n_real, {"swd"})
 
 
 def test_an_original_for_grey_images_translates_them(reference: dict[str, Any], tmp_path: Path) -> None:

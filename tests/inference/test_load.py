@@ -12,6 +12,7 @@ import torch
 from configs.load import load_config
 from inference.load import LoadedGenerator, load_from, load_generator, load_network
 from models.originals.format import FileRole, OriginalWeightsError
+from models.originals.weights import import_original
 from tests.runs import assert_equal, untrained_run
 from utils.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from utils.checkpoint_folder import checkpoint_path
@@ -229,3 +230,21 @@ def test_cuts_projection_is_read(reference: dict[str, Any], tmp_path: Path) -> N
     assert projection.state_dict().keys() >= {"taps.0.0.weight", "taps.2.2.bias"}
     with pytest.raises(OriginalWeightsError, match=r"holds a PatchProjection, expected a generator"):
         load_network(file, "generator")
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)
+def test_an_original_of_another_precision_is_read_in_float32(
+    reference: dict[str, Any], tmp_path: Path, dtype: torch.dtype
+) -> None:
+    """pix2pixhd_global_batchnorm: its running means contain biases, which are subtracted in float32."""
+    weights = reference["pix2pixhd_global_batchnorm"]["state_dict"]
+    rounded = {key: value.to(dtype) if value.is_floating_point() else value for key, value in weights.items()}
+    torch.save(rounded, tmp_path / "7_net_G.pth")
+    floats = {key: value.float() if value.is_floating_point() else value for key, value in rounded.items()}
+    expected = import_original(floats).network.state_dict()
+    for generator in (
+        load_generator(tmp_path / "7_net_G.pth").generator,
+        load_network(tmp_path / "7_net_G.pth", "generator"),
+    ):
+        assert_equal(generator.state_dict(), expected)
+        assert {weight.dtype for weight in generator.parameters()} == {torch.float32}
