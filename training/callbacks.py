@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-Callback = Callable[[int, Mapping[str, float]], object]
-"""Gets the step and figures by name. The result True ends the run; any other is ignored, as what a tracker returns."""
+Callback = Callable[[int, dict[str, float]], object]
+"""Gets the step and its own copy of figures by name. The result True ends the run; any other is ignored, as what a tracker returns."""
 
 
 @dataclass
@@ -15,12 +15,13 @@ class Callbacks:
 
     on_report: gets the scalars of a report by their tags, every log.every_steps.
     on_validation: gets the figures of the validation samples by name, every log.images_every_steps.
-    error: what one of them has raised. The run ends as if it had returned True, and then `train` raises the error.
+    error: what one of them has raised, also by sys.exit or Ctrl-C. The run ends as if it had returned True, and then
+        `train` raises the error.
     """
 
     on_report: Callback | None = None
     on_validation: Callback | None = None
-    error: Exception | None = None
+    error: BaseException | None = None
 
     def report(self, step: int, scalars: Mapping[str, float]) -> str | None:
         """Call `on_report`; return why the run shall end, None where it shall go on."""
@@ -34,8 +35,8 @@ class Callbacks:
         if callback is None or self.error:
             return None
         try:
-            result = callback(step, figures)
-        except Exception as error:  # noqa: BLE001 - of any kind; `train` raises it once all processes have saved
+            result = callback(step, dict(figures))
+        except BaseException as error:  # noqa: BLE001 - of any kind; `train` raises it once all processes have saved
             self.error = error
             return f"{name} raised {type(error).__name__}"
         return f"{name} returned True" if isinstance(result, bool | np.bool_) and result else None

@@ -101,10 +101,11 @@ def test_a_run_of_two_processes_goes_on_with_one(tiny_config: Path) -> None:
 
 
 def end_early_and_resume(config: Path) -> None:
-    """Let a callback of the main process, which alone is called, end the run; go on in the same processes."""
+    """Let callbacks of the main process, which alone is called, end the run; go on in the same processes."""
     settings = load_config(config, [*TO_STEP_3, "log.every_steps=1", "run.name=parts"])
-    for callback in (lambda step, _: step == 2, None):
-        launch.train(settings, on_report=callback)
+    for callback in (lambda step, _: step == 1, lambda *_: sys.exit("enough"), None):
+        with suppress(SystemExit):
+            launch.train(settings, on_report=callback)
         if os.environ["RANK"] == "0":
             sys.stdout.write((config.parent / "runs" / "parts" / STATE_FILE).read_text())
     sys.exit(0)
@@ -115,9 +116,9 @@ def test_two_processes_end_early_together_and_resume_exactly(tiny_config: Path) 
     with torchrun(tiny_config, prepare=partial(end_early_and_resume, tiny_config)) as processes:
         assert processes.wait_for_all() == 0, processes.said()
     reason = "on_report returned True"
-    assert f"ended early, at step 2 of 3: {reason}" in processes.said()
-    for state in ({"step": 2, "signal": None, "reason": reason}, {"step": 3, "signal": None, "reason": None}):
-        assert json.dumps({"state": "finished", **state}) in processes.said()
+    assert f"ended early, at step 1 of 3: {reason}" in processes.said()
+    for step, state, why in ((1, "finished", reason), (2, "failed", "SystemExit: enough"), (3, "finished", None)):
+        assert json.dumps({"state": state, "step": step, "signal": None, "reason": why}) in processes.said()
     whole, parts = (checkpoint(tiny_config, STEPS, name) for name in ("whole", "parts"))
     assert_equal(without_config(parts), without_config(whole))
 

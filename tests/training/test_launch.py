@@ -5,6 +5,7 @@ import re
 import shlex
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -70,12 +71,17 @@ def test_each_job_is_done_in_the_processes_of_the_run(
 
 def test_a_run_has_its_folder_its_last_figures_and_its_best_checkpoint(tiny_config: Path) -> None:
     called: list[tuple[str, int, Mapping[str, float]]] = []
+
+    def callback(what: str, step: int, figures: dict[str, float]) -> None:
+        called.append((what, step, dict(figures)))
+        figures.clear()  # its own copy
+
     settings = ["train.max_steps=5", "log.every_steps=2", "log.images_every_steps=2", "checkpoint.best=l1"]
     config = load_config(tiny_config, settings)
     ended = launch.train(
         config,
-        on_report=lambda step, scalars: called.append(("report", step, scalars)),
-        on_validation=lambda step, figures: called.append(("validation", step, figures)),
+        on_report=partial(callback, "report"),
+        on_validation=partial(callback, "validation"),
     )
     assert [(what, step) for what, step, _ in called] == [
         (what, step) for step in (2, 4, 5) for what in ("report", "validation")
@@ -99,22 +105,34 @@ def test_a_callback_ends_a_run_that_goes_on_exactly(tiny_config: Path) -> None:
     assert_equal(without_config(checkpoint(tiny_config, 6)), uninterrupted())
 
 
-@pytest.mark.parametrize("raised_at", [2, 4])
-def test_an_error_of_a_callback_is_raised_when_the_run_is_saved(tiny_config: Path, raised_at: int) -> None:
+@pytest.mark.parametrize(
+    ("raised_at", "error", "reason"),
+    [
+        (2, LookupError("of the caller"), "LookupError: of the caller"),
+        (4, LookupError("of the caller"), "LookupError: of the caller"),
+        (2, SystemExit(3), "SystemExit: 3"),
+        (4, KeyboardInterrupt(), "KeyboardInterrupt: "),
+    ],
+    ids=str,
+)
+def test_an_error_of_a_callback_is_raised_when_the_run_is_saved(
+    tiny_config: Path, raised_at: int, error: BaseException, reason: str
+) -> None:
     called = []
 
     def on_validation(step: int, _: Mapping[str, float]) -> None:
         called.append(step)
         if step == raised_at:
-            raise LookupError("of the caller")
+            raise error
 
-    with pytest.raises(LookupError, match="of the caller"):
+    with pytest.raises(type(error)) as raised:
         launch.train(load_config(tiny_config, ["log.images_every_steps=2"]), on_validation=on_validation)
+    assert raised.value is error
     assert called == list(range(2, raised_at + 1, 2))
     folder = tiny_config.parent / "runs" / "tiny"
     assert (folder / f"checkpoint-{raised_at:08d}.pt").is_file()
     state = json.loads((folder / "state.json").read_text())
-    assert (state["state"], state["reason"]) == ("failed", "LookupError: of the caller")
+    assert (state["state"], state["reason"]) == ("failed", reason)
 
 
 def test_a_run_in_another_thread_than_the_main_one_gets_no_signals(tiny_config: Path) -> None:
