@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from numbers import Real
 from typing import Literal
 
 from losses.adversarial import AdversarialLoss, GanMode, ScaleReduction
@@ -42,15 +43,19 @@ def register_loss(name: str, loss: GeneratorLoss, weight: float) -> None:
     A loss of the same name is replaced; a weight of 0 removes it. An `nn.Module` is moved to the device of the run.
 
     Raises:
-        ConfigError: the name or the weight cannot be used.
+        ConfigError: the name, the loss or the weight cannot be used.
     """
     if not name.isidentifier() or name in (*GENERATOR_LOSSES, "mean_weight", "total"):
         raise ConfigError(f"loss {name!r}: is no name, or that of another loss. Choose another word.")
-    if not (math.isfinite(weight) and weight >= 0):
-        raise ConfigError(f"loss {name!r}: its weight is {weight}, expected a number of at least 0.")
+    if not callable(loss):
+        raise ConfigError(
+            f"loss {name!r}: it is of type {type(loss).__name__}, expected a function of LossInputs, or an nn.Module."
+        )
+    if not (isinstance(weight, Real) and math.isfinite(weight) and weight >= 0):
+        raise ConfigError(f"loss {name!r}: its weight is {weight!r}, expected a number of at least 0.")
     REGISTERED_LOSSES.pop(name, None)
     if weight:
-        REGISTERED_LOSSES[name] = loss, weight
+        REGISTERED_LOSSES[name] = loss, float(weight)  # not a number of NumPy, which no checkpoint can hold
 
 
 def registered_weights() -> dict[str, float]:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from losses.adversarial import AdversarialLoss, r1_penalty, wgan_gradient_penalty
 from losses.pixel_weights import LossWeights
+from utils.errors import ConfigError
 
 
 class ScaleOutput(Protocol):
@@ -103,13 +104,20 @@ class GeneratorObjective:
     def __call__(self, translation: LossInputs) -> dict[str, Tensor]:
         """Return the losses by name, unweighted, and their weighted sum as `total`.
 
-        Where pixels have weights, also their mean, `mean_weight`.
+        Where pixels have weights, also their mean, `mean_weight`. Raises ConfigError where a loss is no 0-d tensor.
         """
-        terms = {name: loss(translation) for name, loss in self.losses.items()}
+        terms = {name: _checked(name, loss(translation)) for name, loss in self.losses.items()}
         weighted = [self.weights[name] * value for name, value in terms.items()]
         if translation.weights:
             terms["mean_weight"] = translation.weights.of_images.mean_weight
         return {**terms, "total": torch.stack(weighted).sum()}
+
+
+def _checked(name: str, value: object) -> Tensor:
+    if isinstance(value, Tensor) and value.dim() == 0:
+        return value
+    found = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+    raise ConfigError(f"loss {name!r}: returned {found}, expected a 0-d tensor: end with .mean(), without .item()")
 
 
 @dataclass(frozen=True)

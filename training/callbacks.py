@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 Callback = Callable[[int, dict[str, float]], object]
-"""Gets the step and its own copy of figures by name. The result True ends the run; any other is ignored, as what a tracker returns."""
+"""Gets the step and its own copy of figures by name. The result True ends the run; any other has no effect."""
 
 
 @dataclass

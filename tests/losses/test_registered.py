@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -10,7 +12,7 @@ from torch import Tensor, nn
 from configs.build import build_generator_objective
 from configs.load import load_config
 from losses import REGISTERED_LOSSES, register_loss
-from losses.objective import LossInputs
+from losses.objective import GeneratorObjective, LossInputs
 from tests.runs import checkpoint, records, run, translate
 from utils.errors import ConfigError
 
@@ -36,28 +38,43 @@ class OfNetwork(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("name", "weight", "message"),
+    ("name", "loss", "weight", "message"),
     [
-        ("l1", 1.0, "loss 'l1': is no name, or that of another loss"),
-        ("total", 1.0, "loss 'total': is no name"),
-        ("my edges", 1.0, "loss 'my edges': is no name"),
-        ("edges", -1.0, r"loss 'edges': its weight is -1\.0, expected a number of at least 0"),
-        ("edges", float("nan"), "its weight is nan"),
+        ("l1", edges, 1.0, "loss 'l1': is no name, or that of another loss"),
+        ("total", edges, 1.0, "loss 'total': is no name"),
+        ("my edges", edges, 1.0, "loss 'my edges': is no name"),
+        ("edges", edges, -1.0, r"loss 'edges': its weight is -1\.0, expected a number of at least 0"),
+        ("edges", edges, float("nan"), "its weight is nan"),
+        ("edges", edges, "5", "its weight is '5', expected a number of at least 0"),
+        ("edges", "l1", 5.0, "loss 'edges': it is of type str, expected a function of LossInputs, or an nn.Module"),
     ],
 )
-def test_what_cannot_be_registered(name: str, weight: float, message: str) -> None:
+def test_what_cannot_be_registered(name: str, loss: Any, weight: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        register_loss(name, edges, weight)
+        register_loss(name, loss, weight)
+
+
+@pytest.mark.parametrize(
+    ("returned", "found"),
+    [(torch.ones(2, 3), r"a tensor of shape \(2, 3\)"), (0.5, "float"), (nn.Identity(), "Identity")],
+    ids=["without mean", "with item", "of a class"],
+)
+def test_what_is_no_number_to_train_by_is_refused_by_the_name_of_its_loss(returned: Any, found: str) -> None:
+    objective, unread = GeneratorObjective({"edges": lambda _: returned}, {"edges": 5.0}), torch.empty(0)
+    with pytest.raises(ConfigError, match=f"^loss 'edges': returned {found}, expected a 0-d tensor: end") as error:
+        objective(LossInputs(unread, unread, unread, list, list))
+    assert "\n" not in str(error.value)
 
 
 def test_a_loss_is_replaced_and_removed_by_its_name(tiny_config: Path) -> None:
     config, device = load_config(tiny_config), torch.device("cpu")
     before = build_generator_objective(config, device)
-    for weight in (2.0, 3.0):
+    for weight in (2.0, np.float64(3)):
         register_loss("edges", edges, weight)
     objective = build_generator_objective(config, device)
     assert objective.losses["edges"] is edges
     assert objective.weights == {**before.weights, "edges": 3.0}
+    assert type(objective.weights["edges"]) is float  # a checkpoint holds it
     register_loss("edges", edges, 0)
     assert build_generator_objective(config, device).weights == before.weights
 
