@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from configs import build
 from configs.schema import Config
 from configs.splits import open_split
-from data.batch import Batch
+from data.batch import Batch, DataError
 from data.loader import read_fixed
 from inference.load import load_from, load_generator
 from inference.predictor import Predictor
@@ -23,13 +23,15 @@ from training.methods.method import Method
 from utils.checkpoint import check_training_state, load_checkpoint
 from utils.device import choose_device
 from utils.distributed import World
+from utils.errors import ConfigError
 
 
 @dataclass(frozen=True)
 class Losses:
     """The losses of one pass.
 
-    generator, discriminator: the weighted sums, 0-d, from which gradients reach the networks; each of both directions.
+    generator, discriminator: the weighted sums, 0-d, each of both directions. They may share a graph: the first of two
+        backward passes takes retain_graph=True, and its gradients reach all networks, or those that `inputs` names.
     terms: the single losses, unweighted, and other scalars by their tags, as metrics.jsonl has them.
     """
 
@@ -61,11 +63,13 @@ class LoadedRun:
         """Read samples of a split of the data set, with their targets, as `predictor` and `losses` take them.
 
         Raises:
-            DataError: there is no such split, or a file cannot be used.
+            DataError: there is no such split or sample, or a file cannot be used.
         """
-        layout = open_split(self.config, split, needs_targets=True)
+        layout, wanted = open_split(self.config, split, needs_targets=True), list(indices)
+        if not wanted or any(index not in range(len(layout)) for index in wanted):
+            raise DataError(f"split {split}: indices are {wanted}, expected some of 0 to {len(layout) - 1}")
         preprocessing = build.build_preprocessing(self.config)
-        return Batch.of([read_fixed(layout, preprocessing, index) for index in indices]).to(self.method.device)
+        return Batch.of([read_fixed(layout, preprocessing, index) for index in wanted]).to(self.method.device)
 
     def losses(self, batch: Batch) -> Losses:
         """Return the losses of all networks for a batch, as a step of the training computes them."""
@@ -79,6 +83,8 @@ def load(run: Run | Path | str, device: Literal["auto", "cpu", "cuda"] = "auto")
     Raises:
         UserError: there is no such checkpoint, or it, the weights of a loss or the device cannot be used.
     """
+    if not isinstance(run, Run | Path | str):
+        raise ConfigError(f"run: {run!r} is no run: name its folder or a checkpoint, or give what train returned")
     chosen = choose_device(device, option="device=")
     own_gpus = [chosen] if chosen.type == "cuda" else []
     with torch.random.fork_rng(own_gpus):  # networks draw weights before they load theirs

@@ -25,8 +25,10 @@ def choose_device(device: str, index: int = 0, option: str = "run.device=") -> t
     auto takes the CPU if there is no GPU, and with a warning if torch has no kernels for it.
 
     Raises:
-        DeviceError: GPU `index` is missing, or "cuda" was chosen and torch has no kernels for it.
+        DeviceError: `device` is another, GPU `index` is missing, or "cuda" was chosen and torch has no kernels for it.
     """
+    if device not in ("auto", "cpu", "cuda"):
+        raise DeviceError(f"{option}{device}: no such device. Use {option}auto, {option}cpu or {option}cuda.")
     n_gpus = torch.cuda.device_count()
     if device == "cpu" or (device == "auto" and n_gpus == 0):
         return torch.device("cpu")

@@ -1,5 +1,6 @@
 """A run in memory: it translates as test.py does, and has networks and losses as they were trained."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -41,8 +42,15 @@ def test_a_run_is_loaded(tiny_config: Path, tmp_path: Path, settings: list[str],
         assert np.array_equal(translated, image.permute(1, 2, 0).numpy())
 
     losses = loaded.losses(batch)
+    for indices in ([99], [-1, 0], []):
+        with pytest.raises(
+            UserError, match=rf"^split test: indices are {re.escape(str(indices))}, expected .* 0 to 2$"
+        ):
+            loaded.batch("test", indices)
+
     assert any(tag.startswith("loss/G") for tag in losses.terms)
-    (losses.generator + losses.discriminator).backward()
+    losses.generator.backward(retain_graph=True)
+    losses.discriminator.backward()
     for name, network in loaded.networks.items():
         assert sum(float(weight.grad.abs().sum()) for weight in network.parameters() if weight.grad is not None) > 0, (
             name
@@ -55,3 +63,7 @@ def test_what_holds_no_networks_to_train_is_an_error_of_one_line(tmp_path: Path)
         with pytest.raises(UserError, match=path.name) as error:
             load(path, device="cpu")
         assert "\n" not in str(error.value)
+    with pytest.raises(UserError, match=r"^run: None is no run: "):
+        load(None)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"^device=tpu: no such device\. Use device=auto, device=cpu or device=cuda\.$"):
+        load(tmp_path, device="tpu")  # type: ignore[arg-type]
