@@ -47,8 +47,8 @@ def load_config(path: Path | str, overrides: Sequence[str] = ()) -> Config:
     path: of the file, or the name of a recipe in configs/.
 
     Raises:
-        OSError: the file is not there, or cannot be read.
-        ConfigError: it is no YAML, or keys or values are wrong; names them all.
+        OSError: the file cannot be read.
+        ConfigError: it is not there or no YAML, or keys or values are wrong; names them all.
     """
     return config_of(read_recipe(Path(path)), overrides)
 

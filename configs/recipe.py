@@ -39,16 +39,16 @@ def read_recipe(path: Path) -> Recipe:
     """Read a YAML file, and the one that it builds on.
 
     Raises:
-        OSError: the file is not there, or cannot be read.
-        ConfigError: it is no YAML or holds nothing; its base is not there, or builds on a file itself.
+        OSError: the file cannot be read.
+        ConfigError: it is not there, is no YAML or holds nothing; its base cannot be used, or builds on a file itself.
     """
     recipe, base = _read(find_recipe(path))
     if base is None:
         return recipe
     try:
         below, its_base = _read(find_recipe(base, recipe.path.parent))
-    except OSError as error:
-        raise ConfigError(f"{recipe.path}: base: {error}") from error
+    except (OSError, ConfigError) as error:
+        raise ConfigError(*(f"{recipe.path}: base: {line}" for line in str(error).splitlines())) from error
     if its_base is not None:
         raise ConfigError(
             f"{recipe.path}: its base {below.path} has a base itself ({its_base}); name that one, or copy the settings"
@@ -83,7 +83,7 @@ def _read(path: Path) -> tuple[Recipe, Path | None]:
     if not path.exists():
         beside = ", ".join(sorted(str(file) for file in path.parent.glob("*.yaml"))) or "none"
         meant = did_you_mean(path.stem, (file.stem for file in FOLDER.glob("*.yaml")))
-        raise FileNotFoundError(
+        raise ConfigError(
             f"{path}: no such configuration file; YAML files beside it: {beside}" + (f"; {meant}" if meant else "")
         )
     if path.suffix in _OF_CHECKPOINTS:

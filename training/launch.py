@@ -49,7 +49,7 @@ def train(
     *,
     on_report: Callback | None = None,
     on_validation: Callback | None = None,
-    resume: str = "auto",
+    resume: str | Path = "auto",
     accepts_changed_data: bool = False,
 ) -> Run:
     """Train a run to its end, as train.py does: progress is printed, and recorded in the run's folder.
@@ -121,7 +121,7 @@ def start_training(
     folder = run_folder(config)
     found = find_checkpoint_together(folder, options.source, world)
     training = build_training(config, world, found)
-    initialized = start(training, found, accepts_changed_data=options.accepts_changed_data)
+    initialized = start(training, found, options)
     state = training.run_state.loop
     if record:
         record.loop = state

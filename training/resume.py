@@ -23,7 +23,7 @@ from training.best import can_be_compared, has_scores_of, read_best
 from training.setup import Training
 from training.trained_network import TrainedNetwork
 from utils.checkpoint import CheckpointError, check_training_state, checkpoints_beside, load_checkpoint
-from utils.checkpoint_folder import LoadedCheckpoint, latest_valid, list_checkpoints
+from utils.checkpoint_folder import NEVER, LoadedCheckpoint, latest_valid, list_checkpoints
 from utils.distributed import World
 from utils.errors import ConfigError
 from utils.log import logger
@@ -39,6 +39,8 @@ _OF_NETWORKS = (
     "data.source_range",
     "data.target_range",
 )
+_NEW_RUN = f"start a new run with {NEVER}"
+_NEXT_EPOCH = "resume from the next epoch with --accept-changed-data (in a program accepts_changed_data=True)"
 
 
 @dataclass(frozen=True)
@@ -49,23 +51,27 @@ class ResumeOptions:
     accepts_changed_data: resume, from the next epoch, with a data set that has changed.
     """
 
-    source: str = "auto"
+    source: str | Path = "auto"
     accepts_changed_data: bool = False
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.source, str | Path):
+            raise ConfigError(f"resume is {self.source!r}, expected auto, never, a checkpoint or the folder of a run")
 
-def start(training: Training, found: LoadedCheckpoint | None, *, accepts_changed_data: bool) -> list[str]:
+
+def start(training: Training, found: LoadedCheckpoint | None, options: ResumeOptions) -> list[str]:
     """Bring a run to where it starts: to a checkpoint, or with new networks to the weights that `init` names.
 
     Returns lines that list those weights.
     """
     if found is None:
         return initialize_networks(training)
-    restore(training, found, accepts_changed_data=accepts_changed_data)
+    restore(training, found, accepts_changed_data=options.accepts_changed_data)
     found.state.clear()  # nothing needs the tensors in its file any more, which the run may rename or delete
     return []
 
 
-def find_checkpoint_together(run_folder: Path, source: str, world: World) -> LoadedCheckpoint | None:
+def find_checkpoint_together(run_folder: Path, source: str | Path, world: World) -> LoadedCheckpoint | None:
     """Return what `find_checkpoint` of the main process does, on each: they must not resume from different ones."""
     found = find_checkpoint(run_folder, source) if world.is_main else None
     path = world.gather(found.path if found else None)[0]
@@ -76,7 +82,7 @@ def find_checkpoint_together(run_folder: Path, source: str, world: World) -> Loa
     return LoadedCheckpoint(path, load_checkpoint(path))
 
 
-def find_checkpoint(run_folder: Path, source: str) -> LoadedCheckpoint | None:
+def find_checkpoint(run_folder: Path, source: str | Path) -> LoadedCheckpoint | None:
     """Return the checkpoint that a run resumes from: a file, a folder's latest valid one, or none ("never").
 
     Raises:
@@ -90,7 +96,7 @@ def find_checkpoint(run_folder: Path, source: str) -> LoadedCheckpoint | None:
     found = latest_valid(folder, logger.warning)
     if found is None and source != "auto":
         others = checkpoints_beside(folder)
-        raise CheckpointError(f"--resume {source}: neither a checkpoint nor a run folder that holds one{others}")
+        raise CheckpointError(f"resume {source}: neither a checkpoint nor a run folder that holds one{others}")
     return found
 
 
@@ -133,15 +139,14 @@ def check_same_networks(saved: Config, wanted: Config, path: Path) -> None:
     for key, (old, new) in changes.items():
         if key.startswith(_OF_NETWORKS):
             raise CheckpointError(
-                f"{path} was trained with {key}={old}, now it is {new}: set it back, or start a new run with "
-                "--resume never or another run.name"
+                f"{path} was trained with {key}={old}, now it is {new}: set it back, or {_NEW_RUN} or another run.name"
             )
     old_condition, new_condition = (build.build_conditioning(config) for config in (saved, wanted))
     if old_condition != new_condition:
         names = [part.name for part in fields(old_condition) if part.compare]
         pairs = {name: (getattr(old_condition, name), getattr(new_condition, name)) for name in names}
         changed = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in pairs.items() if old != new)
-        raise CheckpointError(f"{path}: networks take other inputs ({changed}): set data.* back, or --resume never")
+        raise CheckpointError(f"{path}: networks take other inputs ({changed}): set data.* back, or {_NEW_RUN}")
     if changes:
         logger.info("changed since: %s", ", ".join(f"{key} {old} -> {new}" for key, (old, new) in changes.items()))
 
@@ -152,15 +157,13 @@ def _has_changed_data(training: Training, found: LoadedCheckpoint, *, is_accepte
     moved = _moved_between_sides(before, training.config.train)
     if moved and not is_accepted and validation_split(training.config) is None:
         raise CheckpointError(
-            f"{found.path}: {moved}, which moves samples between training and validation. Set it back, or resume from "
-            "the next epoch with --accept-changed-data"
+            f"{found.path}: {moved}, which moves samples between training and validation. Set it back, or {_NEXT_EPOCH}"
         )
     change = difference(saved, training.layout) if saved is not None and world.is_main else None
     change = world.gather(change)[0]  # the main process alone looks at each file
     if change and not is_accepted:
         raise CheckpointError(
-            f"{found.path}: the train split has changed since: {change}. Restore it, or resume from the next epoch "
-            "with --accept-changed-data, or start a new run with --resume never"
+            f"{found.path}: the train split has changed since: {change}. Restore it, or {_NEXT_EPOCH}, or {_NEW_RUN}"
         )
     if change:
         logger.warning("the train split has changed: %s; resuming from the next epoch", change)
@@ -176,7 +179,7 @@ def _moved_between_sides(before: TrainConfig, now: TrainConfig) -> str:
     return ""
 
 
-def continues_in(folder: Path, source: str, found: LoadedCheckpoint | None) -> bool:
+def continues_in(folder: Path, source: str | Path, found: LoadedCheckpoint | None) -> bool:
     """Return whether a run continues what its folder holds, and does not start from elsewhere."""
     return source == "auto" or (found is not None and is_latest_of(folder, found))
 

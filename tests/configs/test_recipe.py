@@ -30,7 +30,7 @@ def test_a_file_below_the_current_folder_comes_first_and_a_different_recipe_of_t
 
 def test_a_missing_file_is_refused_with_its_neighbours_and_the_recipe_that_is_alike(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").touch()
-    with pytest.raises(FileNotFoundError, match=r"dmeo\.yaml: no such .*mine\.yaml; did you mean demo\?"):
+    with pytest.raises(ConfigError, match=r"dmeo\.yaml: no such .*mine\.yaml; did you mean demo\?"):
         load_config(tmp_path / "dmeo.yaml")
 
 
@@ -69,7 +69,7 @@ def test_a_base_may_be_a_recipe_of_the_program(tmp_path: Path) -> None:
         ("base: [a]", r"c\.yaml: base is \['a'\], expected the name of a YAML file"),
         ("base:", r"c\.yaml: base is null, expected the name"),
         ("base: wrong.yaml", r"wrong\.yaml: unknown key run\.nmae"),
-        ("base: empty.yaml", r"empty\.yaml: holds no settings"),
+        ("base: empty.yaml", r"c\.yaml: base: .*empty\.yaml: holds no settings"),
     ],
 )
 def test_a_base_that_cannot_be_used_is_refused_in_one_line(text: str, problem: str, tmp_path: Path) -> None:

@@ -15,7 +15,14 @@ from tests.mapped_files import lists_mapped_files, mapped_bytes
 from tests.training.conftest import Build
 from training import resume
 from training.lr_schedule import Plateau
-from training.resume import check_same_networks, continues_in, find_checkpoint, find_checkpoint_together, start
+from training.resume import (
+    ResumeOptions,
+    check_same_networks,
+    continues_in,
+    find_checkpoint,
+    find_checkpoint_together,
+    start,
+)
 from training.running_means import RunningMeans
 from training.setup import Training
 from utils.checkpoint import CheckpointError, save_checkpoint
@@ -54,7 +61,7 @@ def test_a_run_resumes_from_its_latest_valid_checkpoint_or_from_what_is_named(tm
         assert found is not None
         assert found.path == expected
     assert find_checkpoint(tmp_path / "other", "auto") is None
-    with pytest.raises(CheckpointError, match="neither a checkpoint nor a run folder"):
+    with pytest.raises(CheckpointError, match=r"^resume .*other: neither a checkpoint nor a run folder"):
         find_checkpoint(tmp_path, str(tmp_path / "other"))
 
 
@@ -85,11 +92,11 @@ def test_a_run_starts_where_its_checkpoint_was_and_the_next_epoch_of_changed_dat
     training.run_state.loop.step, training.run_state.loop.batches = 7, 7
     found = LoadedCheckpoint(checkpoint_path(training.folder, 7), state_of(training))
     with pytest.raises(CheckpointError, match="the train split has changed"):
-        start(build_fake("data.synthetic.train_samples=6"), found, accepts_changed_data=False)
+        start(build_fake("data.synthetic.train_samples=6"), found, ResumeOptions())
     same, other = build_fake(), build_fake("data.synthetic.train_samples=6")
-    assert start(same, replace(found, state=dict(found.state)), accepts_changed_data=False) == []
+    assert start(same, replace(found, state=dict(found.state)), ResumeOptions()) == []
     assert (same.run_state.loop.step, same.run_state.loop.batches, same.checkpoints.saved_step) == (7, 7, 7)
-    start(other, found, accepts_changed_data=True)
+    start(other, found, ResumeOptions(accepts_changed_data=True))
     assert (other.run_state.loop.step, other.run_state.loop.batches) == (7, 12)
 
 
@@ -103,7 +110,7 @@ def test_a_run_keeps_nothing_in_the_file_that_it_resumed_from(build_fake: Build)
     found = LoadedCheckpoint(checkpoint_path(training.folder, 0), state_of(training))
     assert mapped_bytes(found.path) is not None
     other = build_fake("train.ema_decay=0.9")
-    start(other, found, accepts_changed_data=False)
+    start(other, found, ResumeOptions())
     assert mapped_bytes(found.path) is None
     for name, group in training.method.optimizers.items():
         assert len(group.moments) > 0
@@ -122,7 +129,7 @@ def test_a_plateau_is_continued_where_its_metric_is_of_the_same_samples(
     training.run_state.schedule.plateau.load_state_dict({"factor": 0.2, "best": 0.5, "bad_epochs": 2})
     found = LoadedCheckpoint(checkpoint_path(training.folder, 1), state_of(training))
     other = build_fake(*plateau_of, *settings)
-    start(other, found, accepts_changed_data=False)
+    start(other, found, ResumeOptions())
     expected = Plateau(factor=0.2, best=0.5, bad_epochs=2) if is_same else Plateau(factor=0.2)
     assert other.run_state.schedule.plateau == expected
     other.run_state.schedule.apply(other.method.optimizers, epoch=0)
@@ -162,10 +169,10 @@ def test_a_new_run_starts_from_the_weights_of_a_role_whatever_its_networks_are_c
     painter = training.method.networks["painter"].module
     given = nn.Conv2d(painter.state_dict()["weight"].shape[1], 3, 1)
     load(monkeypatch, {"generator": given, "discriminator": nn.Sequential(nn.Conv2d(3, 1, 1))})
-    first, second = start(training, None, accepts_changed_data=False)
+    first, second = start(training, None, ResumeOptions())
     assert first == "init.generator  2 tensors loaded from g.pt into painter; left: none; new: none"
     assert second.endswith("into critic; left: none; new: 1.weight … 1.bias (2)")
     assert torch.equal(painter.state_dict()["weight"], given.weight)
     load(monkeypatch, {"generator": nn.Linear(2, 2)})
     with pytest.raises(ConfigError, match=r"init\.generator: nothing of g\.pt has a place in this generator"):
-        start(build_fake("init.generator=g.pt"), None, accepts_changed_data=False)
+        start(build_fake("init.generator=g.pt"), None, ResumeOptions())
