@@ -7,6 +7,7 @@ The page is one file, with its pictures. It reads what the runs have written so 
 
 import base64
 import hashlib
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -33,6 +34,8 @@ MAX_BYTES = 2**17  # of a file whose pixels are kept as they are
 MAX_POINTS = 400  # of a curve
 REAL = ("source", "target", "real")  # pictures that are the same at each step
 NONE = "-"  # in place of what a run does not have
+N_SAMPLES = ", metrics.n_samples="
+CHOOSES_SAMPLES = re.compile(r"run\.seed|train\.validation_.+|data\.(?!workers|cache|shuffle|flip|timeout|augment).+")
 
 Row = tuple[str, ...]
 """Cells of a table; those of the first column are empty where they are as in the row above."""
@@ -42,13 +45,14 @@ Row = tuple[str, ...]
 class RecordedRun:
     """The files of a run, read; what an earlier version did not write, or a killed run could not, is missing.
 
-    name: distinguishes it from the others. settings: by `section.key`. state: the content of state.json.
-    records: those of metrics.jsonl. rows: those of the page of validation samples.
+    name: distinguishes it from the others. settings: by `section.key`. problem: why there are none, or empty.
+    state: the content of state.json. records: those of metrics.jsonl. rows: those of the page of validation samples.
     """
 
     name: str
     folder: Path
     settings: Mapping[str, object]
+    problem: str
     state: Mapping[str, Any]
     records: Sequence[Mapping[str, Any]]
     rows: Sequence[Mapping[str, Any]]
@@ -59,13 +63,15 @@ class RecordedRun:
         if not any((folder / file).is_file() for file in ("config.yaml", METRICS_FILE)):
             found = f"neither config.yaml nor {METRICS_FILE} is in it" if folder.is_dir() else "no such folder"
             raise ConfigError(f"{folder}: no run, {found}; name folders of runs, as runs/demo")
-        settings, state = dict[str, object](), dict[str, Any]()
-        with suppress(ConfigError, OSError):  # of a later version, or not written on a full disk
-            settings = settings_by_key(config_from_dict(read_yaml(folder / "config.yaml"), str(folder)))
+        settings, problem, state, path = dict[str, object](), "", dict[str, Any](), folder / "config.yaml"
+        try:
+            settings = settings_by_key(config_from_dict(read_yaml(path), str(path)))
+        except (ConfigError, OSError) as error:  # of a later version, or not written on a full disk
+            problem = f"settings of {name} are not compared: {str(error.args[-1]).partition(';')[0]}"
         with suppress(ValueError, TypeError, OSError):
             state = dict(read_json((folder / "state.json").read_text(encoding="utf-8")))
-        rows = [row for row in read_rows(folder / "web/rows.jsonl") if "translated" in row.get("images", ())]
-        return cls(name, folder, settings, state, read_rows(folder / METRICS_FILE), rows)
+        rows = [row for row in read_rows(folder / "web/rows.jsonl") if is_whole(row.get("name"), row.get("images"))]
+        return cls(name, folder, settings, problem, state, read_rows(folder / METRICS_FILE), rows)
 
     @cached_property
     def curves(self) -> dict[str, list[Point]]:
@@ -79,10 +85,10 @@ class RecordedRun:
         return {t.removeprefix("validation").lstrip("/_"): (points[-1], best(t, points)) for t, points in found.items()}
 
     @property
-    def validated_on(self) -> str:
-        """The split of the latest validation, and how many of its samples are measured; empty without one."""
-        splits = [record["split"] for record in self.records if "split" in record]
-        return f"{splits[-1]}, metrics.n_samples={self.settings.get('metrics.n_samples', '?')}" if splits else ""
+    def validated_on(self) -> tuple[str, ...]:
+        """The split of the latest validation, and how many of its samples are measured or "?"; empty without one."""
+        splits = [str(record["split"]) for record in self.records if "split" in record]
+        return (splits[-1], str(self.settings.get("metrics.n_samples", "?"))) if splits else ()
 
     @property
     def status(self) -> str:
@@ -108,6 +114,12 @@ class RecordedRun:
         return hashlib.sha256(b"".join(files)).hexdigest()
 
 
+def is_whole(name: object, images: object) -> bool:
+    """Return whether a row of the page of validation samples has a name, and files by kind."""
+    texts = [name, *images.values()] if isinstance(images, dict) and "translated" in images else [None]
+    return all(isinstance(text, str) and "\0" not in text for text in texts)
+
+
 def read_runs(folders: Sequence[Path]) -> list[RecordedRun]:
     """Return the runs in some folders, each once; those of the same name are called by their paths.
 
@@ -122,7 +134,7 @@ def read_runs(folders: Sequence[Path]) -> list[RecordedRun]:
 
 def tables(runs: Sequence[RecordedRun]) -> dict[str, list[Row]]:
     """Return the tables of a comparison by their titles, each with its head, without those that have nothing more."""
-    states = [(run.name, run.status, run.validated_on or NONE) for run in runs]
+    states = [(run.name, run.status, N_SAMPLES.join(run.validated_on) or NONE) for run in runs]
     metrics_head = ("metric", "run", "last", "at step", "best", "at step", "best run")
     found: dict[str, list[Row]] = {
         "Runs": [("run", "state", "validated on"), *states],
@@ -157,9 +169,13 @@ def describe_other_samples(runs: Sequence[RecordedRun]) -> str:
     """Return why the metrics of the runs cannot be compared; empty where they can be, as far as the files show."""
     measured = [run for run in runs if run.validated_on]
     shown = {frozenset(run.samples) for run in measured if run.samples}
-    if len({run.validated_on for run in measured}) < 2 and len(shown) < 2:
-        return ""
-    texts = [f"{run.name} on {run.validated_on}" for run in measured]
+    splits, counts = ({run.validated_on[n] for run in measured} - {"?"} for n in range(2))
+    texts = [f"{run.name} on {N_SAMPLES.join(run.validated_on)}" for run in measured]
+    if len(splits) < 2 and len(counts) < 2:
+        if len(shown) < 2:
+            return ""
+        keys = [key for key, *_ in differing_settings(measured) if CHOOSES_SAMPLES.fullmatch(key)]
+        texts.append(f"other names or pixels, {'perhaps by ' + ', '.join(keys) if keys else 'of equal settings'}")
     return f"metrics cannot be compared, since the validation samples are not the same: {'; '.join(texts)}"
 
 
@@ -171,12 +187,12 @@ def aligned(rows: Sequence[Row]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def write_page(path: Path, runs: Sequence[RecordedRun], compared: Mapping[str, Sequence[Row]], problem: str) -> None:
-    """Write the page atomically. compared: the tables. problem: why the runs cannot be compared, or empty."""
+def write_page(path: Path, runs: Sequence[RecordedRun], compared: Mapping[str, list[Row]], problems: list[str]) -> None:
+    """Write the page atomically. compared: the tables. problems: what cannot be compared, and why."""
     tags = dict.fromkeys(tag for run in runs for tag in run.curves)
     page = page_template(Path(__file__).with_suffix(".html")).render(
         runs=runs,
-        problem=problem,
+        problems=problems,
         tables=compared,
         charts={tag: [thinned(run.curves.get(tag, [])) for run in runs] for tag in tags},
         samples=samples(runs),
@@ -219,13 +235,15 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--output", type=Path, action=OnlyOnce, metavar="FILE", help=page_help)
     arguments = parser.parse_args(argv)
     runs, output = read_runs(arguments.runs), arguments.output or Path("comparison.html")
-    compared, problem = tables(runs), describe_other_samples(runs)
+    if output.exists() and not output.is_file():
+        raise ConfigError(f"--output {output}: is no file that could be replaced; name a file, as comparison.html")
+    compared, problems = tables(runs), [*(run.problem for run in runs), describe_other_samples(runs)]
     for rows in compared.values():
         sys.stdout.write(f"{aligned(rows)}\n\n")
-    if problem:
-        sys.stdout.write(f"warning: {problem}\n\n")
-    write_page(output, runs, compared, problem)
-    sys.stdout.write(f"wrote {output}\n")
+    for problem in filter(None, problems):
+        sys.stdout.write(f"warning: {printable(problem)}\n\n")
+    write_page(output, runs, compared, problems)
+    sys.stdout.write(f"wrote {printable(str(output))}\n")
 
 
 if __name__ == "__main__":

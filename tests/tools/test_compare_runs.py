@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -93,16 +94,44 @@ def test_settings_that_differ_and_the_last_and_best_of_each_metric_are_printed(
 
 
 def test_metrics_of_other_samples_are_not_compared(tmp_path: Path, command_line: CommandLine) -> None:
-    runs = [write_run(tmp_path / name, l1={2: l1}, shade=int(l1)) for name, l1 in (("a", 1), ("b", 2))]
-    lines = compared(command_line, *runs, "--output", tmp_path / "c.html")
-    warning = "warning: metrics cannot be compared, since the validation samples are not the same: a on val, "
-    assert [line for line in lines if line.startswith("warning")] == [
-        f"{warning}metrics.n_samples=4; b on val, metrics.n_samples=4"
+    runs = [
+        write_run(tmp_path / name, f"run.seed={seed}", f"data.workers={shade}", l1={2: shade}, shade=shade)
+        for name, shade, seed in (("a", 1, 0), ("b", 2, 7), ("d", 2, 0))
     ]
-    assert not any(line.endswith("*") for line in lines)
+    for other, why in ((2, "of equal settings"), (1, "perhaps by run.seed")):
+        lines = compared(command_line, runs[0], runs[other], "--output", tmp_path / "c.html")
+        on_val = [f"{run.name} on val, metrics.n_samples=4" for run in (runs[0], runs[other])]
+        assert [line for line in lines if line.startswith("warning")] == [
+            "warning: metrics cannot be compared, since the validation samples are not the same: "
+            f"{'; '.join(on_val)}; other names or pixels, {why}"
+        ]
+        assert not any(line.endswith("*") for line in lines)
     assert (tmp_path / "c.html").read_text().count("metrics cannot be compared") == 1
     other_split = write_run(tmp_path / "c", l1={2: 1}, split="train", shade=1)
     assert "c on train" in compared(command_line, runs[0], other_split, "--output", tmp_path / "c.html")[-3]
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ("not: {a: setting}", "{}/config.yaml: unknown key not"),
+        ("", "{}/config.yaml"),
+        (None, "{}/config.yaml: not a file"),
+    ],
+    ids=["of a later version", "empty", "missing"],
+)
+def test_settings_that_cannot_be_read_are_named_and_the_same_samples_stay_comparable(
+    tmp_path: Path, command_line: CommandLine, settings: str | None, problem: str
+) -> None:
+    runs = [write_run(tmp_path / name, l1={2: 0.5}) for name in ("a", "b\x1b\n")]
+    (runs[1] / "config.yaml").unlink()
+    if settings is not None:
+        (runs[1] / "config.yaml").write_text(settings)
+    lines = compared(command_line, *runs, "--output", tmp_path / "c.html")
+    (warning,) = (line for line in lines if line.startswith("warning"))
+    shown = f"{tmp_path}/b\\x1b\\n"
+    assert warning.startswith(f"warning: settings of b\\x1b\\n are not compared: {problem.format(shown)}")
+    assert sum(line.endswith("*") for line in lines) == 4
 
 
 def test_a_real_run_is_compared_with_folders_that_lack_files(
@@ -147,6 +176,14 @@ def test_what_is_no_run_is_named_in_one_line(
     assert line.startswith(f"error: {tmp_path / 'x'}: {problem}")
 
 
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo], ids=["a folder", "as a device"])
+def test_what_is_no_file_is_not_replaced(tmp_path: Path, command_line: CommandLine, make: Any) -> None:
+    run, place = write_run(tmp_path / "a", l1={2: 0.5}), tmp_path / "runs"
+    make(place)
+    (line,) = command_line.refusal(main, str(run), "--output", str(place))
+    assert line == f"error: --output {place}: is no file that could be replaced; name a file, as comparison.html"
+
+
 def test_the_page_is_one_file_whose_names_are_escaped_and_pictures_small(
     tmp_path: Path, command_line: CommandLine
 ) -> None:
@@ -154,8 +191,10 @@ def test_the_page_is_one_file_whose_names_are_escaped_and_pictures_small(
     secret = tmp_path / "secret.png"
     save_image(secret, np.zeros((8, 8, 3), np.uint8))
     forged = {"step": 4, "name": "forged", "images": {"translated": "../../secret.png"}}
+    damaged: list[object] = [["translated"], {"translated": 5}, {"translated": "\0"}, {"source": "a"}, None]
     with (runs[1] / "web/rows.jsonl").open("a") as file:
-        file.write(json.dumps(forged) + "\n")
+        for row in (forged, *({**forged, "images": images} for images in damaged), {**forged, "name": []}):
+            file.write(json.dumps(row) + "\n")
     compared(command_line, *runs, "--output", tmp_path / "c.html")
     text = (tmp_path / "c.html").read_text()
     assert text.count("<script") == 1
