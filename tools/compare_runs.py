@@ -231,8 +231,7 @@ def main(argv: Sequence[str]) -> None:
     """Print the comparison, and write the page."""
     parser = ArgumentParser(description="Compare runs: settings, metrics, curves and samples.")
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folder of a run, as runs/demo")
-    page_help = "the page; default: comparison.html"
-    parser.add_argument("--output", type=Path, action=OnlyOnce, metavar="FILE", help=page_help)
+    parser.add_argument("--output", type=Path, action=OnlyOnce, metavar="FILE", help="page; default: comparison.html")
     arguments = parser.parse_args(argv)
     runs, output = read_runs(arguments.runs), arguments.output or Path("comparison.html")
     if output.exists() and not output.is_file():

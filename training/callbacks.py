@@ -15,8 +15,7 @@ class Callbacks:
 
     on_report: gets the scalars of a report by their tags, every log.every_steps.
     on_validation: gets the figures of the validation samples by name, every log.images_every_steps.
-    error: what one of them has raised, also by sys.exit or Ctrl-C. The run ends as if it had returned True, and then
-        `train` raises the error.
+    error: what one of them has raised, also by sys.exit. The run ends as if it had returned True; `train` raises it.
     """
 
     on_report: Callback | None = None

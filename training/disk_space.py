@@ -52,9 +52,8 @@ def count_more_files(training: Training, *, continues: bool) -> int:
     n_most = n_present + n_written
     if settings.keep:
         n_most = min(n_most, max(settings.keep, n_present) + 1)
-    n_more = n_most - n_present
     has_best = continues and (training.folder / BEST).is_file()
-    return max(n_more + int(training.run_state.best.is_kept and not has_best), 1)
+    return max(n_most - n_present + int(training.run_state.best.is_kept and not has_best), 1)
 
 
 def free_bytes(folder: Path) -> int | None:

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -64,6 +64,8 @@ def train(
     """
     if not isinstance(config, Config):
         raise ConfigError(f"config: {config!r} is no Config: configs.load.load_config(FILE) returns one")
+    if not isinstance(resume, str | Path):
+        raise ConfigError(f"resume is {resume!r}, expected auto, never, a checkpoint or the folder of a run")
     folder, options = run_folder(config), ResumeOptions(resume, accepts_changed_data)
     with joined(config) as world, GracefulStop() as stop, run_lock(folder) if world.is_main else nullcontext():
         callbacks = Callbacks(on_report, on_validation) if world.is_main else Callbacks()
@@ -149,18 +151,11 @@ def translation_command(config: Config, folder: Path) -> str:
 
     Of its test split, or else val, or else what was held back from training, or else a folder to be named.
     """
-    data = config.data
-    other = data.validation_split or "val"
+    splits = [config.data.test_split, config.data.validation_split or "val", HELD_BACK]
     options = ["--input", "FOLDER", *(["--instances", "DIR"] if build.reads_instances(config) else [])]
-    try:
-        if build.has_split(data, data.test_split):
-            options = []
-        elif build.has_split(data, other):
-            options = ["--split", other]
-        elif has_split(config, HELD_BACK):
-            options = ["--split", HELD_BACK]
-    except DataError:  # the data set has moved since
-        pass
+    with suppress(DataError):  # the data set has moved since
+        if found := [split for split in splits if has_split(config, split)]:
+            options = ["--split", found[0]] if found[0] != config.data.test_split else []
     return shlex.join(["python", "test.py", "--checkpoint", str(folder), *options])
 
 

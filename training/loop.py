@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from typing import NoReturn
 
 from configs import build
 from configs.label_maps import legend
@@ -56,7 +55,9 @@ class TrainingLoop:
             if request == END:
                 break
             if request:
-                self._leave(request)
+                training.checkpoints.save_with_retries(state.step)
+                training.world.barrier()  # torchrun ends all once one has ended: the main process has to have saved
+                raise Interrupted(request, state.step or None)
             assert batches is not None, "waiting ends for a signal alone"
             method.step(batches)
             training.run_state.update_averages()
@@ -116,13 +117,6 @@ class TrainingLoop:
         training.checkpoints.save_best(figures)
         self.end_reason = self.callbacks.validated(step, figures) or patience.end_reason or self.end_reason
         return figures[training.method.progress]
-
-    def _leave(self, signal_number: int) -> NoReturn:
-        """Save what is not saved yet, together with the other processes, and stop."""
-        step = self.training.run_state.loop.step
-        self.training.checkpoints.save_with_retries(step)
-        self.training.world.barrier()  # torchrun ends all once one has ended: the main process has to have saved
-        raise Interrupted(signal_number, step or None)
 
 
 @contextmanager

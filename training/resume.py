@@ -54,10 +54,6 @@ class ResumeOptions:
     source: str | Path = "auto"
     accepts_changed_data: bool = False
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.source, str | Path):
-            raise ConfigError(f"resume is {self.source!r}, expected auto, never, a checkpoint or the folder of a run")
-
 
 def start(training: Training, found: LoadedCheckpoint | None, options: ResumeOptions) -> list[str]:
     """Bring a run to where it starts: to a checkpoint, or with new networks to the weights that `init` names.
@@ -65,8 +61,11 @@ def start(training: Training, found: LoadedCheckpoint | None, options: ResumeOpt
     Returns lines that list those weights.
     """
     if found is None:
-        if options.source == "auto":
-            _take_up_best(training)
+        run_state, saved = training.run_state, read_best(training.folder) if options.source == "auto" else {}
+        losses = saved.get("registered_losses", {})
+        is_repeated = saved.get("config") == run_state.settings and losses == registered_weights()
+        if is_repeated and has_scores_of(run_state.best.figure, saved, run_state.measured_on):
+            run_state.best.value = saved.get("best")  # that run was killed before its first checkpoint
         return initialize_networks(training)
     restore(training, found, accepts_changed_data=options.accepts_changed_data)
     found.state.clear()  # nothing needs the tensors in its file any more, which the run may rename or delete
@@ -97,8 +96,7 @@ def find_checkpoint(run_folder: Path, source: str | Path) -> LoadedCheckpoint | 
         return LoadedCheckpoint(folder, load_checkpoint(folder))
     found = latest_valid(folder, logger.warning)
     if found is None and source != "auto":
-        others = checkpoints_beside(folder)
-        raise CheckpointError(f"resume {source}: neither a checkpoint nor a run folder that holds one{others}")
+        raise CheckpointError(f"resume {source}: no checkpoint and no run that has one{checkpoints_beside(folder)}")
     return found
 
 
@@ -217,14 +215,6 @@ def _restore_scores(training: Training, state: dict[str, Any], *, continues: boo
     if restarted:
         why = "earlier values are not known to be of the same samples and metric"
         logger.info("%s: the search for the best starts over: %s", " and ".join(restarted), why)
-
-
-def _take_up_best(training: Training) -> None:
-    """Take up the score of best.pt where the run repeats one, of the same settings, that has left no checkpoint."""
-    run_state, saved = training.run_state, read_best(training.folder)
-    is_same = saved.get("config") == run_state.settings and saved.get("registered_losses", {}) == registered_weights()
-    if is_same and has_scores_of(run_state.best.figure, saved, run_state.measured_on):
-        run_state.best.value = saved.get("best")
 
 
 def initialize_networks(training: Training) -> list[str]:

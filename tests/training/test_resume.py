@@ -61,7 +61,7 @@ def test_a_run_resumes_from_its_latest_valid_checkpoint_or_from_what_is_named(tm
         assert found is not None
         assert found.path == expected
     assert find_checkpoint(tmp_path / "other", "auto") is None
-    with pytest.raises(CheckpointError, match=r"^resume .*other: neither a checkpoint nor a run folder"):
+    with pytest.raises(CheckpointError, match=r"^resume .*other: no checkpoint and no run that has one"):
         find_checkpoint(tmp_path, str(tmp_path / "other"))
 
 
