@@ -110,7 +110,7 @@ class GeneratorObjective:
         for name, value in terms.items():
             if not isinstance(value, Tensor) or value.dim():
                 found = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-                raise ConfigError(f"loss {name!r}: returned {found}, expected a 0-d tensor: end with .mean()")
+                raise ConfigError(f"loss {name!r}: returned {found}, not a 0-d tensor: use .mean(), without .item()")
         weighted = [self.weights[name] * value for name, value in terms.items()]
         if translation.weights:
             terms["mean_weight"] = translation.weights.of_images.mean_weight

@@ -61,7 +61,7 @@ def test_what_cannot_be_registered(name: str, loss: Any, weight: Any, message: s
 )
 def test_what_is_no_number_to_train_by_is_refused_by_the_name_of_its_loss(returned: Any, found: str) -> None:
     objective, unread = GeneratorObjective({"edges": lambda _: returned}, {"edges": 5.0}), torch.empty(0)
-    with pytest.raises(ConfigError, match=f"^loss 'edges': returned {found}, expected a 0-d tensor: end") as error:
+    with pytest.raises(ConfigError, match=f"^loss 'edges': returned {found}, not a 0-d tensor: use ") as error:
         objective(LossInputs(unread, unread, unread, list, list))
     assert "\n" not in str(error.value)
 
