@@ -51,7 +51,7 @@ from tests.training.methods.test_paired_update import (
 from training.methods.judge import Judge
 from training.methods.paired import Paired, build_paired
 from utils.distributed import World
-from utils.errors import ConfigError
+from utils.errors import UserError
 
 TOLERANCE = 1e-9
 LOSS = SegmentationLoss()
@@ -220,10 +220,10 @@ def test_runs_train_and_resume_exactly(tiny_config: Path, precision: list[str], 
         ([*OASIS, "train.pool_size=2"], "train.pool_size is 2, expected 0 with loss.labelmix"),
         ([*OASIS, "augmentation.policy=[color,cutout]"], "augmentation.policy is .* expected a list without cutout"),
         ([*OASIS, "data.layout=paired_folders", "data.root=."], "data.n_classes is 0, expected above 0"),
-        ([*OASIS, "discriminator.n_downsamplings=6"], "discriminator.n_downsamplings is 6"),
+        ([*OASIS, "discriminator.n_downsamplings=6"], "discriminator.n_downsamplings=6 needs sides of at least 64"),
         ([*OASIS, "generator.n_upsamplings=6"], "generator.n_upsamplings is 6, expected at most 5"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(tiny_config: Path, settings: list[str], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(UserError, match=message):
         run(tiny_config, *settings)
