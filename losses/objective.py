@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -106,15 +106,18 @@ class GeneratorObjective:
 
         Where pixels have weights, also their mean, `mean_weight`. Raises ConfigError where a loss is no 0-d tensor.
         """
-        terms: dict[str, Any] = {name: loss(translation) for name, loss in self.losses.items()}
-        for name, value in terms.items():
-            if not isinstance(value, Tensor) or value.dim():
-                found = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-                raise ConfigError(f"loss {name!r}: returned {found}, not a 0-d tensor: use .mean(), without .item()")
+        terms = {name: _checked(name, loss(translation)) for name, loss in self.losses.items()}
         weighted = [self.weights[name] * value for name, value in terms.items()]
         if translation.weights:
             terms["mean_weight"] = translation.weights.of_images.mean_weight
         return {**terms, "total": torch.stack(weighted).sum()}
+
+
+def _checked(name: str, value: object) -> Tensor:
+    if isinstance(value, Tensor) and value.dim() == 0:
+        return value
+    found = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+    raise ConfigError(f"loss {name!r}: returned {found}, not a 0-d tensor: use .mean(), without .item()")
 
 
 @dataclass(frozen=True)

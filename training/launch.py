@@ -154,8 +154,8 @@ def translation_command(config: Config, folder: Path) -> str:
     splits = [config.data.test_split, config.data.validation_split or "val", HELD_BACK]
     options = ["--input", "FOLDER", *(["--instances", "DIR"] if build.reads_instances(config) else [])]
     with suppress(DataError):  # the data set has moved since
-        if found := [split for split in splits if has_split(config, split)]:
-            options = ["--split", found[0]] if found[0] != config.data.test_split else []
+        if found := next((split for split in splits if has_split(config, split)), None):
+            options = ["--split", found] if found != config.data.test_split else []
     return shlex.join(["python", "test.py", "--checkpoint", str(folder), *options])
 
 

@@ -23,7 +23,7 @@ from training.best import can_be_compared, has_scores_of, read_best
 from training.setup import Training
 from training.trained_network import TrainedNetwork
 from utils.checkpoint import CheckpointError, check_training_state, checkpoints_beside, load_checkpoint
-from utils.checkpoint_folder import NEVER, LoadedCheckpoint, latest_valid, list_checkpoints
+from utils.checkpoint_folder import LoadedCheckpoint, latest_valid, list_checkpoints
 from utils.distributed import World
 from utils.errors import ConfigError
 from utils.log import logger
@@ -39,8 +39,8 @@ _OF_NETWORKS = (
     "data.source_range",
     "data.target_range",
 )
-_NEW_RUN = f"start a new run with {NEVER}"
-_NEXT_EPOCH = "resume from the next epoch with --accept-changed-data (in a program accepts_changed_data=True)"
+_NEW_RUN = "start a new run with --resume never"
+_NEXT_EPOCH = "resume from the next epoch with --accept-changed-data"
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,8 @@ def start(training: Training, found: LoadedCheckpoint | None, options: ResumeOpt
     Returns lines that list those weights.
     """
     if found is None:
-        run_state, saved = training.run_state, read_best(training.folder) if options.source == "auto" else {}
-        losses = saved.get("registered_losses", {})
-        is_repeated = saved.get("config") == run_state.settings and losses == registered_weights()
-        if is_repeated and has_scores_of(run_state.best.figure, saved, run_state.measured_on):
-            run_state.best.value = saved.get("best")  # that run was killed before its first checkpoint
+        if options.source == "auto":
+            _take_up_best(training)
         return initialize_networks(training)
     restore(training, found, accepts_changed_data=options.accepts_changed_data)
     found.state.clear()  # nothing needs the tensors in its file any more, which the run may rename or delete
@@ -215,6 +212,14 @@ def _restore_scores(training: Training, state: dict[str, Any], *, continues: boo
     if restarted:
         why = "earlier values are not known to be of the same samples and metric"
         logger.info("%s: the search for the best starts over: %s", " and ".join(restarted), why)
+
+
+def _take_up_best(training: Training) -> None:
+    """Take up the score of best.pt where the run repeats one that was killed before its first checkpoint."""
+    run_state, saved = training.run_state, read_best(training.folder)
+    is_same = saved.get("config") == run_state.settings and saved.get("registered_losses", {}) == registered_weights()
+    if is_same and has_scores_of(run_state.best.figure, saved, run_state.measured_on):
+        run_state.best.value = saved.get("best")
 
 
 def initialize_networks(training: Training) -> list[str]:

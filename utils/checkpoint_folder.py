@@ -20,7 +20,6 @@ from utils.checkpoint import (
 
 T = TypeVar("T")
 
-NEVER = '--resume never (in a program resume="never")'
 CLOCKS_DIFFER_S = 60.0  # between this machine and one that serves files
 _FILE_NAME = re.compile(r"checkpoint-(\d{8,})\.pt")
 
@@ -78,7 +77,8 @@ def latest_valid(run_folder: Path, warn: Callable[[str], object]) -> LoadedCheck
     Raises:
         CheckpointError: all are damaged, or the latest valid one has a newer format.
     """
-    found = read_latest(run_folder, warn, load_checkpoint, f"start from the beginning with {NEVER}, which keeps them")
+    remedy = "start from the beginning with --resume never, which keeps them"
+    found = read_latest(run_folder, warn, load_checkpoint, remedy)
     return found and LoadedCheckpoint(*found)
 
 

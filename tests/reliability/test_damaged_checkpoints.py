@@ -168,7 +168,7 @@ def test_where_none_is_whole_the_run_does_not_start_from_the_beginning(
 ) -> None:
     checkpoint_path(trained_config.parent / "runs" / "tiny", 4).write_bytes(b"")
     (line,) = command_line.refusal(train.main, "--config", str(trained_config))
-    assert "none of its 1 checkpoints is valid; start from the beginning with --resume never (in a program" in line
+    assert "none of its 1 checkpoints is valid; start from the beginning with --resume never, which keeps them" in line
 
 
 def test_a_file_named_by_the_user_is_not_passed_over(trained_config: Path) -> None:

@@ -95,7 +95,7 @@ def test_settings_that_differ_and_the_last_and_best_of_each_metric_are_printed(
 
 def test_metrics_of_other_samples_are_not_compared(tmp_path: Path, command_line: CommandLine) -> None:
     runs = [
-        write_run(tmp_path / name, f"run.seed={seed}", f"data.workers={shade}", l1={2: shade}, shade=shade)
+        write_run(tmp_path / name, f"run.seed={seed}", f"log.every_steps={shade}", l1={2: shade}, shade=shade)
         for name, shade, seed in (("a", 1, 0), ("b", 2, 7), ("d", 2, 0))
     ]
     for other, why in ((2, "of equal settings"), (1, "perhaps by run.seed")):

@@ -126,13 +126,11 @@ class Paired(Method):
             )
             return self._generator_loss(translation), discriminator_loss
 
-    def discriminator_update(self, passes: Sequence[ModelInputs], *, keeps_graph: bool = False) -> Translation | None:
-        """Update the discriminator alone; return the last translation, if its graph is kept."""
-        kept: Translation | None = None
+    def discriminator_update(self, passes: Sequence[ModelInputs]) -> None:
+        """Update the discriminator alone, for more of its updates than of the generator's."""
         for inputs in synchronized_passes(passes, *self.networks.values()):
-            kept = self._discriminator_pass(inputs, share=1 / len(passes), keeps_graph=keeps_graph)
+            self._discriminator_pass(inputs, share=1 / len(passes), keeps_graph=False)
         self.optimizers["discriminator"].step("discriminator", self.means)
-        return kept
 
     def alternating_update(self, passes: Sequence[ModelInputs]) -> None:
         """Make pix2pix's update: the discriminator steps first, then discriminates the fake again for the generator.
@@ -140,7 +138,10 @@ class Paired(Method):
         With one pass the fake is made once. With more it is made twice, since several graphs would cost the memory that
         accumulation is there to save.
         """
-        kept = self.discriminator_update(passes, keeps_graph=len(passes) == 1)
+        kept: Translation | None = None
+        for inputs in synchronized_passes(passes, *self.networks.values()):
+            kept = self._discriminator_pass(inputs, share=1 / len(passes), keeps_graph=len(passes) == 1)
+        self.optimizers["discriminator"].step("discriminator", self.means)
         for inputs in synchronized_passes(passes, *self.networks.values()):
             self._generator_pass(inputs, share=1 / len(passes), kept=kept)
         self.optimizers["generator"].step("generator", self.means)
