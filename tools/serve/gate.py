@@ -23,11 +23,14 @@ from utils.log import logger
 
 MAX_SEED = 2**31 - 1
 LINGER_S = 2.0  # with a refused body: a client that still sends may not see the answer of a closed connection
-_LOCAL_NAME = re.compile(r"(127(\.\d{1,3}){3}|localhost|\[::1\])(:\d{1,5})?", re.ASCII | re.IGNORECASE)
+SOON = {"Retry-After": "1"}
+_MOST_BODIES = 64  # of the largest size, in the memory at once
+_OF_OWNERS = re.compile(r": [^:]*?(\b(set|raise|for) data\.|\btest\.py|(?<!as )python -m).*")  # remedies
+LOCAL_NAME = re.compile(r"(127(\.\d{1,3}){3}|localhost|\[::1\])(:\d{1,5})?", re.ASCII | re.IGNORECASE)
 _Result = TypeVar("_Result")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Gate:
     """Lets requests through to an application if they may ask, and answers each error with one line.
 
@@ -40,6 +43,8 @@ class Gate:
     open_paths: which anyone may ask for.
     headers: of every answer.
     observe: is called with path, status and seconds of each answer.
+    index: the path that shows which others there are.
+    file_remedy: in place of those for who has the settings, as a template of `re`.
     """
 
     app: ASGIApp
@@ -49,6 +54,9 @@ class Gate:
     open_paths: tuple[str, ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
     observe: Callable[[str, int, float], None] = lambda *_: None
+    index: str = "/"
+    file_remedy: str = r"\g<0>"
+    _n_held: int = field(default=0, init=False)  # bytes of all bodies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, as servers of ASGI call it."""
@@ -57,7 +65,9 @@ class Gate:
         async def receive_up_to_most() -> Message:
             nonlocal n_bytes, is_read
             message = await receive()
-            n_bytes, is_read = n_bytes + len(message.get("body", b"")), not message.get("more_body", False)
+            n_new, is_read = len(message.get("body", b"")), not message.get("more_body", False)
+            n_bytes += n_new
+            self._hold(n_new)
             self._check_length(n_bytes)
             return message
 
@@ -69,10 +79,13 @@ class Gate:
             await send(message)
 
         async def send_and_linger(message: Message) -> None:
+            nonlocal is_read
             await send_with_headers({**message, "more_body": True})
             if message["type"] == "http.response.body":
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(_read_rest(receive, is_read=is_read), LINGER_S)
+                    async with asyncio.timeout(LINGER_S):
+                        while not is_read:
+                            is_read = not (await receive()).get("more_body", False)
                 await send({"type": "http.response.body"})
 
         try:
@@ -81,7 +94,7 @@ class Gate:
             await self.app({**scope, "app": self}, receive_up_to_most, send_with_headers)
         except ClientDisconnect:
             return
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
             if status:
                 raise
             refusal = self._refusal(error, request)
@@ -89,7 +102,14 @@ class Gate:
             body = f"{' '.join(refusal.detail.split())}\n".encode(errors="backslashreplace")
             await PlainTextResponse(body, refusal.status_code, headers)(scope, receive, send_and_linger)
         finally:
+            self._n_held -= n_bytes
             self.observe(request.scope["path"], status, time.monotonic() - began)
+
+    def _hold(self, n_bytes: int) -> None:
+        self._n_held += n_bytes
+        if self._n_held > _MOST_BODIES * self.max_bytes:
+            problem = f"requests of {self._n_held:,} bytes are under way: try again later"
+            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, problem, SOON)
 
     def _check_length(self, n_bytes: int) -> None:
         if n_bytes > self.max_bytes:
@@ -107,7 +127,7 @@ class Gate:
                 raise HTTPException(HTTPStatus.UNAUTHORIZED, text, {"WWW-Authenticate": "Bearer"})
             return
         host, origin = request.headers.get("host", ""), request.headers.get("origin")
-        if not _LOCAL_NAME.fullmatch(host):
+        if not LOCAL_NAME.fullmatch(host):
             address, port = request.scope["server"]
             text = f"this server answers at http://{f'[{address}]' if ':' in address else address}:{port}/ only"
             raise HTTPException(HTTPStatus.MISDIRECTED_REQUEST, text)
@@ -116,22 +136,22 @@ class Gate:
         if is_foreign or (origin is not None and origin != f"http://{host}"):
             raise HTTPException(HTTPStatus.FORBIDDEN, "another page may not use this server")
 
-    def _refusal(self, error: Exception, request: Request) -> HTTPException:
+    def _refusal(self, error: Exception | asyncio.CancelledError, request: Request) -> HTTPException:
         if isinstance(error, HTTPException):
+            allowed = (error.headers or {}).get("Allow")
+            if allowed or error.status_code == HTTPStatus.NOT_FOUND:  # of the router, which does not say more
+                problem = f"it takes {allowed}" if allowed else "there is no such address"
+                error.detail = f"{request.method} {request.url.path}: {problem}; see GET {self.index}"
             return error
-        if isinstance(error, TooLargeError):
-            return HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(error))
         if isinstance(error, UserError):
-            return HTTPException(HTTPStatus.BAD_REQUEST, str(error))
+            status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE if isinstance(error, TooLargeError) else HTTPStatus.BAD_REQUEST
+            return HTTPException(status, _OF_OWNERS.sub(self.file_remedy, str(error)))
+        if isinstance(error, asyncio.CancelledError):
+            return HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, "the server stops: try again later")
         if is_out_of_memory(error):
             return HTTPException(HTTPStatus.INSUFFICIENT_STORAGE, f"out of memory: {self.remedy}")
         logger.error("a request failed: %s %s", request.method, request.scope["path"], exc_info=error)
         return HTTPException(HTTPStatus.INTERNAL_SERVER_ERROR, "the translation failed; the terminal shows why")
-
-
-async def _read_rest(receive: Receive, *, is_read: bool) -> None:
-    while not is_read:
-        is_read = not (await receive()).get("more_body", False)
 
 
 def number(request: Request, name: str, default: str = "") -> int:
