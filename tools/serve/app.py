@@ -5,6 +5,7 @@ import logging
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
 from http import HTTPStatus
+from math import inf
 from pathlib import Path, PurePosixPath
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
@@ -14,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route, Router
 
-from tools.serve.gate import Gate, number, unless_gone
+from tools.serve.gate import SOON, Gate, number, unless_gone
 from tools.serve.translation import NAME, Translator, Upload
 from tools.serve.turns import Turns
 from utils.limits import MAX_CHANNELS
@@ -22,7 +23,7 @@ from utils.text import listed
 
 DESCRIPTION = Path(__file__).with_name("openapi.json")
 PATHS = ("/translate", "/model", "/health", "/metrics", "/openapi.json")
-_SOON = {"Retry-After": "1"}
+_FILES = ": send files with the inputs, classes and limits of GET /model"
 _REMEDY = "send a smaller image, or start the server with --tile 512 or a smaller --batch-size"
 logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # damaged forms are answered, not reported
 
@@ -31,8 +32,8 @@ logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # damaged form
 class Limits:
     """The most that one request, and all together, may take.
 
-    max_bytes: of a request's body. max_pixels: of an image. timeout_s: of a translation, with what it waits for.
-    max_waiting: translations that are read, computed or wait.
+    max_bytes: of a request's body. max_pixels: of an image, and of those translated together. timeout_s: until it is
+    translated, from the begin of its upload. max_waiting: translations that are read, computed or wait.
     """
 
     max_bytes: int
@@ -55,53 +56,57 @@ class Service:
         answers, labels = "Answers; status 0: the client was gone", ("path", "status")
         self._answers = Counter("pairgan_answers", answers, labels, registry=own)
         self._seconds = Histogram("pairgan_translation_seconds", "From request to translation", registry=own)
-        self._n_waiting = 0
-        waiting = Gauge("pairgan_waiting", "Translations that are read, computed or wait", registry=own)
-        waiting.set_function(lambda: self._n_waiting)
+        self._waiting = Gauge("pairgan_waiting", "Translations that are read, computed or wait", registry=own)
+        self._places = asyncio.Semaphore(limits.max_waiting)
 
     def app(self, token: str | None) -> Gate:
         """Return the application; token: see Gate."""
         routes = [
             Route("/translate", self._translate, methods=["POST"]),
-            Route("/model", self._describe),
+            Route("/model", lambda _: JSONResponse(self._translator.describe() | {"limits": asdict(self._limits)})),
             Route("/health", self._health),
-            Route("/metrics", self._show_metrics),
-            Route("/openapi.json", lambda _request: FileResponse(DESCRIPTION)),
+            Route("/metrics", lambda _: PlainTextResponse(generate_latest(self._figures))),
+            Route("/openapi.json", lambda _: FileResponse(DESCRIPTION)),
         ]
         router = Router(routes, redirect_slashes=False)
         headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-        return Gate(router, self._limits.max_bytes, _REMEDY, token, ("/health",), headers, self._observe)
+        most, anyone = self._limits.max_bytes, ("/health",)
+        return Gate(router, most, _REMEDY, token, anyone, headers, self._observe, "/openapi.json", _FILES)
 
     async def _translate(self, request: Request) -> Response:
         seed = number(request, "seed", str(self._seed))
         if (names := [name for name, _ in request.query_params.multi_items()]) not in ([], ["seed"]):
             text = f"the address has the parameters {listed([*map(repr, names)])}: it takes seed=N, once, and no other"
             raise HTTPException(HTTPStatus.BAD_REQUEST, text)
-        if self._n_waiting >= self._limits.max_waiting:  # whose images are in the memory
-            text = f"{self._n_waiting} translations are under way: try again later"
-            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, text, _SOON)
-        self._n_waiting += 1
         try:
-            async with asyncio.timeout(self._limits.timeout_s):
-                return await self._translated(request, seed)
+            async with asyncio.timeout(self._limits.timeout_s) as limit:
+                return await self._translated(request, seed, limit)
         except TimeoutError as error:
-            text = f"not translated within {self._limits.timeout_s} s: try again later, or send a smaller image"
-            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, text, _SOON) from error
-        finally:
-            self._n_waiting -= 1
+            text = f"cannot be translated within {self._limits.timeout_s} s: try again later, or send a smaller image"
+            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, text, SOON) from error
 
-    async def _translated(self, request: Request, seed: int) -> Response:
+    async def _translated(self, request: Request, seed: int, limit: asyncio.Timeout) -> Response:
         translator, loop = self._translator, asyncio.get_running_loop()
         files, name = await self._uploads(request)
-        job = await loop.run_in_executor(self._files, translator.read, files, name, seed)
-        image = await unless_gone(request, self._turns.computed(job.kind, translator.compute, job))
-        content = await loop.run_in_executor(self._files, translator.written, job, image)
+        if self._places.locked():  # as many images are in the memory
+            text = f"{self._limits.max_waiting} translations are under way: try again later"
+            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, text, SOON)
+        async with self._places:
+            with self._waiting.track_inprogress():
+                job = await loop.run_in_executor(self._files, translator.read, files, name, seed)
+                n_pixels, deadline = job.sample.source[0].numel(), limit.when() or inf
+                work = self._turns.computed(job.kind, translator.compute, job, n_pixels, deadline)
+                image = await unless_gone(request, work)
+                limit.reschedule(None)  # what is computed is not thrown away
+                content = await loop.run_in_executor(self._files, translator.written, job, image)
         return Response(content, media_type=translator.media_type)
 
     async def _uploads(self, request: Request) -> tuple[dict[str, Upload], str]:
         """Return the files of a request by kind, and the name of the image."""
         files, given, name, expected = dict[str, Upload](), list[str](), NAME, self._translator.kinds
-        if request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
+        curl = "With curl: " + " ".join(f"--form {kind}=@FILE" for kind in expected)
+        media_type = request.headers.get("content-type", "")
+        if media_type.lower().startswith("multipart/form-data"):
             try:
                 async with request.form(max_files=MAX_CHANNELS, max_fields=MAX_CHANNELS) as form:
                     for kind, part in form.multi_items():
@@ -109,27 +114,24 @@ class Service:
                         if not isinstance(part, str):
                             files[kind] = Upload(kind, await part.read())
                             name = PurePosixPath(part.filename or "").stem or name if kind == "source" else name
-            except FormParserError as error:
-                raise HTTPException(HTTPStatus.BAD_REQUEST, f"the form cannot be read: {error}") from error
+            except (FormParserError, HTTPException) as error:
+                if getattr(error, "status_code", HTTPStatus.BAD_REQUEST) != HTTPStatus.BAD_REQUEST:
+                    raise  # it is the gate's
+                reason = str(getattr(error, "detail", error)).rstrip(".")
+                text = f"the body cannot be read as {media_type}: {reason}. {curl}"
+                raise HTTPException(HTTPStatus.BAD_REQUEST, text) from error
         else:
             given, files["source"] = ["source"], Upload("source", await request.body())
         if sorted(given) != sorted(expected):
-            curl = " ".join(f"--form {kind}=@FILE" for kind in expected)
             shown = ", ".join(given) or "nothing"
-            text = f"this generator takes {', '.join(expected)}; given: {shown}. With curl: {curl}"
+            text = f"this generator takes {', '.join(expected)}; given: {shown}. {curl}"
             raise HTTPException(HTTPStatus.BAD_REQUEST, text)
         return files, name
-
-    async def _describe(self, _request: Request) -> Response:
-        return JSONResponse(self._translator.describe() | {"limits": asdict(self._limits)})
 
     async def _health(self, _request: Request) -> Response:
         if self._turns.is_stopped:
             raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, "stopping")
         return PlainTextResponse("ok\n")
-
-    async def _show_metrics(self, _request: Request) -> Response:
-        return PlainTextResponse(generate_latest(self._figures))
 
     def _observe(self, path: str, status: int, seconds: float) -> None:
         """Count an answer."""

@@ -18,7 +18,7 @@ from configs.load import config_from_dict
 from configs.stored_images import EIGHT_BITS, stored_forms, target_dtype, trained_forms
 from data.batch import Batch, Sample
 from data.files.size_guard import check_size
-from data.map_reader import MapReader, source_kinds
+from data.map_reader import source_kinds
 from inference.image_store import image_store
 from inference.load import LoadedGenerator
 from inference.padding import fitted
@@ -93,12 +93,6 @@ class Translator:
         sources = source_kinds(len(config.data.source_folder) if config.data.is_stacked else 1)
         return [*sources, *(kind for kind, is_read in beside.items() if is_read)]
 
-    @property
-    def _reader(self) -> MapReader:
-        config = self.loaded.config
-        makes_instances = self.loaded.conditioning.needs_instances and config.data.makes_instances
-        return build.build_map_reader(config, trained_forms(config.data), needs_instances=makes_instances)
-
     def read(self, files: Mapping[str, Upload], name: str, seed: int) -> Job:
         """Return the job of a request's files.
 
@@ -106,12 +100,14 @@ class Translator:
             DataError: a file cannot be used.
             TooLargeError: an image, or what it becomes by padding, which is much more of a narrow one.
         """
-        config, sample = self.loaded.config, self._reader.read(name, {kind: files[kind] for kind in self.kinds})
-        sides = image_sides(config)
+        config, conditioning = self.loaded.config, self.loaded.conditioning
+        forms, needs_instances = trained_forms(config.data), conditioning.needs_instances
+        reader = build.build_map_reader(config, forms, needs_instances=needs_instances)
+        sample, sides = reader.read(name, {kind: files[kind] for kind in self.kinds}), image_sides(config)
         padded_sides = (-(-side // sides.multiple) * sides.multiple for side in sample.source.shape[-2:])
         height, width = (max(side, sides.minimum) for side in padded_sides)
         check_size("source, padded as the generator needs it", height, width)
-        is_ids = self.loaded.conditioning.n_classes > 0
+        is_ids = conditioning.n_classes > 0
         padded = fitted(sample, build.build_preprocessing(config), keeps_size=True, source_is_ids=is_ids)
         return Job(padded.padded, padded.window, seed, files["source"])
 
@@ -183,14 +179,12 @@ def open_translator(arguments: argparse.Namespace, folder: Path) -> Translator:
     return Translator(opened.loaded, opened.takes_seed, together, compute, folder)
 
 
-_AS_TYPED = {"styles": "--style", "overrides": "settings"}  # the options whose names differ from their attributes
-
-
 def _of_export(file: Path, arguments: argparse.Namespace, folder: Path) -> Translator:
     defaults = vars(parse_with_generator(ArgumentParser(), checkpoint="", argv=()))
     changed = {name for name, value in defaults.items() if getattr(arguments, name) != value}
     if unused := sorted(changed - {"checkpoint", "device", "seed"}):
-        given = ", ".join(_AS_TYPED.get(name, f"--{name.replace('_', '-')}") for name in unused)
+        as_typed = {"styles": "--style", "overrides": "settings"}  # the others have the names of their attributes
+        given = ", ".join(as_typed.get(name, f"--{name.replace('_', '-')}") for name in unused)
         raise ConfigError(f"{file}: an export is computed as it was written, without {given}. Name its run instead.")
     try:
         model = load(file, arguments.device)

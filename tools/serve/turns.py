@@ -5,6 +5,7 @@ from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http import HTTPStatus
+from math import inf
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -14,42 +15,51 @@ from utils.log import logger
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
+_Compute = Callable[[Sequence[_Item]], Sequence[_Result]]
+_LEAST_PIXELS = 2**16  # the time of a smaller image hardly depends on its size
+MARGIN = 1.25  # of expected times: those of equal images differ by so much where a machine has other work
 
 
 @dataclass(frozen=True, eq=False)
 class _Turn(Generic[_Item, _Result]):
     kind: Hashable
-    compute: Callable[[Sequence[_Item]], Sequence[_Result]]
+    compute: _Compute[_Item, _Result]
     item: _Item
+    n_pixels: int
+    deadline: float
     result: asyncio.Future[_Result]
 
 
 class Turns:
-    """Computes in the order of arrival; one thread, because each that computes gets a pool of threads from torch.
+    """Computes in the order of deadlines; one thread, because each that computes gets a pool of threads from torch.
 
     stopped: the text for those who come when it has stopped.
-    most_together: of those of one kind. Nothing waits for company: while one is computed, others come.
+    most_together, most_pixels: of those of one kind. Nothing waits for company: while one is computed, others come.
     """
 
-    def __init__(self, stopped: str, most_together: int = 1) -> None:
-        self._refusal, self._most = HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, stopped), most_together
-        self._waiting: list[_Turn[Any, Any]] = []
+    def __init__(self, stopped: str, most_together: int = 1, most_pixels: int = 2**24) -> None:
+        self._refusal = HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, stopped)
+        self._most, self._most_pixels = most_together, most_pixels
+        self._waiting, self._seconds_of_pixel = list[_Turn[Any, Any]](), 0.0
         n_threads = torch.get_num_threads()  # the thread would begin with the 1 that a worker thread has set for itself
         self._thread = ThreadPoolExecutor(1, "translator", torch.set_num_threads, (n_threads,))
         self._computing: asyncio.Task[None] | None = None
         self.is_stopped = False
 
     async def computed(
-        self, kind: Hashable, compute: Callable[[Sequence[_Item]], Sequence[_Result]], item: _Item
+        self, kind: Hashable, compute: _Compute[_Item, _Result], item: _Item, n_pixels: int = 1, deadline: float = inf
     ) -> _Result:
         """Return the result of an item, computed with others of its kind that wait; cancelled, it is left out.
 
+        n_pixels: of the item. deadline: in the loop's time.
+
         Raises:
             HTTPException: it has stopped.
+            TimeoutError: it would not end by its deadline, and was not begun.
         """
         if self.is_stopped:
             raise self._refusal
-        turn = _Turn(kind, compute, item, asyncio.get_running_loop().create_future())
+        turn = _Turn(kind, compute, item, n_pixels, deadline, asyncio.get_running_loop().create_future())
         self._waiting.append(turn)
         if self._computing is None:
             self._computing = asyncio.create_task(self._compute_all())
@@ -67,24 +77,41 @@ class Turns:
         self._thread.shutdown()
 
     async def _compute_all(self) -> None:
-        while waiting := [turn for turn in self._waiting if not turn.result.done()]:
-            alike = [turn for turn in waiting if turn.kind == waiting[0].kind][: self._most]
-            self._waiting = [turn for turn in waiting if turn not in alike]
-            await self._compute(alike)
-        self._computing = None
+        while ends := self._expected_ends():
+            first = next(iter(ends))
+            alike = [turn for turn, end in ends.items() if turn.kind == first.kind and end <= first.deadline]
+            together = alike[: max(1, min(self._most, self._most_pixels // first.n_pixels))]
+            self._waiting = [turn for turn in ends if turn not in together]
+            await self._compute(together)
+        self._computing, self._seconds_of_pixel = None, 0.0  # or all after a slow one could be refused for ever
+
+    def _expected_ends(self) -> dict[_Turn[Any, Any], float]:
+        """Return when what waits would end, one after the other by deadline; refuse what would end too late."""
+        ends, now = dict[_Turn[Any, Any], float](), asyncio.get_running_loop().time()
+        for turn in sorted(self._waiting, key=lambda turn: turn.deadline):
+            end = max(ends.values(), default=now) + max(turn.n_pixels, _LEAST_PIXELS) * self._seconds_of_pixel
+            if not turn.result.done() and end > turn.deadline:
+                turn.result.set_exception(TimeoutError())
+            if not turn.result.done():
+                ends[turn] = end
+        self._waiting = list(ends)
+        return ends
 
     async def _compute(self, turns: Sequence[_Turn[Any, Any]]) -> None:
         """Compute turns together, or each alone where that fails: one may be at fault, or all together too large."""
-        items = [turn.item for turn in turns]
+        items, loop = [turn.item for turn in turns], asyncio.get_running_loop()
+        began = loop.time()
         try:
-            results = await asyncio.get_running_loop().run_in_executor(self._thread, turns[0].compute, items)
+            results = await loop.run_in_executor(self._thread, turns[0].compute, items)
         except Exception as error:  # noqa: BLE001 - it is raised where the result is waited for
             if len(turns) > 1:
-                for turn in turns:
+                for turn in (turn for turn in turns if not turn.result.done()):
                     await self._compute([turn])
             elif not turns[0].result.done():
                 turns[0].result.set_exception(error)
             return
+        seconds = MARGIN * (loop.time() - began) / len(turns)
+        self._seconds_of_pixel = seconds / max(turns[0].n_pixels, _LEAST_PIXELS)
         for turn, result in zip(turns, results, strict=True):
             if not turn.result.done():  # its client may have gone
                 turn.result.set_result(result)

@@ -93,7 +93,7 @@ class WebServer(uvicorn.Server):
         super().run(sockets or [self._socket])
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Refuse what waits; what is computed is waited for, and answers on their way up to PATIENCE_S."""
+        """Refuse what waits; what is computed is waited for, and uploads and answers on their way up to PATIENCE_S."""
         await self._turns.stop()
         await super().shutdown(sockets)
 

@@ -1,9 +1,11 @@
 """The addresses of the service, its limits and its refusals."""
 
+import asyncio
 import json
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,8 @@ from tests.conftest import save_image
 from tests.runs import wait_until
 from tests.tools.serve.services import BOUNDARY, FORM, Hold, ask, form, png, serving
 from tests.tools.serve.test_translation import draw
-from tools.serve import gate
+from tools.serve import gate, turns, web
+from tools.serve.translation import Translator
 from tools.serve.web import WebServer
 from utils.text import listed
 
@@ -94,9 +97,8 @@ def test_the_translation_of_a_client_that_is_gone_is_left_out(server: WebServer,
     with ThreadPoolExecutor(1) as threads:
         first = threads.submit(ask, server, "/translate", body, FORM)
         hold.begun.wait(60)
-        head = f"POST /translate HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {FORM['Content-Type']}\r\n"
-        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
-            connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        with unfinished(server, body) as connection:
+            connection.sendall(body[-50:])
             wait_until(lambda: figure(server, "pairgan_waiting") == 2)
         wait_until(lambda: figure(server, "pairgan_waiting") == 1)
         hold.opened.set()
@@ -105,15 +107,86 @@ def test_the_translation_of_a_client_that_is_gone_is_left_out(server: WebServer,
     assert figure(server, 'pairgan_answers_total{path="/translate",status="0"}') == 1
 
 
+def test_a_batch_holds_the_pixels_of_the_largest_image(tiny_run: Path, body: bytes, hold: Hold) -> None:
+    with serving("--checkpoint", tiny_run, "--max-pixels", "1919") as server, ThreadPoolExecutor(4) as threads:
+        answers = [threads.submit(ask, server, "/translate", body, FORM) for _ in range(4)]  # of 960 pixels, padded
+        wait_until(lambda: hold.n_read == 4)
+        hold.opened.set()
+        assert [answer.result().status for answer in answers] == [200] * 4
+    assert hold.sizes == [1] * 4
+
+
+def test_what_cannot_end_in_time_is_not_begun(
+    tiny_run: Path, body: bytes, hold: Hold, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "MARGIN", 1e9)
+    with serving("--checkpoint", tiny_run) as server, ThreadPoolExecutor(2) as threads:
+        first = threads.submit(ask, server, "/translate", body, FORM)
+        hold.begun.wait(60)
+        second = threads.submit(ask, server, "/translate", body, FORM)
+        wait_until(lambda: hold.n_read == 2)
+        hold.opened.set()
+        assert (first.result().status, second.result().status, hold.sizes) == (200, 503, [1])
+    assert second.result().body == b"cannot be translated within 60 s: try again later, or send a smaller image\n"
+
+
+def unfinished(server: WebServer, body: bytes) -> socket.socket:
+    """Send a request without the end of its body."""
+    connection = socket.create_connection(("127.0.0.1", server.port), timeout=60)
+    head = f"POST /translate HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {FORM['Content-Type']}\r\n"
+    connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body[:-50])
+    return connection
+
+
+def test_uploads_that_stall_take_no_place(server: WebServer, body: bytes) -> None:
+    with ExitStack() as stack:
+        for _ in range(5):
+            stack.enter_context(unfinished(server, body))
+        assert ask(server, "/translate", body, FORM).status == 200
+
+
+def test_an_upload_that_stalls_ends_with_the_time_limit(tiny_run: Path, body: bytes) -> None:
+    with serving("--checkpoint", tiny_run, "--timeout-s", "1") as server, unfinished(server, body) as connection:
+        assert connection.recv(99).startswith(b"HTTP/1.1 503 ")
+
+
+def test_an_upload_that_stalls_when_the_server_stops_is_answered(
+    tiny_run: Path, body: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web, "PATIENCE_S", 0.1)
+    with serving("--checkpoint", tiny_run) as server:
+        connection = unfinished(server, body)
+        assert ask(server, "/health").status == 200  # it is being read
+    with connection:
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert answer.startswith(b"HTTP/1.1 503 ")
+    assert answer.endswith(b"\r\n\r\nthe server stops: try again later\n")
+
+
 def test_a_translation_has_a_time_limit(tiny_run: Path, body: bytes, hold: Hold) -> None:
     with serving("--checkpoint", tiny_run, "--timeout-s", "1") as server:
         answer = ask(server, "/translate", body, FORM)
         hold.opened.set()
     assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
-    assert answer.body == b"not translated within 1 s: try again later, or send a smaller image\n"
+    assert answer.body == b"cannot be translated within 1 s: try again later, or send a smaller image\n"
+
+
+def test_what_is_computed_has_time_to_be_written(
+    server: WebServer, body: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits, timeout = list[asyncio.Timeout](), asyncio.timeout
+
+    def recorded(seconds: float) -> asyncio.Timeout:
+        limits.append(timeout(seconds))
+        return limits[-1]
+
+    monkeypatch.setattr(asyncio, "timeout", recorded)
+    monkeypatch.setattr(Translator, "written", lambda *_: str(limits[0].when()).encode())
+    assert ask(server, "/translate", body, FORM).body == b"None"
 
 
 SMALL = png(8, 8)
+SEND = ": send files with the inputs, classes and limits of GET /model\n"
 TWICE = form(source=SMALL).partition(f"\r\n--{BOUNDARY}--".encode())[0] + b"\r\n"  # of which another form follows
 SEED = TWICE.replace(b'source"; filename="photo.x"', b'seed"').replace(SMALL, b"3")
 
@@ -133,12 +206,14 @@ SEED = TWICE.replace(b'source"; filename="photo.x"', b'seed"').replace(SMALL, b"
         (form(source=b"GIF89a", instances=SMALL), FORM, 400, "it is a GIF; save it as PNG"),
         (form(source=SMALL[:40], instances=SMALL), FORM, 400, "source: cannot be read as an image"),
         (form(source=SMALL, instances=png(8, 9)), FORM, 400, "source is 8x8 but its partner instances is 9x8"),
-        (form(source=png(8, 8, 77), instances=SMALL), FORM, 400, "holds id 77, allowed are 0 to 11"),
-        (form(source=png(65, 64), instances=png(65, 64)), FORM, 413, "64x65 pixels take"),
+        (form(source=png(8, 8, 77), instances=SMALL), FORM, 400, f"holds id 77, allowed are 0 to 11{SEND}"),
+        (form(source=png(8, 8, 255), instances=SMALL), FORM, 400, f"as of black and white masks{SEND}"),
+        (form(source=png(65, 64), instances=png(65, 64)), FORM, 413, f", more than 4096 pixels{SEND}"),
         (form(source=png(1, 4096), instances=png(1, 4096)), FORM, 413, "padded as the generator needs it: 4096x"),
         (bytes(4_000_000), {}, 413, "4,000,000 bytes, at most 100,000"),
-        (b"x", {"Content-Type": "Multipart/Form-Data"}, 400, "Missing boundary"),
-        (b"x", FORM, 400, "Invalid multipart data"),
+        (b"x", {"Content-Type": "Multipart/Form-Data"}, 400,
+         "the body cannot be read as Multipart/Form-Data: Missing boundary in multipart. With curl: --form source=@F"),
+        (b"x", FORM, 400, f"the body cannot be read as multipart/form-data; boundary={BOUNDARY}: Invalid multipart"),
         (f"--{BOUNDARY}\r\nContent-Disposition: x\r\n\r\n\r\n--{BOUNDARY}--".encode(), FORM, 400, "field \"name\""),
         (f"--{BOUNDARY}\r\n\xff: \r\n".encode("latin-1"), FORM, 400, "Invalid multipart data"),
     ],

@@ -1,6 +1,7 @@
 """Turns: what waits and is of one kind is computed together."""
 
 import asyncio
+import math
 import threading
 from collections.abc import Sequence
 
@@ -45,6 +46,77 @@ def test_what_fails_together_is_computed_alone() -> None:
 
     first, second, third = asyncio.run(main())
     assert (first, type(second), third) == (0, MemoryError, 2)
+
+
+Item = tuple[str, int, float]  # its kind, pixels and deadline
+LARGE = 2**20
+
+
+def computed(first: Item, *items: Item, most_pixels: int = 2**24) -> tuple[list[list[Item]], list[Item]]:
+    """Return what is computed together, and what is refused, where items come while the first is computed.
+
+    A large image takes 2 s, so that 2.5 are expected; the smallest takes 0.1 s.
+    """
+    batches, seconds, may_end = list[list[Item]](), 0.0, threading.Event()
+
+    def compute(together: Sequence[Item]) -> Sequence[Item]:
+        nonlocal seconds
+        may_end.wait(60)
+        seconds += sum(max(0.1, 2 * n_pixels / LARGE) for _, n_pixels, _ in together)
+        batches.append(list(together))
+        return together
+
+    async def main() -> list[Item | BaseException]:
+        asyncio.get_running_loop().time = lambda: seconds  # type: ignore[method-assign]
+        turns = Turns("stopped", 8, most_pixels)
+        works = []
+        for item in (first, *items):
+            works.append(asyncio.create_task(turns.computed(item[0], compute, item, *item[1:])))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # the first is computed
+        may_end.set()
+        return await asyncio.gather(*works, return_exceptions=True)
+
+    results = asyncio.run(main())
+    refused = [item for item, result in zip((first, *items), results, strict=True) if isinstance(result, TimeoutError)]
+    return batches, refused
+
+
+def test_nothing_is_begun_that_cannot_end_in_time() -> None:
+    first, in_time, too_late = ("a", LARGE, 8.0), ("a", LARGE, 8.0), ("a", LARGE, 4.0)
+    assert computed(first, too_late, *[in_time] * 4) == ([[first], [in_time] * 2], [too_late, in_time, in_time])
+    other = ("b", LARGE, 5.0)
+    assert computed(first, in_time, other) == ([[first], [other], [in_time]], [])
+    soon, later = ("a", LARGE, 5.0), ("a", LARGE, 9.0)  # together they would end at 6 s
+    assert computed(first, later, soon) == ([[first], [soon], [later]], [])
+
+
+def test_the_first_after_a_pause_is_begun_however_long_the_last_took() -> None:
+    seconds = 0
+
+    def compute(items: Sequence[int]) -> Sequence[int]:
+        nonlocal seconds
+        seconds += 100
+        return items
+
+    async def main() -> int:
+        asyncio.get_running_loop().time = lambda: seconds  # type: ignore[method-assign]
+        turns = Turns("stopped")
+        await turns.computed("", compute, 1, LARGE)
+        return await turns.computed("", compute, 2, LARGE, deadline=101.0)
+
+    assert asyncio.run(main()) == 2
+
+
+def test_a_slow_small_image_does_not_refuse_large_ones() -> None:
+    small, large = ("a", 1, 8.0), ("b", LARGE, 8.0)
+    assert computed(small, large) == ([[small], [large]], [])
+
+
+def test_a_batch_holds_only_so_many_pixels() -> None:
+    one = ("a", 100, math.inf)
+    assert computed(one, *[one] * 7, most_pixels=399)[0] == [[one], [one] * 3, [one] * 3, [one]]
+    assert computed(one, one, most_pixels=99)[0] == [[one], [one]]
 
 
 def test_a_stop_waits_for_what_is_computed_and_refuses_the_rest() -> None:
