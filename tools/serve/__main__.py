@@ -4,6 +4,7 @@ python -m tools.serve [--checkpoint RUN] [--port N] [--host ADDRESS --token-file
 """
 
 import argparse
+import ipaddress
 import os
 import sys
 import tempfile
@@ -13,7 +14,6 @@ from pathlib import Path
 
 from data.files.size_guard import pixels_allowed
 from tools.serve.app import Limits, Service
-from tools.serve.gate import LOCAL_NAME
 from tools.serve.generator import parse_with_generator
 from tools.serve.translation import open_translator
 from tools.serve.turns import Turns
@@ -55,13 +55,20 @@ def read_token(file: Path | None, host: str) -> str | None:
     origin = str(file) if file else TOKEN
     token = file.read_text(encoding="utf-8", errors="replace").strip() if file else os.environ.get(TOKEN)
     if token is None:
-        if not LOCAL_NAME.fullmatch(f"[{host}]" if ":" in host else host):
+        if not _is_loopback(host):
             raise ConfigError(f"--host {host}: others could use the server. Add --token-file FILE, or set {TOKEN}.")
         return None
     if len(token) < LEAST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
         expected = f"expected a word of {LEAST_TOKEN} or more ASCII characters"
         raise ConfigError(f"{origin}: {expected}. Make one: python -c 'import secrets; print(secrets.token_urlsafe())'")
     return token
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 @contextmanager

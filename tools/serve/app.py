@@ -23,7 +23,6 @@ from utils.text import listed
 
 DESCRIPTION = Path(__file__).with_name("openapi.json")
 PATHS = ("/translate", "/model", "/health", "/metrics", "/openapi.json")
-_FILES = ": send files with the inputs, classes and limits of GET /model"
 _REMEDY = "send a smaller image, or start the server with --tile 512 or a smaller --batch-size"
 logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # damaged forms are answered, not reported
 
@@ -63,15 +62,15 @@ class Service:
         """Return the application; token: see Gate."""
         routes = [
             Route("/translate", self._translate, methods=["POST"]),
-            Route("/model", lambda _: JSONResponse(self._translator.describe() | {"limits": asdict(self._limits)})),
+            Route("/model", self._describe),
             Route("/health", self._health),
-            Route("/metrics", lambda _: PlainTextResponse(generate_latest(self._figures))),
-            Route("/openapi.json", lambda _: FileResponse(DESCRIPTION)),
+            Route("/metrics", self._show_metrics),
+            Route("/openapi.json", lambda _request: FileResponse(DESCRIPTION)),
         ]
         router = Router(routes, redirect_slashes=False)
         headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-        most, anyone = self._limits.max_bytes, ("/health",)
-        return Gate(router, most, _REMEDY, token, anyone, headers, self._observe, "/openapi.json", _FILES)
+        most, index = self._limits.max_bytes, "/openapi.json"
+        return Gate(router, most, _REMEDY, token, ("/health",), headers, self._observe, index)
 
     async def _translate(self, request: Request) -> Response:
         seed = number(request, "seed", str(self._seed))
@@ -128,10 +127,16 @@ class Service:
             raise HTTPException(HTTPStatus.BAD_REQUEST, text)
         return files, name
 
+    async def _describe(self, _request: Request) -> Response:
+        return JSONResponse(self._translator.describe() | {"limits": asdict(self._limits)})
+
     async def _health(self, _request: Request) -> Response:
         if self._turns.is_stopped:
             raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, "stopping")
         return PlainTextResponse("ok\n")
+
+    async def _show_metrics(self, _request: Request) -> Response:
+        return PlainTextResponse(generate_latest(self._figures))
 
     def _observe(self, path: str, status: int, seconds: float) -> None:
         """Count an answer."""

@@ -25,8 +25,7 @@ MAX_SEED = 2**31 - 1
 LINGER_S = 2.0  # with a refused body: a client that still sends may not see the answer of a closed connection
 SOON = {"Retry-After": "1"}
 _MOST_BODIES = 64  # of the largest size, in the memory at once
-_OF_OWNERS = re.compile(r": [^:]*?(\b(set|raise|for) data\.|\btest\.py|(?<!as )python -m).*")  # remedies
-LOCAL_NAME = re.compile(r"(127(\.\d{1,3}){3}|localhost|\[::1\])(:\d{1,5})?", re.ASCII | re.IGNORECASE)
+_LOCAL_NAME = re.compile(r"(127(\.\d{1,3}){3}|localhost|\[::1\])(:\d{1,5})?", re.ASCII | re.IGNORECASE)
 _Result = TypeVar("_Result")
 
 
@@ -44,7 +43,6 @@ class Gate:
     headers: of every answer.
     observe: is called with path, status and seconds of each answer.
     index: the path that shows which others there are.
-    file_remedy: in place of those for who has the settings, as a template of `re`.
     """
 
     app: ASGIApp
@@ -55,7 +53,6 @@ class Gate:
     headers: Mapping[str, str] = field(default_factory=dict)
     observe: Callable[[str, int, float], None] = lambda *_: None
     index: str = "/"
-    file_remedy: str = r"\g<0>"
     _n_held: int = field(default=0, init=False)  # bytes of all bodies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -127,7 +124,7 @@ class Gate:
                 raise HTTPException(HTTPStatus.UNAUTHORIZED, text, {"WWW-Authenticate": "Bearer"})
             return
         host, origin = request.headers.get("host", ""), request.headers.get("origin")
-        if not LOCAL_NAME.fullmatch(host):
+        if not _LOCAL_NAME.fullmatch(host):
             address, port = request.scope["server"]
             text = f"this server answers at http://{f'[{address}]' if ':' in address else address}:{port}/ only"
             raise HTTPException(HTTPStatus.MISDIRECTED_REQUEST, text)
@@ -145,7 +142,7 @@ class Gate:
             return error
         if isinstance(error, UserError):
             status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE if isinstance(error, TooLargeError) else HTTPStatus.BAD_REQUEST
-            return HTTPException(status, _OF_OWNERS.sub(self.file_remedy, str(error)))
+            return HTTPException(status, str(error))
         if isinstance(error, asyncio.CancelledError):
             return HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, "the server stops: try again later")
         if is_out_of_memory(error):

@@ -101,8 +101,8 @@ class Translator:
             TooLargeError: an image, or what it becomes by padding, which is much more of a narrow one.
         """
         config, conditioning = self.loaded.config, self.loaded.conditioning
-        forms, needs_instances = trained_forms(config.data), conditioning.needs_instances
-        reader = build.build_map_reader(config, forms, needs_instances=needs_instances)
+        makes_instances = conditioning.needs_instances and config.data.makes_instances
+        reader = build.build_map_reader(config, trained_forms(config.data), needs_instances=makes_instances)
         sample, sides = reader.read(name, {kind: files[kind] for kind in self.kinds}), image_sides(config)
         padded_sides = (-(-side // sides.multiple) * sides.multiple for side in sample.source.shape[-2:])
         height, width = (max(side, sides.minimum) for side in padded_sides)
@@ -179,12 +179,14 @@ def open_translator(arguments: argparse.Namespace, folder: Path) -> Translator:
     return Translator(opened.loaded, opened.takes_seed, together, compute, folder)
 
 
+_AS_TYPED = {"styles": "--style", "overrides": "settings"}  # the options whose names differ from their attributes
+
+
 def _of_export(file: Path, arguments: argparse.Namespace, folder: Path) -> Translator:
     defaults = vars(parse_with_generator(ArgumentParser(), checkpoint="", argv=()))
     changed = {name for name, value in defaults.items() if getattr(arguments, name) != value}
     if unused := sorted(changed - {"checkpoint", "device", "seed"}):
-        as_typed = {"styles": "--style", "overrides": "settings"}  # the others have the names of their attributes
-        given = ", ".join(as_typed.get(name, f"--{name.replace('_', '-')}") for name in unused)
+        given = ", ".join(_AS_TYPED.get(name, f"--{name.replace('_', '-')}") for name in unused)
         raise ConfigError(f"{file}: an export is computed as it was written, without {given}. Name its run instead.")
     try:
         model = load(file, arguments.device)

@@ -186,7 +186,6 @@ def test_what_is_computed_has_time_to_be_written(
 
 
 SMALL = png(8, 8)
-SEND = ": send files with the inputs, classes and limits of GET /model\n"
 TWICE = form(source=SMALL).partition(f"\r\n--{BOUNDARY}--".encode())[0] + b"\r\n"  # of which another form follows
 SEED = TWICE.replace(b'source"; filename="photo.x"', b'seed"').replace(SMALL, b"3")
 
@@ -206,9 +205,9 @@ SEED = TWICE.replace(b'source"; filename="photo.x"', b'seed"').replace(SMALL, b"
         (form(source=b"GIF89a", instances=SMALL), FORM, 400, "it is a GIF; save it as PNG"),
         (form(source=SMALL[:40], instances=SMALL), FORM, 400, "source: cannot be read as an image"),
         (form(source=SMALL, instances=png(8, 9)), FORM, 400, "source is 8x8 but its partner instances is 9x8"),
-        (form(source=png(8, 8, 77), instances=SMALL), FORM, 400, f"holds id 77, allowed are 0 to 11{SEND}"),
-        (form(source=png(8, 8, 255), instances=SMALL), FORM, 400, f"as of black and white masks{SEND}"),
-        (form(source=png(65, 64), instances=png(65, 64)), FORM, 413, f", more than 4096 pixels{SEND}"),
+        (form(source=png(8, 8, 77), instances=SMALL), FORM, 400, "holds id 77, allowed are 0 to 11: "),
+        (form(source=png(8, 8, 255), instances=SMALL), FORM, 400, "as of black and white masks"),
+        (form(source=png(65, 64), instances=png(65, 64)), FORM, 413, ", more than 4096 pixels"),
         (form(source=png(1, 4096), instances=png(1, 4096)), FORM, 413, "padded as the generator needs it: 4096x"),
         (bytes(4_000_000), {}, 413, "4,000,000 bytes, at most 100,000"),
         (b"x", {"Content-Type": "Multipart/Form-Data"}, 400,
