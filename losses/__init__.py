@@ -43,14 +43,10 @@ def register_loss(name: str, loss: GeneratorLoss, weight: float) -> None:
     A loss of the same name is replaced; a weight of 0 removes it. An `nn.Module` is moved to the device of the run.
 
     Raises:
-        ConfigError: the name, the loss or the weight cannot be used.
+        ConfigError: the name or the weight cannot be used.
     """
     if not name.isidentifier() or name in (*GENERATOR_LOSSES, "mean_weight", "total"):
         raise ConfigError(f"loss {name!r}: is no name, or that of another loss. Choose another word.")
-    if not callable(loss):
-        raise ConfigError(
-            f"loss {name!r}: it is of type {type(loss).__name__}, expected a function of LossInputs, or an nn.Module."
-        )
     if not (isinstance(weight, Real) and math.isfinite(weight) and weight >= 0):
         raise ConfigError(f"loss {name!r}: its weight is {weight!r}, expected a number of at least 0.")
     REGISTERED_LOSSES.pop(name, None)

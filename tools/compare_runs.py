@@ -34,7 +34,6 @@ MAX_POINTS = 400  # of a curve
 REAL = ("source", "target", "real")  # pictures that are the same at each step
 NONE = "-"  # in place of what a run does not have
 N_SAMPLES = ", metrics.n_samples="
-CHOOSE_SAMPLES = ("data.", "run.seed", "train.validation_")  # beginnings of keys
 
 Row = tuple[str, ...]
 """Cells of a table; those of the first column are empty where they are as in the row above."""
@@ -173,8 +172,7 @@ def describe_other_samples(runs: Sequence[RecordedRun]) -> str:
     if len(splits) < 2 and len(counts) < 2:
         if len(shown) < 2:
             return ""
-        keys = [key for key, *_ in differing_settings(measured) if key.startswith(CHOOSE_SAMPLES)]
-        texts.append(f"other names or pixels, {'perhaps by ' + ', '.join(keys) if keys else 'of equal settings'}")
+        texts.append("names or pixels differ, by run.seed, a setting of data, or files that have changed")
     return f"metrics cannot be compared, since the validation samples are not the same: {'; '.join(texts)}"
 
 

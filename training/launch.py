@@ -64,8 +64,6 @@ def train(
     """
     if not isinstance(config, Config):
         raise ConfigError(f"config: {config!r} is no Config: configs.load.load_config(FILE) returns one")
-    if not isinstance(resume, str | Path):
-        raise ConfigError(f"resume is {resume!r}, expected auto, never, a checkpoint or the folder of a run")
     folder, options = run_folder(config), ResumeOptions(resume, accepts_changed_data)
     with joined(config) as world, GracefulStop() as stop, run_lock(folder) if world.is_main else nullcontext():
         callbacks = Callbacks(on_report, on_validation) if world.is_main else Callbacks()

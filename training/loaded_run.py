@@ -23,7 +23,6 @@ from training.methods.method import Method
 from utils.checkpoint import check_training_state, load_checkpoint
 from utils.device import choose_device
 from utils.distributed import World
-from utils.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -83,8 +82,6 @@ def load(run: Run | Path | str, device: Literal["auto", "cpu", "cuda"] = "auto")
     Raises:
         UserError: there is no such checkpoint, or it, the weights of a loss or the device cannot be used.
     """
-    if not isinstance(run, Run | Path | str):
-        raise ConfigError(f"run: {run!r} is no run: name its folder or a checkpoint, or give what train returned")
     chosen = choose_device(device, option="device=")
     own_gpus = [chosen] if chosen.type == "cuda" else []
     with torch.random.fork_rng(own_gpus):  # networks draw weights before they load theirs

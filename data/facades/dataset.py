@@ -148,7 +148,6 @@ class SyntheticDayNight(_DrawnHouses):
         """Return a split of the data set; the numbers of samples are those of each side. See RegisteredLayout."""
         n_samples = _samples_of(split, train_samples, val_samples, test_samples, layout="synthetic_day_night")
         lights = ("day", "night") if direction == "AtoB" else ("night", "day")
-
         houses = partial(cls, split=split, seed=seed, height=height, width=width)
         numbers = {"day": range(n_samples), "night": range(n_samples, 2 * n_samples)}
         if split != "train":

@@ -46,7 +46,6 @@ class OfNetwork(nn.Module):
         ("edges", edges, -1.0, r"loss 'edges': its weight is -1\.0, expected a number of at least 0"),
         ("edges", edges, float("nan"), "its weight is nan"),
         ("edges", edges, "5", "its weight is '5', expected a number of at least 0"),
-        ("edges", "l1", 5.0, "loss 'edges': it is of type str, expected a function of LossInputs, or an nn.Module"),
     ],
 )
 def test_what_cannot_be_registered(name: str, loss: Any, weight: Any, message: str) -> None:

@@ -148,8 +148,6 @@ def test_a_program_that_calls_train_gets_errors_as_exceptions(tiny_config: Path,
         launch.train(load_config(tiny_config, settings))
     with pytest.raises(UserError, match=r"^config: 'demo' is no Config: .*load_config\(FILE\) returns one$"):
         launch.train("demo")  # type: ignore[arg-type]
-    with pytest.raises(UserError, match=r"^resume is None, expected auto, never, "):
-        launch.train(load_config(tiny_config), resume=None)  # type: ignore[arg-type]
 
 
 def test_a_signal_during_a_smoke_test_names_no_step_that_could_be_continued_from(

@@ -63,7 +63,5 @@ def test_what_holds_no_networks_to_train_is_an_error_of_one_line(tmp_path: Path)
         with pytest.raises(UserError, match=path.name) as error:
             load(path, device="cpu")
         assert "\n" not in str(error.value)
-    with pytest.raises(UserError, match=r"^run: None is no run: "):
-        load(None)  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"^device=tpu: no such device\. Use device=auto, device=cpu or device=cuda\.$"):
         load(tmp_path, device="tpu")  # type: ignore[arg-type]

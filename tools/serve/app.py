@@ -62,10 +62,10 @@ class Service:
         """Return the application; token: see Gate."""
         routes = [
             Route("/translate", self._translate, methods=["POST"]),
-            Route("/model", self._describe),
+            Route("/model", lambda _: JSONResponse(self._translator.describe() | {"limits": asdict(self._limits)})),
             Route("/health", self._health),
-            Route("/metrics", self._show_metrics),
-            Route("/openapi.json", lambda _request: FileResponse(DESCRIPTION)),
+            Route("/metrics", lambda _: PlainTextResponse(generate_latest(self._figures))),
+            Route("/openapi.json", lambda _: FileResponse(DESCRIPTION)),
         ]
         router = Router(routes, redirect_slashes=False)
         headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
@@ -127,16 +127,10 @@ class Service:
             raise HTTPException(HTTPStatus.BAD_REQUEST, text)
         return files, name
 
-    async def _describe(self, _request: Request) -> Response:
-        return JSONResponse(self._translator.describe() | {"limits": asdict(self._limits)})
-
     async def _health(self, _request: Request) -> Response:
         if self._turns.is_stopped:
             raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, "stopping")
         return PlainTextResponse("ok\n")
-
-    async def _show_metrics(self, _request: Request) -> Response:
-        return PlainTextResponse(generate_latest(self._figures))
 
     def _observe(self, path: str, status: int, seconds: float) -> None:
         """Count an answer."""

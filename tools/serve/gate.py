@@ -63,8 +63,7 @@ class Gate:
             nonlocal n_bytes, is_read
             message = await receive()
             n_new, is_read = len(message.get("body", b"")), not message.get("more_body", False)
-            n_bytes += n_new
-            self._hold(n_new)
+            n_bytes, self._n_held = n_bytes + n_new, self._n_held + n_new
             self._check_length(n_bytes)
             return message
 
@@ -102,16 +101,13 @@ class Gate:
             self._n_held -= n_bytes
             self.observe(request.scope["path"], status, time.monotonic() - began)
 
-    def _hold(self, n_bytes: int) -> None:
-        self._n_held += n_bytes
-        if self._n_held > _MOST_BODIES * self.max_bytes:
-            problem = f"requests of {self._n_held:,} bytes are under way: try again later"
-            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, problem, SOON)
-
     def _check_length(self, n_bytes: int) -> None:
         if n_bytes > self.max_bytes:
             problem = f"{n_bytes:,} bytes, at most {self.max_bytes:,}: use a smaller picture"
             raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, problem)
+        if self._n_held > _MOST_BODIES * self.max_bytes:
+            problem = f"requests of {self._n_held:,} bytes are under way: try again later"
+            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, problem, SOON)
 
     def _check_asker(self, request: Request) -> None:
         """Refuse who has no token, or without one other names of this machine, and other pages."""
