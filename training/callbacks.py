@@ -35,7 +35,7 @@ class Callbacks:
             return None
         try:
             result = callback(step, dict(figures))
-        except BaseException as error:  # noqa: BLE001 - of any kind; `train` raises it once all processes have saved
+        except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - `train` raises it after saving
             self.error = error
             return f"{name} raised {type(error).__name__}"
         return f"{name} returned True" if isinstance(result, bool | np.bool_) and result else None

@@ -27,7 +27,7 @@ from tests.runs import (
 )
 from utils.checkpoint import FORMAT_VERSION, load_checkpoint
 from utils.checkpoint_folder import checkpoint_path, list_checkpoints
-from utils.errors import ConfigError
+from utils.errors import UserError
 
 RESUMED = [
     ["amp.opt_level=O2", "generator.norm=batch", "train.ema_decay=0.5", "amp.dtype=float16"],
@@ -83,7 +83,7 @@ def test_a_run_is_set_aside_only_for_one_that_can_start(tiny_config: Path, mista
     run(tiny_config, "train.max_steps=4", "checkpoint.every_steps=2")
     folder = tiny_config.parent / "runs" / "tiny"
     resume = ["--resume", str(checkpoint_path(folder, 4))] if "max_steps" in mistake else ["--resume", "never"]
-    with contextlib.suppress(ConfigError):
+    with contextlib.suppress(UserError):
         run(tiny_config, mistake, *resume)
     assert len(list_checkpoints(folder)) == 2
     assert not folder.with_name("tiny.1").exists()
