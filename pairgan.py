@@ -381,11 +381,10 @@ def main() -> None:
         for number, (output, read) in enumerate(tasks.items(), 1):
             try:
                 _translate(model, read, output)
-            except (ImageError, OSError) as error:
+            except ImageError as error:
                 n_failed += 1
-                problem = f"{output}: {_line(error)}. Choose another OUT." if isinstance(error, OSError) else f"{error}"
-                what = "" if isinstance(error, OSError) or f"{read['source']}" in problem else f"{read['source']}: "
-                sys.stderr.write(f"error: {what}{problem}\n")
+                what = "" if f"{read['source']}" in f"{error}" else f"{read['source']}: "
+                sys.stderr.write(f"error: {what}{error}\n")
             if files["source"].is_dir() and (number == len(tasks) or sys.stderr.isatty()):
                 sys.stderr.write(f"{number} of {len(tasks)}" + ("\r" if number < len(tasks) else "\n"))
         if n_failed:
@@ -393,7 +392,8 @@ def main() -> None:
     except KeyboardInterrupt:
         parser.exit(130)
     except (ModelError, ImageError, OSError) as error:
-        parser.exit(2, f"error: {' '.join(f'{error}'.split())}\n")  # an OSError names its file
+        problem = ImageError(f"{output}: {_line(error)}. Choose another OUT.") if isinstance(error, OSError) else error
+        parser.exit(2, f"error: {problem}\n")
 
 
 if __name__ == "__main__":

@@ -39,8 +39,8 @@ def trained_side(config: Config) -> LeastSide:
     sides = [(discriminated_side(config), " ".join(f"discriminator.{key}={settings[key]}" for key in settings))]
     if "vgg" in config.loss_weights:
         sides.append((VGG_MIN_SIDE, f"loss.vgg={config.loss.vgg:g}"))
-    pixels, reason = max(sides)
-    return LeastSide(math.ceil(pixels / config.generator.scale), reason)
+    (pixels, reason), scale = max(sides), config.generator.scale
+    return LeastSide(math.ceil(pixels / scale), f"{reason}{'' if scale == 1 else f' generator.scale={scale:g}'}")
 
 
 def check_trained_sizes(config: Config) -> None:

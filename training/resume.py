@@ -61,8 +61,6 @@ def start(training: Training, found: LoadedCheckpoint | None, options: ResumeOpt
     Returns lines that list those weights.
     """
     if found is None:
-        if options.source == "auto":
-            _take_up_best(training)
         return initialize_networks(training)
     restore(training, found, accepts_changed_data=options.accepts_changed_data)
     found.state.clear()  # nothing needs the tensors in its file any more, which the run may rename or delete
@@ -212,14 +210,6 @@ def _restore_scores(training: Training, state: dict[str, Any], *, continues: boo
     if restarted:
         why = "earlier values are not known to be of the same samples and metric"
         logger.info("%s: the search for the best starts over: %s", " and ".join(restarted), why)
-
-
-def _take_up_best(training: Training) -> None:
-    """Take up the score of best.pt where the run repeats one that was killed before its first checkpoint."""
-    run_state, saved = training.run_state, read_best(training.folder)
-    is_same = saved.get("config") == run_state.settings and saved.get("registered_losses", {}) == registered_weights()
-    if is_same and has_scores_of(run_state.best.figure, saved, run_state.measured_on):
-        run_state.best.value = saved.get("best")
 
 
 def initialize_networks(training: Training) -> list[str]:

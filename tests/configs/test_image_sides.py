@@ -57,7 +57,7 @@ SMALL = ["generator.name=global", "generator.n_downsamplings=2"]
     ("settings", "expected"),
     [
         (PATCHES_OF_70, LeastSide(24, OF_PIX2PIX)),
-        ([*PATCHES_OF_70, "generator.scale=2"], LeastSide(12, OF_PIX2PIX)),
+        ([*PATCHES_OF_70, "generator.scale=2"], LeastSide(12, f"{OF_PIX2PIX} generator.scale=2")),
         (["discriminator.n_scales=1", "loss.vgg=3"], LeastSide(16, "loss.vgg=3")),
         ([*PATCHES_OF_70, "loss.vgg=3"], LeastSide(24, OF_PIX2PIX)),
     ],

@@ -124,20 +124,6 @@ def test_a_run_out_of_patience_ends_at_the_same_step_however_often_it_is_resumed
     assert latest_step(folder) == 8
 
 
-def test_a_run_that_was_killed_before_its_first_checkpoint_takes_up_its_best(tiny_config: Path) -> None:
-    settings = ["checkpoint.best=l1", "log.images_every_steps=2"]
-    folder = tiny_config.parent / "runs" / "tiny"
-    run(tiny_config, *settings)
-    first, best = checkpoint(tiny_config, 4), (folder / BEST).stat().st_mtime_ns
-    for change, names in (([], [BEST]), (["optimizer.learning_rate=1e-3"], ["best.1.pt", BEST])):
-        checkpoint_path(folder, 4).unlink()
-        run(tiny_config, *settings, *change)
-        assert sorted(path.name for path in folder.glob("best*.pt")) == names
-        assert (folder / names[0]).stat().st_mtime_ns == best
-        if not change:
-            assert_equal(checkpoint(tiny_config, 4), first)
-
-
 def test_validations_without_a_figure_count_though_the_run_is_resumed(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

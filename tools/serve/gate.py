@@ -65,6 +65,7 @@ class Gate:
             n_new, is_read = len(message.get("body", b"")), not message.get("more_body", False)
             n_bytes, self._n_held = n_bytes + n_new, self._n_held + n_new
             self._check_length(n_bytes)
+            self._check_room()
             return message
 
         async def send_with_headers(message: Message) -> None:
@@ -93,6 +94,7 @@ class Gate:
         except (Exception, asyncio.CancelledError) as error:
             if status:
                 raise
+            self._n_held, n_bytes = self._n_held - n_bytes, 0  # others take its room while the refusal is sent
             refusal = self._refusal(error, request)
             headers = {"Connection": "close", **(refusal.headers or {})}
             body = f"{' '.join(refusal.detail.split())}\n".encode(errors="backslashreplace")
@@ -105,6 +107,8 @@ class Gate:
         if n_bytes > self.max_bytes:
             problem = f"{n_bytes:,} bytes, at most {self.max_bytes:,}: use a smaller picture"
             raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, problem)
+
+    def _check_room(self) -> None:
         if self._n_held > _MOST_BODIES * self.max_bytes:
             problem = f"requests of {self._n_held:,} bytes are under way: try again later"
             raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, problem, SOON)

@@ -1,6 +1,7 @@
 """One thread that computes for all requests: what waits for it and is of one kind, together."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 _Compute = Callable[[Sequence[_Item]], Sequence[_Result]]
 _LEAST_PIXELS = 2**16  # the time of a smaller image hardly depends on its size
+LEAST_MEASURED = 2  # computations before any is refused: the first may take many times as long as others
 MARGIN = 1.25  # of expected times: those of equal images differ by so much where a machine has other work
 
 
@@ -40,7 +42,7 @@ class Turns:
     def __init__(self, stopped: str, most_together: int = 1, most_pixels: int = 2**24) -> None:
         self._refusal = HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, stopped)
         self._most, self._most_pixels = most_together, most_pixels
-        self._waiting, self._seconds_of_pixel = list[_Turn[Any, Any]](), 0.0
+        self._waiting, self._seconds_of_pixel = list[_Turn[Any, Any]](), deque[float](maxlen=16)
         n_threads = torch.get_num_threads()  # the thread would begin with the 1 that a worker thread has set for itself
         self._thread = ThreadPoolExecutor(1, "translator", torch.set_num_threads, (n_threads,))
         self._computing: asyncio.Task[None] | None = None
@@ -80,17 +82,20 @@ class Turns:
         while ends := self._expected_ends():
             first = next(iter(ends))
             alike = [turn for turn, end in ends.items() if turn.kind == first.kind and end <= first.deadline]
-            together = alike[: max(1, min(self._most, self._most_pixels // first.n_pixels))]
+            together = alike[: min(self._most, self._most_pixels // first.n_pixels)] or [first]
             self._waiting = [turn for turn in ends if turn not in together]
             await self._compute(together)
-        self._computing, self._seconds_of_pixel = None, 0.0  # or all after a slow one could be refused for ever
+        self._computing = None
+        self._seconds_of_pixel.clear()  # or all after slow ones could be refused for ever
 
     def _expected_ends(self) -> dict[_Turn[Any, Any], float]:
         """Return when what waits would end, one after the other by deadline; refuse what would end too late."""
         ends, now = dict[_Turn[Any, Any], float](), asyncio.get_running_loop().time()
+        of_pixel = min(self._seconds_of_pixel, default=0.0)  # one may have been slow beside other work
+        is_measured = len(self._seconds_of_pixel) >= LEAST_MEASURED
         for turn in sorted(self._waiting, key=lambda turn: turn.deadline):
-            end = max(ends.values(), default=now) + max(turn.n_pixels, _LEAST_PIXELS) * self._seconds_of_pixel
-            if not turn.result.done() and end > turn.deadline:
+            end = max(ends.values(), default=now) + max(turn.n_pixels, _LEAST_PIXELS) * of_pixel
+            if not turn.result.done() and is_measured and end > turn.deadline:
                 turn.result.set_exception(TimeoutError())
             if not turn.result.done():
                 ends[turn] = end
@@ -111,7 +116,7 @@ class Turns:
                 turns[0].result.set_exception(error)
             return
         seconds = MARGIN * (loop.time() - began) / len(turns)
-        self._seconds_of_pixel = seconds / max(turns[0].n_pixels, _LEAST_PIXELS)
+        self._seconds_of_pixel.append(seconds / max(turns[0].n_pixels, _LEAST_PIXELS))
         for turn, result in zip(turns, results, strict=True):
             if not turn.result.done():  # its client may have gone
                 turn.result.set_result(result)

@@ -120,6 +120,7 @@ def test_what_cannot_end_in_time_is_not_begun(
     tiny_run: Path, body: bytes, hold: Hold, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(turns, "MARGIN", 1e9)
+    monkeypatch.setattr(turns, "LEAST_MEASURED", 1)
     with serving("--checkpoint", tiny_run) as server, ThreadPoolExecutor(2) as threads:
         first = threads.submit(ask, server, "/translate", body, FORM)
         hold.begun.wait(60)

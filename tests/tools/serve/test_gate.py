@@ -35,13 +35,18 @@ async def read_all(scope: Scope, receive: Receive, _send: Send) -> None:
 
 def test_the_bodies_of_all_requests_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """64 of the largest size may be under way; each of these lacks its end."""
-    monkeypatch.setattr(gate, "LINGER_S", 0.01)
 
     async def main() -> Body:
-        one, bodies = Gate(read_all, 100, ""), [Body(99) for _ in range(64)] + [Body(64), Body(1)]
+        one, bodies = Gate(read_all, 100, ""), [Body(99) for _ in range(64)] + [Body(64), Body(99)]
         tasks = [asyncio.create_task(one(TO_THIS, body.receive, body.send)) for body in bodies]
-        await tasks[-1]
+        while not bodies[-1].answer:
+            await asyncio.sleep(0)
         assert [body for body in bodies if body.answer] == bodies[-1:]
+        monkeypatch.setattr(gate, "LINGER_S", 0.01)
+        tasks.pop(0).cancel()
+        tasks.append(asyncio.create_task(one(TO_THIS, (other := Body(50)).receive, other.send)))
+        await asyncio.sleep(0.05)
+        assert other.answer == []  # the refused one, whose client is waited for, takes no room
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
@@ -51,8 +56,8 @@ def test_the_bodies_of_all_requests_are_bounded(monkeypatch: pytest.MonkeyPatch)
         assert ended.answer == []  # there is room again
         return bodies[-1]
 
-    start, text, _ = asyncio.run(main()).answer
-    assert (start["status"], text["body"]) == (503, b"requests of 6,401 bytes are under way: try again later\n")
+    start, text = asyncio.run(main()).answer
+    assert (start["status"], text["body"]) == (503, b"requests of 6,499 bytes are under way: try again later\n")
 
 
 def test_a_request_that_is_cancelled_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from starlette.exceptions import HTTPException
 
+from tools.serve import turns as module
 from tools.serve.turns import Turns
 from utils.worker_threads import worker_threads
 
@@ -82,13 +83,31 @@ def computed(first: Item, *items: Item, most_pixels: int = 2**24) -> tuple[list[
     return batches, refused
 
 
-def test_nothing_is_begun_that_cannot_end_in_time() -> None:
+def test_nothing_is_begun_that_cannot_end_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LEAST_MEASURED", 1)
     first, in_time, too_late = ("a", LARGE, 8.0), ("a", LARGE, 8.0), ("a", LARGE, 4.0)
     assert computed(first, too_late, *[in_time] * 4) == ([[first], [in_time] * 2], [too_late, in_time, in_time])
     other = ("b", LARGE, 5.0)
     assert computed(first, in_time, other) == ([[first], [other], [in_time]], [])
     soon, later = ("a", LARGE, 5.0), ("a", LARGE, 9.0)  # together they would end at 6 s
     assert computed(first, later, soon) == ([[first], [soon], [later]], [])
+
+
+def test_a_slow_first_computation_refuses_nothing() -> None:
+    """It may begin with what the others find ready."""
+    seconds = 0.0
+
+    def compute(items: Sequence[int]) -> Sequence[int]:
+        nonlocal seconds
+        seconds += 1 if seconds else 100
+        return items
+
+    async def main() -> list[int]:
+        asyncio.get_running_loop().time = lambda: seconds  # type: ignore[method-assign]
+        turns = Turns("stopped")
+        return await asyncio.gather(*(turns.computed("", compute, item, LARGE, deadline=120.0) for item in range(9)))
+
+    assert asyncio.run(main()) == [*range(9)]
 
 
 def test_the_first_after_a_pause_is_begun_however_long_the_last_took() -> None:
