@@ -103,18 +103,21 @@ def changed_settings(config: Config) -> dict[str, object]:
 def _resolve(layers: Sequence[tuple[str, object]], overrides: Sequence[str]) -> Config:
     """Return the Config of layers of values, each with its origin; later ones replace earlier ones."""
     config = deepcopy(_EMPTY)
-    problems = [f"{origin}: {problem}" for origin, values in layers for problem in _assign_all(config, values)]
+    problems = list[str]()
+    for number, (origin, values) in enumerate(layers):
+        problems += [f"{origin}: {problem}" for problem in _assign_all(config, values, is_first=number == 0)]
     for override in overrides:
         where = f"{override!r} on the command line"
         try:
             problems += [f"{where}: {problem}" for problem in _assign_all(config, _parse_override(override, where))]
         except ConfigError as error:
             problems += error.problems
+    sections, problems_of_sections = _sections(config)
     origin = layers[-1][0] + (" with the command line" if overrides else "")
-    problems += [f"{origin}: {problem}" for problem in _problems_of_sections(config)]
+    problems += [f"{origin}: {problem}" for problem in problems_of_sections]
     if not problems:
         try:
-            return cast(Config, OmegaConf.to_object(config))
+            return Config(**sections)
         except ConfigError as error:  # what one section wants of another
             problems += [f"{origin}: {problem}" for problem in error.problems]
     raise ConfigError(*problems)
@@ -131,14 +134,19 @@ def _parse_override(override: str, where: str) -> dict[str, object]:
     return {key: parse_yaml(value, where)}
 
 
-def _assign_all(config: DictConfig, values: object) -> Iterator[str]:
-    """Put values in their places in `config`; yield the problems of the others."""
+def _assign_all(config: DictConfig, values: object, *, is_first: bool = False) -> Iterator[str]:
+    """Put values in their places in `config`; yield the problems of the others.
+
+    is_first: nothing has been put there, so that what equals its default, as most of a checkpoint does, is there.
+    """
     if not isinstance(values, Mapping):
         yield f"expected sections such as `run:` and `data:`, found {shortened(values)}"
         return
     settings = [_of_network(*setting) for setting in _settings(values)]
     counts = Counter(key for key, _ in settings if key != INIT_NETWORKS)
     yield from (f"{key} is given twice; keep one" for key, count in counts.items() if count > 1)
+    if is_first:
+        settings = [(key, value) for key, value in settings if key not in _DEFAULTS or value != _DEFAULTS[key]]
     yield from (problem for key, value in settings if (problem := _assign(config, key, value)))
 
 
@@ -231,20 +239,20 @@ def _expectation(kind: Any, text: str) -> str:
     return names[kind]
 
 
-def _problems_of_sections(config: DictConfig) -> Iterator[str]:
-    """Yield the problems of each section's values."""
-    missing = OmegaConf.missing_keys(config)  # `???` in a recipe
-    yield from (f"{key} is missing; add {key}=… to the command line" for key in sorted(missing))
-    if missing:
-        return
+def _sections(config: DictConfig) -> tuple[dict[str, Any], list[str]]:
+    """Return the sections of a Config, and the problems of the values of each."""
+    sections, problems = dict[str, Any](), list[str]()
     for field in fields(Config):
         try:
-            OmegaConf.to_object(config[field.name])
+            sections[field.name] = OmegaConf.to_object(config[field.name])
         except ConfigError as error:
-            yield from error.problems
+            problems += error.problems
         except OmegaConfBaseException as error:  # around what a section within it finds
             cause = error.__cause__
-            yield from cause.problems if isinstance(cause, ConfigError) else [shortened(error)]
+            problems += cause.problems if isinstance(cause, ConfigError) else [shortened(error)]
+    if problems and (missing := OmegaConf.missing_keys(config)):  # `???` in a recipe
+        problems = [f"{key} is missing; add {key}=… to the command line" for key in sorted(missing)]
+    return sections, problems
 
 
 def _types(section: type, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -270,4 +278,5 @@ def _empty() -> DictConfig:
     return cast(DictConfig, config)
 
 
+_DEFAULTS = settings_by_key(Config())
 _EMPTY = _empty()  # made once: it takes longer than all else that reads a configuration
