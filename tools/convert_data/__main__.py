@@ -39,6 +39,10 @@ _COMMANDS = {
 }
 _OF_SHARDS = ("to-shards", "index-shards")
 _OF_PHOTOS = ("from-photos", "from-video")
+_OF_SOURCES: dict[str, dict[str, float]] = {  # options, and their defaults by the sources that have a use for them
+    "sigma": {"edges": 1.2, "noisy": 25.0},
+    "factor": {"low_resolution": 4, "reduced": 4},
+}
 _LABEL_COLORS = {  # what --colors means to the commands for label maps
     "colors-to-ids": "YAML file as metrics.label_colors takes it, or cityscapes or cmp_facades; default: found in the "
     "maps",
@@ -53,11 +57,23 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     for name, text in _COMMANDS.items():
         _add_arguments(name, commands.add_parser(name, help=text, description=text).add_argument)
     arguments = parser.parse_args(argv)
-    if arguments.command in _OF_PHOTOS and arguments.val + arguments.test >= 1:
-        parser.error(f"--val {arguments.val} and --test {arguments.test} leave nothing to train on")
-    if arguments.command in _OF_PHOTOS and arguments.source == "reduced" and arguments.factor not in TARGET_SCALES:
-        parser.error(f"--factor {arguments.factor}, expected 2 or 4 with --source reduced, as generator.scale")
+    if arguments.command in _OF_PHOTOS:
+        _check_photo_arguments(parser, arguments)
     return arguments
+
+
+def _check_photo_arguments(parser: ArgumentParser, arguments: argparse.Namespace) -> None:
+    """End the program where options of photographs contradict each other; put the defaults that depend on --source."""
+    source = arguments.source
+    if arguments.val + arguments.test >= 1:
+        parser.error(f"--val {arguments.val} and --test {arguments.test} leave nothing to train on")
+    for option, defaults in _OF_SOURCES.items():
+        if getattr(arguments, option) is None:
+            setattr(arguments, option, defaults.get(source, next(iter(defaults.values()))))
+        elif source not in defaults:
+            parser.error(f"--{option} has no effect with --source {source}, only with {' and '.join(defaults)}")
+    if source == "reduced" and arguments.factor not in TARGET_SCALES:
+        parser.error(f"--factor {arguments.factor}, expected 2 or 4 with --source reduced, as generator.scale")
 
 
 def _add_arguments(command: str, add: Callable[..., argparse.Action]) -> None:
@@ -103,7 +119,7 @@ def _add_photo_arguments(command: str, add: Callable[..., argparse.Action]) -> N
     sigma_help += "noise's standard deviation, in levels of 255; default: 25"
     add("--sigma", type=_number(0.3, 100), metavar="S", help=sigma_help)
     factor_help = "low_resolution, reduced: factor of the reduction; default: 4"
-    add("--factor", type=whole_number(2, 1000), default=4, metavar="N", help=factor_help)
+    add("--factor", type=whole_number(2, 1000), metavar="N", help=factor_help)
     is_video = command == "from-video"
     drawn = "of each clip" if is_video else "drawn by the names, so that it stays when others are added"
     for split in ("val", "test"):
@@ -158,8 +174,8 @@ def convert_to_pairs(arguments: argparse.Namespace, problems: list[str]) -> list
 def _convert_photos(arguments: argparse.Namespace, problems: list[str]) -> Counter[str]:
     """Write pairs of photographs or of frames, and their settings; return the number of pairs of each split."""
     target, existing = arguments.target, arguments.existing
-    sigma = arguments.sigma or (25 if arguments.source == "noisy" else 1.2)
-    pairs = PhotoPairs(arguments.source, arguments.size, sigma, arguments.factor, SUFFIXES[arguments.format])
+    settings = arguments.source, arguments.size, arguments.sigma, arguments.factor
+    pairs = PhotoPairs(*settings, SUFFIXES[arguments.format])
     shares = {"val": arguments.val, "test": arguments.test}
     if existing == "keep":
         pairs.check_same(target)

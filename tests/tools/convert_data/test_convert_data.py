@@ -116,13 +116,21 @@ def test_a_name_stays_in_its_split_when_others_are_added() -> None:
     assert [name for name in names[:40] if splits[name] == "test"] == ["trip/5", "trip/6", "trip/7", "trip/31"]
 
 
-@pytest.mark.parametrize("source", ["grey", "low_resolution", "edges", "noisy"])
+@pytest.mark.parametrize(
+    ("source", "own"),
+    [
+        ("grey", ()),
+        ("low_resolution", ("--factor", "3")),
+        ("edges", ("--sigma", "0.8")),
+        ("noisy", ("--sigma", "0.8")),
+    ],
+)
 def test_pairs_have_one_size_and_other_photographs_get_such_sources(
-    photos: Path, tmp_path: Path, convert: Convert, source: str
+    photos: Path, tmp_path: Path, convert: Convert, source: str, own: tuple[str, ...]
 ) -> None:
     save_image(photos / "large.png", np.zeros((30, 300, 3), np.uint8))
     (photos / "IMG_1.HEIC").write_bytes(b"x")
-    options = ("--source", source, "--format", "png", "--size", "96", "--sigma", "0.8", "--factor", "3", "--val", "0")
+    options = ("--source", source, "--format", "png", "--size", "96", *own, "--val", "0")
     target = tmp_path / "pairs"
     code, out = convert("from-photos", photos, target, *options, "--test", "0")
     assert code == 0
@@ -184,6 +192,8 @@ REFUSED = {
     "from-photos {empty} {out}": "holds no image",
     "from-photos {photos} {photos}/pairs": "lies within",
     "from-photos {photos} {out} --val 0.5 --test 0.5": "nothing to train on",
+    "from-photos {photos} {out} --factor 4": "--factor has no effect with --source edges, only with low_resolution and",
+    "from-photos {photos} {out} --source grey --sigma 2": "--sigma has no effect with --source grey, only with",
     "from-photos {photos} {out} --sigma 0": "'0' is not a number from 0.3",
     "source {photos}/1.png --like {photos}": "from_photos.yaml: no such file, which from-photos leaves",
     "source {photos}/1.png --like {other}": "not as from-photos writes it",
