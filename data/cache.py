@@ -3,19 +3,16 @@
 import os
 import shutil
 import time
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 from uuid import uuid4
 
 import torch
 
-from data.batch import MAPS, DataError, Sample
+from data.batch import MAPS, Sample
 from data.layout import DerivedLayout, Layout, Provenance
 from data.preprocessing import Preprocessing, place
-from data.ranges import StoreError
 from utils.torch_private import is_system_error
 
 _FORMAT = 2  # of the files; part of the keys
@@ -25,19 +22,6 @@ _ABANDONED_S = 3600  # age at which a file being written is taken to be that of 
 _RECOUNT_WRITES = 64  # writes after which the files of other processes are counted again
 _TOUCHED_AFTER_S = 3600
 _UNUSED_AFTER_S = 24 * 3600
-
-
-@dataclass(frozen=True)
-class CacheEstimate:
-    """How much of a data set a cache will hold.
-
-    n_bytes: size of all samples.
-    n_fitting: number of samples for which there is room.
-    """
-
-    n_samples: int
-    n_bytes: int
-    n_fitting: int
 
 
 @dataclass
@@ -97,19 +81,13 @@ class SampleCache:
                 self._write(sample, content, state)
             state.hardlink_to(content)
 
-    def estimate(self, keys: Iterable[str], n_samples: int, sample_bytes: int) -> CacheEstimate:
-        """Estimate how much of a data set fits beside the files in use.
-
-        keys: of the samples' states; consumed only where not all samples fit.
-        """
-        self._recount()
-        unused_bytes = sum(file.n_bytes for file in self._unused)
-        n_fitting = max(unused_bytes + self._room(sample_bytes), 0) // sample_bytes
-        if n_fitting < n_samples:
-            counted = {name for file in self._unused for name in file.names}
-            in_use = sum(path.exists() and path not in counted for path in map(self._path, keys))
-            n_fitting = min(n_fitting + in_use, n_samples)
-        return CacheEstimate(n_samples, n_samples * sample_bytes, n_fitting)
+    def free_bytes(self, sample_bytes: int = 0) -> int:
+        """Return the bytes of the file system that the cache may still take, beside one more sample."""
+        for folder in (self._folder, *self._folder.parents):  # the folder itself may not exist yet
+            with suppress(OSError):
+                disk = shutil.disk_usage(folder)
+                return max(disk.free - max(sample_bytes, int(self._spare_share * disk.total)), 0)
+        return 0
 
     def _write(self, sample: Sample, content: Path, state: Path) -> None:
         """Write a file under the name of its content, or of its state where hard links are not supported."""
@@ -133,17 +111,9 @@ class SampleCache:
         if self._writes % _RECOUNT_WRITES == 0:
             self._recount()
         self._writes += 1
-        while self._room(n_bytes) < n_bytes and self._unused:
+        while self.free_bytes(n_bytes) < n_bytes and self._unused:
             self._remove(self._unused.pop())
-        return self._room(n_bytes) >= n_bytes
-
-    def _room(self, sample_bytes: int) -> int:
-        """Return the bytes of the file system that the cache may still take."""
-        for folder in (self._folder, *self._folder.parents):  # the folder itself may not exist yet
-            with suppress(OSError):
-                disk = shutil.disk_usage(folder)
-                return disk.free - max(sample_bytes, int(self._spare_share * disk.total))
-        return 0
+        return self.free_bytes(n_bytes) >= n_bytes
 
     def _recount(self) -> None:
         """Update the size of the folder and the list of unused files from the files of all processes."""
@@ -200,35 +170,25 @@ class CachedLayout(DerivedLayout):
         return sample
 
     def sample_bytes(self, index: int) -> int:
-        """Return the size in the cache of sample `index`, or of the next one that can be read; 0 where none can.
-
-        Raises:
-            StoreError: a store gives no bytes.
-        """
-        for candidate in chain(range(index, len(self)), range(index)):
-            try:
-                return _n_bytes(self._resized(candidate))
-            except StoreError:  # the next samples would wait as long for it
-                raise
-            except DataError:
-                pass
-        return 0
+        """Return the size in the cache of sample `index`; raises as `read`."""
+        return _n_bytes(self._resized(index))
 
     def _resized(self, index: int) -> Sample:
         sample = self._layout.read(index)
         return place(sample, self._preprocessing.whole(sample), source_is_ids=self.n_classes > 0)
 
 
-def estimate(layout: Layout, index: int) -> CacheEstimate:
-    """Estimate how many samples the cache of a layout will hold, if all of a side are as large as in sample `index`.
+def room(layout: Layout, index: int) -> tuple[int, int]:
+    """Return the bytes of all samples in the cache, if those of a side are as large as in sample `index`, and the free.
 
     layout: whose sides are CachedLayouts.
+
+    Raises:
+        DataError: the sample cannot be read.
     """
     sides = [side for side in layout.sides if isinstance(side, CachedLayout)]
-    sizes = [side.sample_bytes(at) for side, at in zip(sides, layout.places(index), strict=True)]
-    n_samples, n_bytes = sum(map(len, sides)), sum(len(side) * size for side, size in zip(sides, sizes, strict=True))
-    keys = (side.provenance(number).state_key() for side in sides for number in range(len(side)))
-    return sides[0].cache.estimate(keys, n_samples, -(-n_bytes // n_samples))
+    needed = sum(len(side) * side.sample_bytes(at) for side, at in zip(sides, layout.places(index), strict=True))
+    return needed, sides[0].cache.free_bytes()
 
 
 def _age_s(time_ns: int) -> float:

@@ -9,7 +9,7 @@ from configs.splits import TRAIN
 from configs.stored_images import describe_pixels
 from configs.unused_settings import unused_settings
 from data.batch import DataError, Sample
-from data.cache import estimate
+from data.cache import room
 from data.checks.checking import label_maps, palette_problems
 from data.files.image_files import count_other_files
 from data.held_back import groups_of, shared_beginnings, smallest_share, suggested_setting
@@ -121,16 +121,18 @@ def _describe_losses(config: Config) -> list[str]:
 
 
 def _describe_cache(training: Training, index: int) -> list[str]:
-    """Return how much of the data set will be kept, estimated from sample `index`; nothing where there is no cache."""
-    data = training.config.data
+    """Return what samples take in the cache, if all are as large as sample `index`; nothing where there is no cache.
+
+    It holds some of them already where a run goes on: they all may fit although less than that is free.
+    """
     cached = sample_cache.build_cached_layout(training.config, training.layout, training.folder)
     if cached is None:
         return []
-    expected = estimate(cached, index)
-    if expected.n_fitting >= expected.n_samples:
-        return [f"cache          {data.cache}, about {size(expected.n_bytes)}"]
-    remedy = f"too little is free in {sample_cache.cache_folder(training.config, training.folder)}"
-    return [f"cache          {data.cache}, about {expected.n_fitting} of {expected.n_samples} samples fit: {remedy}"]
+    line = f"cache          {training.config.data.cache}"
+    with suppress(DataError):  # the picture of the other side is a bad one
+        needed, free = map(size, room(cached, index))
+        line += f", about {needed} for all samples, {free} free"
+    return [line]
 
 
 def _samples_of_step(config: Config, n_processes: int) -> str:

@@ -172,8 +172,8 @@ class DataConfig(Section, prefix="data."):
     disk: in ~/.cache/pairgan, for later runs too; or in another folder, as /scratch/cache. A sample is known by the
     bytes of its files: one that changes is read again, one that is moved, copied or touched is not. Half of the shared
     memory or a tenth of the disk stays free: when no more fits, samples that no run has used for a day are removed, and
-    those without room are decoded each time. The plan says how many fit. python -m tools.clear_cache removes them, also
-    those that a killed run leaves in memory."""
+    those without room are decoded each time. The plan says how much room all take. python -m tools.clear_cache removes
+    them, also those that a killed run leaves in memory."""
     shuffle: Literal["full", "blocks"] = "full"
     """Layouts of shards: full permutes all samples of an epoch. blocks permutes shards, and then each 1,024 samples."""
     on_bad_sample: Literal["error", "skip"] = "error"

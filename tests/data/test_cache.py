@@ -13,9 +13,8 @@ import data.map_reader
 from configs import build, sample_cache
 from configs.load import load_config
 from data.batch import Sample
-from data.cache import CachedLayout, SampleCache, estimate
+from data.cache import CachedLayout, SampleCache, room
 from data.loader import SampleKey, TrainingDataset
-from data.ranges import StoreError
 from data.store import Blob, File
 from tests.conftest import save_image
 from tests.limits import only_so_many_files
@@ -259,12 +258,14 @@ def test_runs_that_share_a_full_cache_leave_each_other_what_they_use(
         reads.clear()
         for index in (2, 1, 0, 2, 1, 0):
             cached.read(index)
-        n_fitting = estimate(cached, 0).n_fitting  # which reads the sample once more
-        assert n_fitting == kept(folder) == 2
-    assert reads == [photo] * 3  # there was never room for it
-    assert estimate(open_cached("data.ignore_id=255"), 0).n_fitting == 0
-    leave_unused(folder, 48)
-    assert estimate(open_cached(), 0).n_fitting == 2
+        assert kept(folder) == 2
+    assert reads == [photo] * 2  # there was never room for it
+
+
+def test_the_room_for_all_is_that_of_as_many_as_one(cached: CachedLayout) -> None:
+    needed, free = room(cached, 0)
+    assert needed == 3 * sum(tensor.nbytes for tensor in cached.read(0).maps.values())
+    assert free > 0
 
 
 def test_the_use_of_a_file_is_recorded_each_hour(cached: CachedLayout, folder: Path) -> None:
@@ -296,19 +297,6 @@ def test_room_is_left_to_batches_and_checkpoints(
     layout = build.build_layout(config, "train", needs_targets=True)
     sample_cache.build_training_layout(config, layout, tmp_path / "run").read(0)
     assert bool(files_of(tmp_path, "*.pt")) == is_kept
-
-
-def test_a_store_that_fails_is_not_asked_for_each_sample(cached: CachedLayout, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    def fail(file: File) -> torch.Tensor:
-        asked.append(file)
-        raise StoreError("no answer")
-
-    monkeypatch.setattr(data.map_reader, "read_rgb", fail)
-    with pytest.raises(StoreError, match="no answer"):
-        estimate(cached, 0)
-    assert len(asked) == 1
 
 
 def test_a_file_that_cannot_be_read_now_is_kept(folder: Path) -> None:

@@ -16,7 +16,7 @@ from configs.schema import Config, CycleConfig, DataConfig, LossConfig, MethodCo
 from configs.schema.data import PairAugmentationConfig
 from configs.undecided_settings import undecided_sides, with_data, with_measured_ranges
 from data.batch import DataError, LoadingError, Sample
-from data.cache import CachedLayout, SampleCache, estimate
+from data.cache import CachedLayout, SampleCache, room
 from data.fingerprint import difference, fingerprint
 from data.folder_store import local_folder
 from data.held_back import hold_back, smallest_share
@@ -152,7 +152,8 @@ def test_each_picture_is_cached_once(tmp_path: Path) -> None:
         for plain, found in zip(batches(layout, 8), batches(cached, 8), strict=True):
             assert_equal(vars(found), vars(plain))
     assert len({path.stat().st_ino for path in (tmp_path / "cache").rglob("*.pt")}) == 8
-    assert estimate(cached, 0).n_samples == 8
+    sizes = [sum(tensor.nbytes for tensor in side.read(0).maps.values()) for side in cached.sides]
+    assert room(cached, 0)[0] == sum(len(side) * n for side, n in zip(cached.sides, sizes, strict=True))
 
 
 def test_samples_of_both_sides_are_held_back(tmp_path: Path) -> None:
