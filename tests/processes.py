@@ -5,8 +5,9 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from multiprocessing import get_context
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -15,6 +16,7 @@ from uuid import uuid4
 
 import torch
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.elastic.rendezvous import dynamic_rendezvous
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from tests.runs import PATIENCE_S, program_main, wait_until
@@ -125,13 +127,21 @@ def torchrun(
     assert not orphans, run.said()
 
 
-def run_two(output: Path, *command: str) -> tuple[int, str]:
-    """Run `train.py …` or `test.py …` in two processes to the end; return the exit code and what was printed."""
-    run = Torchrun(list(command), output)
+def run_two(output: Path, *commands: Sequence[str]) -> str:
+    """Run `train.py …` or `test.py …`, one after the other in the same two processes; return what was printed."""
+    *before, last = (list(command) for command in commands)
+    run = Torchrun(last, output, partial(_run_programs, before))
     try:
-        return run.wait_for_all(), run.said()
+        assert run.wait_for_all() == 0, run.said()
+        return run.said()
     finally:
         run.end()
+
+
+def train_two(config: Path, *runs: Sequence[str]) -> str:
+    """Run `train.py --config CONFIG SETTINGS` for each of some lists of settings; see `run_two`."""
+    commands = [["train.py", "--config", str(config), *settings] for settings in runs]
+    return run_two(config.with_suffix(".out"), *commands)
 
 
 def _work(command: list[str], output: Path, environment: dict[str, str], prepare: Callable[[], object] | None) -> None:
@@ -152,6 +162,8 @@ def _agent(
     one_machine |= {"run_id": uuid4().hex, "rdzv_backend": "c10d", "rdzv_endpoint": "127.0.0.1:0"}
     one_machine |= {"local_addr": "127.0.0.1"}
     config = LaunchConfig(**one_machine | options, start_method="fork")
+    # for the log of a rendezvous, torch looks through the sources of all modules that are imported, for half a second
+    vars(dynamic_rendezvous)["get_method_name"] = str
     try:
         elastic_launch(config, _run_rank)(command, prepare)
     except ChildFailedError as error:
@@ -180,3 +192,12 @@ def _run_program(command: list[str], prepare: Callable[[], object] | None) -> No
     if prepare:
         prepare()
     sys.exit(run_entry_point(program_main(program)))
+
+
+def _run_programs(commands: list[list[str]]) -> None:
+    own = sys.argv
+    for program, *arguments in commands:
+        sys.argv = [program, *arguments]
+        if code := run_entry_point(program_main(program)):
+            sys.exit(code)
+    sys.argv = own

@@ -15,7 +15,6 @@ from data.files.image_files import read_rgb
 from models.instance_features import FeatureClusters
 from tests.conftest import save_image, write_tiny_config
 from tests.images import save_npy, tifffile
-from tests.processes import run_two
 from tests.runs import run, translate
 from utils.checkpoint import write_weights_file
 
@@ -160,23 +159,6 @@ def test_listed_files_have_partners_by_name(rgb_run: Path, tmp_path: Path) -> No
     ):
         with pytest.raises(DataError, match=message):
             translate(*arguments, str(tmp_path / target), "--input", *names)
-
-
-def test_processes_share_the_files(rgb_run: Path, tmp_path: Path) -> None:
-    for number in range(3):
-        for folder in ("in", "target"):
-            save_image(tmp_path / folder / f"{number}.png", noise(16, 16, number + len(folder)))
-    arguments = ["--checkpoint", str(rgb_run), "--device", "cpu", "--targets", str(tmp_path / "target")]
-    arguments += ["--input", str(tmp_path / "in"), "--output"]
-    translate(*arguments, str(tmp_path / "one"))
-    code, said = run_two(tmp_path / "two.out", "test.py", *arguments, str(tmp_path / "two"))
-    assert code == 0, said
-    assert said.count("translated   3 images") == 1
-    files = sorted(path.relative_to(tmp_path / "one") for path in (tmp_path / "one").rglob("*") if path.is_file())
-    assert Path("gallery/target/2.png") in files
-    for file in files:
-        if file.suffix != ".html":  # its title is the folder's name
-            assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes(), file
 
 
 RNG = np.random.default_rng(0)

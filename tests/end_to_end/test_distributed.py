@@ -14,7 +14,7 @@ from torch import Tensor
 
 import train
 from configs.load import load_config
-from tests.processes import PATIENCE_S, run_two, torchrun
+from tests.processes import PATIENCE_S, torchrun, train_two
 from tests.runs import OASIS, SPADE, assert_equal, checkpoint, with_slow, without_config
 from training import launch
 from training.run_record import STATE_FILE
@@ -25,12 +25,6 @@ from utils.distributed import World, joined_world
 STEPS = 3
 TO_STEP_3 = ["train.max_steps=3", "data.synthetic.train_samples=12"]
 TWO_EPOCHS = ["data.synthetic.train_samples=4"]  # one of two joint batches, and the beginning of another
-
-
-def run_with_torchrun(config: Path, *arguments: str) -> str:
-    code, said = run_two(config.with_suffix(".out"), "train.py", "--config", str(config), *arguments)
-    assert code == 0, said
-    return said
 
 
 def distance(first: dict[str, Tensor], second: dict[str, Tensor]) -> float:
@@ -62,7 +56,7 @@ def weights(config: Path, name: str, trainable: str) -> dict[str, Tensor]:
 def test_two_processes_train_like_one_on_the_joint_batch(tiny_config: Path, settings: list[str]) -> None:
     common = [f"train.max_steps={STEPS}", "data.synthetic.train_samples=12", "optimizer.learning_rate=1e-3"]
     common += ["data.synthetic.height=64", "data.synthetic.width=64", *settings]
-    run_with_torchrun(tiny_config, *common, "run.name=two")
+    train_two(tiny_config, [*common, "run.name=two"])
     train.main(["--config", str(tiny_config), *common, "run.name=one", "train.batch_size=2"])
     train.main(["--config", str(tiny_config), *common, "run.name=half", "train.batch_size=1"])
     for trainable in ("generator", "discriminator"):
@@ -76,25 +70,23 @@ def test_two_processes_train_like_one_on_the_joint_batch(tiny_config: Path, sett
 def test_two_processes_recompute_batch_norm_to_the_same_bits(tiny_config: Path) -> None:
     """On GPUs the norms are SyncBatchNorm, which torch does not have on a CPU."""
     common = [f"train.max_steps={STEPS}", *SPADE, "generator.norm=batch", "data.synthetic.train_samples=12"]
-    for recomputes in ("false", "true"):
-        run_with_torchrun(
-            tiny_config, *common, f"run.name={recomputes}", f"train.activation_checkpointing={recomputes}"
-        )
+    recomputing = ([f"run.name={does}", f"train.activation_checkpointing={does}"] for does in ("false", "true"))
+    train_two(tiny_config, *([*common, *settings] for settings in recomputing))
     plain, recomputed = (weights(tiny_config, name, "generator") for name in ("false", "true"))
     assert_equal(recomputed, plain)
 
 
 def test_two_processes_with_an_average_of_batch_norm_resume_exactly(tiny_config: Path) -> None:
     common = ["generator.norm=batch", "train.ema_decay=0.5", "data.synthetic.train_samples=12", "checkpoint.best=l1"]
-    run_with_torchrun(tiny_config, *common, f"train.max_steps={STEPS}", "run.name=whole")
-    for steps in (1, STEPS):
-        run_with_torchrun(tiny_config, *common, f"train.max_steps={steps}", "run.name=parts")
+    common += ["data.workers=2"]
+    runs = ((STEPS, "whole"), (1, "parts"), (STEPS, "parts"))
+    train_two(tiny_config, *([*common, f"train.max_steps={steps}", f"run.name={name}"] for steps, name in runs))
     whole, parts = (checkpoint(tiny_config, STEPS, name) for name in ("whole", "parts"))
     assert_equal(without_config(parts), without_config(whole))
 
 
 def test_a_run_of_two_processes_goes_on_with_one(tiny_config: Path) -> None:
-    run_with_torchrun(tiny_config, "train.max_steps=3", "data.synthetic.train_samples=12")
+    train_two(tiny_config, TO_STEP_3)
     train.main(["--config", str(tiny_config), "train.max_steps=5", "data.synthetic.train_samples=12"])
     state = load_checkpoint(checkpoint_path(tiny_config.parent / "runs" / "tiny", 5))
     assert state["samples_into_epoch"] == 3 * 2 + 2 * 1
@@ -102,6 +94,7 @@ def test_a_run_of_two_processes_goes_on_with_one(tiny_config: Path) -> None:
 
 def end_early_and_resume(config: Path) -> None:
     """Let callbacks of the main process, which alone is called, end the run; go on in the same processes."""
+    launch.train(load_config(config, [*TO_STEP_3, "run.name=whole"]))
     settings = load_config(config, [*TO_STEP_3, "log.every_steps=1", "run.name=parts"])
     for callback in (lambda step, _: step == 1, lambda *_: sys.exit("enough"), None):
         with suppress(SystemExit):
@@ -112,7 +105,6 @@ def end_early_and_resume(config: Path) -> None:
 
 
 def test_two_processes_end_early_together_and_resume_exactly(tiny_config: Path) -> None:
-    run_with_torchrun(tiny_config, *TO_STEP_3, "run.name=whole")
     with torchrun(tiny_config, prepare=partial(end_early_and_resume, tiny_config)) as processes:
         assert processes.wait_for_all() == 0, processes.said()
     reason = "on_report returned True"

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests.conftest import save_image
@@ -36,6 +37,8 @@ def torch_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def networks(torch_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the cache of torch hold random weights."""
     monkeypatch.setenv("TORCH_HOME", str(torch_home))
+    # LPIPS takes the convolutions alone of an AlexNet, whose other weights would be drawn for a second
+    monkeypatch.setattr(torch.nn.Linear, "reset_parameters", lambda _: None)
 
 
 def curves(run_folder: Path) -> dict[str, list[float]]:
@@ -50,15 +53,16 @@ def report(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("networks")
-def test_validation_measures_what_is_asked_for_and_keeps_the_best(tiny_config: Path) -> None:
-    extra = ["metrics.extra=[lpips,kid]", "checkpoint.best=kid", "log.images_every_steps=1"]
+@pytest.mark.parametrize("best", with_slow(["swd"], ["kid"]))
+def test_validation_measures_what_is_asked_for_and_keeps_the_best(tiny_config: Path, best: str) -> None:
+    extra = [f"metrics.extra=[lpips,{best}]", f"checkpoint.best={best}", "log.images_every_steps=1"]
     run(tiny_config, *extra, "metrics.n_samples=5", "data.synthetic.val_samples=5", "train.max_steps=2")
     folder = tiny_config.parent / "runs" / "tiny"
     measured = curves(folder)
-    for name in ("l1", "psnr", "ssim", "ms_ssim", "sharpness", "lpips", "kid"):
+    for name in ("l1", "psnr", "ssim", "ms_ssim", "sharpness", "lpips", best):
         assert len(measured[f"validation/{name}"]) == 2, name
         assert all(map(math.isfinite, measured[f"validation/{name}"])), name
-    assert load_checkpoint(folder / "best.pt")["best"] == pytest.approx(-min(measured["validation/kid"]), rel=1e-5)
+    assert load_checkpoint(folder / "best.pt")["best"] == pytest.approx(-min(measured[f"validation/{best}"]), rel=1e-5)
     pages = (folder / "web" / "rows.jsonl").read_text().splitlines()
     assert [json.loads(line)["name"] for line in pages] == [f"facade_{n:05}" for n in range(4)] * 2  # of five
 
@@ -66,60 +70,74 @@ def test_validation_measures_what_is_asked_for_and_keeps_the_best(tiny_config: P
 def test_the_best_by_another_figure_or_split_is_looked_for_anew(
     tiny_config: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    run(tiny_config, "checkpoint.best=ssim", "train.max_steps=4")
+    each = "log.images_every_steps=1"
+    run(tiny_config, each, "checkpoint.best=ssim", "train.max_steps=1")
     best = tiny_config.parent / "runs" / "tiny" / "best.pt"
     by_ssim = load_checkpoint(best)["best"]
-    run(tiny_config, "checkpoint.best=l1", "train.max_steps=8")  # a score below 0, against one above
+    run(tiny_config, each, "checkpoint.best=l1", "train.max_steps=2")  # a score below 0, against one above
     assert load_checkpoint(best)["best"] < 0 < by_ssim
-    assert load_checkpoint(best)["step"] == 8
-    run(tiny_config, "checkpoint.best=l1", "data.validation_split=test", "train.max_steps=12")
-    assert load_checkpoint(best)["step"] == 12
-    assert [load_checkpoint(best.with_name(f"best.{number}.pt"))["step"] for number in (1, 2)] == [4, 8]
+    assert load_checkpoint(best)["step"] == 2
+    run(tiny_config, each, "checkpoint.best=l1", "data.validation_split=test", "train.max_steps=3")
+    assert load_checkpoint(best)["step"] == 3
+    assert [load_checkpoint(best.with_name(f"best.{number}.pt"))["step"] for number in (1, 2)] == [1, 2]
     out = capfd.readouterr().out
     restarted = "checkpoint.best: the search for the best starts over"
     assert out.count(restarted) == 2
     assert "the best.pt that was there is kept as best.2.pt" in out
-    run(tiny_config, "checkpoint.best=l1", "data.validation_split=test", "train.max_steps=16")
+    run(tiny_config, each, "checkpoint.best=l1", "data.validation_split=test", "train.max_steps=4")
     assert restarted not in capfd.readouterr().out
 
 
+@pytest.mark.parametrize("measures", with_slow(["kid"], ["fid"]))
 @pytest.mark.usefixtures("networks")
-def test_metrics_json_says_how_the_figures_were_made(trained_config: Path, tmp_path: Path) -> None:
+def test_metrics_json_says_how_the_figures_were_made(tiny_run: Path, tmp_path: Path, measures: str) -> None:
     out = tmp_path / "out"
-    translate("--checkpoint", str(trained_config.parent / "runs" / "tiny"), "--metrics", "lpips,fid,kid",
-              "--output", str(out))  # fmt: skip
+    translate("--checkpoint", str(tiny_run), "--metrics", f"lpips,{measures}", "--output", str(out))
     found = report(out)
-    assert set(found["whole"]) == {"fid", "kid", "kid_deviation"}
+    assert set(found["whole"]) == {"fid": {"fid"}, "kid": {"kid", "kid_deviation"}}[measures]
     assert found["mean"]["lpips"] == pytest.approx(np.mean([image["lpips"] for image in found["images"].values()]))
     protocol = found["protocol"]
     assert protocol["n_images"] == 3
     assert protocol["sizes"] == {"32x32": 3}
     origin = found["origin"]
-    saved = checkpoint_path(trained_config.parent / "runs" / "tiny", 4)
+    saved = checkpoint_path(tiny_run, 4)
     assert origin["checkpoint_sha256"] == hashlib.sha256(saved.read_bytes()).hexdigest()
     assert (origin["resizing"], origin["weights"], origin["tta"]) == ("none", "raw", None)
-    assert found["whole"]["fid"] > 1e-3
+    assert abs(found["whole"][measures]) > 1e-3
     page = (out / "index.html").read_text()
     assert "MS-SSIM" in page
     assert "LPIPS" in page
 
 
-@pytest.mark.parametrize("measures", with_slow([["lpips"]], [["kid"], ["fid", "kid"]]), ids=str)
+@pytest.mark.parametrize(
+    ("measures", "of_all"),  # of all images together, beside the means of the images
+    with_slow(
+        [(["swd"], {"swd"})],
+        [(["lpips"], set()), (["kid"], {"kid", "kid_deviation"}), (["fid", "kid"], {"fid", "kid", "kid_deviation"})],
+    ),
+    ids=str,
+)
 @pytest.mark.usefixtures("networks")
-def test_several_processes_measure_what_one_does(tiny_config: Path, tmp_path: Path, measures: list[str]) -> None:
-    def with_two(*arguments: str) -> None:
-        code, said = run_two(tmp_path / "two.out", *arguments)
-        assert code == 0, said
-
-    extra = f"metrics.extra=[{','.join(measures)}]"
-    best = measures[-1]
-    with_two("train.py", "--config", str(tiny_config), extra, f"checkpoint.best={best}")
-    folder = tiny_config.parent / "runs" / "tiny"
+def test_several_processes_translate_and_measure_what_one_does(
+    tiny_config: Path, tmp_path: Path, measures: list[str], of_all: set[str]
+) -> None:
+    best, folder = measures[-1], tiny_config.parent / "runs" / "tiny"
+    settings = [f"metrics.extra=[{','.join(measures)}]", f"checkpoint.best={best}", "train.max_steps=1"]
+    said = run_two(
+        tmp_path / "two.out",
+        ["train.py", "--config", str(tiny_config), *settings, "log.images_every_steps=1"],
+        ["test.py", "--checkpoint", str(folder), "--output", str(tmp_path / "two")],
+    )
     assert math.isfinite(curves(folder)[f"validation/{best}"][0])
-    with_two("test.py", "--checkpoint", str(folder), "--output", str(tmp_path / "two"))
     translate("--checkpoint", str(folder), "--output", str(tmp_path / "one"))
+    assert said.count("translated   3 images") == 1
+    pictures = sorted(path.relative_to(tmp_path / "one") for path in (tmp_path / "one").rglob("*.png"))
+    assert Path("gallery/target/facade_00002.png") in pictures
+    for picture in pictures:
+        assert (tmp_path / "one" / picture).read_bytes() == (tmp_path / "two" / picture).read_bytes(), picture
     one, two = report(tmp_path / "one"), report(tmp_path / "two")
-    assert one["whole"].keys() == two["whole"].keys() == ({*measures, "kid_deviation"} if best == "kid" else set())
+    assert one["whole"].keys() == two["whole"].keys() == of_all
+    assert one["mean"].keys() >= {"l1", "ssim", *measures} - of_all
     for kind in ("mean", "whole"):
         assert one[kind] == pytest.approx(two[kind], rel=1e-3, abs=1e-6)
 

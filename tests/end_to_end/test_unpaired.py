@@ -10,7 +10,7 @@ import torch
 
 from models.originals.weights import import_original
 from tests.conftest import save_image
-from tests.end_to_end.test_distributed import run_with_torchrun
+from tests.processes import train_two
 from tests.runs import (
     assert_equal,
     assert_resumes_exactly,
@@ -108,9 +108,7 @@ def test_settings_go_together(config: Path, settings: list[str]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", [CUT, POOLS], ids=["contrastive", "cycle"])
 def test_batch_norm_goes_with_several_processes(config: Path, settings: list[str]) -> None:
-    run_with_torchrun(
-        config, *SIDES, *settings, "generator.norm=batch", "discriminator.norm=batch", "train.max_steps=2"
-    )
+    train_two(config, [*SIDES, *settings, "generator.norm=batch", "discriminator.norm=batch", "train.max_steps=2"])
 
 
 @pytest.mark.parametrize(
@@ -124,7 +122,7 @@ def test_batch_norm_goes_with_several_processes(config: Path, settings: list[str
 def test_two_processes_have_the_gradients_of_one_on_the_joint_batch(config: Path, settings: list[str]) -> None:
     """contrastive: with all patches, of which no draw chooses some."""
     common = [*SIDES, *settings, "train.max_steps=1", "optimizer.learning_rate=1e-8", "init.gain=0.1"]
-    run_with_torchrun(config, *common, "run.name=two")
+    train_two(config, [*common, "run.name=two"])
     run(config, *common, "run.name=one", "train.batch_size=2")
     one, two = (checkpoint(config, 1, name)["optimizers"] for name in ("one", "two"))
     for group in one:
@@ -152,9 +150,8 @@ def test_networks_start_from_those_of_a_run_by_name(config: Path, settings: list
 
 def test_each_process_has_pools_of_its_own(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     common = [*SIDES, *POOLS, "data.flip=false"]
-    run_with_torchrun(config, *common, "run.name=whole", "train.max_steps=4")
-    run_with_torchrun(config, *common, "train.max_steps=2")
-    run_with_torchrun(config, *common, "train.max_steps=4")
+    runs = (["run.name=whole", "train.max_steps=4"], ["train.max_steps=2"], ["train.max_steps=4"])
+    train_two(config, *([*common, *settings] for settings in runs))
     whole = checkpoint(config, 4, "whole")
     assert_same_state(config, 4)
     first, second = (pools["A"] for pools in whole["method_of_processes"])

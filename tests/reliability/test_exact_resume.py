@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from tests.processes import torchrun
+from tests.processes import train_two
 from tests.reliability.faults import struck, throw
 from tests.runs import assert_same_state, records, run, with_slow
 from training.methods.paired import Paired
@@ -84,22 +84,25 @@ def test_one_process(tiny_config: Path, precision: str, state: str, stop: str, w
     assert_same_end(tiny_config, step)
 
 
-MORE_OF_TWO = [("float32", "enhancer", 7, "0"), ("bfloat16", "decay", 6, "0 then 2"), ("bfloat16", "average", 7, "0")]
-MORE_OF_TWO += [("float16", "decay", 7, "2"), ("float16", "enhancer", 6, "0"), ("bfloat16", "augmented", 7, "2")]
-MORE_OF_TWO += [("float32", "controlled", 7, "0")]
+OF_TWO = [
+    ("float32", "average", 5, "2"),
+    ("float32", "enhancer", 7, "0"),
+    ("bfloat16", "decay", 6, "0 then 2"),
+    ("bfloat16", "average", 7, "0"),
+]
+OF_TWO += [("float16", "decay", 7, "2"), ("float16", "enhancer", 6, "0"), ("bfloat16", "augmented", 7, "2")]
+OF_TWO += [("float32", "controlled", 7, "0")]
 
 
 @pytest.mark.row(19)
-@pytest.mark.parametrize(
-    ("precision", "state", "step", "workers"), with_slow([("float32", "average", 5, "2")], MORE_OF_TWO)
-)
+@pytest.mark.slow  # tests/end_to_end/test_distributed.py has a shorter one
+@pytest.mark.parametrize(("precision", "state", "step", "workers"), OF_TWO)
 def test_two_processes(tiny_config: Path, precision: str, state: str, step: int, workers: str) -> None:
     settings = [*BASE, *PRECISIONS[precision], *STATES[state], "data.synthetic.train_samples=12"]
     before, after = (f"data.workers={n}" for n in WORKERS[workers])
     end = f"train.max_steps={step + FURTHER}"
-    for arguments in ([end, "run.name=whole", before], [f"train.max_steps={step}", before], [end, after]):
-        with torchrun(tiny_config, *settings, *arguments) as processes:
-            assert processes.wait_for_all() == 0, processes.said()
+    runs = ([end, "run.name=whole", before], [f"train.max_steps={step}", before], [end, after])
+    train_two(tiny_config, *([*settings, *arguments] for arguments in runs))
     assert_same_end(tiny_config, step)
 
 
