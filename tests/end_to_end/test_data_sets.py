@@ -15,8 +15,9 @@ from data.batch import DataError
 from data.files.image_files import read_rgb
 from tests import processes
 from tests.conftest import save_image, write_tiny_config
-from tests.runs import assert_same_state, checkpoint, run, translate
+from tests.runs import assert_equal, assert_same_state, checkpoint, run, translate
 from tools import clear_cache
+from utils.checkpoint_folder import checkpoint_path
 
 
 def pairs_of(root: Path, split: str, n: int) -> None:
@@ -75,7 +76,7 @@ SETTINGS += ["train.accumulation_steps=2", "train.pool_size=2", "train.ema_decay
 
 @pytest.fixture(scope="module", params=[0.5, 2], ids=str)
 def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The configuration of a finished run, `whole`, and of the same one in two sessions, `tiny`."""
+    """The configuration of a finished run, `tiny`, that has its checkpoint of step 2 too."""
     folder, rng = tmp_path_factory.mktemp("combined"), np.random.default_rng(0)
     side = int(SIZE * request.param)
     for name, split in zip("abefcd", ("train", "train", "train", "train", "val", "test"), strict=True):
@@ -88,14 +89,15 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         save_image(folder / f"pairs/{split}_weight/{name}.png", weights)
     config = write_tiny_config(folder)
     more = [*SETTINGS, f"data.root={folder / 'pairs'}", f"generator.scale={request.param}"]
-    run(config, *more, "checkpoint.every_steps=2", "run.name=whole")
-    run(config, *more, "train.max_steps=2")
-    run(config, *more)
+    run(config, *more, "checkpoint.every_steps=2")
     return config
 
 
 def test_a_run_resumes_with_the_same_bits(trained: Path) -> None:
-    assert_same_state(trained, 4)
+    whole, folder = checkpoint(trained, 4), trained.parent / "runs" / "tiny"
+    checkpoint_path(folder, 4).unlink()
+    run(folder / "config.yaml")
+    assert_equal(checkpoint(trained, 4), whole)
 
 
 def test_tiles_give_the_same_image_and_figures(trained: Path) -> None:
@@ -148,15 +150,13 @@ def test_processes_that_write_at_once_leave_whole_files(
     assert all(torch.load(file, weights_only=True)["target"].shape == (3, 32, 64) for file in files)
 
 
-@pytest.mark.parametrize("cache", ["memory", "disk"])
-def test_a_run_with_a_cache_equals_one_without(
-    tiny_config: Path, label_data_set: Path, tmp_path: Path, cache: str
-) -> None:
+def test_a_run_with_a_cache_equals_one_without(tiny_config: Path, label_data_set: Path, tmp_path: Path) -> None:
     arguments = settings(label_data_set, "train.max_steps=7")
     run(tiny_config, *arguments, "run.name=plain")
-    run(tiny_config, *arguments, f"data.cache={cache if cache == 'memory' else tmp_path / 'cache'}", "data.workers=2")
-    assert_same_state(tiny_config, 7, "plain")
-    assert len(kept(tmp_path / "cache")) == (3 if cache == "disk" else 0)
+    for place, n_kept in (("memory", 0), (tmp_path / "cache", 3)):
+        run(tiny_config, *arguments, f"data.cache={place}", "data.workers=2", "--resume", "never")
+        assert_same_state(tiny_config, 7, "plain")
+        assert len(kept(tmp_path / "cache")) == n_kept
     config = load_config(tiny_config, [*arguments, "data.cache=memory"])
     folder = sample_cache.cache_folder(config, tiny_config.parent / "runs" / "tiny")
     assert folder is not None
