@@ -19,7 +19,7 @@ from data.files.pixels import StoredForm, read_stored
 from data.files.tiff_file import geo_tags
 from tests.conftest import save_image, write_tiny_config
 from tests.images import GEO_TAGS, bands, heights, save_npy, tifffile
-from tests.runs import assert_resumes_exactly, assert_same_state, checkpoint, program_main, run, translate
+from tests.runs import assert_resumes_exactly, assert_same_state, checkpoint, program_main, run, translate, with_slow
 from tests.tools.playground.pages import post, serving
 from tests.tools.serve.services import ask
 from utils.checkpoint import CheckpointError
@@ -59,12 +59,13 @@ def array_config(tmp_path: Path) -> Path:
     return make_pairs(tmp_path, ".npy", save_npy)
 
 
-@pytest.fixture(params=[".npy", ".tif"])
+@pytest.fixture(params=with_slow([".npy"], [".tif"]))
 def config(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     suffix: str = request.param
     return make_pairs(tmp_path, suffix, save_tiff if suffix == ".tif" else save_npy)
 
 
+@pytest.mark.parametrize("config", [".npy", ".tif"], indirect=True)
 def test_16_bit_bands_become_heights_in_metres(
     config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,7 +126,7 @@ def test_a_resumed_run_keeps_its_range_when_the_data_change(array_config: Path) 
         run(array_config, "data.target_range=[0,1]")
 
 
-@pytest.mark.parametrize("files", ["uint16.png", "uint16.npy", "int16.npy"])
+@pytest.mark.parametrize("files", with_slow(["uint16.png", "int16.npy"], ["uint16.npy"]))
 def test_the_files_can_be_chosen(array_config: Path, files: str) -> None:
     run(array_config, f"data.target_files={files}", "data.target_range=[-20,480]")
     folder = array_config.parent

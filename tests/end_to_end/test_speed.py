@@ -83,10 +83,10 @@ def test_activation_checkpointing_with_batch_norm_trains_alike(tiny_config: Path
     assert_equal(trained(tiny_config, *settings, *RECOMPUTED), plain)
 
 
-SETTINGS = ["train.max_steps=6", "amp.dtype=bfloat16", "generator.norm=batch"]
+SETTINGS = ["train.max_steps=4", "amp.dtype=bfloat16", "generator.norm=batch"]
 
 
-def weights_of(config: Path, name: str, step: int = 6) -> Tensor:
+def weights_of(config: Path, name: str, step: int = 4) -> Tensor:
     network = checkpoint(config, step, name)["networks"]["generator"]
     return torch.cat([value.float().flatten() for key, value in network.items() if "running" not in key])
 
@@ -97,8 +97,8 @@ def trained_at(config: Path, level: str) -> Tensor:
 
 
 def test_every_level_moves_the_weights_nearly_alike(tiny_config: Path) -> None:
-    run(tiny_config, *SETTINGS, "optimizer.learning_rate=0", "amp.opt_level=O0", "run.name=start")
-    start, exact = weights_of(tiny_config, "start"), trained_at(tiny_config, "O0")
+    run(tiny_config, *SETTINGS, "optimizer.learning_rate=0", "train.max_steps=1", "amp.opt_level=O0", "run.name=start")
+    start, exact = weights_of(tiny_config, "start", step=1), trained_at(tiny_config, "O0")
     moved = (exact - start).norm()
     for level, allowed in (("O1", 0.5), ("O2", 0.5), ("O3", 0.8)):
         low = trained_at(tiny_config, level)
@@ -107,14 +107,14 @@ def test_every_level_moves_the_weights_nearly_alike(tiny_config: Path) -> None:
 
 def test_master_weights_are_saved_in_float32_and_compute_in_the_low_precision(tiny_config: Path) -> None:
     run(tiny_config, *SETTINGS, "amp.opt_level=O2")
-    saved = checkpoint(tiny_config, 6)
+    saved = checkpoint(tiny_config, 4)
     weight = saved["networks"]["generator"]["head.1.weight"]
     moments = saved["optimizers"]["generator"]["moments"]["generator"]
     assert weight.dtype == moments["head.1.weight"]["exp_avg"].dtype == torch.float32
     assert not torch.equal(weight, weight.bfloat16().float())  # more than the low precision holds
 
     training = built(tiny_config, *SETTINGS, "amp.opt_level=O2")
-    restore(training, found(tiny_config, 6))
+    restore(training, found(tiny_config, 4))
     network = training.method.networks["generator"]
     copied = network.compute_copy.get_parameter("head.1.weight")
     assert torch.equal(copied, weight.bfloat16())
@@ -124,11 +124,11 @@ def test_master_weights_are_saved_in_float32_and_compute_in_the_low_precision(ti
 @pytest.mark.parametrize(("first", "then"), with_slow([("O0", "O2"), ("O2", "O1")], [("O1", "O3"), ("O3", "O0")]))
 def test_a_run_resumes_at_another_level(tiny_config: Path, first: str, then: str, tmp_path: Path) -> None:
     run(tiny_config, *SETTINGS, f"amp.opt_level={first}")
-    run(tiny_config, *SETTINGS, f"amp.opt_level={then}", "train.max_steps=8")
-    state = checkpoint(tiny_config, 8)
+    run(tiny_config, *SETTINGS, f"amp.opt_level={then}", "train.max_steps=5")
+    state = checkpoint(tiny_config, 5)
     weight = state["networks"]["generator"]["head.1.weight"]
     assert weight.dtype == (torch.bfloat16 if then == "O3" else torch.float32)
-    assert state["optimizers"]["generator"]["moments"]["generator"]["head.1.weight"]["step"] == 8
+    assert state["optimizers"]["generator"]["moments"]["generator"]["head.1.weight"]["step"] == 5
     translate("--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--output", str(tmp_path / "out"))
 
 

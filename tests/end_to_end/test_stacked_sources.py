@@ -1,6 +1,7 @@
 """Journeys with sources of several folders: colours with depth, and label maps with heights."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -10,20 +11,20 @@ import torch
 
 from data.files.image_files import read_ids, read_rgb
 from data.files.pixels import StoredForm, read_stored
-from tests.conftest import save_image
+from tests.conftest import save_image, write_tiny_config
 from tests.images import save_npy
 from tests.runs import (
     OASIS,
     SPADE,
     assert_equal,
     assert_resumes_exactly,
-    assert_same_state,
     checkpoint,
     program_main,
     run,
     translate,
     untrained_run,
     with_slow,
+    without_config,
 )
 from tests.tools.serve.services import model_of
 from tools.check_data import __main__ as check_data
@@ -39,12 +40,10 @@ COLORS_AND_DEPTH = ["data.source_folder=[{split}_rgb,{split}_depth]", "data.sour
 LABELS_AND_HEIGHT = ["data.source_folder=[{split}_label,{split}_depth]", "data.source_channels=1", "data.n_classes=3"]
 DEPTH = StoredForm(1, "", is_8_bit=False)
 STACKS = [pytest.param(COLORS_AND_DEPTH, id="colors and depth"), pytest.param(LABELS_AND_HEIGHT, id="labels, height")]
-SHORT = with_slow([LABELS_AND_HEIGHT], [COLORS_AND_DEPTH])
 
 
-@pytest.fixture
-def config(tiny_config: Path, tmp_path: Path) -> Path:
-    """A configuration without sources, and colours, 16-bit depth, labels and photographs of 32x40 pixels."""
+def write_config(folder: Path) -> Path:
+    """Write a configuration without sources, and colours, 16-bit depth, labels and photographs of 32x40 pixels."""
     for split, seeds in {"train": range(4), "val": range(4, 6), "test": range(6, 8)}.items():
         for seed in seeds:
             rng = np.random.default_rng(seed)
@@ -52,10 +51,25 @@ def config(tiny_config: Path, tmp_path: Path) -> Path:
             depth = (np.mgrid[:32, :40].sum(0) * 100 + 5000 * rng.random()).astype(np.uint16)
             maps = {"rgb": levels, "depth": depth, "label": levels[..., 0] // 86, "img": 255 - levels}
             for kind, pixels in maps.items():
-                save_image(tmp_path / "pairs" / f"{split}_{kind}" / f"{seed}.png", pixels)
-    path = tmp_path / "stack.yaml"
-    path.write_text(CONFIG.format(root=tmp_path))
+                save_image(folder / "pairs" / f"{split}_{kind}" / f"{seed}.png", pixels)
+    write_tiny_config(folder)
+    path = folder / "stack.yaml"
+    path.write_text(CONFIG.format(root=folder))
     return path
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    return write_config(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A configuration with a finished run of either stack, `colors` and `labels`; only to be read."""
+    config = write_config(tmp_path_factory.mktemp("trained"))
+    run(config, *COLORS_AND_DEPTH, "run.name=colors")
+    run(config, *LABELS_AND_HEIGHT, "run.name=labels")
+    return config
 
 
 @pytest.mark.parametrize("stack", STACKS)
@@ -79,22 +93,19 @@ def test_stacked_sources_train_resume_and_translate(config: Path, stack: list[st
             assert (config.parent / "out" / "gallery" / kind / f"{seed}.png").exists()
 
 
-def test_ranges_are_per_channel_and_those_of_8_bits_are_all_levels(
-    config: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run(config, *COLORS_AND_DEPTH)
-    bounds = checkpoint(config, 4)["config"]["data"]["source_range"]
+def test_ranges_are_per_channel_and_those_of_8_bits_are_all_levels(trained: Path) -> None:
+    of_colors, of_labels = ((trained.parent / "runs" / name / "log.txt").read_text() for name in ("colors", "labels"))
+    bounds = checkpoint(trained, 4, "colors")["config"]["data"]["source_range"]
     assert bounds[:6] == [0, 255] * 3
-    depths = [read_stored(path, DEPTH).float() for path in (config.parent / "pairs" / "train_depth").iterdir()]
+    depths = [read_stored(path, DEPTH).float() for path in (trained.parent / "pairs" / "train_depth").iterdir()]
     low, high = np.percentile(torch.cat(depths).numpy(), (0.1, 99.9))
     assert bounds[6:] == pytest.approx([low, high], rel=1e-5)
-    assert "sources        4 channels of {split}_rgb, {split}_depth, values 0 to 255," in capsys.readouterr().out
-    run(config, *LABELS_AND_HEIGHT, "run.name=labels", "train.max_steps=2")
-    assert checkpoint(config, 2, "labels")["config"]["data"]["source_range"] == bounds[6:]
-    model = model_of("--checkpoint", config.parent / "runs" / "labels")
+    assert "sources        4 channels of {split}_rgb, {split}_depth, values 0 to 255," in of_colors
+    assert checkpoint(trained, 4, "labels")["config"]["data"]["source_range"] == bounds[6:]
+    model = model_of("--checkpoint", trained.parent / "runs" / "labels")
     assert (model["inputs"], model["source_channels"]) == ({"source": "class ids", "source_2": "values"}, 1)
     assert model["source_range"] == bounds[6:]
-    assert "source images  1 channel of {split}_depth, values" in capsys.readouterr().out
+    assert "source images  1 channel of {split}_depth, values" in of_labels
 
 
 @pytest.mark.parametrize(
@@ -115,21 +126,21 @@ def test_features_and_edges_go_with_labels_and_images(config: Path) -> None:
     assert (config.parent / "out" / "7.png").exists()
 
 
-@pytest.mark.parametrize("stack", SHORT)
-def test_weights_are_exported_pages_are_not(config: Path, stack: list[str]) -> None:
-    run(config, *stack)
-    folder, root = config.parent / "runs" / "tiny", f"data.root={config.parent / 'pairs'}"
+@pytest.mark.parametrize("name", with_slow(["labels"], ["colors"]))
+def test_weights_are_exported_pages_are_not(trained: Path, tmp_path: Path, name: str) -> None:
+    folder, root = tmp_path / "run", f"data.root={trained.parent / 'pairs'}"
+    shutil.copytree(trained.parent / "runs" / name, folder)
     export = program_main("tools.export")
     export(["--checkpoint", str(folder), "--format", "safetensors"])
     results = []
     for file in (folder, folder / "generator.safetensors"):
-        output = config.parent / f"of_{file.name}"
+        output = tmp_path / f"of_{file.name}"
         translate("--checkpoint", str(file), "--output", str(output), "--opt-level", "O0", root)
         results.append(read_rgb(output / "6.png"))
     assert torch.equal(*results)
     with pytest.raises(UserError, match=r"takes sources of several folders, which a page cannot show"):
         export(["--checkpoint", str(folder), "--format", "html"])
-    if stack == LABELS_AND_HEIGHT:
+    if name == "labels":
         with pytest.raises(UserError, match=r"takes images beside label maps, which a page cannot draw"):
             program_main("tools.playground")(["--checkpoint", str(folder)])
 
@@ -144,28 +155,26 @@ def test_translations_from_and_into_a_stack_are_measured_against_the_other_side(
     assert (report["n_images"], report["n_real"], report["whole"].keys()) == (2, 2, {"swd"})
 
 
-def test_videos_are_refused(config: Path) -> None:
+def test_videos_are_refused(trained: Path, tmp_path: Path) -> None:
     pytest.importorskip("av")
     from tests.videos import write_video
 
-    run(config, *COLORS_AND_DEPTH, "train.max_steps=2")
-    clip = write_video(config.parent / "clip.mp4", n_frames=2, sound=None)
+    clip = write_video(tmp_path / "clip.mp4", n_frames=2, sound=None)
     with pytest.raises(UserError, match=r"clip\.mp4: .* takes sources of several folders\. Translate a folder"):
-        translate("--checkpoint", str(config.parent / "runs" / "tiny"), "--input", str(clip))
+        translate("--checkpoint", str(trained.parent / "runs" / "colors"), "--input", str(clip))
 
 
-def test_photometric_changes_are_without_effect_on_a_stack(config: Path) -> None:
+def test_photometric_changes_are_without_effect_on_a_stack(trained: Path) -> None:
     changes = ["data.augment.color=[0.5,2]", "data.augment.noise=[0.1,0.2]"]
-    run(config, *COLORS_AND_DEPTH)
-    run(config, *COLORS_AND_DEPTH, *changes, "run.name=changed")
-    assert_same_state(config, 4, "changed")
+    run(trained, *COLORS_AND_DEPTH, *changes, "run.name=changed")
+    plain, changed = (without_config(checkpoint(trained, 4, name)) for name in ("colors", "changed"))
+    assert_equal(changed, plain)
 
 
-def test_input_names_a_folder_for_each_source_folder(config: Path) -> None:
-    run(config, *COLORS_AND_DEPTH, "train.max_steps=2")
-    pairs, command = config.parent / "pairs", ["--checkpoint", str(config.parent / "runs" / "tiny"), "--input"]
-    colors, depth = pairs / "test_rgb", pairs / "test_depth"
-    save_image(pairs / "grey" / "6.png", np.zeros((32, 40), np.uint8))
+def test_input_names_a_folder_for_each_source_folder(trained: Path, tmp_path: Path) -> None:
+    pairs, command = trained.parent / "pairs", ["--checkpoint", str(trained.parent / "runs" / "colors"), "--input"]
+    colors, depth, out = pairs / "test_rgb", pairs / "test_depth", tmp_path / "out"
+    save_image(tmp_path / "grey" / "6.png", np.zeros((32, 40), np.uint8))
     for given, message in {
         (
             colors,
@@ -179,18 +188,18 @@ def test_input_names_a_folder_for_each_source_folder(config: Path) -> None:
         (colors / "6.png", depth / "none.png"): r"test_depth/none\.png: no such file",
         (colors / "none.png", depth / "6.png"): r"--input: .*test_rgb/none\.png: no such file",
         (colors, pairs / "none"): r"pairs/none: no such folder",
-        (colors / "6.png", pairs / "grey" / "6.png"): r"grey/6\.png: holds 8 bits, the training images values up to",
+        (colors / "6.png", tmp_path / "grey" / "6.png"): r"grey/6\.png: holds 8 bits, the training images values up to",
         (depth / "6.png", colors / "7.png"): r"test_rgb/7\.png: holds 8 bits, the training images values up to",
     }.items():
         with pytest.raises(UserError, match=message):
-            translate(*command, *map(str, given), "--output", str(config.parent / "out"))
-    output = ["--opt-level", "O0", "--output", str(config.parent / "out")]
+            translate(*command, *map(str, given), "--output", str(out))
+    output = ["--opt-level", "O0", "--output", str(out)]
     translate(*command, str(colors), str(depth), *output)
-    whole = read_rgb(config.parent / "out" / "6.png")
+    whole = read_rgb(out / "6.png")
     translate(*command, str(colors / "6.png"), str(depth / "7.png"), *output, "--existing", "replace")
-    assert not torch.equal(read_rgb(config.parent / "out" / "6.png"), whole)
+    assert not torch.equal(read_rgb(out / "6.png"), whole)
     translate(*command, str(colors / "6.png"), str(depth / "6.png"), *output, "--existing", "replace")
-    assert torch.equal(read_rgb(config.parent / "out" / "6.png"), whole)
+    assert torch.equal(read_rgb(out / "6.png"), whole)
 
 
 def test_check_data_names_what_is_wrong_with_a_stack(
@@ -225,15 +234,16 @@ def test_check_data_finds_a_target_among_the_sources(
     assert "train: 4 of 4 samples have a target that equals its source: 0, 1, 2 and 1 more" in capsys.readouterr().out
 
 
-def test_label_maps_in_colors_are_stacked_with_images(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run(config, *LABELS_AND_HEIGHT, "run.name=ids")
+def test_label_maps_in_colors_are_stacked_with_images(
+    trained: Path, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     palette = np.array([[10, 20, 30], [200, 0, 0], [0, 0, 250]], np.uint8)
     for path in (config.parent / "pairs").glob("*_label/*.png"):
         save_image(path, palette[read_ids(path)[0].numpy()])
     colors = config.with_name("colors.yaml")
     colors.write_text("floor: [10, 20, 30]\nwall: [200, 0, 0]\nsky: [0, 0, 250]\n")
-    run(config, *LABELS_AND_HEIGHT[:2], f"data.label_colors={colors}", "run.name=colors")
-    first, second = (checkpoint(config, 4, name) for name in ("ids", "colors"))
+    run(config, *LABELS_AND_HEIGHT[:2], f"data.label_colors={colors}")
+    first, second = checkpoint(trained, 4, "labels"), checkpoint(config, 4)
     assert_equal(first["networks"], second["networks"])
     assert "3 by colours: floor, wall, sky" in capsys.readouterr().out
 

@@ -19,13 +19,23 @@ from inference.load import load_generator
 from inference.output_folder import RECORD
 from inference.sampling import encode_style
 from models.latent_inputs import draw_latents
-from tests.conftest import save_image
-from tests.runs import STYLE, checkpoint, program_main, records, run, translate, with_slow
+from tests.conftest import save_image, write_tiny_config
+from tests.runs import STYLE, program_main, records, run, translate, with_slow
 from tests.tools.playground.pages import post, serving
 from tests.videos import write_video
+from utils.checkpoint import load_checkpoint
+from utils.checkpoint_folder import checkpoint_path
 from utils.errors import ConfigError
 
 LIVELY = [*STYLE, "init.distribution=kaiming", "train.max_steps=2"]
+
+
+@pytest.fixture(scope="module")
+def styled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The finished run of LIVELY, with the checkpoints of both steps; only to be read."""
+    config = write_tiny_config(tmp_path_factory.mktemp("styled"))
+    run(config, *LIVELY, "checkpoint.every_steps=1")
+    return config.parent / "runs" / "tiny"
 
 
 def pictures(folder: Path) -> list[torch.Tensor]:
@@ -67,9 +77,8 @@ def test_the_seed_or_an_image_decides(tiny_config: Path, tmp_path: Path, norm: s
             assert (image[first] - image[second]).abs().max() > 1, (first, second)
 
 
-def test_what_is_kept_has_one_style(tiny_config: Path, tmp_path: Path) -> None:
-    run(tiny_config, *LIVELY)
-    arguments = ["--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--output", str(tmp_path / "out")]
+def test_what_is_kept_has_one_style(styled: Path, tmp_path: Path) -> None:
+    arguments = ["--checkpoint", str(styled), "--output", str(tmp_path / "out")]
     translate(*arguments, "--seed", "1")
     translate(*arguments, "--seed", "1", "--existing", "keep")
     assert json.loads((tmp_path / "out" / RECORD).read_text())["style_seed"] == 1
@@ -82,12 +91,11 @@ def test_what_is_kept_has_one_style(tiny_config: Path, tmp_path: Path) -> None:
         translate(*arguments, "--style", style, "--existing", "keep")
 
 
-def test_a_style_that_cannot_be_used_is_refused(trained_config: Path, tmp_path: Path) -> None:
-    without = ["--checkpoint", str(trained_config.parent / "runs" / "tiny"), "--output", str(tmp_path / "out")]
+def test_a_style_that_cannot_be_used_is_refused(tiny_run: Path, styled: Path, tmp_path: Path) -> None:
+    without = ["--checkpoint", str(tiny_run), "--output", str(tmp_path / "out")]
     with pytest.raises(ConfigError, match=r"was trained without a style \(style.channels=0\)\. Remove the option"):
         translate(*without, "--style", photo(tmp_path / "photo.png"))
-    run(trained_config, *LIVELY, "run.name=styled")
-    arguments = ["--checkpoint", str(trained_config.parent / "runs" / "styled"), "--output", str(tmp_path / "out")]
+    arguments = ["--checkpoint", str(styled), "--output", str(tmp_path / "out")]
     with pytest.raises(DataError, match=r"^--style: .*none\.png: no such file"):
         translate(*arguments, "--style", str(tmp_path / "none.png"))
     (tmp_path / "text.png").write_text("text")
@@ -96,10 +104,9 @@ def test_a_style_that_cannot_be_used_is_refused(trained_config: Path, tmp_path: 
     assert not (tmp_path / "out").exists()
 
 
-def test_a_large_image_is_reduced_without_aliasing(tiny_config: Path, tmp_path: Path) -> None:
+def test_a_large_image_is_reduced_without_aliasing(styled: Path, tmp_path: Path) -> None:
     """Lines of one pixel beside each other, which are grey from afar, do not change the style."""
-    run(tiny_config, *LIVELY)
-    loaded = load_generator(tiny_config.parent / "runs" / "tiny" / "checkpoint-00000002.pt")
+    loaded = load_generator(checkpoint_path(styled, 2))
     plain = np.random.default_rng(0).integers(60, 196, (8, 8, 3)).repeat(128, 0).repeat(128, 1)
     lined = plain + np.where(np.arange(1024) % 2, 60, -60)[None, :, None]
     images = {"plain": plain, "lined": lined, "other": plain[::-1]}
@@ -113,9 +120,8 @@ def test_a_large_image_is_reduced_without_aliasing(tiny_config: Path, tmp_path: 
     assert encode_style(loaded, None) is None
 
 
-def test_both_parts_are_trained_by_the_generators_optimizer(tiny_config: Path) -> None:
-    run(tiny_config, *LIVELY, "checkpoint.every_steps=1")
-    states = [checkpoint(tiny_config, step) for step in (1, 2)]
+def test_both_parts_are_trained_by_the_generators_optimizer(styled: Path) -> None:
+    states = [load_checkpoint(checkpoint_path(styled, step)) for step in (1, 2)]
     first, second = (state["networks"]["generator"] for state in states)
     moved = {name for name, weight in first.items() if not torch.equal(weight, second[name])}
     assert {"encoder.mean.bias", "encoder.log_variance.weight", "generator.stem.weight"} <= moved
@@ -123,7 +129,7 @@ def test_both_parts_are_trained_by_the_generators_optimizer(tiny_config: Path) -
         "encoder.layers.0.0.parametrizations.weight.original"
         in states[1]["optimizers"]["generator"]["moments"]["generator"]
     )
-    assert records(tiny_config, "loss/G/kl_divergence")
+    assert records(styled.parents[1] / "tiny.yaml", "loss/G/kl_divergence")
 
 
 @pytest.mark.slow
@@ -170,19 +176,17 @@ def test_an_export_has_the_style_of_an_image(tiny_config: Path, tmp_path: Path, 
 
 
 @contextmanager
-def drawn(config: Path, labels: np.ndarray, *options: str) -> Iterator[list[bytes]]:
+def drawn(run_folder: Path, labels: np.ndarray, *options: str) -> Iterator[list[bytes]]:
     """The pictures of a playground for two seeds."""
-    command = ("--checkpoint", str(config.parent / "runs" / "tiny"), "--opt-level", "O0", *options)
-    with serving(*command) as server:
+    with serving("--checkpoint", str(run_folder), "--opt-level", "O0", *options) as server:
         yield [post(server, labels, np.zeros_like(labels), seed=seed)[1] for seed in (5, 6)]
 
 
-def test_the_playground_draws_styles_by_its_seed(tiny_config: Path, tmp_path: Path) -> None:
-    run(tiny_config, *LIVELY)
+def test_the_playground_draws_styles_by_its_seed(styled: Path, tmp_path: Path) -> None:
     labels = np.random.default_rng(0).integers(0, 12, (32, 32), dtype=np.int32)
-    with drawn(tiny_config, labels) as (five, six):
+    with drawn(styled, labels) as (five, six):
         assert five != six
-    with drawn(tiny_config, labels, "--style", photo(tmp_path / "style.png")) as (first, second):
+    with drawn(styled, labels, "--style", photo(tmp_path / "style.png")) as (first, second):
         assert first == second
         assert first != five
 

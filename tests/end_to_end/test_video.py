@@ -24,9 +24,11 @@ from inference.requested_predictor import build_predictor
 from tests import processes
 from tests.conftest import save_image
 from tests.reliability.command_line import CommandLine
-from tests.runs import translate, translation_script, wait_for
+from tests.runs import translate, translation_script, wait_for, with_slow
 from tests.videos import level, sound_packets, train_on_images, write_video
 from utils.distributed import World
+
+N_FRAMES = 12  # of the clip, half a second
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +38,7 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def clip(tmp_path: Path) -> Path:
-    return write_video(tmp_path / "clip.mp4")
+    return write_video(tmp_path / "clip.mp4", n_frames=N_FRAMES)
 
 
 @pytest.fixture
@@ -82,15 +84,15 @@ def test_every_frame_is_translated_in_order_with_times_and_sound(
     output = tmp_path / "out" / "b.mp4"
     translate(*arguments, "--output", str(output), "--batch-size", batch_size)
     said = capfd.readouterr().out
-    for text in ("translated   24 frames: ", "video        48x32, ", "sound copied (aac)"):
+    for text in (f"translated   {N_FRAMES} frames: ", "video        48x32, ", "sound copied (aac)"):
         assert text in said
-    assert shown(output) == list(range(24))
+    assert shown(output) == list(range(N_FRAMES))
     assert [frame.time_s for frame in frames(output)] == [frame.time_s for frame in frames(clip)]
     assert VideoFile(output).rate == 24
     assert sound_packets(output) == sound_packets(clip)
     assert [path.name for path in output.parent.iterdir()] == ["b.mp4"]
     sizes = [len(batch.names) for batch in negative]
-    assert sizes == ([1] * 24 if batch_size == "1" else [5, 5, 5, 5, 4])
+    assert sizes == ([1] * N_FRAMES if batch_size == "1" else [5, 5, 2])
 
 
 def test_frames_are_those_of_the_same_images(arguments: list[str], clip: Path, tmp_path: Path) -> None:
@@ -103,7 +105,7 @@ def test_frames_are_those_of_the_same_images(arguments: list[str], clip: Path, t
         kept = tmp_path / ("frames" + "".join(options))
         translate(*arguments, "--frames", str(kept), "--output", str(kept / "b.mkv"), *options)
         assert sorted(path.name for path in kept.iterdir()) == sorted(
-            [*(f"{number:06d}.png" for number in range(1, 25)), "b.mkv", "origin.json"]
+            [*(f"{number:06d}.png" for number in range(1, N_FRAMES + 1)), "b.mkv", "origin.json"]
         )
         for image in kept.glob("*.png"):
             difference = read_rgb(image).int() - read_rgb(tmp_path / "images" / image.name).int()
@@ -154,12 +156,12 @@ def test_an_interrupted_translation_is_resumed_from_its_frames(
     negative.clear()
     capfd.readouterr()
     translate(*command)
-    assert sum(len(batch.names) for batch in negative) == 24 - 7
+    assert sum(len(batch.names) for batch in negative) == N_FRAMES - 7
     assert (tmp_path / "frames" / names[0]).stat().st_mtime_ns == untouched
     said = capfd.readouterr().out
     assert "kept         7 existing frames\n" in said
-    assert "translated   17 frames: " in said
-    assert shown(tmp_path / "out" / "b.mp4") == list(range(24))
+    assert f"translated   {N_FRAMES - 7} frames: " in said
+    assert shown(tmp_path / "out" / "b.mp4") == list(range(N_FRAMES))
     assert sound_packets(tmp_path / "out" / "b.mp4") == sound_packets(clip)
 
 
@@ -177,15 +179,17 @@ def test_frames_of_another_origin_are_not_mixed(
     shutil.rmtree(folder)
     translate(*command)
     (tmp_path / "b.mp4").unlink()
-    with pytest.raises(DataError, match=r"holds 24 frames of another origin \(tta\)\. Choose another --frames, or"):
+    with pytest.raises(
+        DataError, match=rf"holds {N_FRAMES} frames of another origin \(tta\)\. Choose another --frames, or"
+    ):
         translate(*command, "--tta", "flip")
-    write_video(clip, n_frames=20)
+    write_video(clip, n_frames=10)
     with pytest.raises(DataError, match=r"another origin \(video_sha256\)"):
         translate(*command)
     negative.clear()
     translate(*command, "--existing", "replace")
-    assert len(negative) == 20
-    assert len(list(folder.glob("*.png"))) == 20
+    assert len(negative) == 10
+    assert len(list(folder.glob("*.png"))) == 10
 
 
 def test_the_output_has_the_name_of_run_and_clip_by_default(
@@ -194,9 +198,9 @@ def test_the_output_has_the_name_of_run_and_clip_by_default(
     monkeypatch.chdir(tmp_path)
     translate(*arguments)
     assert (tmp_path / "results" / "tiny" / "clip_step1.mp4").is_file()
-    other = write_video(tmp_path / "other.avi", codec="mjpeg", pix_fmt="yuvj420p", sound="mp3")
+    other = write_video(tmp_path / "other.avi", n_frames=N_FRAMES, codec="mjpeg", pix_fmt="yuvj420p", sound="mp3")
     translate(*arguments[:-1], str(other), "--size", "trained")
-    assert shown(tmp_path / "results" / "tiny" / "other_step1.mp4") == list(range(24))
+    assert shown(tmp_path / "results" / "tiny" / "other_step1.mp4") == list(range(N_FRAMES))
 
 
 def test_files_are_not_overwritten_unless_asked_for(
@@ -215,9 +219,9 @@ def test_files_are_not_overwritten_unless_asked_for(
         with pytest.raises(DataError, match=message):
             translate(*arguments, "--output", str(path))
     assert output.read_text() == "mine"
-    assert len(frames(clip)) == 24
+    assert len(frames(clip)) == N_FRAMES
     translate(*arguments, "--output", str(output), "--existing", "replace")
-    assert shown(output) == list(range(24))
+    assert shown(output) == list(range(N_FRAMES))
     with pytest.raises(DataError, match=r"--frames: .*b\.mp4 is a file"):
         translate(*arguments, "--output", str(tmp_path / "c.mp4"), "--frames", str(output))
 
@@ -233,10 +237,12 @@ def test_a_video_that_is_cut_off_is_translated_as_far_as_it_goes(
 
 
 def test_the_length_need_not_be_known(arguments: list[str], tmp_path: Path, negative: list[Batch]) -> None:
-    source = write_video(tmp_path / "live.mkv", muxing={"live": "1"})  # as programs write that record
+    source = write_video(
+        tmp_path / "live.mkv", n_frames=N_FRAMES, muxing={"live": "1"}
+    )  # as programs write that record
     assert VideoFile(source).n_frames is None
     translate(*arguments[:-1], str(source), "--output", str(tmp_path / "b.mp4"))
-    assert shown(tmp_path / "b.mp4") == list(range(24))
+    assert shown(tmp_path / "b.mp4") == list(range(N_FRAMES))
 
 
 def test_many_frames_are_worth_compiling(
@@ -250,13 +256,14 @@ def test_many_frames_are_worth_compiling(
 
     monkeypatch.setattr("inference.requested_predictor.build_predictor", built)
     monkeypatch.setattr("inference.requested_predictor.what_compiling_lacks", lambda _: None)
-    for least in (24 * 32 * 48, 24 * 32 * 48 + 1):
+    for least in (N_FRAMES * 32 * 48, N_FRAMES * 32 * 48 + 1):
         monkeypatch.setattr("inference.requested_predictor.MIN_PIXELS_TO_COMPILE", least)
         translate(*arguments, "--output", str(tmp_path / f"{least}.mp4"))
     assert compiled == [True, False]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+# tests/end_to_end/test_existing_results.py has SIGINT
+@pytest.mark.parametrize("number", with_slow([signal.SIGTERM, signal.SIGHUP], [signal.SIGINT]))
 def test_an_interrupt_leaves_no_partial_video(run_folder: Path, tmp_path: Path, number: signal.Signals) -> None:
     output, kept = tmp_path / "out", tmp_path / "frames"
     long = write_video(tmp_path / "long.mp4", n_frames=45, size=(256, 256), rate=1)
