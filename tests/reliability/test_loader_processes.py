@@ -31,6 +31,14 @@ from utils import signals
 pytestmark = pytest.mark.row(18)
 
 STEPS = 12
+POLL_S = 0.1
+
+
+@pytest.fixture(autouse=True)
+def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let waiting be looked at every tenth of a second."""
+    for module in ("worker_monitor", "loader"):
+        monkeypatch.setattr(f"data.{module}.POLL_S", POLL_S)
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +129,7 @@ def test_a_batch_that_takes_longer_than_a_poll_is_waited_for(monkeypatch: pytest
     read = SyntheticFacades.read
 
     def slow(layout: SyntheticFacades, index: int) -> Sample:
-        time.sleep(2.5)
+        time.sleep(2.5 * POLL_S)
         return read(layout, index)
 
     asked: list[float] = []

@@ -148,7 +148,10 @@ def fail_alone() -> None:
             None,
             "error: synthetic_facades has no split 'valid', only train, val, test\n",
         ),
-        (["--confg", "x"], None, "error: unrecognized arguments: --confg; did you mean --config?\n"),
+        pytest.param(
+            *(["--confg", "x"], None, "error: unrecognized arguments: --confg; did you mean --config?\n"),
+            marks=pytest.mark.slow,
+        ),
         ([], fail_alone, "error: only here\n"),
     ],
     ids=["of a setting", "that the main process finds", "of an option", "of the second process alone"],

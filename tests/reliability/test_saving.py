@@ -5,6 +5,7 @@ import random
 import signal
 import time
 from collections.abc import Callable
+from errno import EIO, ENOSPC
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 
 from tests import processes
 from tests.reliability.faults import Fault, failing, kill_at, replacement, strike_at
-from tests.runs import assert_equal, checkpoint, run, uninterrupted, wait_until, without_config
+from tests.runs import assert_equal, checkpoint, run, uninterrupted, wait_until, with_slow, without_config
 from training import run_folder, sample_page
 from utils import checkpoint as checkpoint_module
 from utils import fault_points
@@ -105,8 +106,13 @@ def test_a_kill_at_a_point_of_saving(tiny_config: Path, point: str) -> None:
 
 
 @pytest.mark.row(3)
-@pytest.mark.parametrize("errno", [28, 5], ids=["ENOSPC", "EIO"])
-@pytest.mark.parametrize("place", ["write", "fsync", "flush", "rename"])
+@pytest.mark.parametrize(
+    ("place", "errno"),
+    with_slow(
+        [("write", ENOSPC), ("fsync", EIO), ("flush", ENOSPC), ("rename", EIO)],
+        [("write", EIO), ("fsync", ENOSPC), ("flush", EIO), ("rename", ENOSPC)],
+    ),
+)
 def test_a_disk_that_fails_once_costs_nothing(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], place: str, errno: int
 ) -> None:

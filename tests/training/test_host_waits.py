@@ -105,17 +105,24 @@ class Watch(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name, kwargs = func.overloadpacket.__name__, kwargs or {}
         froms = {value.device.type for value in args if isinstance(value, Tensor)}
-        if self.device.type in froms and not called_by(ON_THE_CPU):
-            indices = [i for i in args[1] if i is not None] if name in INDEXING else []
-            assert all(i.dtype != torch.bool for i in indices), "a mask as an index: the host asks for its size"
-            assert all(i.device.type == self.device.type for i in indices), "indices are copied to the device"
-            assert name not in ASKING, f"{func} asks the device"
-            assert name != "lift_fresh", "numbers of the host are copied to the device, for which the host waits"
+        if self.device.type in froms and (problem := self._problem(name, args)):
+            assert called_by(ON_THE_CPU), problem
         to = kwargs.get("device", self.device).type
         if name == "_to_copy" and froms != {to}:
             assert to == self.device.type, "a copy to the host"
             assert kwargs.get("non_blocking"), "a copy to the device that waits"
         return func(*args, **kwargs)
+
+    def _problem(self, name: str, args: Any) -> str | None:
+        """Why the host waits for an operator that has arguments on the device; None where it does not."""
+        indices = [i for i in args[1] if i is not None] if name in INDEXING else []
+        if any(i.dtype == torch.bool for i in indices):
+            return "a mask as an index: the host asks for its size"
+        if any(i.device.type != self.device.type for i in indices):
+            return "indices are copied to the device"
+        if name == "lift_fresh":
+            return "numbers of the host are copied to the device, for which the host waits"
+        return f"{name} asks the device" if name in ASKING else None
 
 
 def called_by(functions: Any) -> bool:
