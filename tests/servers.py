@@ -45,6 +45,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     server: RangeServer
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # an answer has two parts, and the second would wait 40 ms for word of the first
 
     def log_message(self, *_: object) -> None:
         pass

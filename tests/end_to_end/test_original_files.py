@@ -187,62 +187,66 @@ def test_a_styled_run_starts_from_both_files_and_is_written_as_both(
 N_CLASSES = 5
 
 
-@pytest.fixture
-def of_oasis(tmp_path: Path) -> dict[str, Path]:
-    """best_EMA.pth, for 5 classes and 64 channels of noise, and best_D.pth, with OASIS's names."""
+def save_of_oasis(network: nn.Module, scheme: str, path: Path) -> Path:
+    """Write a file of a network's weights, drawn here, with OASIS's names."""
     torch.manual_seed(0)
+    initialize(network, "xavier", 0.5)
+    add_spectral_norm(network, outer=False, iteration="v_first")
+    torch.save(export_original(network, scheme, biases_before_norms=True), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def of_oasis(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """best_EMA.pth, for 5 classes and 64 channels of noise."""
     generator = SpadeGenerator(
         in_channels=N_CLASSES, base_channels=1, n_middle_blocks=1, noise_channels=64, norm="batch"
     )
-    discriminator = SegmentationDiscriminator(n_classes=N_CLASSES)
-    paths = {}
-    for name, network, scheme in (("EMA", generator, "oasis"), ("D", discriminator, "oasis_discriminator")):
-        initialize(network, "xavier", 0.5)
-        add_spectral_norm(network, outer=False, iteration="v_first")
-        paths[name] = tmp_path / f"best_{name}.pth"
-        torch.save(export_original(network, scheme, biases_before_norms=True), paths[name])
-    return paths
+    return save_of_oasis(generator, "oasis", tmp_path_factory.mktemp("oasis") / "best_EMA.pth")
 
 
-def test_a_generator_translates_label_maps_with_noise_by_the_seed(of_oasis: dict[str, Path], tmp_path: Path) -> None:
+def test_a_generator_translates_label_maps_with_noise_by_the_seed(of_oasis: Path, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     labels = rng.integers(0, N_CLASSES, (41, 59), dtype=np.uint8)
     save_image(tmp_path / "in" / "a.png", labels)
-    arguments = ["--checkpoint", str(of_oasis["EMA"]), "--input", str(tmp_path / "in")]
+    arguments = ["--checkpoint", str(of_oasis), "--input", str(tmp_path / "in")]
     for output, seed in (("first", 1), ("again", 1), ("other", 2)):
         translate(*arguments, "--output", str(tmp_path / output), "--seed", str(seed))
     pictures = {name: (tmp_path / name / "a.png").read_bytes() for name in ("first", "again", "other")}
     assert pictures["first"] == pictures["again"] != pictures["other"]
 
 
-def test_the_settings_follow_from_the_shapes_but_for_the_noise(of_oasis: dict[str, Path]) -> None:
-    loaded = load_generator(of_oasis["EMA"])
+def test_the_settings_follow_from_the_shapes_but_for_the_noise(of_oasis: Path) -> None:
+    loaded = load_generator(of_oasis)
     settings = loaded.config.generator
     assert (settings.name, settings.base_channels, settings.hidden_channels) == ("spade", 1, 128)
     assert (settings.norm, settings.spectral_norm, settings.spectral_iteration) == ("batch", True, "v_first")
     assert (settings.n_upsamplings, settings.n_middle_blocks, settings.noise_channels) == (5, 1, 64)
     assert loaded.config.data.n_classes == N_CLASSES
-    other = load_generator(of_oasis["EMA"], ["generator.noise_channels=9", "data.n_classes=60"])
+    other = load_generator(of_oasis, ["generator.noise_channels=9", "data.n_classes=60"])
     assert isinstance(other.generator, SpadeGenerator)
     assert (other.generator.noise.n_channels, other.config.data.n_classes) == (9, 60)
     with pytest.raises(ConfigError, match=r"n_classes is 5 by the shapes .* or change generator\.noise_channels=64"):
-        load_generator(of_oasis["EMA"], ["data.n_classes=60"])
+        load_generator(of_oasis, ["data.n_classes=60"])
 
 
 @pytest.mark.slow  # a discriminator of full width
-def test_a_run_starts_from_files_of_oasis(tiny_config: Path, of_oasis: dict[str, Path], label_data_set: Path) -> None:
+def test_a_run_starts_from_files_of_oasis(
+    tiny_config: Path, of_oasis: Path, tmp_path: Path, label_data_set: Path
+) -> None:
+    of_judge = save_of_oasis(SegmentationDiscriminator(N_CLASSES), "oasis_discriminator", tmp_path / "best_D.pth")
     settings = [*OASIS, "generator.n_upsamplings=5", "generator.hidden_channels=128", "generator.base_channels=1"]
     settings += ["generator.norm=batch", "generator.noise_channels=64", "data.layout=paired_folders"]
     sizes = [f"data.{key}_{side}=64" for key in ("load", "crop") for side in ("width", "height")]
     settings += ["data.preprocess=resize_and_crop", *sizes]
     settings += ["discriminator.base_channels=64", "discriminator.n_downsamplings=6", "discriminator.norm=instance"]
     settings += [f"data.root={label_data_set}", f"data.n_classes={N_CLASSES}", "data.instance_edges=false"]
-    settings += [f"init.generator={of_oasis['EMA'].parent}", f"init.discriminator={of_oasis['D']}"]
+    settings += [f"init.generator={of_oasis.parent}", f"init.discriminator={of_judge}"]
     run(tiny_config, *settings, "train.max_steps=1", "optimizer.learning_rate=0")
     state = checkpoint(tiny_config, 1)
     originals = {
-        "generator": load_generator(of_oasis["EMA"]).generator,
-        "discriminator": load_network(of_oasis["D"], "discriminator"),
+        "generator": load_generator(of_oasis).generator,
+        "discriminator": load_network(of_judge, "discriminator"),
     }
     for key, original in originals.items():
         trained = state["networks"][key]

@@ -22,7 +22,7 @@ def open_files() -> int:
 
 
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(("n_steps", "every"), [(90, 9), pytest.param(2000, 10, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("n_steps", "every"), [(60, 6), pytest.param(2000, 10, marks=pytest.mark.slow)])
 def test_memory_and_open_files_stay(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch, n_steps: int, every: int, workers: int
 ) -> None:
