@@ -55,7 +55,7 @@ def weights(config: Path, name: str, trainable: str) -> dict[str, Tensor]:
 )
 def test_two_processes_train_like_one_on_the_joint_batch(tiny_config: Path, settings: list[str]) -> None:
     common = [f"train.max_steps={STEPS}", "data.synthetic.train_samples=12", "optimizer.learning_rate=1e-3"]
-    common += [*settings]
+    common += ["data.synthetic.height=64", "data.synthetic.width=64", *settings]
     train_two(tiny_config, [*common, "run.name=two"])
     train.main(["--config", str(tiny_config), *common, "run.name=one", "train.batch_size=2"])
     train.main(["--config", str(tiny_config), *common, "run.name=half", "train.batch_size=1"])

@@ -87,10 +87,17 @@ def test_the_program_torchrun_stops_as_its_agent_does_in_these_tests(tiny_config
     assert f"stopped by SIGTERM and saved at step {newest_step(tiny_config)};" in error
 
 
+def hang_and_poll(fault: Fault) -> None:
+    """Inject a hanging loader process, for which the others wait a tenth of a second at a time."""
+    for module in ("worker_monitor", "loader"):
+        pytest.MonkeyPatch().setattr(f"data.{module}.POLL_S", 0.1)
+    inject(fault)
+
+
 @pytest.mark.row(5)
 def test_a_process_that_waits_for_data_is_not_waited_for(tiny_config: Path) -> None:
     """Its loader process hangs; the other process has its batch, and both save."""
-    hangs = partial(inject, Fault("loading", "hang", call=9, rank=1))
+    hangs = partial(hang_and_poll, Fault("loading", "hang", call=9, rank=1))
     settings = [*ENDLESS, "data.workers=1", "checkpoint.every_steps=1000000"]
     with torchrun(tiny_config, *settings, prepare=hangs) as processes:
         processes.wait_for("step      6/")
