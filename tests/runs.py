@@ -136,7 +136,7 @@ def assert_same_state(config: Path, step: int, other: str = "whole") -> None:
 
 
 def assert_resumes_exactly(config: Path, *settings: str, stop: int, end: int) -> None:
-    """Check that a run that goes on from its checkpoint of step `stop` ends as it did without a stop, at step `end`.
+    """Check that a run that resumes from its checkpoint of step `stop` ends as it did without a stop, at step `end`.
 
     It has no validation unless it is set: tests/reliability/test_exact_resume.py has some between.
     """

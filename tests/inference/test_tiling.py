@@ -34,16 +34,34 @@ def unet(**options: Any) -> UnetGenerator:
     return UnetGenerator(in_channels=3, base_channels=4, n_downsamplings=5, **options)
 
 
+UPS = ("transposed", "nearest", "bilinear", "residual")
+PADDINGS = ("zeros", "reflect", "zeros", "reflect")  # those of make test: each kind of UPS with one of each other list
+
+
+def marks(*, is_short: bool) -> list[pytest.MarkDecorator]:
+    return [] if is_short else [pytest.mark.slow]
+
+
 CASES = [  # networks, and the multiples that sides have to be of
     *(
-        pytest.param(GlobalGenerator(**GLOBAL, upsample=up, padding=padding), 4, 1, id=f"global {up} {padding}")
-        for up in ("transposed", "nearest", "bilinear", "residual")
+        pytest.param(
+            GlobalGenerator(**GLOBAL, upsample=up, padding=padding),
+            *(4, 1),
+            id=f"global {up} {padding}",
+            marks=marks(is_short=padding == usual),
+        )
+        for up, usual in zip(UPS, PADDINGS, strict=True)
         for padding in ("zeros", "reflect")
     ),
     *(
-        pytest.param(GlobalGenerator(**GLOBAL, upsample=up, scale=scale), 4, scale, id=f"global {up} {scale}")
+        pytest.param(
+            GlobalGenerator(**GLOBAL, upsample=up, scale=scale),
+            *(4, scale),
+            id=f"global {up} {scale}",
+            marks=marks(is_short=scale == usual),
+        )
+        for up, usual in zip(UPS, SCALES, strict=True)
         for scale in SCALES
-        for up in ("transposed", "nearest", "bilinear", "residual")
     ),
     pytest.param(GlobalGenerator(**GLOBAL, **ANTIALIASED, upsample="antialiased"), 4, 1, id="antialiased"),
     pytest.param(GlobalGenerator(**GLOBAL, **ANTIALIASED, norm="batch"), 4, 1, id="antialiased batch"),
