@@ -97,6 +97,23 @@ def trained_config(tiny_config: Path, tiny_run: Path) -> Path:
     return tiny_config
 
 
+@pytest.fixture(scope="session")
+def of_labels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an untrained run of label maps and instance edges, with its generator.onnx; only to be read."""
+    from tests.pairgan.conftest import trained  # which imports this module
+
+    return trained(tmp_path_factory.mktemp("labels"))
+
+
+@pytest.fixture(scope="session")
+def of_photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an untrained run of RGB images, with its generator.onnx; only to be read."""
+    from tests.pairgan.conftest import photo_pairs, trained
+
+    folder = tmp_path_factory.mktemp("photos")
+    return trained(folder, *photo_pairs(folder))
+
+
 @pytest.fixture
 def command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
     """Calls an entry point as the shell would."""

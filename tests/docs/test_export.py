@@ -13,7 +13,7 @@ from PIL import Image
 from tests.conftest import save_image
 from tests.docs.documents import ROOT
 from tests.images import bands, save_npy
-from tests.pairgan.conftest import LARGE_WEIGHTS, exported, photo_pairs, trained
+from tests.pairgan.conftest import LARGE_WEIGHTS, exported
 from tests.runs import program_main, translate, with_slow
 
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "export.md").read_text(encoding="utf-8"), re.DOTALL)
@@ -23,6 +23,13 @@ ROTATED = 6  # EXIF's orientation of a camera on its side
 
 def export(run_folder: Path, kind: str, output: Path) -> None:
     program_main("tools.export")(["--checkpoint", str(run_folder), "--format", kind, "--output", str(output)])
+
+
+def moved(run_folder: Path, folder: Path) -> Path:
+    """Return a new folder that has a run's generator.onnx alone."""
+    (folder / "elsewhere").mkdir()
+    shutil.copy(run_folder / "generator.onnx", folder / "elsewhere")
+    return folder / "elsewhere"
 
 
 def run_elsewhere(code: str, folder: Path) -> None:
@@ -44,10 +51,10 @@ def assert_translated_as_by_test_py(script: str, folder: Path, run_folder: Path,
 
 
 @pytest.mark.parametrize("kinds", with_slow([["onnx"]], [["onnx", "pt2"]]), ids=" and ".join)
-def test_a_photograph_is_translated_outside_of_the_project(tmp_path: Path, kinds: list[str]) -> None:
-    run_folder, elsewhere = trained(tmp_path, *photo_pairs(tmp_path)), tmp_path / "elsewhere"
-    for kind in kinds:
-        export(run_folder, kind, elsewhere / f"generator.{kind}")
+def test_a_photograph_is_translated_outside_of_the_project(of_photos: Path, tmp_path: Path, kinds: list[str]) -> None:
+    elsewhere = moved(of_photos, tmp_path)
+    if "pt2" in kinds:
+        export(of_photos, "pt2", elsewhere / "generator.pt2")
     rng = np.random.default_rng(0)
     exif = Image.Exif()
     exif[0x0112] = ROTATED
@@ -57,20 +64,19 @@ def test_a_photograph_is_translated_outside_of_the_project(tmp_path: Path, kinds
     if "pt2" in kinds:
         script += f"{PT2}\nassert translated.shape == (1, 3, 64, 64)\n"
     inputs = ("--input", str(elsewhere / "photo.jpg"), "--side", "none")
-    assert_translated_as_by_test_py(f"{script}\n{CARD}\n{THREE_LINES}", elsewhere, run_folder, *inputs)
+    assert_translated_as_by_test_py(f"{script}\n{CARD}\n{THREE_LINES}", elsewhere, of_photos, *inputs)
 
 
 @pytest.mark.slow
-def test_a_label_map_is_translated_outside_of_the_project(tmp_path: Path) -> None:
-    run_folder, elsewhere, rng = trained(tmp_path), tmp_path / "elsewhere", np.random.default_rng(0)
-    export(run_folder, "onnx", elsewhere / "generator.onnx")
+def test_a_label_map_is_translated_outside_of_the_project(of_labels: Path, tmp_path: Path) -> None:
+    elsewhere, rng = moved(of_labels, tmp_path), np.random.default_rng(0)
     labels = rng.integers(0, 12, (3, 5), dtype=np.uint8)  # so small that it is reflected repeatedly
     save_image(elsewhere / "labels.png", labels)
     save_image(elsewhere / "instances.png", rng.integers(0, 9, labels.shape, dtype=np.uint16) * 1000)
     (elsewhere / "instances").mkdir()
     (elsewhere / "instances" / "labels.png").hardlink_to(elsewhere / "instances.png")
     inputs = ("--input", str(elsewhere / "labels.png"), "--instances", str(elsewhere / "instances"))
-    assert_translated_as_by_test_py(LABELS, elsewhere, run_folder, *inputs)
+    assert_translated_as_by_test_py(LABELS, elsewhere, of_labels, *inputs)
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 import torch
 
@@ -42,17 +43,16 @@ def exported(folder: Path, *settings: str) -> tuple[LoadedGenerator, pairgan.Mod
     return loaded, pairgan.load(folder / "generator.onnx", device="cpu")
 
 
-@pytest.fixture(scope="session")
-def of_labels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of label maps and instance edges."""
-    return trained(tmp_path_factory.mktemp("labels"))
-
-
-@pytest.fixture(scope="session")
-def of_photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of RGB images."""
-    folder = tmp_path_factory.mktemp("photos")
-    return trained(folder, *photo_pairs(folder))
+def changed(exported: Path, output: Path, **facts: str | None) -> Path:
+    """Write a file with other metadata, as another program does; None removes an entry."""
+    model = onnx.load(exported)
+    kept = {entry.key: entry.value for entry in model.metadata_props if entry.key != "sha256"} | facts
+    del model.metadata_props[:]
+    for key, value in kept.items():
+        if value is not None:
+            model.metadata_props.add(key=key, value=value)
+    onnx.save(model, output)
+    return output
 
 
 @pytest.fixture(scope="session")

@@ -6,26 +6,12 @@ from pathlib import Path
 from typing import IO
 
 import numpy as np
-import onnx
 import pytest
 from PIL import Image
 
 import pairgan
 from tests.conftest import save_image
-from tests.pairgan.conftest import LABELS
-from tests.runs import program_main
-
-
-def changed(exported: Path, output: Path, **facts: str | None) -> Path:
-    """Write a file with other metadata, as another program does; None removes an entry."""
-    model = onnx.load(exported)
-    kept = {entry.key: entry.value for entry in model.metadata_props if entry.key != "sha256"} | facts
-    del model.metadata_props[:]
-    for key, value in kept.items():
-        if value is not None:
-            model.metadata_props.add(key=key, value=value)
-    onnx.save(model, output)
-    return output
+from tests.pairgan.conftest import LABELS, changed
 
 
 @pytest.mark.parametrize(
@@ -73,14 +59,6 @@ def test_a_file_without_digest_translates(of_labels: Path, tmp_path: Path, model
     """As those of earlier versions, and those that other programs have written again."""
     earlier = pairgan.load(changed(of_labels / "generator.onnx", tmp_path / "x.onnx"), device="cpu")
     assert np.array_equal(earlier(LABELS, LABELS), model(LABELS, LABELS))
-
-
-def test_a_file_with_the_conditioning_outside_is_refused(of_labels: Path, tmp_path: Path) -> None:
-    file = tmp_path / "generator.onnx"
-    options = ["--format", "onnx", "--conditioning", "outside", "--output", str(file)]
-    program_main("tools.export")(["--checkpoint", str(of_labels), *options])
-    with pytest.raises(pairgan.ModelError, match="was exported with --conditioning outside"):
-        pairgan.load(file)
 
 
 def test_a_missing_gpu_is_named(of_labels: Path) -> None:

@@ -13,9 +13,10 @@ from PIL import Image
 import pairgan
 from data import LAYOUTS
 from data.files.image_files import IMAGE_FORMATS
-from tests.conftest import save_image
-from tests.pairgan.conftest import INSTANCES, LABELS, LARGE_WEIGHTS, exported, rng, trained
-from tests.runs import SPADE, STYLE, translate, with_slow
+from inference.load import load_generator
+from tests.conftest import save_image, write_tiny_config
+from tests.pairgan.conftest import INSTANCES, LABELS, LARGE_WEIGHTS, changed, exported, rng, trained
+from tests.runs import SPADE, STYLE, translate, untrained_run, with_slow
 from tools.export.file import make_example
 
 
@@ -74,7 +75,8 @@ def test_every_photograph_is_read_as_by_test_py(of_photos: Path, tmp_path: Path)
 
 @pytest.mark.parametrize("settings", with_slow([SPADE], [STYLE]), ids=["spade", "style"])
 def test_spade_generators_translate(tmp_path: Path, settings: list[str]) -> None:
-    loaded, model = exported(tmp_path, *settings, "init.distribution=kaiming")
+    small = ("generator.n_upsamplings=2", "generator.n_middle_blocks=1")
+    loaded, model = exported(tmp_path, *settings, *small, "init.distribution=kaiming")
     example = make_example(loaded, 2, 24, 32, as_images=True)
     source, instances = (list(example.inputs[name][:, 0].numpy()) for name in ("source", "instances"))
     for found, wanted in zip(model.batch(source, instances), example.expected, strict=True):
@@ -118,17 +120,19 @@ def test_features_of_another_size_are_resized_as_by_test_py(tmp_path: Path) -> N
     assert_alike(model(tmp_path / "1.png", features=tmp_path / "features" / "1.png"), wanted)
 
 
-def test_an_ignored_id_is_of_no_class(tmp_path: Path) -> None:
-    for folder, image in {"train_label": LABELS, "train_img": np.stack([LABELS * 20] * 3, axis=2)}.items():
-        save_image(tmp_path / "data" / folder / "1.png", image.repeat(8, 0).repeat(8, 1))
-    data = ("data.layout=paired_folders", f"data.root={tmp_path / 'data'}", "data.instance_edges=false")
-    run_folder = trained(tmp_path, *data, "data.n_classes=12", "data.ignore_id=255")
+def test_an_ignored_id_is_of_no_class(of_labels: Path, tmp_path: Path) -> None:
+    """A setting that is in the metadata alone: the program is that of `of_labels`, whose weights are the same."""
+    data = ("data.layout=paired_folders", "data.root=.", "data.n_classes=12", "data.ignore_id=255")
+    run_folder = untrained_run(write_tiny_config(tmp_path), LARGE_WEIGHTS, *data)
+    facts = load_generator(run_folder / "checkpoint-00000001.pt").facts()
+    model = pairgan.load(changed(of_labels / "generator.onnx", tmp_path / "x.onnx", **facts))
     save_image(tmp_path / "1.png", np.where(LABELS == 3, 255, LABELS).astype(np.uint8))
-    wanted = by_test_py(run_folder, tmp_path / "out", "--input", tmp_path / "1.png")
-    model = pairgan.load(run_folder / "generator.onnx")
-    assert_alike(model(tmp_path / "1.png"), wanted)
+    save_image(tmp_path / "instances" / "1.png", INSTANCES)
+    inputs = ("--input", tmp_path / "1.png", "--instances", tmp_path / "instances")
+    wanted = by_test_py(run_folder, tmp_path / "out", *inputs)
+    assert_alike(model(tmp_path / "1.png", tmp_path / "instances" / "1.png"), wanted)
     with pytest.raises(pairgan.ImageError, match=r"holds id 254, allowed are 0 to 11 and 255\."):
-        model(np.full((3, 5), 254))
+        model(np.full((3, 5), 254), LABELS)
 
 
 def test_a_batch_of_mixed_sizes_equals_one_by_one(model: pairgan.Model) -> None:

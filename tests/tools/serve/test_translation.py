@@ -13,7 +13,7 @@ from tests.conftest import save_image, write_tiny_config
 from tests.end_to_end.test_other_images import make_pairs, save_tiff
 from tests.images import bands, save_npy
 from tests.pairgan.conftest import photo_pairs
-from tests.runs import program_main, run, translate, untrained_run
+from tests.runs import run, translate, untrained_run
 from tests.tools.serve.services import FORM, ask, form, levels, serving
 from tools import cluster_features
 from tools.serve import translation
@@ -109,12 +109,13 @@ def test_a_seed_is_that_of_test_py(tiny_config: Path, tmp_path: Path) -> None:
     assert drawn[1].body != drawn[0].body == by_test_py(tmp_path, *options)
 
 
-def test_an_export_of_encoded_features_is_refused(tiny_config: Path) -> None:
-    run_folder = untrained_run(tiny_config, "features.n_channels=2", "features.n_downsamplings=2")
-    program_main("tools.export")(["--checkpoint", str(run_folder), "--format", "onnx"])
+def test_an_export_of_encoded_features_is_refused(of_labels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = load(of_labels / "generator.onnx")
+    with_features = replace(model, inputs={**model.inputs, "features": ("float32", 2)})
+    monkeypatch.setattr(translation, "load", lambda *_: with_features)
     with (
         pytest.raises(ConfigError, match=r"onnx: takes features, which no file of a request holds\. Name its run"),
-        serving("--checkpoint", run_folder / "generator.onnx"),
+        serving("--checkpoint", of_labels / "generator.onnx"),
     ):
         pass
 
@@ -126,14 +127,13 @@ def failing(error: Exception) -> Callable[[Maps], np.ndarray]:
     return run
 
 
-def test_an_export(tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "generator.onnx"
-    program_main("tools.export")(["--checkpoint", str(tiny_run), "--format", "onnx", "--output", str(file)])
+def test_an_export(of_labels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = of_labels / "generator.onnx"
     source, instances = draw(tmp_path)
     with serving("--checkpoint", file) as server:
         model = ask(server, "/model").body
         answer = ask(server, "/translate", form(source=source, instances=instances), FORM)
-    with serving("--checkpoint", tiny_run, *EXACT) as server:
+    with serving("--checkpoint", of_labels, *EXACT) as server:
         of_run = ask(server, "/model").body
         expected = ask(server, "/translate", form(source=source, instances=instances), FORM)
     for error, status, text in (
