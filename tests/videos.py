@@ -9,19 +9,18 @@ import av
 import numpy as np
 
 from tests.conftest import save_image, write_tiny_config
-from tests.runs import run
+from tests.runs import untrained_run
 
 STEP = 5  # levels of grey between two frames
 SOUND_RATE = 48_000
 
 
 def train_on_images(folder: Path) -> Path:
-    """Train a step, with dropout, of the translation of RGB images; the folder of the run."""
+    """Write a run that translates RGB images, with dropout; return its folder."""
     pair = np.random.default_rng(0).integers(0, 256, (32, 64, 3), dtype=np.uint8)
     save_image(folder / "set" / "train" / "x.png", pair)
     settings = ["data.layout=side_by_side", f"data.root={folder / 'set'}", "data.instance_edges=false"]
-    run(write_tiny_config(folder), *settings, "generator.dropout=true", "train.max_steps=1")
-    return folder / "runs" / "tiny"
+    return untrained_run(write_tiny_config(folder), *settings, "generator.dropout=true")
 
 
 def write_video(

@@ -15,7 +15,7 @@ from data.files.image_files import read_rgb
 from models.instance_features import FeatureClusters
 from tests.conftest import save_image, write_tiny_config
 from tests.images import save_npy, tifffile
-from tests.runs import run, translate
+from tests.runs import run, translate, untrained_run
 from utils.checkpoint import write_weights_file
 
 RGB = ("data.layout=paired_folders", "data.instance_edges=false")
@@ -90,10 +90,11 @@ def test_the_trainings_size_is_taken_where_it_is_asked_for(rgb_run: Path, tmp_pa
 @pytest.mark.parametrize("case", ["encoded features", "mirrored", "sampled features"])
 def test_tiles_are_not_seen(tmp_path: Path, tiny_config: Path, label_data_set: Path, case: str) -> None:
     settings = ["data.layout=paired_folders", f"data.root={label_data_set}", "data.n_classes=5"]
-    settings += ["features.n_channels=2", "features.base_channels=4", "train.max_steps=1"]
-    run(tiny_config, *settings, f"features.n_downsamplings={4 if case == 'sampled features' else 1}")
+    settings += ["features.n_channels=2", "features.base_channels=4"]
+    settings += [f"features.n_downsamplings={4 if case == 'sampled features' else 1}"]
+    run_folder = untrained_run(tiny_config, *settings)
     labels = np.random.default_rng(0).integers(0, 5, (12, 17), dtype=np.uint8).repeat(8, 0).repeat(8, 1)[:90, :131]
-    arguments = ["--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--opt-level", "O0"]
+    arguments = ["--checkpoint", str(run_folder), "--opt-level", "O0"]
     maps: dict[str, np.ndarray] = {"--input": labels, "--instances": labels.astype(np.uint16) * 1000}
     maps |= {"--targets": noise(90, 131)} if case != "sampled features" else {}  # without them, results come in bands
     for option, pixels in maps.items():

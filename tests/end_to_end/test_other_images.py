@@ -128,7 +128,7 @@ def test_a_resumed_run_keeps_its_range_when_the_data_change(array_config: Path) 
 
 @pytest.mark.parametrize("files", with_slow(["uint16.png", "int16.npy"], ["uint16.npy"]))
 def test_the_files_can_be_chosen(array_config: Path, files: str) -> None:
-    run(array_config, f"data.target_files={files}", "data.target_range=[-20,480]")
+    run(array_config, f"data.target_files={files}", "data.target_range=[-20,480]", "train.max_steps=1")
     folder = array_config.parent
     translate("--checkpoint", str(folder / "runs" / "tiny"), "--output", str(folder / "out"))
     dtype, _, suffix = files.partition(".")
@@ -161,7 +161,7 @@ def test_a_run_of_an_earlier_version_stays_at_the_high_bytes(
 def test_weights_and_programs_are_exported(
     array_config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run(array_config, "train.max_steps=2")
+    run(array_config, "train.max_steps=1")
     folder, root = array_config.parent / "runs" / "tiny", array_config.parent / "pairs"
     source = root / "test_A" / "6.npy"
     export = ["--checkpoint", str(folder), "--format"]
@@ -192,7 +192,7 @@ def test_weights_and_programs_are_exported(
 
 
 def test_the_playground_shows_samples(config: Path) -> None:
-    run(config, "train.max_steps=2", "log.show_channels=[4,2,1]")
+    run(config, "train.max_steps=1", "log.images_every_steps=1", "log.show_channels=[4,2,1]")
     run_folder, output = config.parent / "runs" / "tiny", config.parent / "out"
     assert "tools.playground" in (run_folder / "web" / "index.html").read_text()
     translate("--checkpoint", str(run_folder), "--output", str(output), "--opt-level", "O0")

@@ -195,7 +195,8 @@ def test_the_plan_and_the_sheet_of_samples_name_and_show_both_sizes(trained: Pat
     ),
 )
 def test_label_maps_are_translated_at_every_scale(tiny_config: Path, tmp_path: Path, settings: list[str]) -> None:
-    run(tiny_config, "data.synthetic.height=64", "data.synthetic.width=64", *settings)
+    small = ["data.synthetic.height=64", "data.synthetic.width=64", "train.max_steps=2", "log.images_every_steps=2"]
+    run(tiny_config, *small, *settings)
     translate("--checkpoint", str(run_of(tiny_config)), "--output", str(tmp_path / "out"))
     scale = float(re.findall(r"generator\.scale=([\d.]+)", " ".join(settings))[0])
     sizes = json.loads((tmp_path / "out" / "metrics.json").read_text())["protocol"]["sizes"]

@@ -113,13 +113,20 @@ def test_ranges_are_per_channel_and_those_of_8_bits_are_all_levels(trained: Path
 )
 def test_spade_generators_take_labels_with_images(config: Path, generator: list[str]) -> None:
     small = ["generator.n_upsamplings=2", "discriminator.n_downsamplings=2"]
-    run(config, *LABELS_AND_HEIGHT, *generator, *small, "generator.base_channels=8")
+    run(config, *LABELS_AND_HEIGHT, *generator, *small, "generator.base_channels=8", "train.max_steps=2")
     translate("--checkpoint", str(config.parent / "runs" / "tiny"), "--output", str(config.parent / "out"))
 
 
 def test_features_and_edges_go_with_labels_and_images(config: Path) -> None:
     connected = ["data.instance_edges=true", "data.instances=connected", "features.n_channels=3"]
-    run(config, *LABELS_AND_HEIGHT, *connected, "features.base_channels=4", "features.n_downsamplings=2")
+    run(
+        config,
+        *LABELS_AND_HEIGHT,
+        *connected,
+        "features.base_channels=4",
+        "features.n_downsamplings=2",
+        "train.max_steps=2",
+    )
     folder = str(config.parent / "runs" / "tiny")
     program_main("tools.cluster_features")(["--checkpoint", folder])
     translate("--checkpoint", folder, "--output", str(config.parent / "out"), "--features", "sampled")
@@ -255,8 +262,8 @@ def test_types_and_formats_are_mixed_and_bad_samples_skipped(config: Path) -> No
     save_npy(config.parent / "pairs" / "train_depth" / "0.npy", np.full((32, 40), np.nan, np.float32))
     with pytest.raises(UserError, match=r"train_depth/0\.npy: channel 1, row 0, column 0 holds nan"):
         run(config, *COLORS_AND_DEPTH)
-    run(config, *COLORS_AND_DEPTH, "data.on_bad_sample=skip")
-    bounds = checkpoint(config, 4)["config"]["data"]["source_range"]
+    run(config, *COLORS_AND_DEPTH, "data.on_bad_sample=skip", "train.max_steps=2")
+    bounds = checkpoint(config, 2)["config"]["data"]["source_range"]
     assert bounds[:6] == [0, 255] * 3
     assert bounds[7] < 1100
     translate("--checkpoint", str(config.parent / "runs" / "tiny"), "--output", str(config.parent / "out"))

@@ -20,7 +20,7 @@ from inference.output_folder import RECORD
 from inference.sampling import encode_style
 from models.latent_inputs import draw_latents
 from tests.conftest import save_image, write_tiny_config
-from tests.runs import STYLE, program_main, records, run, translate, with_slow
+from tests.runs import STYLE, program_main, records, run, translate, untrained_run, with_slow
 from tests.tools.playground.pages import post, serving
 from tests.videos import write_video
 from utils.checkpoint import load_checkpoint
@@ -149,8 +149,7 @@ def test_a_compiled_generator_draws_the_same_styles(tiny_config: Path, monkeypat
 @pytest.mark.parametrize("kind", with_slow(["safetensors"], ["pt2"]))
 def test_an_export_has_the_style_of_an_image(tiny_config: Path, tmp_path: Path, kind: str) -> None:
     """A program holds one style; weights hold the encoder."""
-    run(tiny_config, *LIVELY, "init.gain=0.3")
-    folder, style = tiny_config.parent / "runs" / "tiny", photo(tmp_path / "style.png", seed=1)
+    folder, style = untrained_run(tiny_config, *LIVELY, "init.gain=0.3"), photo(tmp_path / "style.png", seed=1)
     labels = np.arange(32 * 32).reshape(32, 32) % 12
     save_image(tmp_path / "in" / "a.png", labels.astype(np.uint8))
     save_image(tmp_path / "instances" / "a.png", np.zeros((32, 32), np.uint16))
@@ -196,7 +195,7 @@ def test_all_frames_of_a_video_have_one_style(
 ) -> None:
     save_image(tmp_path / "set" / "train" / "x.png", np.zeros((32, 64, 3), np.uint8))
     data = ["data.layout=side_by_side", f"data.root={tmp_path / 'set'}", "data.instance_edges=false"]
-    run(tiny_config, *LIVELY, *data, "train.max_steps=1")
+    run_folder = untrained_run(tiny_config, *LIVELY, *data)
     clip = write_video(tmp_path / "clip.mp4", n_frames=5)
     chosen: list[Sequence[int]] = []
 
@@ -205,7 +204,7 @@ def test_all_frames_of_a_video_have_one_style(
         draw_latents(network, seeds)
 
     monkeypatch.setattr("inference.predictor.draw_latents", draw)
-    arguments = ["--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--input", str(clip), "--opt-level", "O0"]
+    arguments = ["--checkpoint", str(run_folder), "--input", str(clip), "--opt-level", "O0"]
     frames = {}
     for name, options in {"drawn": ["--batch-size", "2"], "style": ["--style", photo(tmp_path / "a.png")]}.items():
         output = ["--output", str(tmp_path / f"{name}.mp4"), "--frames", str(tmp_path / name)]

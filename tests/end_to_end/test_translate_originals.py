@@ -16,7 +16,7 @@ from data.map_reader import MapReader
 from data.paired_folders import PairedFolders
 from inference.load import load_generator
 from tests.conftest import save_image
-from tests.runs import translate
+from tests.runs import translate, with_slow
 from tools.export import __main__ as export
 from utils.errors import UserError
 
@@ -94,10 +94,10 @@ def filtered(x: torch.Tensor, kernel: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        *("cyclegan_generator", "cut_generator", "cut_generator_mixed", "pix2pix_unet_batch"),
-        *("pix2pix_resnet_batch_dropout", "pix2pixhd_local_1", "pix2pixhd_global_label_edge"),
-    ],
+    with_slow(
+        ["cyclegan_generator", "cut_generator_mixed", "pix2pix_unet_batch", "pix2pixhd_local_1"],
+        ["cut_generator", "pix2pix_resnet_batch_dropout", "pix2pixhd_global_label_edge"],
+    ),
 )
 def test_generators_are_written_back_and_exported(reference: dict[str, Any], tmp_path: Path, name: str) -> None:
     file = tmp_path / "latest_net_G.pth"
