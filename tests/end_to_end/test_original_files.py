@@ -234,7 +234,9 @@ def test_the_settings_follow_from_the_shapes_but_for_the_noise(of_oasis: Path) -
 def test_a_run_starts_from_files_of_oasis(
     tiny_config: Path, of_oasis: Path, tmp_path: Path, label_data_set: Path
 ) -> None:
-    of_judge = save_of_oasis(SegmentationDiscriminator(N_CLASSES), "oasis_discriminator", tmp_path / "best_D.pth")
+    of_judge = save_of_oasis(
+        SegmentationDiscriminator(n_classes=N_CLASSES), "oasis_discriminator", tmp_path / "best_D.pth"
+    )
     settings = [*OASIS, "generator.n_upsamplings=5", "generator.hidden_channels=128", "generator.base_channels=1"]
     settings += ["generator.norm=batch", "generator.noise_channels=64", "data.layout=paired_folders"]
     sizes = [f"data.{key}_{side}=64" for key in ("load", "crop") for side in ("width", "height")]
