@@ -175,8 +175,10 @@ class WorkerMonitor:
 
     def _lost(self, wait_s: float) -> str | None:
         """Describe how a process ended, waiting up to `wait_s` seconds for it; None where all are running."""
-        multiprocessing.connection.wait([process.sentinel for process in self.processes], timeout=wait_s)
+        ended = multiprocessing.connection.wait([process.sentinel for process in self.processes], timeout=wait_s)
         for number, process in enumerate(self.processes):
+            if process.sentinel in ended:
+                process.join()  # its sentinel is ready a moment before it has an exit code
             if process.exitcode is not None:
                 return describe_exit(process.exitcode, self.sample_of(number))
         return None

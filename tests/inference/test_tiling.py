@@ -15,6 +15,7 @@ from torch.nn.utils import parametrize
 
 from inference.tiling import TensorFile, TiledNetwork, Window
 from models.activation_checkpointing import enable_activation_checkpointing
+from models.blocks import Upsample
 from models.global_generator import GlobalGenerator, LocalEnhancer
 from models.latent_inputs import draw_latents
 from models.spade_generator import SpadeGenerator
@@ -34,7 +35,7 @@ def unet(**options: Any) -> UnetGenerator:
     return UnetGenerator(in_channels=3, base_channels=4, n_downsamplings=5, **options)
 
 
-UPS = ("transposed", "nearest", "bilinear", "residual")
+UPS: tuple[Upsample, ...] = ("transposed", "nearest", "bilinear", "residual")
 PADDINGS = ("zeros", "reflect", "zeros", "reflect")  # those of make test: each kind of UPS with one of each other list
 
 
