@@ -15,7 +15,7 @@ from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from configs.recipe import BASE, Recipe, read_recipe
+from configs.recipe import BASE, Layer, read_recipe
 from configs.removed_settings import REMOVED, successors, without_removed
 from configs.schema import Config
 from configs.schema.loss import read_class_weights
@@ -53,12 +53,31 @@ def load_config(path: Path | str, overrides: Sequence[str] = ()) -> Config:
     return config_of(read_recipe(Path(path)), overrides)
 
 
-def config_of(recipe: Recipe, overrides: Sequence[str] = ()) -> Config:
-    """Return the Config of a recipe, with overrides; raise ConfigError as `load_config` does."""
-    layers = [(str(recipe.path), recipe.values)]
-    if recipe.base:
-        layers.insert(0, (str(recipe.base.path), recipe.base.values))
-    return _resolve(layers, overrides)
+def config_of(layers: Sequence[Layer], overrides: Sequence[str] = ()) -> Config:
+    """Return the Config of layers of settings, of which later ones replace earlier ones, with overrides.
+
+    Raises:
+        ConfigError: keys or values are wrong; names them all.
+    """
+    config = deepcopy(_EMPTY)
+    problems = list[str]()
+    for number, (origin, values) in enumerate(layers):
+        problems += [f"{origin}: {problem}" for problem in _assign_all(config, values, is_first=number == 0)]
+    for override in overrides:
+        where = f"{override!r} on the command line"
+        try:
+            problems += [f"{where}: {problem}" for problem in _assign_all(config, _parse_override(override, where))]
+        except ConfigError as error:
+            problems += error.problems
+    sections, problems_of_sections = _sections(config)
+    origin = layers[-1][0] + (" with the command line" if overrides else "")
+    problems += [f"{origin}: {problem}" for problem in problems_of_sections]
+    if not problems:
+        try:
+            return Config(**sections)
+        except ConfigError as error:  # what one section wants of another
+            problems += [f"{origin}: {problem}" for problem in error.problems]
+    raise ConfigError(*problems)
 
 
 def config_from_dict(values: object, origin: str, overrides: Sequence[str] = ()) -> Config:
@@ -66,7 +85,7 @@ def config_from_dict(values: object, origin: str, overrides: Sequence[str] = ())
 
     Removed settings, which checkpoints hold, are left out or become others.
     """
-    return _resolve([(origin, without_removed(values, origin)), (origin, dict(successors(values)))], overrides)
+    return config_of([(origin, without_removed(values, origin)), (origin, dict(successors(values)))], overrides)
 
 
 def config_to_dict(config: Config) -> dict[str, Any]:
@@ -98,29 +117,6 @@ def settings_by_key(config: Config) -> dict[str, object]:
 def changed_settings(config: Config) -> dict[str, object]:
     """Return the values, by `section.key`, that differ from their defaults."""
     return {key: value for key, (_, value) in config_differences(Config(), config).items()}
-
-
-def _resolve(layers: Sequence[tuple[str, object]], overrides: Sequence[str]) -> Config:
-    """Return the Config of layers of values, each with its origin; later ones replace earlier ones."""
-    config = deepcopy(_EMPTY)
-    problems = list[str]()
-    for number, (origin, values) in enumerate(layers):
-        problems += [f"{origin}: {problem}" for problem in _assign_all(config, values, is_first=number == 0)]
-    for override in overrides:
-        where = f"{override!r} on the command line"
-        try:
-            problems += [f"{where}: {problem}" for problem in _assign_all(config, _parse_override(override, where))]
-        except ConfigError as error:
-            problems += error.problems
-    sections, problems_of_sections = _sections(config)
-    origin = layers[-1][0] + (" with the command line" if overrides else "")
-    problems += [f"{origin}: {problem}" for problem in problems_of_sections]
-    if not problems:
-        try:
-            return Config(**sections)
-        except ConfigError as error:  # what one section wants of another
-            problems += [f"{origin}: {problem}" for problem in error.problems]
-    raise ConfigError(*problems)
 
 
 def _parse_override(override: str, where: str) -> dict[str, object]:

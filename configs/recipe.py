@@ -2,10 +2,9 @@
 
 import filecmp
 import os
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from utils.errors import ConfigError
 from utils.log import logger
@@ -16,44 +15,37 @@ FOLDER = Path(__file__).parent
 BASE = "base"
 _WRITTEN = "config.yaml"  # the settings of a run, in its folder
 _OF_CHECKPOINTS = (".pt", ".pth", ".safetensors")
+Layer = tuple[str, object]
+"""The name of a place, for errors, and the settings that stand there."""
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """The settings of a YAML file, as they stand there; `base` has those that it builds on."""
-
-    path: Path
-    values: Any
-    base: "Recipe | None" = None
-
-    @property
-    def comment(self) -> str:
-        """Return the line that names the base, empty where there is none."""
-        if self.base is None:
-            return ""
-        text = str(self.base.path)
-        return f"# base: {text if text.isprintable() else repr(text)}\n"
-
-
-def read_recipe(path: Path) -> Recipe:
-    """Read a YAML file, and the one that it builds on.
+def read_recipe(path: Path) -> list[Layer]:
+    """Return the settings of a YAML file, the last layer, after those of the file that it builds on, if any.
 
     Raises:
         OSError: the file cannot be read.
         ConfigError: it is not there, is no YAML or holds nothing; its base cannot be used, or builds on a file itself.
     """
-    recipe, base = _read(find_recipe(path))
+    file = find_recipe(path)
+    values, base = _read(file)
     if base is None:
-        return recipe
+        return [(str(file), values)]
     try:
-        below, its_base = _read(find_recipe(base, recipe.path.parent))
+        base_file = find_recipe(base, file.parent)
+        base_values, its_base = _read(base_file)
     except (OSError, ConfigError) as error:
-        raise ConfigError(*(f"{recipe.path}: base: {line}" for line in str(error).splitlines())) from error
+        raise ConfigError(*(f"{file}: base: {line}" for line in str(error).splitlines())) from error
     if its_base is not None:
         raise ConfigError(
-            f"{recipe.path}: its base {below.path} has a base itself ({its_base}); name that one, or copy the settings"
+            f"{file}: its base {base_file} has a base itself ({its_base}); name that one, or copy the settings"
         )
-    return Recipe(recipe.path, recipe.values, below)
+    return [(str(base_file), base_values), (str(file), values)]
+
+
+def base_line(recipe: Sequence[Layer]) -> str:
+    """Return the comment that names the file on which a recipe builds; empty where it builds on none."""
+    *bases, _ = (name if name.isprintable() else repr(name) for name, _ in recipe)
+    return "".join(f"# base: {name}\n" for name in bases)
 
 
 def find_recipe(path: Path, folder: Path = Path()) -> Path:
@@ -78,7 +70,7 @@ def _is_same(one: Path, other: Path) -> bool:
     return one.samefile(other) or filecmp.cmp(one, other, shallow=False)
 
 
-def _read(path: Path) -> tuple[Recipe, Path | None]:
+def _read(path: Path) -> tuple[object, Path | None]:
     """Return the settings of one file, and its base as the file names it."""
     if not path.exists():
         beside = ", ".join(sorted(str(file) for file in path.parent.glob("*.yaml"))) or "none"
@@ -96,8 +88,8 @@ def _read(path: Path) -> tuple[Recipe, Path | None]:
     if values is None:
         raise ConfigError(f"{path}: holds no settings; write {{}} in it to use the defaults, or name another file")
     if not isinstance(values, dict) or BASE not in values:
-        return Recipe(path, values), None
+        return values, None
     base = values[BASE]
     if not isinstance(base, str) or not base.strip() or "\0" in base:
         raise ConfigError(f"{path}: base is {shortened(base)}, expected the name of a YAML file")
-    return Recipe(path, {key: value for key, value in values.items() if key != BASE}), Path(base)
+    return {key: value for key, value in values.items() if key != BASE}, Path(base)

@@ -5,7 +5,7 @@ import pytest
 
 import train
 from configs.load import config_differences, config_to_yaml, load_config
-from configs.recipe import FOLDER, find_recipe, read_recipe
+from configs.recipe import FOLDER, base_line, find_recipe, read_recipe
 from tests.reliability.command_line import CommandLine
 from utils.errors import ConfigError
 
@@ -93,4 +93,4 @@ def test_print_config_names_the_base_and_prints_what_is_in_effect(
         train.main, "--config", str(tmp_path / "mine.yaml"), "--print-config"
     )
     assert out == f"# base: {FOLDER / 'demo.yaml'}\n" + config_to_yaml(load_config(tmp_path / "mine.yaml"))
-    assert read_recipe(FOLDER / "demo.yaml").comment == ""
+    assert base_line(read_recipe(FOLDER / "demo.yaml")) == ""
