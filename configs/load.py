@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from configs.recipe import BASE, Layer, read_recipe
-from configs.removed_settings import REMOVED, successors, without_removed
+from configs.removed_settings import REMOVED, without_removed
 from configs.schema import Config
 from configs.schema.loss import read_class_weights
 from configs.schema.method import METHODS
@@ -85,7 +85,9 @@ def config_from_dict(values: object, origin: str, overrides: Sequence[str] = ())
 
     Removed settings, which checkpoints hold, are left out or become others.
     """
-    return config_of([(origin, without_removed(values, origin)), (origin, dict(successors(values)))], overrides)
+    if isinstance(values, Mapping):
+        values = without_removed(dict(_settings(values)), origin)
+    return config_of([(origin, values)], overrides)
 
 
 def config_to_dict(config: Config) -> dict[str, Any]:

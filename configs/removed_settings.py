@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 from utils.log import logger
 
@@ -12,7 +11,7 @@ from utils.log import logger
 class Removed:
     """A removed setting: the defaults that it has had, and the remedy or the reason for whoever set it.
 
-    is_merged: whether its value in a checkpoint becomes one of another setting (`successors`).
+    is_merged: whether its value in a checkpoint becomes one of another setting.
     """
 
     defaults: tuple[object, ...]
@@ -60,55 +59,46 @@ REMOVED = {
 }
 
 
-def without_removed(values: object, origin: str, prefix: str = "") -> object:
-    """Return nested settings without the removed ones; report those that had another value than a default.
+def without_removed(settings: Mapping[str, object], origin: str) -> dict[str, object]:
+    """Return the settings of a checkpoint without the removed ones, and with those that take their place.
 
-    values: of a checkpoint, which may be damaged and hold anything. origin: names it in the report.
+    One that has no successor, and had another value than a default, is reported.
+    settings: by `section.key`. A checkpoint may be damaged and hold anything. origin: names it in the report.
     """
-    if not isinstance(values, Mapping):
-        return values
     kept = {}
-    for key, value in values.items():
-        name = f"{prefix}{key}"
-        if name not in REMOVED:
-            kept[key] = without_removed(value, origin, f"{name}.")
-        elif not (REMOVED[name].is_merged or REMOVED[name].is_default(value)):
-            _report(f"{origin}: {name} has no effect any more: {REMOVED[name].successor}")
-    return kept
+    for key, value in settings.items():
+        if key not in REMOVED:
+            kept[key] = value
+        elif not (REMOVED[key].is_merged or REMOVED[key].is_default(value)):
+            _report(f"{origin}: {key} has no effect any more: {REMOVED[key].successor}")
+    return kept | dict(_successors(settings))
 
 
-def successors(values: object) -> Iterator[tuple[str, object]]:
-    """Yield the settings that take the place of removed ones, as `section.key` and value, where these have effect.
+def _successors(settings: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    """Yield the settings that take the place of removed ones, where these have effect.
 
-    values: of a checkpoint, which may be damaged: what has another type than it should is left out.
+    What has another type than it should is left out.
     """
-    data, style, log, metrics = (_section(values, name) for name in ("data", "style", "log", "metrics"))
-    if data.get("instances") == "connected" and data.get("instance_classes"):
-        yield "data.instances", data["instance_classes"]
-    folder = data.get("cache_folder")
-    if data.get("cache") == "disk" and isinstance(folder, str) and folder and folder != _DISK_FOLDER:
+    get = settings.get
+    if get("data.instances") == "connected" and get("data.instance_classes"):
+        yield "data.instances", get("data.instance_classes")
+    folder = get("data.cache_folder")
+    if get("data.cache") == "disk" and isinstance(folder, str) and folder and folder != _DISK_FOLDER:
         yield "data.cache", f"{folder.rstrip('/')}/"
-    if "height" in style and "width" in style:
-        yield "style.size", [style["height"], style["width"]]
-    counts = [count for count in (log.get("n_images"), metrics.get("n_samples")) if type(count) is int]
-    if "n_images" in log and counts:
+    if "style.height" in settings and "style.width" in settings:
+        yield "style.size", [settings["style.height"], settings["style.width"]]
+    counts = [count for count in (get("log.n_images"), get("metrics.n_samples")) if type(count) is int]
+    if "log.n_images" in settings and counts:
         yield "metrics.n_samples", max(counts)
-    train = _section(values, "train")
-    parts = {role: train.get(f"freeze_{role}") for role in ("generator", "discriminator")}
+    parts = {role: get(f"train.freeze_{role}") for role in ("generator", "discriminator")}
     if any(parts.values()):
         lists = {role: names for role, names in parts.items() if isinstance(names, list)}
         yield "train.freeze", [f"{role}.{part}" for role, names in lists.items() for part in names]
-    generator, discriminator = _section(values, "generator"), _section(values, "discriminator")
-    orders = generator.get("spectral_iteration"), discriminator.get("spectral_iteration")
-    if orders[1] and not generator.get("spectral_norm"):
+    orders = get("generator.spectral_iteration"), get("discriminator.spectral_iteration")
+    if orders[1] and not get("generator.spectral_norm"):
         yield "generator.spectral_iteration", orders[1]
-    elif orders[1] not in (None, orders[0]) and discriminator.get("spectral_norm") not in (None, "none", False):
+    elif orders[1] not in (None, orders[0]) and get("discriminator.spectral_norm") not in (None, "none", False):
         _report(f"discriminator.spectral_iteration was {orders[1]}: that of the generator, {orders[0]}, holds now")
-
-
-def _section(values: object, name: str) -> Mapping[Any, Any]:
-    section = values.get(name) if isinstance(values, Mapping) else None
-    return section if isinstance(section, Mapping) else {}
 
 
 @cache  # a checkpoint's settings are read several times in a run
