@@ -63,8 +63,7 @@ def _unused_of_data(config: Config) -> list[str]:
     unused += ["data.instance_folder"] if not needs_instances or data.makes_instances else []
     unused += ["data.instances"] if not needs_instances or data.layout not in PAIRS_OF_MAPS else []
     unused += ["data.ignore_id"] if data.n_classes == 0 or data.label_colors else []
-    has_own_classes = LAYOUTS[data.layout].own_classes is not None
-    has_labels_alone = (data.has_labels or has_own_classes) and not data.is_stacked
+    has_labels_alone = data.has_labels and not data.is_stacked
     unused += ["data.source_channels", "data.source_range"] if has_labels_alone else []
     unused += [f"data.augment.{name}" for name in OF_RGB_SOURCES] if has_labels_alone or data.is_stacked else []
     forms = stored_forms(data)

@@ -61,7 +61,7 @@ class Config(Section, prefix=""):
                 expected = f"encoded where data.layout is not {' or '.join(PAIRS_OF_MAPS)}"
                 self.require(self.data.layout in PAIRS_OF_MAPS, "features.origin", expected)
             self.require(not is_side_by_side, "features.n_channels", "0: side_by_side has neither instances nor labels")
-            is_possible = self._has_labels or self.features.regions != "labels"
+            is_possible = self.data.has_labels or self.features.regions != "labels"
             self.require(is_possible, "features.regions", "instances where data.n_classes is 0")
         if self.data.target_channels not in RGB_CHANNELS:
             channels = f"with data.target_channels={self.data.target_channels}"
@@ -82,15 +82,11 @@ class Config(Section, prefix=""):
         for key, other in (("discriminator.name", "loss.gan_mode"), ("loss.gan_mode", "discriminator.name")):
             self.require(attrgetter(key)(self) == "segmentation", key, f"segmentation with {other}=segmentation")
         expected = "above 0 with discriminator.name=segmentation, which classifies pixels: it needs label maps"
-        self.require(self._has_labels, "data.n_classes", expected)
+        self.require(self.data.has_labels, "data.n_classes", expected)
         for key in ("loss.feature_matching", "loss.gradient_penalty", "loss.r1"):
             self.require(attrgetter(key)(self) == 0, key, "0 with discriminator.name=segmentation")
         is_possible = not self.loss.labelmix or self.train.pool_size == 0
         self.require(is_possible, "train.pool_size", "0 with loss.labelmix, which mixes images of a pair")
-
-    @property
-    def _has_labels(self) -> bool:
-        return self.data.has_labels or self.data.layout == "synthetic_facades"
 
     @property
     def has_encoder(self) -> bool:

@@ -236,7 +236,7 @@ class DataConfig(Section, prefix="data."):
         if self.instances == "files":
             return
         expected = "files where sources are RGB images, which data.n_classes=0 without data.label_colors declares"
-        self.require(self.has_labels or self.layout == "synthetic_facades", "instances", expected)
+        self.require(self.has_labels, "instances", expected)
         names = () if colors is None else colors.names
         total = n_classes or len(names)
         unknown = [name for name in self._instance_classes if name not in names and not _is_id(name, total)]
@@ -245,8 +245,8 @@ class DataConfig(Section, prefix="data."):
 
     @property
     def has_labels(self) -> bool:
-        """Whether the settings declare that sources are label maps; synthetic_facades knows by itself."""
-        return self.n_classes > 0 or bool(self.label_colors)
+        """Whether sources are label maps, or several folders of which the first holds label maps."""
+        return self.n_classes > 0 or bool(self.label_colors) or self.layout == "synthetic_facades"
 
     @property
     def is_stacked(self) -> bool:
