@@ -15,15 +15,6 @@ def validation_split(config: Config) -> str | None:
     return config.data.validation_split or ("val" if build.has_split(config.data, "val") else None)
 
 
-def divided(config: Config, train: Layout) -> tuple[Layout, Layout]:
-    """Return the samples of the training split to train on, and those that train.validation_share holds back.
-
-    Raises:
-        ConfigError: a name is of no group of train.validation_group.
-    """
-    return hold_back(train, config.train.validation_share, config.train.validation_group)
-
-
 def has_split(config: Config, split: str) -> bool:
     """Return whether there are samples of a split: a folder of the data set, or HELD_BACK."""
     holds_back = split == HELD_BACK and config.train.validation_share > 0 and validation_split(config) is None
@@ -39,7 +30,8 @@ def open_split(config: Config, split: str, *, needs_targets: bool) -> Layout:
     if split != HELD_BACK or build.has_split(config.data, split):
         return build.build_layout(config, split, needs_targets=needs_targets)
     if has_split(config, split):
-        _, held_back = divided(config, build.build_layout(config, TRAIN, needs_targets=needs_targets))
+        train = build.build_layout(config, TRAIN, needs_targets=needs_targets)
+        _, held_back = hold_back(train, config.train.validation_share, config.train.validation_group)
         if len(held_back):
             return held_back
     raise DataError(f"split {split}: no sample was held back by train.validation_share. Choose another split.")

@@ -7,9 +7,9 @@ from typing import Any
 from configs import build
 from configs.load import config_from_dict
 from configs.schema import Config
-from configs.splits import HELD_BACK, TRAIN, divided, validation_split
+from configs.splits import HELD_BACK, TRAIN, validation_split
 from configs.undecided_settings import undecided_sides, with_measured_ranges
-from data.held_back import groups_of, smallest_share
+from data.held_back import groups_of, hold_back, smallest_share
 from data.layout import Layout
 from utils.checkpoint_folder import LoadedCheckpoint
 from utils.distributed import World
@@ -52,7 +52,7 @@ def open_splits(config: Config) -> Splits:
     own, group = validation_split(config), config.train.validation_group
     if own or not share:
         return Splits(train, own or TRAIN)
-    rest, held_back = divided(config, train)
+    rest, held_back = hold_back(train, share, group)
     if not len(rest) or not len(held_back):
         which, remedy = ("every", "lower it")
         if not len(held_back):
