@@ -39,7 +39,6 @@ from utils.checkpoint import (
     read_weights_file,
 )
 from utils.checkpoint_folder import newest_run, read_latest
-from utils.log import logger
 from utils.safetensors_file import SUFFIX, read_safetensors
 
 T = TypeVar("T")
@@ -134,7 +133,7 @@ def load_from(
         raise CheckpointError(f"{chosen}: no such checkpoint file. Runs in {chosen.parent}: {runs}.")
     if not chosen.is_dir():
         return chosen, load(chosen)
-    if found := read_latest(chosen, logger.warning, load, "name another run"):
+    if found := read_latest(chosen, load, "name another run"):
         return found[:2]
     file = original_file(chosen, role, direction)
     if file is None:

@@ -89,7 +89,7 @@ def find_checkpoint(run_folder: Path, source: str | Path) -> LoadedCheckpoint | 
     folder = run_folder if source == "auto" else Path(source)
     if folder.is_file():
         return LoadedCheckpoint(folder, load_checkpoint(folder))
-    found = latest_valid(folder, logger.warning)
+    found = latest_valid(folder)
     if found is None and source != "auto":
         raise CheckpointError(f"resume {source}: no checkpoint and no run that has one{checkpoints_beside(folder)}")
     return found

@@ -17,6 +17,7 @@ from utils.checkpoint import (
     load_checkpoint,
     manifest_path,
 )
+from utils.log import logger
 
 T = TypeVar("T")
 
@@ -69,25 +70,20 @@ def newest_run(root: Path) -> Path | None:
     return newest
 
 
-def latest_valid(run_folder: Path, warn: Callable[[str], object]) -> LoadedCheckpoint | None:
+def latest_valid(run_folder: Path) -> LoadedCheckpoint | None:
     """Return the valid checkpoint of the highest step, or None if the folder has no checkpoint.
-
-    warn: called with a message for each damaged checkpoint that is skipped.
 
     Raises:
         CheckpointError: all are damaged, or the latest valid one has a newer format.
     """
-    remedy = "start from the beginning with --resume never, which keeps them"
-    found = read_latest(run_folder, warn, load_checkpoint, remedy)
+    found = read_latest(run_folder, load_checkpoint, "start from the beginning with --resume never, which keeps them")
     return found and LoadedCheckpoint(*found)
 
 
-def read_latest(
-    run_folder: Path, warn: Callable[[str], object], read: Callable[[Path], T], remedy: str
-) -> tuple[Path, T, list[Path]] | None:
+def read_latest(run_folder: Path, read: Callable[[Path], T], remedy: str) -> tuple[Path, T, list[Path]] | None:
     """Return the latest checkpoint that can be read, what `read` returns of it, and later ones, which are damaged.
 
-    None if the folder has no checkpoint. warn: called with a message for each damaged one.
+    None if the folder has no checkpoint. Damaged ones are named in warnings.
 
     Raises:
         CheckpointError: all are damaged, or `read` raises it.
@@ -100,7 +96,7 @@ def read_latest(
             if path.exists():  # it is another file that is missing
                 raise
         except DamagedCheckpointError as error:
-            warn(f"skipped {error}")
+            logger.warning("skipped %s", error)
             damaged.append(path)
     if damaged:
         raise CheckpointError(f"{run_folder}: none of its {len(damaged)} checkpoints is valid; {remedy}")

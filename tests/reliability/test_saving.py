@@ -26,10 +26,9 @@ EVERY_STEP = ["checkpoint.every_steps=1", "checkpoint.keep=2", "log.images_every
 
 
 def newest_step(folder: Path) -> int:
-    warnings: list[str] = []
-    found = latest_valid(folder, warnings.append)
+    found = latest_valid(folder)
     assert found is not None
-    assert not warnings
+    assert not found.damaged
     return int(found.state["step"])
 
 
