@@ -1,7 +1,6 @@
 """Checkpoint files: written so that no crash loses one, read without running code from them."""
 
 import errno
-import hashlib
 import json
 import os
 import pickle
@@ -68,13 +67,13 @@ def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
     """
     manifest = manifest_path(path)
     content = {"format": FORMAT, "format_version": FORMAT_VERSION, **state}
-    sha256, n_bytes = _write_atomically(
+    _write_atomically(
         path, lambda file: _serialize(content, file), before_it_counts=lambda: manifest.unlink(missing_ok=True)
     )
     facts: dict[str, Any] = {
         "file": path.name,
-        "sha256": sha256,
-        "bytes": n_bytes,
+        "sha256": sha256_of_file(path),
+        "bytes": path.stat().st_size,
         "format_version": FORMAT_VERSION,
         "torch": str(torch.__version__),
         **{key: state[key] for key in ("step", "epoch", "config") if key in state},
@@ -262,38 +261,17 @@ def _names_other_types(pickled: IO[bytes]) -> bool:
     return any(not name.startswith(_OF_TENSORS) for name in named)
 
 
-class _HashedFile:
-    """A file for writing that computes the SHA-256 of its content."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self._digest = hashlib.sha256()
-        self.n_bytes = 0
-
-    def write(self, data: bytes) -> int:
-        self._digest.update(data)
-        self.n_bytes += len(data)
-        return self._file.write(data)
-
-    def flush(self) -> None:
-        self._file.flush()
-
-    def hexdigest(self) -> str:
-        return self._digest.hexdigest()
-
-
 def _write_atomically(
     path: Path, write: Callable[[IO[bytes]], object], *, before_it_counts: Callable[[], object] = lambda: None
-) -> tuple[str, int]:
-    """Write a file beside `path`, sync it to the disk, and rename it; return its SHA-256 and number of bytes.
+) -> None:
+    """Write a file beside `path`, sync it to the disk, and rename it.
 
     before_it_counts: called when the content is on the disk, but does not have its name yet.
     """
     try:
         with replacing(path) as temporary:
             with temporary.open("wb") as file:
-                hashed = _HashedFile(file)
-                write(cast(IO[bytes], hashed))
+                write(file)
                 file.flush()
                 fault_points.reached("written", path)
                 os.fsync(file.fileno())
@@ -304,7 +282,6 @@ def _write_atomically(
     except OSError as error:
         free = shutil.disk_usage(path.parent).free
         raise OSError(error.errno, f"{error.strerror} ({free:,} bytes are free)", str(path)) from error
-    return hashed.hexdigest(), hashed.n_bytes
 
 
 def listed_digest(path: Path) -> tuple[int, str] | None:

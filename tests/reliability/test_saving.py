@@ -1,5 +1,6 @@
 """Runs that are killed while they save, and disks that fail: rows 1 to 3."""
 
+import math
 import os
 import random
 import signal
@@ -8,16 +9,16 @@ from collections.abc import Callable
 from errno import EIO, ENOSPC
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import pytest
+import torch
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from tests import processes
 from tests.reliability.faults import Fault, failing, kill_at, replacement, strike_at
 from tests.runs import assert_equal, checkpoint, run, uninterrupted, wait_until, with_slow, without_config
 from training import run_folder, sample_page
-from utils import checkpoint as checkpoint_module
 from utils import fault_points
 from utils.checkpoint import load_checkpoint, manifest_path
 from utils.checkpoint_folder import checkpoint_path, latest_valid, list_checkpoints
@@ -56,23 +57,37 @@ def test_kills_while_saving(tiny_config: Path, record_property: Callable[[str, o
     goes_on_to(tiny_config, step + 3, without_config(checkpoint(tiny_config, step + 3, "whole")))
 
 
+class WatchedFile:
+    """A file that calls `strike` at the first write behind a number of bytes."""
+
+    def __init__(self, file: IO[bytes], limit: float, strike: Callable[[], object]) -> None:
+        self.file, self.limit, self.strike, self.n_bytes = file, limit, strike, 0
+
+    def write(self, data: bytes) -> int:
+        if self.n_bytes >= self.limit:
+            self.file.flush()
+            self.strike()
+        self.n_bytes += len(data)
+        return self.file.write(data)
+
+    def flush(self) -> None:
+        self.file.flush()
+
+
+def struck_save(nth: int, share: float, strike: Callable[[], object]) -> Callable[[object, IO[bytes]], None]:
+    """`torch.save`, whose nth call strikes while it writes: behind a share of what the call before has written."""
+    sizes, save = [0], torch.save
+
+    def watched(content: object, file: IO[bytes]) -> None:
+        writer = WatchedFile(file, share * sizes[-1] if len(sizes) == nth else math.inf, strike)
+        save(content, cast(IO[bytes], writer))
+        sizes.append(writer.n_bytes)
+
+    return watched
+
+
 def die_when_written(share: float) -> None:
-    """In the third save, whose size the second showed, while the file is written, for which there is no public name."""
-    sizes: list[int] = []
-    write, close = checkpoint_module._HashedFile.write, checkpoint_module._HashedFile.hexdigest
-
-    def counted(self: checkpoint_module._HashedFile) -> str:
-        sizes.append(self.n_bytes)
-        return close(self)
-
-    def deadly(self: checkpoint_module._HashedFile, data: bytes) -> int:
-        if len(sizes) == 4 and self.n_bytes >= share * sizes[2]:  # each save writes two files
-            self.flush()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return write(self, data)
-
-    checkpoint_module._HashedFile.write = deadly  # type: ignore[method-assign]
-    checkpoint_module._HashedFile.hexdigest = counted  # type: ignore[method-assign]
+    torch.save = struck_save(3, share, partial(os.kill, os.getpid(), signal.SIGKILL))  # type: ignore[assignment]
 
 
 POINTS: dict[str, Callable[[], None]] = {
@@ -116,12 +131,13 @@ def test_a_disk_that_fails_once_costs_nothing(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], place: str, errno: int
 ) -> None:
     run(tiny_config, "train.max_steps=4", "checkpoint.every_steps=4")
-    if place in ("write", "flush"):
-        original = getattr(checkpoint_module._HashedFile, place)
-        monkeypatch.setattr(checkpoint_module._HashedFile, place, failing(original, [1], errno))
+    fail = failing(lambda: None, [1], errno)
+    if place == "write":
+        monkeypatch.setattr(torch, "save", struck_save(1, 0, fail))
+    elif place == "flush":  # beside torch's writer, which has errors of its own
+        monkeypatch.setattr(torch, "save", failing(torch.save, [1], errno))
     else:  # as where the system's call fails that follows the instant
         instant = {"fsync": "written", "rename": "synced"}[place]
-        fail = failing(lambda: None, [1], errno)
         monkeypatch.setattr(fault_points, "reached", strike_at(instant, ".pt", 1, fail))
     run(tiny_config, "train.max_steps=8", "checkpoint.every_steps=2")
     out = capfd.readouterr().out
