@@ -3,13 +3,11 @@
 import errno
 import json
 import os
-import pickle
-import pickletools
 import re
 import shutil
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -19,7 +17,7 @@ from utils import fault_points
 from utils.atomic_file import path_in_errors, replacing, unreplaced
 from utils.digest import sha256_of_file
 from utils.errors import UserError
-from utils.torch_private import is_system_error
+from utils.torch_private import is_refused_type, is_system_error
 
 FORMAT = "pairgan-training"
 FORMAT_VERSION = 3
@@ -27,9 +25,6 @@ READABLE_VERSIONS = range(1, FORMAT_VERSION + 1)  # `upgrade` lists what differs
 
 MOST_NAMED = 8  # checkpoints in a message
 
-_NAMES_A_TYPE = {"GLOBAL", "INST", "STACK_GLOBAL", "EXT1", "EXT2", "EXT4"}
-_OF_TENSORS = ("torch ", "torch._utils ", "torch.nn.parameter ", "torch.storage ", "collections OrderedDict")
-_MOST_PICKLES = 8  # in one file; torch's older format has five
 _NAME_IN_A_RUN = re.compile(r"(checkpoint-\d+|best)\.pt")
 _FOREIGN = {  # other files found in place of a checkpoint, by their first bytes
     b"version https://git-lfs": "a Git LFS pointer, not the file itself: fetch it with git lfs pull",
@@ -114,7 +109,7 @@ def _read(path: Path, *, checks_content: bool) -> dict[str, Any]:
         if is_system_error(error):
             reason = str(error) or "too little memory"
             raise CheckpointError(f"{path}: cannot be read now: {reason}; try again") from error
-        if isinstance(error, pickle.UnpicklingError) and _holds_code(path):
+        if is_refused_type(error) and not _is_text(path):
             raise DamagedCheckpointError(
                 f"{path}: damaged or not a checkpoint: holds more than tensors and plain types, which could run code, "
                 f"and is refused; {_remedy(path)}"
@@ -131,11 +126,10 @@ def _read(path: Path, *, checks_content: bool) -> dict[str, Any]:
 
 
 def _load(path: Path) -> object:
-    if zipfile.is_zipfile(path):
-        with suppress(RuntimeError):  # of a file system that maps no files
-            state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-            if isinstance(state, dict) and is_training_state(state):
-                return state  # other programs write their files in place, while they may be mapped
+    with suppress(RuntimeError):  # of a file system that maps no files, and of torch's older format
+        state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        if isinstance(state, dict) and is_training_state(state):
+            return state  # other programs write their files in place, while they may be mapped
     return cast(object, torch.load(path, map_location="cpu", weights_only=True))
 
 
@@ -241,24 +235,6 @@ def _is_text(path: Path) -> bool:
     """Return whether the beginning of a file holds no control characters but those of text."""
     with path.open("rb") as file:
         return not any(byte < 9 or 13 < byte < 32 or byte == 127 for byte in file.read(1024))
-
-
-def _holds_code(path: Path) -> bool:
-    """Return whether a file is an intact pickle, bare or in torch's archive, of more than tensors and plain types."""
-    with ExitStack() as opened, suppress(Exception):  # readers of pickles raise all kinds on what is none
-        if zipfile.is_zipfile(path):
-            archive = opened.enter_context(zipfile.ZipFile(path))
-            record = next(name for name in archive.namelist() if name.endswith("data.pkl"))
-            return _names_other_types(opened.enter_context(archive.open(record)))
-        file = opened.enter_context(path.open("rb"))
-        return any(_names_other_types(file) for _ in range(_MOST_PICKLES))
-    return False
-
-
-def _names_other_types(pickled: IO[bytes]) -> bool:
-    """Read one pickle and return whether it names other types; raise if it is none, or has no end."""
-    named = [str(argument) for code, argument, _ in pickletools.genops(pickled) if code.name in _NAMES_A_TYPE]
-    return any(not name.startswith(_OF_TENSORS) for name in named)
 
 
 def _write_atomically(

@@ -5,6 +5,7 @@ tests/utils/test_torch_private.py fails, and names the function, when torch drop
 
 import errno
 import os
+import pickle
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -110,3 +111,12 @@ def is_system_error(error: Exception) -> bool:
     quoted = (os.strerror(number) for number in (errno.EMFILE, errno.ENFILE, errno.ENOMEM))
     is_quoted = isinstance(error, RuntimeError) and any(text in str(error) for text in quoted)
     return is_quoted or isinstance(error, OSError | MemoryError)
+
+
+def is_refused_type(error: Exception) -> bool:
+    """Return whether torch.load refused a file because it names other types than tensors and plain ones.
+
+    The error has no class of its own. With another text such a file counts as damaged.
+    """
+    texts = ("was not an allowed global", "is blocked")
+    return isinstance(error, pickle.UnpicklingError) and any(text in str(error) for text in texts)

@@ -1,5 +1,7 @@
 """Each private function of torch is there, and the project works without it."""
 
+import os
+import pickle
 import signal
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +23,7 @@ from utils.torch_private import (
     cpu_has_matrix_units,
     freeze_compiled_weights,
     is_loader_timeout,
+    is_refused_type,
     is_system_error,
     loaders_without_signal_handler,
 )
@@ -112,6 +115,18 @@ def test_too_many_open_files_are_no_damage_of_the_file(tmp_path: Path, n_files: 
     with pytest.raises(RuntimeError) as damaged:
         torch.load(path, mmap=True, weights_only=True)
     assert not is_system_error(damaged.value)
+
+
+@pytest.mark.parametrize("content", [Path(), os.getcwd])  # of a type that torch does not know, and of one that it bans
+def test_a_refused_type_is_told_from_damage(tmp_path: Path, content: object) -> None:
+    torch.save(content, path := tmp_path / "x.pt")
+    with pytest.raises(pickle.UnpicklingError) as caught:
+        torch.load(path, weights_only=True)
+    assert is_refused_type(caught.value), f"torch {torch.__version__} has another text: {caught.value}"
+    path.write_bytes(b"\x80\x02\xff")
+    with pytest.raises(pickle.UnpicklingError) as damaged:
+        torch.load(path, weights_only=True)
+    assert not is_refused_type(damaged.value)
 
 
 def test_too_little_memory_is_no_damage_of_a_file() -> None:
