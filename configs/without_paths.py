@@ -5,31 +5,31 @@ from pathlib import Path
 from typing import Any
 
 from configs.schema import Config
+from configs.schema.run import RunConfig
 from utils.label_colors import DATA_SETS
 
 ROOT = "."  # data.root where no data set is named; it may not be empty
-_PATHS = {  # by section: what becomes its default
-    "run": ("root",),
-    "data": ("cache",),
-    "metrics": ("label_colors",),
-    "init": ("generator", "discriminator", "networks"),
-}
-_FOLDERS = ("source_folder", "target_folder", "instance_folder", "weight_folder")
 
 
 def without_paths(config: Config) -> Config:
     """Return the settings without paths; names of folders within the data set stay, since its layout needs them."""
-    kept = {"label_colors"} if config.metrics.label_colors in DATA_SETS else set()
-    sections = {section: _defaults(getattr(config, section), {*keys} - kept) for section, keys in _PATHS.items()}
-    data = sections["data"]
-    within = {key: _name(getattr(data, key)) for key in _FOLDERS}
-    sections["data"] = replace(data, root=ROOT if data.root else "", **within)
-    return replace(config, **sections)
-
-
-def _defaults(section: Any, keys: set[str]) -> Any:
-    defaults = type(section)()
-    return replace(section, **{key: getattr(defaults, key) for key in keys})
+    data, colors = config.data, config.metrics.label_colors
+    data = replace(
+        data,
+        root=ROOT if data.root else "",
+        cache="none",
+        source_folder=_name(data.source_folder),
+        target_folder=_name(data.target_folder),
+        instance_folder=_name(data.instance_folder),
+        weight_folder=_name(data.weight_folder),
+    )
+    return replace(
+        config,
+        run=replace(config.run, root=RunConfig.root),
+        data=data,
+        metrics=replace(config.metrics, label_colors=colors if colors in DATA_SETS else None),
+        init=replace(config.init, generator=None, discriminator=None, networks={}),
+    )
 
 
 def _name(folders: str | list[str] | None) -> Any:
