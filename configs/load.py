@@ -266,15 +266,7 @@ _SECTIONS = [key for key, kind in _types(Config) if is_dataclass(kind)]
 _TYPES = {key: kind for key, kind in _types(Config) if not is_dataclass(kind)}
 _NETWORKS = {name for method in METHODS.values() for name in method.networks}
 _OF_NETWORKS = {f"init.{name}": name for name in _NETWORKS if f"init.{name}" not in _TYPES}
-
-
-def _empty() -> DictConfig:
-    """Return the schema with its defaults. Frozen dataclasses come read-only, but the values come before they exist."""
-    config = OmegaConf.structured(Config)
-    for section in _SECTIONS:
-        OmegaConf.set_readonly(OmegaConf.select(config, section), False)
-    return cast(DictConfig, config)
-
-
 _DEFAULTS = settings_by_key(Config())
-_EMPTY = _empty()  # made once: it takes longer than all else that reads a configuration
+_EMPTY: DictConfig = OmegaConf.structured(Config)  # made once: it takes longer than all else that reads a configuration
+for _section in _SECTIONS:  # frozen dataclasses come read-only, but the values come before they exist
+    OmegaConf.set_readonly(OmegaConf.select(_EMPTY, _section), False)

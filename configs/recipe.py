@@ -55,19 +55,14 @@ def find_recipe(path: Path, folder: Path = Path()) -> Path:
     """
     with suppress(RuntimeError):  # a home folder that nobody knows
         path = path.expanduser()
-    candidates, found = [folder / path], list[Path]()
+    candidates = [folder / path]
     if not path.is_absolute():
         candidates += [FOLDER.parent / path, FOLDER / path, FOLDER / f"{path}.yaml"]
-    for candidate in candidates:
-        if candidate.is_file() and not any(_is_same(candidate, other) for other in found):
-            found.append(candidate)
-    if len(found) > 1 and os.environ.get("RANK", "0") == "0":
-        logger.warning("%s: taken from %s, not from %s", path, found[0], found[1])
+    found = [candidate for candidate in candidates if candidate.is_file()]
+    others = [other for other in found[1:] if not filecmp.cmp(found[0], other, shallow=False)]
+    if others and os.environ.get("RANK", "0") == "0":
+        logger.warning("%s: taken from %s, not from %s", path, found[0], others[0])
     return found[0] if found else folder / path
-
-
-def _is_same(one: Path, other: Path) -> bool:
-    return one.samefile(other) or filecmp.cmp(one, other, shallow=False)
 
 
 def _read(path: Path) -> tuple[object, Path | None]:
