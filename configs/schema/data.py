@@ -203,7 +203,10 @@ class DataConfig(Section, prefix="data."):
         are_workers = self.workers == "auto" or (isinstance(self.workers, int) and self.workers >= 0)
         self.require(are_workers, "workers", "a number of at least 0, or auto")
         self.require_numbers("load_width", "load_height", "crop_width", "crop_height", least=1)
-        _check_root(self.root, self.layout)
+        has_root = self.layout in DRAWN or self.root != ""
+        require(has_root, "data.root", "empty", "the folder of the data set: add data.root=FOLDER")
+        if problem := address_problem(self.root):
+            raise ConfigError(f"data.root: {problem}")
         if self.layout == "side_by_side":
             self.require(self.n_classes == 0, "n_classes", "0: side_by_side holds RGB images")
             expected = "null: side_by_side holds RGB images; python -m tools.convert_data to-folders makes folders"
@@ -293,13 +296,6 @@ def check_data_root(data: DataConfig) -> None:
     may_be_other_store = "://" in data.root or Path(data.root).expanduser().is_file()
     if data.layout not in DRAWN and not may_be_other_store and (problem := data_root_problem(data.root)):
         raise ConfigError(problem)
-
-
-def _check_root(root: str, layout: str) -> None:
-    if layout not in DRAWN:
-        require(root != "", "data.root", "empty", "the folder of the data set: add data.root=FOLDER")
-    if problem := address_problem(root):
-        raise ConfigError(f"data.root: {problem}")
 
 
 def _is_id(text: str, n_classes: int) -> bool:

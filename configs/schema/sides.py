@@ -51,7 +51,6 @@ def check_stack(folders: Sequence[str], n_channels: int, direction: str, *, has_
     n_channels: of all images together, without the label maps of the first folder.
     """
     key, listed = "data.source_folder", f"[{','.join(folders)}]"
-    require(len(folders) > 1 and all(folders), key, listed, "a folder, or at least two such as [A,B]")
     require(len(set(folders)) == len(folders), key, listed, "each folder once")
     expected = "AtoB with several folders in data.source_folder: name those of B there, and A as data.target_folder"
     require(direction == "AtoB", "data.direction", direction, expected)
