@@ -5,12 +5,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from configs.schema.checks import Section, require
-from configs.schema.sides import OF_MAPS, PAIRS_OF_MAPS, TWO_SIDES, check_side, check_stack, check_target_files
+from configs.schema.sides import OF_MAPS, PAIRS_OF_MAPS, check_side, check_stack, check_target_files
 from utils.data_root import address_problem, data_root_problem
 from utils.errors import ConfigError
 from utils.label_colors import LabelColors
 from utils.limits import MOST_ELASTIC
-from utils.yaml_file import shortened
 
 DRAWN = ("synthetic_facades", "synthetic_day_night")  # layouts without files
 SIZED_BY_CROP = ("resize_and_crop", "scale_width_and_crop", "crop")
@@ -212,11 +211,6 @@ class DataConfig(Section, prefix="data."):
             expected = "null: side_by_side holds RGB images; python -m tools.convert_data to-folders makes folders"
             self.require(not self.label_colors, "label_colors", expected)
             self.require(not self.instance_edges, "instance_edges", "false: side_by_side has no instances")
-        if self.layout in TWO_SIDES:
-            for name, value in vars(self.augment).items():
-                usual = getattr(PairAugmentationConfig(), name)
-                expected = f"{shortened(usual)} with data.layout={self.layout}: it changes the maps of a pair alike"
-                self.require(value == usual, f"augment.{name}", expected)
         if self.layout in PAIRS_OF_MAPS and self.direction == "BtoA":
             self.require(not self.has_labels, "direction", "AtoB where data.n_classes or data.label_colors is set")
         crop = f"{self.crop_width}x{self.crop_height}"

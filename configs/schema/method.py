@@ -81,6 +81,7 @@ _UNPAIRED = (
     Refusal("data.label_colors", "{}: both sides are images"),
     Refusal("data.instance_edges", "false: both sides are images"),
     Refusal("data.weight_folder", f"null: {_NO_TARGET}"),
+    Refusal("data.augment", "its default: it changes the maps of a pair alike"),
     Refusal("generator.scale", "1: both sides have the same scale"),
     Refusal("features", f"its default: {_NO_TARGET}, of which instances have features"),
     Refusal("style", f"its default: {_NO_TARGET}, which has a style"),

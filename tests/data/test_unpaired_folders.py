@@ -13,7 +13,6 @@ from PIL import Image
 
 from configs import build
 from configs.schema import Config, CycleConfig, DataConfig, LossConfig, MethodConfig
-from configs.schema.data import PairAugmentationConfig
 from configs.undecided_settings import undecided_sides, with_data, with_measured_ranges
 from data.batch import DataError, LoadingError, Sample
 from data.cache import CachedLayout, SampleCache, room
@@ -31,7 +30,6 @@ from tests.batches import CROPS, batches
 from tests.conftest import save_image
 from tests.images import save_npy
 from tests.runs import assert_equal
-from utils.errors import ConfigError
 
 CUT = torch.load(Path(__file__).parents[1] / "reference" / "unpaired.pt", weights_only=True)
 
@@ -222,13 +220,6 @@ def test_sides_may_be_stacked_deep_and_of_other_channels(tmp_path: Path) -> None
         torch.float32,
         1e4,
     )
-
-
-@pytest.mark.parametrize(("setting", "value"), [("vertical_flip", True), ("scale", [0.8, 1.2])])
-def test_augmentation_of_pairs_is_refused_by_name(setting: str, value: Any) -> None:
-    augment = PairAugmentationConfig(**{setting: value})
-    with pytest.raises(ConfigError, match=rf"data\.augment\.{setting} is .*, expected .* with data\.layout="):
-        DataConfig(layout="unpaired_folders", root="x", augment=augment)
 
 
 def is_ours(row: dict[str, Any]) -> bool:

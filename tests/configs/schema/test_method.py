@@ -44,6 +44,8 @@ def test_each_method_is_declared_and_built() -> None:
             ["loss.outside_mask=1", "loss.class_weights={1: 0}", "data.layout=synthetic_day_night"],
             r"data\.layout is synthetic_day_night, expected unpaired_folders or unpaired_shards with loss",
         ),
+        (["data.augment.vertical_flip=true"], r"data\.augment\.vertical_flip is true, expected false, its default"),
+        (["data.augment.scale=[1,2]"], r"data\.augment\.scale is .*, expected \[\], its default: it changes"),
         (["metrics.extra=[fid,lpips]"], r"metrics\.extra is .*, expected \[\] or some of swd, fid, kid: there is no"),
         (["style.channels=4"], r"style\.channels is 4, expected 0, its default: .*, which has a style \(method\.name="),
         (["init.discriminator_C=x"], r"unknown key init\.discriminator_C"),
