@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NoReturn
 
 from utils.errors import ConfigError, Interrupted, UserError
@@ -49,7 +48,6 @@ _REMEDIES = {
 _OPTION = re.compile(r"--?[A-Za-z]")
 _INVALID_CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
 _WORD = re.compile(r"[\w.-]+")
-_NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 
 
 class ArgumentParser(argparse.ArgumentParser):
@@ -59,8 +57,8 @@ class ArgumentParser(argparse.ArgumentParser):
     foreign_page: the page that explains them.
     """
 
-    def __init__(self, *, foreign: Mapping[str, str] = _NO_OPTIONS, foreign_page: str = "", **options: Any) -> None:
-        self._foreign, self._foreign_page = foreign, foreign_page
+    def __init__(self, *, foreign: Mapping[str, str] | None = None, foreign_page: str = "", **options: Any) -> None:
+        self._foreign, self._foreign_page = foreign or {}, foreign_page
         self._options: list[str] = []
         self._commands: Mapping[str, ArgumentParser] = {}
         super().__init__(**{"prog": _program()} | options)
