@@ -8,19 +8,16 @@ import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, Literal, Self, cast
+from typing import Literal, cast
 
 import numpy as np
-import torch
-from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
+from torch.utils.data import Sampler, get_worker_info
 
 from data.batch import HAS_MEMORY_FILES, BadSample, Batch, DataError, LoadingError, Sample, SentBatch
 from data.layout import Layout, describe_sample
 from data.preprocessing import Preprocessing, place
-from data.worker_monitor import POLL_S, CurrentSamples, WorkerMonitor, worker_context
-from utils import signals
+from data.worker_monitor import MonitoredDataset, WorkerMonitor
 
 logger = logging.getLogger("pairgan")  # the logger of the run
 
@@ -102,18 +99,16 @@ class BadSamples:
             logger.warning("skipped a bad sample, replaced by another one (%s): %s", count, sample.reason)
 
 
-class TrainingDataset(Dataset[Loaded]):
+class TrainingDataset(MonitoredDataset):
     """Samples of a layout, each placed by a draw for each side that depends on (seed, epoch, index) alone.
 
     on_bad_sample: "skip" replaces a sample of a side that cannot be used by another, chosen by the same three numbers.
-    current_samples: where a loader process records the sample that it reads.
     """
 
     def __init__(
         self, layout: Layout, preprocessing: Preprocessing, seed: int, on_bad_sample: Literal["error", "skip"] = "error"
     ) -> None:
         self.layout = layout
-        self.current_samples = CurrentSamples(0)
         self._preprocessing = preprocessing
         self._seed = seed
         self._skips = on_bad_sample == "skip"
@@ -134,9 +129,9 @@ class TrainingDataset(Dataset[Loaded]):
         """
         reasons = list[str]()
         for index in self._candidates(key, side, first):
-            self.current_samples.set((side, index))
+            self.record(side, index)
             loaded = self._load(key, side, index)
-            self.current_samples.set(None)
+            self.record()
             if isinstance(loaded, Sample | LoadingError) or not self._skips:
                 return loaded
             reasons.append(str(loaded))
@@ -225,67 +220,36 @@ def training_batches(
         LoadingError: loading failed for another reason.
         StoppedWaiting: `should_stop` returned True.
     """
-    dataset.current_samples = CurrentSamples(n_workers)
-    processes: list[BaseProcess] = []
-    loader: DataLoader[Any] = DataLoader(
-        dataset,
-        batch_sampler=sampler,
-        num_workers=n_workers,
-        collate_fn=_collate,
-        pin_memory=pin_memory,
-        timeout=POLL_S if n_workers else 0,
-        worker_init_fn=_ignore_signals,
-        multiprocessing_context=worker_context(processes) if n_workers else None,
-        generator=torch.Generator(),  # not the global one, from which dropout draws
-    )
-    layout = dataset.layout
-    bad_samples = BadSamples(sum(map(len, layout.sides)))
-
-    def sample_of(process: int) -> str | None:
-        read = dataset.current_samples.of_process(process)
-        return describe_sample(layout.sides[read[0]], read[1]) if read else None
+    bad_samples = BadSamples(sum(map(len, dataset.layout.sides)))
 
     def from_processes() -> Generator[_LoadedBatch]:
-        with WorkerMonitor(loader, processes, sample_of, timeout_s=timeout_s, should_stop=should_stop) as monitor:
-            for keys in sampler:
-                yield monitor.next_batch(", ".join(describe_sample(layout, key.index) for key in keys))
+        with WorkerMonitor(dataset, sampler, _collate, n_workers, timeout_s, should_stop, pin_memory) as monitor:
+            yield from monitor
 
-    with closing(from_processes() if n_workers else (batch for batch in loader)) as batches:
-        for loaded in batches:
-            bad_samples.add(loaded.replaced)
-            if isinstance(loaded.batch, DataError):
-                raise loaded.batch
-            assert isinstance(loaded.batch, Batch)
-            yield loaded.batch
-
-
-def _ignore_signals(_worker: int) -> None:
-    """Ignore Ctrl-C and what else reaches a process group: the parent handles it, and ends this process."""
-    signals.ignore(signals.STOPPING)
+    in_this_process = (_collate([dataset[key] for key in keys]) for keys in sampler)
+    with closing(from_processes() if n_workers else in_this_process) as batches:
+        for batch, replaced in batches:
+            bad_samples.add(replaced)
+            if isinstance(batch, DataError):
+                raise batch
+            assert isinstance(batch, Batch)
+            yield batch.pin_memory() if pin_memory and not n_workers else batch
 
 
-@dataclass(frozen=True)
-class _LoadedBatch:
-    """A batch, or the error in its place. A loader process returns a SentBatch, which arrives as a Batch."""
-
-    batch: Batch | SentBatch | DataError
-    replaced: tuple[BadSample, ...] = ()
-
-    def pin_memory(self) -> Self:
-        """Return the same in page-locked memory; torch's DataLoader calls this."""
-        return type(self)(self.batch.pin_memory(), self.replaced) if isinstance(self.batch, Batch) else self
+_LoadedBatch = tuple[Batch | SentBatch | DataError, Sequence[BadSample]]
+"""A batch or the error in its place, and the samples that others replace; a SentBatch arrives as a Batch."""
 
 
 def _collate(loaded: Sequence[Loaded]) -> _LoadedBatch:
     if problem := next((one for one in loaded if isinstance(one, DataError)), None):
-        return _LoadedBatch(problem)
+        return problem, ()
     samples = cast(Sequence[Sample], loaded)
     try:
         batch = Batch.of(samples)
         sent = SentBatch(batch) if HAS_MEMORY_FILES and get_worker_info() else batch
     except Exception as error:  # noqa: BLE001  as in _load
-        return _LoadedBatch(as_data_error(error, f"a batch of {', '.join(sample.name for sample in samples)}"))
-    return _LoadedBatch(sent, tuple(bad for sample in samples for bad in sample.replaces))
+        return as_data_error(error, f"a batch of {', '.join(sample.name for sample in samples)}"), ()
+    return sent, tuple(bad for sample in samples for bad in sample.replaces)
 
 
 def as_data_error(error: Exception, what: str) -> DataError:

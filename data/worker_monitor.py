@@ -1,4 +1,4 @@
-"""Monitoring of a DataLoader's processes: one that dies or hangs becomes an error with its cause, and none is left."""
+"""Loading in processes that are monitored: one that dies or hangs becomes an error with its cause, and none is left."""
 
 import ctypes
 import math
@@ -7,16 +7,18 @@ import multiprocessing.connection
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from multiprocessing.sharedctypes import RawArray, RawValue
 from typing import Any, Self, cast
 
-from torch.utils.data import DataLoader, get_worker_info
+import torch
+from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from data.batch import LoadingError
+from data.layout import Layout, describe_sample
 from utils import signals
 from utils.torch_private import is_loader_timeout, loaders_without_signal_handler
 
@@ -80,43 +82,54 @@ class StoppedWaiting(Exception):  # noqa: N818  not an error: the run was asked 
     """The run was asked to stop while it waited for a batch."""
 
 
-class CurrentSamples:
-    """The sample of a side that each loader process is reading, in shared memory."""
+class MonitoredDataset(Dataset[Any]):
+    """Samples of a layout, which loader processes read; each records which sample of a side it is reading."""
 
-    def __init__(self, n_processes: int) -> None:
-        self._entries = RawArray("q", [_NOTHING] * (2 * n_processes))  # a side and an index in turn
+    layout: Layout
+    reading: ctypes.Array[ctypes.c_int64]
+    """A side and an index for each loader process in turn, in shared memory."""
 
-    def set(self, sample: tuple[int, int] | None) -> None:
-        """Record the side and the index that this process reads, or none; outside of loader processes do nothing."""
-        worker = get_worker_info()
-        if worker is not None:
-            self._entries[2 * worker.id : 2 * worker.id + 2] = sample or (_NOTHING, _NOTHING)
-
-    def of_process(self, number: int) -> tuple[int, int] | None:
-        """Return side and index that a process is reading, or was reading when it ended; None where there is none."""
-        side, index = self._entries[2 * number : 2 * number + 2]
-        return None if index == _NOTHING else (side, index)
+    def record(self, *sample: int) -> None:
+        """Record side and index of what this process reads, or nothing; outside of loader processes do nothing."""
+        if worker := get_worker_info():
+            self.reading[2 * worker.id : 2 * worker.id + 2] = list(sample) or [_NOTHING, _NOTHING]
 
 
 @dataclass
 class WorkerMonitor:
-    """Iterates over a DataLoader that has processes and the timeout POLL_S; ends the processes on exit.
+    """Loads batches in processes, by a DataLoader with the timeout POLL_S; ends the processes on exit.
 
-    processes: of the loader, which appends them when it starts them, in the order of their numbers.
-    sample_of: returns the name of the sample that a process reads, given its number; None where it reads none.
+    batches: the keys of each batch, which have an index. collate: makes a batch of what `dataset` returns for its keys.
     timeout_s: maximum time for a batch in seconds; 0: no limit.
     should_stop: called every POLL_S while waiting.
+    lost: index of the sample at which a process ended, or that did not come; of a batch of several the first.
     """
 
-    loader: DataLoader[Any]
-    processes: Sequence[BaseProcess]
-    sample_of: Callable[[int], str | None]
+    dataset: MonitoredDataset
+    batches: Iterable[list[Any]]
+    collate: Callable[[Any], object]
+    n_processes: int
     timeout_s: float
-    should_stop: Callable[[], bool]
+    should_stop: Callable[[], bool] = lambda: False
+    pin_memory: bool = False
 
     def __post_init__(self) -> None:
+        self.lost = _NOTHING
+        self.dataset.reading = RawArray("q", [_NOTHING] * (2 * self.n_processes))
+        self._processes: list[BaseProcess] = []  # in the order of their numbers
+        loader: DataLoader[Any] = DataLoader(
+            self.dataset,
+            batch_sampler=self.batches,
+            num_workers=self.n_processes,
+            collate_fn=self.collate,
+            pin_memory=self.pin_memory,
+            timeout=POLL_S,
+            worker_init_fn=_ignore_signals,
+            multiprocessing_context=worker_context(self._processes),
+            generator=torch.Generator(),  # not the global one, from which dropout draws
+        )
         with signals.blocked(signals.STOPPING), loaders_without_signal_handler():  # until the processes ignore them
-            self._iterator: Iterator[Any] = iter(self.loader)
+            self._iterator = iter(loader)
         self._deadline_s = math.inf
         self._is_late = False
         self._ended = threading.Event()
@@ -131,40 +144,46 @@ class WorkerMonitor:
         self._watchdog.join()
         if kind is None or kind is GeneratorExit:
             del self._iterator  # shuts the processes down
-        for process in self.processes:
+        for process in self._processes:
             process.kill()
             process.join()
 
     def _watch(self) -> None:
-        """End the processes when a batch is late: `next_batch` may be blocked where it cannot check the time."""
+        """End the processes when a batch is late: `_next_batch` may be blocked where it cannot check the time."""
         while not self._ended.wait(POLL_S):
             if time.monotonic() >= self._deadline_s:
                 self._is_late = True
-                for process in self.processes:
+                for process in self._processes:
                     process.kill()
                 return
 
-    def next_batch(self, waited_for: str) -> Any:
-        """Return the next batch; `waited_for` describes it in errors.
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the batches in order.
 
         Raises:
-            LoadingError: a process died, or the batch did not come in time.
+            LoadingError: a process died, or a batch did not come in time.
             StoppedWaiting: the run was asked to stop.
         """
+        layout = self.dataset.layout
+        for keys in self.batches:
+            self.lost = keys[0].index
+            yield self._next_batch(", ".join(describe_sample(layout, key.index) for key in keys))
+
+    def _next_batch(self, waited_for: str) -> object:
         self._deadline_s = time.monotonic() + (self.timeout_s or math.inf)
         while True:
             try:
                 batch = next(self._iterator)
             except (RuntimeError, OSError, EOFError) as error:
                 is_timeout = is_loader_timeout(error)
-                lost = self._lost(0 if is_timeout else _REAPING_S)
+                problem = self._end(0 if is_timeout else _REAPING_S)
                 if self._is_late:
-                    lost = (
-                        f"no batch came from the loader processes for {self.timeout_s:g} s; waited for {waited_for}: "
+                    problem = (
+                        f"nothing came from the loader processes for {self.timeout_s:g} s; waited for {waited_for}: "
                         "check that it can be read, or raise data.timeout_s"
                     )
-                if lost:
-                    raise LoadingError(lost) from error
+                if problem:
+                    raise LoadingError(problem) from error
                 if not is_timeout:
                     raise
                 if self.should_stop():
@@ -173,12 +192,21 @@ class WorkerMonitor:
                 self._deadline_s = math.inf
                 return batch
 
-    def _lost(self, wait_s: float) -> str | None:
+    def _end(self, wait_s: float) -> str | None:
         """Describe how a process ended, waiting up to `wait_s` seconds for it; None where all are running."""
-        ended = multiprocessing.connection.wait([process.sentinel for process in self.processes], timeout=wait_s)
-        for number, process in enumerate(self.processes):
+        ended = multiprocessing.connection.wait([process.sentinel for process in self._processes], timeout=wait_s)
+        for number, process in enumerate(self._processes):
             if process.sentinel in ended:
                 process.join()  # its sentinel is ready a moment before it has an exit code
             if process.exitcode is not None:
-                return describe_exit(process.exitcode, self.sample_of(number))
+                side, index = self.dataset.reading[2 * number : 2 * number + 2]
+                if index == _NOTHING:
+                    return describe_exit(process.exitcode, None)
+                self.lost = self.lost if self._is_late else index  # late, all processes have been ended
+                return describe_exit(process.exitcode, describe_sample(self.dataset.layout.sides[side], index))
         return None
+
+
+def _ignore_signals(_worker: int) -> None:
+    """Ignore Ctrl-C and what else reaches a process group: the parent handles it, and ends this process."""
+    signals.ignore(signals.STOPPING)

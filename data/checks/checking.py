@@ -3,32 +3,23 @@
 Of label maps the palettes are compared: an index is the same class in two files only if these agree.
 """
 
-import multiprocessing
-import multiprocessing.connection
-import os
-import signal
-import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import islice
-from multiprocessing.connection import Connection
+from operator import itemgetter
 from typing import Literal
 
 import numpy as np
-import torch
 
+from data.batch import LoadingError
 from data.checks.observation import Observation, observe, values_of
 from data.files.image_files import read_ids, read_palette
 from data.layout import Layout, describe_sample
-from data.loader import as_data_error
+from data.loader import SampleKey, as_data_error
 from data.preprocessing import Preprocessing
 from data.store import Blob, File
 from data.value_range import ValueRange
-from data.worker_monitor import POLL_S, describe_exit
-
-_ORPHAN_S = 5.0  # time after which a process without work checks whether its parent lives
-_GRACE_S = 5.0  # time for a process to exit after its connection has closed
+from data.worker_monitor import MonitoredDataset, WorkerMonitor
 
 
 @dataclass(frozen=True)
@@ -37,7 +28,6 @@ class Checked:
 
     problems: empty where the sample can be used.
     height, width: size after preprocessing, in pixels; 0 where the sample cannot be used.
-    ends_process: whether the process that read it ended.
     ids: of the label map as stored, those that are no class included; empty where there is none.
     outside, types: of images that are not 8-bit RGB, by kind, the share of values outside their range and the type.
     observation: of a sample that can be used.
@@ -47,16 +37,15 @@ class Checked:
     problems: tuple[str, ...]
     height: int = 0
     width: int = 0
-    ends_process: bool = False
     ids: frozenset[int] = frozenset()
     outside: Mapping[str, float] = field(default_factory=dict)
     types: Mapping[str, str] = field(default_factory=dict)
     observation: Observation | None = None
 
 
-@dataclass(frozen=True)
-class Check:
-    """The check of one sample.
+@dataclass
+class Check(MonitoredDataset):
+    """The check of each sample of a layout.
 
     is_for_training: preprocess as in training, otherwise as in validation and testing.
     ranges: of the values of images that are not 8-bit RGB, by kind: "source", "target".
@@ -68,6 +57,12 @@ class Check:
     is_for_training: bool
     ranges: Mapping[str, ValueRange] = field(default_factory=dict)
     side: Literal["source", "target"] | None = None
+
+    def __getitem__(self, key: SampleKey) -> Checked:
+        self.record(0, key.index)
+        checked = self(key.index)
+        self.record()
+        return checked
 
     def __call__(self, index: int) -> Checked:
         """Check sample `index` by reading and placing it."""
@@ -101,84 +96,24 @@ def check_all(check: Check, *, n_processes: int, timeout_s: float) -> Iterator[C
 
     timeout_s: maximum time for a sample in seconds; 0: no limit.
     """
-    to_do = iter(range(len(check.layout)))
-    workers = [_Worker(check, index) for index in islice(to_do, n_processes)]
+    to_do = dict.fromkeys(range(len(check.layout)))
+    while to_do:
+        for checked in _checked_until_one_is_lost(check, list(to_do), n_processes, timeout_s):
+            del to_do[checked.index]
+            yield checked
+
+
+def _checked_until_one_is_lost(
+    check: Check, indices: Sequence[int], n_processes: int, timeout_s: float
+) -> Iterator[Checked]:
+    """Check samples; the last one may be one that ended its process or took too long, as its problem says."""
+    batches = [[SampleKey(epoch=0, index=index)] for index in indices]
+    monitor = WorkerMonitor(check, batches, itemgetter(0), min(n_processes, len(indices)), timeout_s)
     try:
-        while workers:
-            ready = multiprocessing.connection.wait([worker.connection for worker in workers], timeout=POLL_S)
-            for number, worker in reversed(list(enumerate(workers))):
-                if worker.connection in ready:
-                    checked = worker.receive()
-                elif 0 < timeout_s < time.monotonic() - worker.since_s:
-                    checked = worker.abandon(f"takes more than {timeout_s:g} s; check that it can be read")
-                else:
-                    continue
-                if (following := next(to_do, None)) is None:
-                    workers.pop(number).end()
-                elif checked.ends_process:
-                    workers[number] = _Worker(check, following)
-                else:
-                    worker.give(following)
-                yield checked
-    finally:
-        for worker in workers:
-            worker.end()
-
-
-class _Worker:
-    """A process that checks one sample after the other.
-
-    since_s: time at which it got its present one.
-    """
-
-    def __init__(self, check: Check, index: int) -> None:
-        self._check = check
-        self.connection, theirs = multiprocessing.Pipe()
-        self._process = multiprocessing.Process(target=_work, args=(check, theirs, _ORPHAN_S), daemon=True)
-        self._process.start()
-        theirs.close()
-        self.give(index)
-
-    def give(self, index: int) -> None:
-        """Let the process check sample `index`."""
-        self._index, self.since_s = index, time.monotonic()
-        with suppress(OSError):  # the process has ended, which `receive` will report
-            self.connection.send(index)
-
-    def receive(self) -> Checked:
-        """Return the answer, or how the process ended before it."""
-        try:
-            checked: Checked = self.connection.recv()
-        except (EOFError, OSError):
-            exit_code = self.end(grace_s=_GRACE_S)
-            problem = describe_exit(exit_code, describe_sample(self._check.layout, self._index))
-            return Checked(self._index, (problem,), ends_process=True)
-        return checked
-
-    def abandon(self, why: str) -> Checked:
-        """End the process, which does not answer."""
-        self.end()
-        problem = f"{describe_sample(self._check.layout, self._index)}: {why}"
-        return Checked(self._index, (problem,), ends_process=True)
-
-    def end(self, grace_s: float = 0.0) -> int:
-        """End the process, after up to `grace_s` seconds in which it may exit by itself; return its exit code."""
-        self._process.join(timeout=grace_s)
-        self._process.kill()
-        self._process.join()
-        self.connection.close()
-        return self._process.exitcode or 0
-
-
-def _work(check: Check, connection: Connection, orphan_s: float) -> None:
-    parent = os.getppid()  # where the process was forked from a server, the server
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
-    torch.set_num_threads(1)
-    while True:
-        while not connection.poll(orphan_s):
-            if os.getppid() != parent:
-                return
-        connection.send(check(connection.recv()))
+        with monitor:
+            yield from monitor
+    except LoadingError as error:
+        yield Checked(monitor.lost, error.problems)
 
 
 def label_map(layout: Layout, index: int) -> Blob | None:

@@ -1,3 +1,4 @@
+import multiprocessing
 import os
 import signal
 from collections.abc import Iterator
@@ -5,8 +6,12 @@ from typing import Any
 
 import pytest
 
+from data import worker_monitor
 from data.batch import LoadingError
-from data.worker_monitor import WorkerMonitor, describe_exit
+from data.facades.dataset import SyntheticFacades
+from data.loader import SampleKey, TrainingDataset
+from data.worker_monitor import MonitoredDataset, WorkerMonitor, describe_exit
+from tests.reliability.images import WHOLE
 
 
 @pytest.mark.parametrize(
@@ -38,15 +43,27 @@ class EndingProcess:
         pass
 
 
-def test_a_broken_connection_to_a_process_that_is_ending_is_its_end() -> None:
-    def broken() -> Iterator[Any]:
-        raise ConnectionResetError
-        yield
+def test_a_broken_connection_to_a_process_that_is_ending_is_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    class BrokenLoader:
+        """Starts a process, which records sample 7, and ends it."""
 
-    loader: Any = broken()
-    processes: list[Any] = [EndingProcess()]
+        def __init__(self, dataset: MonitoredDataset, *, multiprocessing_context: Any, **_: object) -> None:
+            self.dataset, self.context = dataset, multiprocessing_context
+
+        def __iter__(self) -> Iterator[Any]:
+            self.context.Process()
+            self.dataset.reading[:] = [0, 7]
+            return self
+
+        def __next__(self) -> Any:
+            raise ConnectionResetError
+
+    monkeypatch.setattr(multiprocessing.context.ForkContext, "Process", EndingProcess)
+    monkeypatch.setattr(worker_monitor, "DataLoader", BrokenLoader)
+    dataset = TrainingDataset(SyntheticFacades(split="train", seed=0, n_samples=8, height=32, width=32), WHOLE, 0)
     with (
-        pytest.raises(LoadingError, match="was ended by SIGKILL while it read sample 7"),
-        WorkerMonitor(loader, processes, lambda _: "sample 7", timeout_s=0, should_stop=lambda: False) as monitor,
+        pytest.raises(LoadingError, match="was ended by SIGKILL while it read sample facade_00007"),
+        WorkerMonitor(dataset, [[SampleKey(0, 0)]], list, n_processes=1, timeout_s=0) as monitor,
     ):
-        monitor.next_batch("a batch")
+        next(iter(monitor))
+    assert monitor.lost == 7

@@ -37,8 +37,7 @@ POLL_S = 0.1
 @pytest.fixture(autouse=True)
 def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let waiting be looked at every tenth of a second."""
-    for module in ("worker_monitor", "loader"):
-        monkeypatch.setattr(f"data.{module}.POLL_S", POLL_S)
+    monkeypatch.setattr("data.worker_monitor.POLL_S", POLL_S)
 
 
 @pytest.fixture(scope="module")

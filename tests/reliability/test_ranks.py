@@ -89,8 +89,7 @@ def test_the_program_torchrun_stops_as_its_agent_does_in_these_tests(tiny_config
 
 def hang_and_poll(fault: Fault) -> None:
     """Inject a hanging loader process, for which the others wait a tenth of a second at a time."""
-    for module in ("worker_monitor", "loader"):
-        pytest.MonkeyPatch().setattr(f"data.{module}.POLL_S", 0.1)
+    pytest.MonkeyPatch().setattr("data.worker_monitor.POLL_S", 0.1)
     inject(fault)
 
 

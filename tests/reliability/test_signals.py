@@ -56,8 +56,7 @@ def test_the_step_is_finished_and_saved(
 def test_a_run_that_waits_for_data_is_not_waited_for(
     tiny_config: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    for module in ("worker_monitor", "loader"):
-        monkeypatch.setattr(f"data.{module}.POLL_S", 0.1)
+    monkeypatch.setattr("data.worker_monitor.POLL_S", 0.1)
     timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.Signals[name]))
     # in the main process: the third step, which waits for what hangs in the loader process, forked after one call
     monkeypatch.setattr(BatchReader, "read_step", struck(BatchReader.read_step, [3], timer.start))

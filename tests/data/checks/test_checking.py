@@ -1,5 +1,3 @@
-import multiprocessing
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +7,6 @@ from PIL import Image
 
 from configs.load import load_config
 from data.batch import DataError
-from data.checks import checking
 from data.checks.checking import Check, Checked, check_all, label_maps, palette_problems
 from data.map_reader import MapReader
 from data.paired_folders import PairedFolders, SideBySide
@@ -33,24 +30,6 @@ def test_each_sample_is_checked_in_processes_as_in_this_one(tmp_path: Path) -> N
     assert (plain[0], plain[2]) == (Checked(0, (), 16, 16), Checked(2, (), 16, 32))
     assert [result.observation is None for result in results] == [False, True, False]
     assert [problem.endswith("expected two halves of equal width") for problem in results[1].problems] == [True]
-
-
-@pytest.mark.parametrize("method", ["fork", "forkserver", pytest.param("spawn", marks=pytest.mark.slow)])
-def test_a_process_waits_for_samples_however_it_was_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
-) -> None:
-    save_image(tmp_path / "a.png", np.zeros((16, 32, 3), dtype=np.uint8))
-    context = multiprocessing.get_context(method)
-    monkeypatch.setattr(multiprocessing, "Process", context.Process)  # type: ignore[attr-defined]
-    monkeypatch.setattr(checking, "_ORPHAN_S", 0.01)
-    worker = checking._Worker(Check(SideBySide(folder=tmp_path, a_to_b=True), WHOLE, is_for_training=True), 0)
-    try:
-        assert worker.receive().problems == ()
-        time.sleep(0.1)
-        worker.give(0)
-        assert worker.receive().problems == ()
-    finally:
-        worker.end()
 
 
 def save_palette_image(path: Path, order: list[int], **options: str) -> Path:
