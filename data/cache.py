@@ -3,8 +3,10 @@
 import os
 import shutil
 import time
+from collections import defaultdict
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -24,15 +26,6 @@ _TOUCHED_AFTER_S = 3600
 _UNUSED_AFTER_S = 24 * 3600
 
 
-@dataclass
-class _File:
-    """A file of the folder. Samples with the same content share a file under several names."""
-
-    n_bytes: int
-    used_ns: int
-    names: list[Path] = field(default_factory=list)
-
-
 class SampleCache:
     """Files of uint8 and id maps, read as memory maps, in one folder for all processes and runs.
 
@@ -50,7 +43,7 @@ class SampleCache:
     def __init__(self, folder: Path, *, spare_share: float = 0.0) -> None:
         self._folder = folder
         self._spare_share = spare_share
-        self._unused: list[_File] = []  # the longest unused last
+        self._unused: list[tuple[int, list[Path]]] = []  # time of the last use and names; the longest unused last
         self._writes = 0
 
     def read(self, key: str, name: str) -> Sample | None:
@@ -81,12 +74,12 @@ class SampleCache:
                 self._write(sample, content, state)
             state.hardlink_to(content)
 
-    def free_bytes(self, sample_bytes: int = 0) -> int:
-        """Return the bytes of the file system that the cache may still take, beside one more sample."""
+    def free_bytes(self) -> int:
+        """Return the bytes of the file system that the cache may still take."""
         for folder in (self._folder, *self._folder.parents):  # the folder itself may not exist yet
             with suppress(OSError):
                 disk = shutil.disk_usage(folder)
-                return max(disk.free - max(sample_bytes, int(self._spare_share * disk.total)), 0)
+                return max(disk.free - int(self._spare_share * disk.total), 0)
         return 0
 
     def _write(self, sample: Sample, content: Path, state: Path) -> None:
@@ -111,29 +104,28 @@ class SampleCache:
         if self._writes % _RECOUNT_WRITES == 0:
             self._recount()
         self._writes += 1
-        while self.free_bytes(n_bytes) < n_bytes and self._unused:
-            self._remove(self._unused.pop())
-        return self.free_bytes(n_bytes) >= n_bytes
+        while self.free_bytes() < n_bytes and self._unused:
+            self._remove(*self._unused.pop())
+        return self.free_bytes() >= n_bytes
 
     def _recount(self) -> None:
-        """Update the size of the folder and the list of unused files from the files of all processes."""
-        files: dict[int, _File] = {}
+        """List the unused files of all processes; remove what killed processes have not written to the end."""
+        names = defaultdict[tuple[int, int], list[Path]](list)  # by time of use and number of a file
         for path in self._folder.glob(_NAMES):
             with suppress(OSError):  # another process has just renamed it
-                state, is_writing = path.lstat(), path.suffix == _WRITING
-                if is_writing and time.time() - state.st_mtime > _ABANDONED_S:
+                state = path.lstat()
+                if path.suffix != _WRITING:
+                    names[state.st_mtime_ns, state.st_ino].append(path)
+                elif _age_s(state.st_mtime_ns) > _ABANDONED_S:
                     path.unlink()
-                    continue
-                file = files.setdefault(state.st_ino, _File(state.st_size, state.st_mtime_ns))
-                file.names += [] if is_writing else [path]
-        unused = [file for file in files.values() if file.names and _age_s(file.used_ns) > _UNUSED_AFTER_S]
-        self._unused = sorted(unused, key=lambda file: file.used_ns, reverse=True)
+        unused = ((used_ns, of_file) for (used_ns, _), of_file in names.items() if _age_s(used_ns) > _UNUSED_AFTER_S)
+        self._unused = sorted(unused, reverse=True)
 
-    def _remove(self, file: _File) -> None:
+    def _remove(self, used_ns: int, names: Sequence[Path]) -> None:
         """Remove a file unless it has been used meanwhile; a process that has mapped it can still read it."""
         with suppress(OSError):  # another process has removed it and used the space
-            if file.names[0].stat().st_mtime_ns == file.used_ns:
-                for name in file.names:
+            if names[0].stat().st_mtime_ns == used_ns:
+                for name in names:
                     name.unlink(missing_ok=True)
 
     def _path(self, key: str) -> Path:

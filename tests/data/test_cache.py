@@ -69,7 +69,7 @@ def small_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def usage(_: Path) -> SimpleNamespace:
         sizes = {path.stat().st_ino: path.stat().st_size for path in tmp_path.rglob("*.pt*")}
-        return SimpleNamespace(total=0, free=60_000 - sum(sizes.values()))
+        return SimpleNamespace(total=0, free=40_000 - sum(sizes.values()))
 
     monkeypatch.setattr(shutil, "disk_usage", usage)
 
