@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
@@ -32,10 +33,11 @@ from inference.sample_translator import SampleTranslator
 from inference.sampling import encode_style, sampled
 from inference.set_measures import SetMeasures, open_reals
 from inference.source_values import SourceValues, warn_of_frames
-from inference.video import translate_video, video_of
 from metrics.evaluator import Evaluator
 from utils.distributed import LONGEST_WAIT_S, World, joined_world
 from utils.log import log_to_console
+
+_VIDEO_SUFFIXES = frozenset({".mp4", ".mov", ".mkv", ".avi", ".webm", ".m4v"})
 
 
 def translate(request: Request) -> None:
@@ -49,6 +51,8 @@ def translate(request: Request) -> None:
         log_to_console(is_main=world.is_main)
         request = replace(request, input=with_listed_inputs(request.input, world))
         if video := video_of(request):
+            from inference.video import translate_video  # PyAV takes a tenth of a second
+
             translate_video(video, request, world)
             return
         given, drawing = request.input, request.drawing
@@ -133,3 +137,18 @@ def _has_targets(layout: Layout) -> bool:
         return layout.read(0).target is not None
     except DataError:  # reported when the sample's turn comes
         return True
+
+
+def video_of(request: Request) -> Path | None:
+    """Return the video that a request translates; None where it translates images, or the files of a folder.
+
+    Raises:
+        DataError: a video is one of several inputs, or --frames is given without a video.
+    """
+    paths = request.input.paths
+    videos = [path for path in paths if path.suffix.lower() in _VIDEO_SUFFIXES and not path.is_dir()]
+    if videos and len(paths) > 1:
+        raise DataError(f"--input: {videos[0]} is one of {len(paths)} inputs. Translate each video by itself.")
+    if request.output.frames and not videos:
+        raise DataError("--frames: keeps the frames of a video. Name a video with --input, or remove --frames.")
+    return videos[0] if videos else None

@@ -17,7 +17,7 @@ from tqdm import tqdm
 from configs import build
 from data.batch import Batch, DataError, Sample
 from data.files.image_files import read_rgb, write_png
-from data.files.video_file import Frame, VideoFile, is_video, require_av
+from data.files.video_file import Frame, VideoFile, require_av
 from data.files.video_writer import WRITABLE_SUFFIXES, VideoWriter
 from data.preprocessing import Preprocessing
 from inference.load import LoadedGenerator
@@ -45,21 +45,6 @@ from utils.text import counted
 
 FRAMES_RECORD = "origin.json"
 _FRAME = re.compile(r"\d{6,}\.png")
-
-
-def video_of(request: Request) -> Path | None:
-    """Return the video that a request translates; None where it translates images.
-
-    Raises:
-        DataError: a video is one of several inputs, or --frames is given without a video.
-    """
-    paths = request.input.paths
-    videos = [path for path in paths if is_video(path)]
-    if videos and len(paths) > 1:
-        raise DataError(f"--input: {videos[0]} is one of {len(paths)} inputs. Translate each video by itself.")
-    if request.output.frames and not videos:
-        raise DataError("--frames: keeps the frames of a video. Name a video with --input, or remove --frames.")
-    return videos[0] if videos else None
 
 
 def translate_video(path: Path, request: Request, world: World) -> None:

@@ -1,4 +1,4 @@
-"""Reading video files, frame by frame; nothing else decodes them. PyAV is imported only where a video is opened."""
+"""Reading video files, frame by frame; nothing else decodes them. Imported only where there is a video, as PyAV is."""
 
 import importlib.util
 import math
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -17,13 +16,14 @@ from data.batch import DataError
 from data.files.image_files import COPY_AGAIN
 from utils.text import counted
 
-if TYPE_CHECKING:
-    from av import VideoFrame
+with suppress(ImportError):  # see `require_av`
+    import av
     from av.container import InputContainer
     from av.packet import Packet
+    from av.stream import Disposition
+    from av.video.reformatter import Colorspace, Interpolation
     from av.video.stream import VideoStream
 
-VIDEO_SUFFIXES = frozenset({".mp4", ".mov", ".mkv", ".avi", ".webm", ".m4v"})
 _USUAL_RATE = Fraction(25)  # frames per second, where a file names none
 _LEAST_CUT = Fraction(1, 2)  # seconds that are missing at the end of a file that counts as cut off
 _LEAST_CUT_FRAMES = 3
@@ -32,11 +32,6 @@ _TRUSTED = {"format_whitelist": "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi", "pr
 _UNSPECIFIED = 2  # AVCOL_SPC_UNSPECIFIED
 _FINEST = 2**30  # parts of a second: twice as many have to fit into 32 bits of H.264
 _COARSE = Fraction(1, 10_000)  # seconds: Matroska rounds times to milliseconds, which hides a constant rate
-
-
-def is_video(path: Path) -> bool:
-    """Return whether a path has the name of a video file; a folder may have it too, and is none."""
-    return path.suffix.lower() in VIDEO_SUFFIXES and not path.is_dir()
 
 
 def require_av(subject: str) -> None:
@@ -71,7 +66,6 @@ class VideoFile:
     """
 
     def __init__(self, path: Path) -> None:
-        require_av(str(path))
         self.path = path
         with _opened(path) as (container, stream):
             self.rate = stream.average_rate or stream.guessed_rate or _USUAL_RATE
@@ -130,10 +124,8 @@ class VideoFile:
         is_rounded = self._stored_base >= _COARSE and abs(nearest - time_s) <= error * self._stored_base
         return nearest if is_rounded else time_s
 
-    def _upright(self, frame: "VideoFrame") -> Tensor:
+    def _upright(self, frame: "av.VideoFrame") -> Tensor:
         """Return (3, H, W) uint8 RGB of the first frame's size, turned as the file asks for."""
-        from av.video.reformatter import Colorspace, Interpolation
-
         width, height = self._coded
         is_large = frame.width >= _HD[0] or frame.height >= _HD[1]
         is_hd = frame.colorspace == _UNSPECIFIED and is_large
@@ -148,15 +140,13 @@ class VideoFile:
         return image.rot90(_quarter_turns(frame), (1, 2)).contiguous()
 
 
-def _quarter_turns(frame: "VideoFrame") -> int:
+def _quarter_turns(frame: "av.VideoFrame") -> int:
     """Return the turns to the left by 90 degrees that make a frame upright."""
     return round(frame.rotation / 90)
 
 
 def open_video(path: Path) -> "InputContainer":
     """Return the container of a file of a known format: no list of other files, and no address of a network."""
-    import av
-
     return av.open(f"file:{path}", container_options=_TRUSTED)
 
 
@@ -167,9 +157,6 @@ def _opened(path: Path) -> Iterator[tuple["InputContainer", "VideoStream"]]:
     Raises:
         DataError: the file is missing, or holds no video.
     """
-    import av
-    from av.stream import Disposition
-
     try:
         container = open_video(path)
     except FileNotFoundError as error:
@@ -203,25 +190,21 @@ def _packets(
     container: "InputContainer", stream: "VideoStream", path: Path, problems: list[str]
 ) -> Iterator["Packet[VideoStream]"]:
     """Yield the packets up to the end, or to where the file cannot be read, which is added to `problems`."""
-    from av import FFmpegError
-
     try:
         yield from (packet for packet in container.demux(stream) if packet.size)
-    except FFmpegError:
+    except av.FFmpegError:
         problems.append(f"{path}: is damaged, and cannot be read to its end")
 
 
 def _decoded(
     container: "InputContainer", stream: "VideoStream", path: Path, problems: list[str]
-) -> Iterator["VideoFrame"]:
+) -> Iterator["av.VideoFrame"]:
     """Yield the decoded frames; those that cannot be decoded, or are damaged, are added to `problems` at the end."""
-    from av import FFmpegError
-
     n_undecodable = n_damaged = 0
     for packet in chain(_packets(container, stream, path, problems), [None]):  # None: the frames that are held back
         try:
             frames = stream.decode(packet)
-        except FFmpegError:
+        except av.FFmpegError:
             n_undecodable += 1
             continue
         for frame in frames:

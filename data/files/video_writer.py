@@ -5,20 +5,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 from torch import Tensor
 
 from data.files.video_file import VideoFile, open_video
 
-if TYPE_CHECKING:
-    from av import VideoFrame
+with suppress(ImportError):  # see `require_av`
+    import av
     from av.audio.stream import AudioStream
     from av.container import OutputContainer
     from av.packet import Packet
+    from av.video.reformatter import ColorPrimaries, ColorRange, Colorspace, ColorTrc, Interpolation
     from av.video.stream import VideoStream
-
 
 _H264 = ("libx264", {"crf": "18", "preset": "medium"})  # 18: no visible loss, by the guide of ffmpeg
 _VP9 = ("libvpx-vp9", {"crf": "24", "b": "0", "row-mt": "1", "deadline": "good", "cpu-used": "4"})
@@ -30,11 +30,9 @@ WRITABLE_SUFFIXES = tuple(_FORMATS)
 @contextmanager
 def av_errors_as_os_errors(path: Path) -> Iterator[None]:
     """Raise OSError with `path` for an error of av while writing, such as that of a full disk."""
-    from av import FFmpegError
-
     try:
         yield
-    except FFmpegError as error:
+    except av.FFmpegError as error:
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
@@ -91,20 +89,16 @@ class SoundCopy:
             self._next = next(self._packets, None)
 
     def _demuxed(self, streams: "list[AudioStream]") -> "Iterator[Packet[AudioStream]]":
-        from av import FFmpegError
-
         try:
             for packet in self._input.demux(*streams):
                 if packet.size:
                     yield packet  # type: ignore[misc]  # of one of the streams
-        except FFmpegError:
+        except av.FFmpegError:
             self._problems.append(f"{self._path}: is damaged, and its sound cannot be read to its end")
 
 
 def _can_hold(output: "OutputContainer", stream: "AudioStream") -> bool:
     """Return whether the format of an output takes a track as it is, by a header in memory."""
-    import av
-
     trial = av.open(io.BytesIO(), "w", format=output.format.name)
     try:
         trial.add_stream_from_template(stream)
@@ -128,8 +122,6 @@ class VideoWriter:
     """
 
     def __init__(self, path: Path, suffix: str, source: VideoFile, problems: list[str]) -> None:
-        import av
-
         self._path = path
         container = _FORMATS[suffix.lower()]
         self._encoder, self._options = _VP9 if container == "webm" else _H264
@@ -145,8 +137,6 @@ class VideoWriter:
         return self
 
     def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
-        from av import FFmpegError
-
         try:
             if error_type is None and self._stream is not None:
                 with av_errors_as_os_errors(self._path):
@@ -155,7 +145,7 @@ class VideoWriter:
                     self._output.close()
         finally:
             self.sound.close()
-            with suppress(FFmpegError):  # of a file that is not kept
+            with suppress(av.FFmpegError):  # of a file that is not kept
                 self._output.close()
 
     @property
@@ -179,8 +169,6 @@ class VideoWriter:
 
     def _started(self, height: int, width: int) -> "VideoStream":
         """Return the stream of frames of a size; the sound's streams follow it."""
-        from av.video.reformatter import ColorPrimaries, ColorRange, Colorspace, ColorTrc
-
         added = self._output.add_stream(self._encoder, rate=self._source.rate, options=dict(self._options))
         stream = cast("VideoStream", added)
         stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"  # which all players show
@@ -193,9 +181,6 @@ class VideoWriter:
         return stream
 
     def _encode(self, stream: "VideoStream", pixels: np.ndarray, time_s: Fraction, duration_s: Fraction) -> None:
-        import av
-        from av.video.reformatter import ColorRange, Colorspace, Interpolation
-
         frame = av.VideoFrame.from_ndarray(pixels, format="rgb24").reformat(
             format="yuv420p",
             dst_colorspace=Colorspace.ITU709,
@@ -207,7 +192,7 @@ class VideoWriter:
         self._durations[frame.pts] = round(duration_s / base)
         self._mux(stream, frame)
 
-    def _mux(self, stream: "VideoStream", frame: "VideoFrame | None") -> None:
+    def _mux(self, stream: "VideoStream", frame: "av.VideoFrame | None") -> None:
         """Encode a frame, or with None those that the encoder holds back, and write the packets."""
         for packet in stream.encode(frame):
             packet.duration = self._durations.pop(packet.pts or 0, 0)  # encoders do not keep it

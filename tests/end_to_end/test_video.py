@@ -21,6 +21,7 @@ from inference import video
 from inference.predictor import Predictor
 from inference.request import Request
 from inference.requested_predictor import build_predictor
+from inference.translate import video_of
 from tests import processes
 from tests.conftest import save_image
 from tests.reliability.command_line import CommandLine
@@ -317,6 +318,13 @@ def test_frames_are_of_a_video(run_folder: Path, tmp_path: Path, command_line: C
     with pytest.raises(DataError, match=r"--frames: keeps the frames of a video\. Name a video with --input"):
         translate(*given, "--input", str(tmp_path / "a.png"))
     assert "--frames needs --input" in command_line.refusal(translation_script().main, *given)[0]
+
+
+def test_a_video_is_known_by_its_name_and_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "folder.mp4").mkdir()
+    paths = [tmp_path / name for name in ("A.MP4", "a.png", "folder.mp4")]
+    requests = [Request.of(vars(translation_script().parse_arguments(["--input", str(path)]))) for path in paths]
+    assert list(map(video_of, requests)) == [paths[0], None, None]
 
 
 def test_networks_of_label_maps_translate_no_video(tiny_run: Path, clip: Path) -> None:

@@ -20,7 +20,6 @@ from tools.convert_data.label_maps import colors_to_ids, to_instances
 from tools.convert_data.layouts import to_folders, to_side_by_side
 from tools.convert_data.photos import SUFFIXES, PhotoPairs, Source, from_photos, sources_of
 from tools.convert_data.shards import index_shards, to_shards
-from tools.convert_data.videos import from_videos
 from utils.cli import TO_MEND, ArgumentParser, run_entry_point, whole_number
 from utils.limits import TARGET_SCALES
 from utils.log import log_to_console, logger
@@ -180,6 +179,8 @@ def _convert_photos(arguments: argparse.Namespace, problems: list[str]) -> Count
     if existing == "keep":
         pairs.check_same(target)
     if arguments.command == "from-video":
+        from tools.convert_data.videos import from_videos  # which imports PyAV
+
         every = arguments.every
         counts = from_videos(arguments.clips, target, existing, problems, pairs=pairs, shares=shares, every=every)
     else:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from data.batch import DataError
-from data.files.video_file import Frame, VideoFile, is_video
+from data.files.video_file import Frame, VideoFile
 from data.files.video_writer import VideoWriter
 from tests.videos import has_sound, level, sound_packets, write_video
 
@@ -229,10 +229,3 @@ def test_what_is_no_video_is_refused(tmp_path: Path) -> None:
     }.items():
         with pytest.raises(DataError, match=message):
             VideoFile(tmp_path / name)
-
-
-def test_names_of_videos(tmp_path: Path) -> None:
-    (tmp_path / "folder.mp4").mkdir()
-    assert is_video(tmp_path / "A.MP4")
-    assert not is_video(tmp_path / "a.png")
-    assert not is_video(tmp_path / "folder.mp4")
