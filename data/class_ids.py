@@ -134,16 +134,11 @@ def connected_parts(classes: Tensor, divided: Collection[int]) -> Tensor:
 def _joined(n_nodes: int, first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Return the smallest node of the component of each of `n_nodes` nodes, between which edges run.
 
-    Roots are joined to smaller ones, and all paths to them shortened, until both ends of each edge have one root
-    (Shiloach and Vishkin 1982).
+    Roots are joined to smaller ones, and paths to them halved, until both ends of each edge have one root (Shiloach and
+    Vishkin 1982).
     """
     root = np.arange(n_nodes, dtype=np.int32)
-    while True:
-        a, b = root[first], root[second]
-        is_open = a != b
-        if not is_open.any():
-            return root
-        first, second, a, b = first[is_open], second[is_open], a[is_open], b[is_open]
+    while not np.array_equal(a := root[first], b := root[second]):
         np.minimum.at(root, np.maximum(a, b), np.minimum(a, b))
-        while not np.array_equal(shorter := root[root], root):
-            root = shorter
+        root = root[root]
+    return root
