@@ -44,23 +44,6 @@ def instance_edges(instances: Tensor) -> Tensor:
     return (across[..., 1:] | across[..., :-1] | down[..., 1:, :] | down[..., :-1, :]).float()
 
 
-def resize_condition(condition: Tensor, scale: float, *, images: slice) -> Tensor:
-    """Return a condition (N, C, H, W) at `scale` times its sides, a power of 2.
-
-    images: the channels that are images. Enlarged, they are interpolated, bilinearly; the others, one-hot labels and
-    edges, repeat their pixels and stay 0 or 1. Reduced, each pixel is the mean of those in its place: of labels, a
-    class's share.
-    """
-    if scale == 1:
-        return condition
-    if scale < 1:
-        return F.avg_pool2d(condition, kernel_size=round(1 / scale))
-    enlarged = F.interpolate(condition, scale_factor=scale, mode="nearest")
-    if condition[:, images].numel():
-        enlarged[:, images] = F.interpolate(condition[:, images], scale_factor=scale, mode="bilinear")
-    return enlarged
-
-
 def weights_of_classes(labels: Tensor, class_weights: Mapping[int, float], height: int, width: int) -> Tensor:
     """Return (N, 1, height, width) float32 weights of (N, 1, H, W) class ids.
 
@@ -168,9 +151,22 @@ class Conditioning:
         return torch.cat([source, instance_edges(ids)], dim=1)
 
     def of_discriminator(self, condition: Tensor) -> Tensor:
-        """Return a condition (N, channels, H, W) at the size of the target, as the discriminator sees it."""
+        """Return a condition (N, channels, H, W) at the size of the target, as the discriminator sees it.
+
+        Enlarged, images are interpolated, bilinearly; one-hot labels and edges repeat their pixels and stay 0 or 1.
+        Reduced, each pixel is the mean of those in its place: of labels, a class's share.
+        """
+        scale = self.target_scale
+        if scale == 1:
+            return condition
+        if scale < 1:
+            return F.avg_pool2d(condition, kernel_size=round(1 / scale))
+        enlarged = F.interpolate(condition, scale_factor=scale, mode="nearest")
         n_images = self.source_image_channels if self.n_classes else self.source_channels
-        return resize_condition(condition, self.target_scale, images=slice(self.n_classes, self.n_classes + n_images))
+        if n_images:
+            images = slice(self.n_classes, self.n_classes + n_images)
+            enlarged[:, images] = F.interpolate(condition[:, images], scale_factor=scale, mode="bilinear")
+        return enlarged
 
     def target(self, batch: Batch) -> Tensor:
         """Return the target, (N, target_channels, H, W) float32 in [-1, 1]; the batch must have targets.

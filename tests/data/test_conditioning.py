@@ -1,3 +1,4 @@
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ from data.conditioning import (
     images_to_uint8,
     instance_edges,
     one_hot,
-    resize_condition,
     weights_of_classes,
 )
 from data.value_range import ValueRange
@@ -89,13 +89,16 @@ def test_features_of_labels_share_the_regions_of_classes() -> None:
 def test_a_condition_is_resized_by_what_its_channels_hold() -> None:
     image, labels = torch.tensor([[[[0.0, 1.0]]]]), torch.tensor([[[[1.0, 0.0]]]])
     both = torch.cat([image, labels], dim=1)
-    larger = resize_condition(both, 2.0, images=slice(1))
+    image_and_edges = partial(Conditioning, n_classes=0, instance_edges=True, source_channels=1)
+    larger = image_and_edges(target_scale=2.0).of_discriminator(both)
     assert larger[0, 0].tolist() == [[0.0, 0.25, 0.75, 1.0]] * 2
     assert larger[0, 1].tolist() == [[1.0, 1.0, 0.0, 0.0]] * 2
-    assert resize_condition(larger, 0.5, images=slice(1))[0].tolist() == [[[0.125, 0.875]], [[1.0, 0.0]]]
-    assert resize_condition(both, 1.0, images=slice(1)) is both
-    for alone, images in ((labels, slice(0)), (image, slice(1))):
-        assert resize_condition(alone, 4.0, images=images).shape == (1, 1, 4, 8)
+    smaller = image_and_edges(target_scale=0.5).of_discriminator(larger)
+    assert smaller[0].tolist() == [[[0.125, 0.875]], [[1.0, 0.0]]]
+    assert image_and_edges(target_scale=1.0).of_discriminator(both) is both
+    for alone, n_classes in ((labels, 1), (image, 0)):
+        conditioning = Conditioning(n_classes, instance_edges=False, source_channels=1, target_scale=4.0)
+        assert conditioning.of_discriminator(alone).shape == (1, 1, 4, 8)
 
 
 @pytest.mark.parametrize(
