@@ -62,8 +62,8 @@ class Case:
         photo = torch.randint(256, (size[0], 3, *size[2:]), dtype=torch.uint8, generator=generator)
         names = tuple(str(number) for number in range(self.batch_size))
         if self.is_unpaired:
-            return Batch(names, photo.flip(-1), None, photo).to(device)
-        return Batch(names, labels, labels.int(), photo).to(device)
+            return Batch(names, source=photo.flip(-1), target=photo).to(device)
+        return Batch(names, source=labels, instances=labels.int(), target=photo).to(device)
 
 
 TINY = Case("tiny", 32, 32, batch_size=2, settings=(*SMALL, "generator.base_channels=4"))  # to try a benchmark

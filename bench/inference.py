@@ -111,7 +111,7 @@ def plain_loop(case: Case, device: torch.device, folder: Path) -> Work:
                 torch.from_numpy(np.array(Image.open(folder / kind / f"{number}.png", formats=["PNG"])))[None, None]
                 for kind in ("labels", "instances")
             ]
-            source = conditioning(Batch((str(number),), maps[0], maps[1].int(), None).to(device))
+            source = conditioning(Batch((str(number),), source=maps[0], instances=maps[1].int()).to(device))
             with torch.no_grad():
                 fake = images_to_uint8(network(source))[0].cpu()
             Image.fromarray(fake.permute(1, 2, 0).numpy()).save(folder / f"reference_{number}.png")

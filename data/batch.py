@@ -49,8 +49,17 @@ class LoadingError(DataError):
     """Loading failed, and not because of a sample: memory, a process that died or hangs, a bug in this program."""
 
 
-class _OfMaps:
-    """The maps of a sample or a batch, of which some may be None."""
+@dataclass(frozen=True, kw_only=True)
+class _Maps:
+    """The maps of a sample or a batch, of which some may be None; see Sample."""
+
+    source: Tensor
+    instances: Tensor | None = None
+    target: Tensor | None = None
+    features: Tensor | None = None
+    weights: Tensor | None = None
+    source_images: Tensor | None = None
+    labels: Tensor | None = None
 
     @property
     def maps(self) -> dict[str, Tensor]:
@@ -60,7 +69,10 @@ class _OfMaps:
     def mapped(self, function: Callable[[Tensor], Tensor]) -> Self:
         """Return the same with `function` applied to each of the maps that exist."""
         mapped: dict[str, Any] = {name: function(tensor) for name, tensor in self.maps.items()}
-        return replace(self, **mapped)  # type: ignore[type-var]  # both are dataclasses
+        return replace(self, **mapped)
+
+
+MAPS = tuple(field.name for field in fields(_Maps))
 
 
 @dataclass(frozen=True)
@@ -73,7 +85,7 @@ class BadSample:
 
 
 @dataclass(frozen=True)
-class Sample(_OfMaps):
+class Sample(_Maps):
     """One aligned pair on the CPU, as a layout reads it.
 
     name: unique in its split; a relative path without suffix.
@@ -93,28 +105,14 @@ class Sample(_OfMaps):
     """
 
     name: str
-    source: Tensor
-    instances: Tensor | None
-    target: Tensor | None
-    features: Tensor | None = None
-    weights: Tensor | None = None
-    source_images: Tensor | None = None
-    labels: Tensor | None = None
     replaces: tuple[BadSample, ...] = ()
 
 
 @dataclass(frozen=True)
-class Batch(_OfMaps):
+class Batch(_Maps):
     """N samples of one size: the same maps as `Sample`, with a first dimension of N."""
 
     names: tuple[str, ...]
-    source: Tensor
-    instances: Tensor | None
-    target: Tensor | None
-    features: Tensor | None = None
-    weights: Tensor | None = None
-    source_images: Tensor | None = None
-    labels: Tensor | None = None
 
     @classmethod
     def of(cls, samples: Sequence[Sample]) -> Self:
@@ -134,9 +132,6 @@ class Batch(_OfMaps):
     def pin_memory(self) -> Self:
         """Return the batch in page-locked memory; torch's DataLoader calls this."""
         return self.mapped(Tensor.pin_memory)
-
-
-MAPS = tuple(field.name for field in fields(Batch) if field.name != "names")
 
 
 def check_one_size(samples: Sequence[tuple[str, int, int]]) -> None:

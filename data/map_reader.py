@@ -75,7 +75,7 @@ class MapReader:
             raise DataError(*problems)
         if self.divided_classes is not None:
             maps["instances"] = connected_parts(maps["source"], self.divided_classes)
-        read: dict[str, Any] = {kind: maps.get(kind) for kind in MAPS}
+        read: dict[str, Any] = {kind: maps[kind] for kind in MAPS if kind in maps}
         return Sample(name, **read)
 
     def _read(self, kind: str, file: File, *, is_stacked: bool) -> Tensor:

@@ -240,7 +240,7 @@ class SideBySide(RegisteredLayout):
         """
         image = self._images[self.names[index]]
         source, target = halves(read_rgb(*image.folder.store.fetched([image])), image, a_is_first=self._a_to_b)
-        return Sample(name=self.names[index], source=source, instances=None, target=target)
+        return Sample(name=self.names[index], source=source, target=target)
 
 
 def halves(picture: Tensor, file: File, *, a_is_first: bool, remedy: str = "") -> tuple[Tensor, Tensor]:

@@ -61,7 +61,7 @@ class ImageParts:
             places, columns = padding.rows[window.top : window.bottom], padding.columns[window.left : window.right]
             first = int(places.min())
             source = read_rows(first, int(places.max()) + 1)[:, (places - first)[:, None], columns]
-            return Batch((name,), source[None], None, None)
+            return Batch((name,), source=source[None])
 
         return cls(name, len(padding.rows), len(padding.columns), read)
 

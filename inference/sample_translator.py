@@ -147,7 +147,7 @@ class SampleTranslator:
         sample, images = read.sample, read.sample.source_images
         source = reduced(sample.source, is_ids=self.layout.n_classes > 0)
         further = None if images is None else reduced(images)
-        preview = Sample(sample.name, source, None, None, source_images=further)
+        preview = Sample(sample.name, source=source, source_images=further)
         height, width = sample.source.shape[-2:]
         return _LargeImage(preview, (width, height), ImageParts.of(Batch.of([read.padded])), read.window)
 
@@ -158,7 +158,7 @@ class SampleTranslator:
         name, rule = self.layout.names[index], self.preprocessing
         with stored_rows(self.layout.provenance(index).files["source"], self.source_form) as rows:
             padding = Padding.of(rows.height, rows.width, rule.size_multiple, rule.min_size, rule.target_scale)
-            preview = Sample(name, reduced_rows(rows), None, None)
+            preview = Sample(name, source=reduced_rows(rows))
             parts = ImageParts.of_rows(name, rows, padding)
             yield _LargeImage(preview, (rows.width, rows.height), parts, padding.window)
 

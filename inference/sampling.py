@@ -104,6 +104,6 @@ def encode_style(loaded: LoadedGenerator, file: Path | None) -> StyleImage | Non
         image = read_rgb(file)[None]
     except DataError as error:
         raise DataError(f"--style: {error}") from error
-    target = loaded.conditioning.target(Batch((file.stem,), image, None, image))
+    target = loaded.conditioning.target(Batch((file.stem,), source=image, target=image))
     reduced = F.interpolate(target, size=(SIDE, SIDE), mode="bilinear", align_corners=False, antialias=True)
     return StyleImage(file, network.encoder.eval()(reduced).mean)

@@ -227,7 +227,7 @@ class FrameTranslator:
 
     def _fitted(self, image: Tensor) -> PaddedSample:
         """Return a frame as a sample for the network; by the video's name all have the same noise and style."""
-        sample = Sample(self.video.path.stem, image, None, None)
+        sample = Sample(self.video.path.stem, source=image)
         return fitted(sample, self.preprocessing, keeps_size=self.keeps_sizes, source_is_ids=False)
 
 

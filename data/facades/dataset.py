@@ -162,4 +162,4 @@ class SyntheticDayNight(_DrawnHouses):
     def read(self, index: int) -> Sample:
         """Draw sample `index`: uint8 RGB images, (3, H, W)."""
         source, *targets = (torch.from_numpy(_PAINTERS[light](*self._drawn(index)[::-1])) for light in self._lights)
-        return Sample(name=self.names[index], source=source, instances=None, target=targets[0] if targets else None)
+        return Sample(name=self.names[index], source=source, target=targets[0] if targets else None)

@@ -13,7 +13,7 @@ from tests.runs import assert_equal
 
 def sample(name: str, source: Tensor | None = None, **maps: Tensor) -> Sample:
     partners: dict[str, Any] = dict.fromkeys(("instances", "target")) | maps
-    return Sample(name, torch.zeros(3, 8, 8, dtype=torch.uint8) if source is None else source, **partners)
+    return Sample(name, source=torch.zeros(3, 8, 8, dtype=torch.uint8) if source is None else source, **partners)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_batch_reaches_a_busy_gpu_intact() -> None:
     for number in range(20):
         busy = (busy @ busy).clamp(-1, 1)
         maps = torch.full((1, 3, 512, 512), number, dtype=torch.uint8)
-        batch = transfer(Batch((str(number),), maps, None, maps.clone()).pin_memory())
+        batch = transfer(Batch((str(number),), source=maps, target=maps.clone()).pin_memory())
         assert (batch.source.float().mean(), batch.maps["target"].float().mean()) == (number, number)
 
 
@@ -72,11 +72,11 @@ def test_a_batch_reaches_a_busy_gpu_intact() -> None:
 def test_a_batch_arrives_in_another_process_with_its_types_and_leaves_no_file_open() -> None:
     generator = torch.Generator().manual_seed(0)
     types = (torch.uint8, torch.int32, torch.int16, torch.float32, torch.uint16)
-    maps = [
-        torch.randint(250, (2, 1, 3, 5), dtype=torch.int32, generator=generator).expand(2, 3, 3, 5).to(dtype)
-        for dtype in types
-    ]
-    batch = Batch(("a", "b"), *maps)  # without source_images and labels
+    maps: dict[str, Any] = {
+        name: torch.randint(250, (2, 1, 3, 5), dtype=torch.int32, generator=generator).expand(2, 3, 3, 5).to(dtype)
+        for name, dtype in zip(MAPS, types, strict=False)  # without source_images and labels
+    }
+    batch = Batch(("a", "b"), **maps)
     pickle.loads(ForkingPickler.dumps(SentBatch(batch)))  # opens the socket on which files are asked for
     n_open = len(list(Path("/proc/self/fd").iterdir()))
     received: Batch = pickle.loads(ForkingPickler.dumps(SentBatch(batch)))

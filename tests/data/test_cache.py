@@ -301,7 +301,7 @@ def test_room_is_left_to_batches_and_checkpoints(
 
 def test_a_file_that_cannot_be_read_now_is_kept(folder: Path) -> None:
     cache, key = SampleCache(folder), "0" * 64
-    cache.keep(Sample("a", torch.zeros(1, 2, 2), None, None), by_content=key, by_state="1" * 64)
+    cache.keep(Sample("a", source=torch.zeros(1, 2, 2)), by_content=key, by_state="1" * 64)
     with only_so_many_files(1):
         assert cache.read(key, "a") is None
     assert cache.read(key, "a") is not None

@@ -52,7 +52,9 @@ def test_the_condition_is_labels_then_images_then_edges(
     images = torch.tensor([[[[0, 1000]]]], dtype=torch.uint16)
     heights = ValueRange.of([0.0, 1000.0])
     conditioning = Conditioning(2, has_edges, source_range=heights, source_image_channels=n_images)
-    assert conditioning(Batch(("x",), labels, labels.int() + 5, None, source_images=images)).tolist() == [expected]
+    assert conditioning(Batch(("x",), source=labels, instances=labels.int() + 5, source_images=images)).tolist() == [
+        expected
+    ]
     assert conditioning.channels == len(expected)
     assert conditioning.is_8_bit == (n_images == 0)
 
@@ -60,14 +62,14 @@ def test_the_condition_is_labels_then_images_then_edges(
 def test_the_condition_of_an_rgb_source_is_the_image() -> None:
     image = torch.randint(0, 256, (1, 3, 4, 4), dtype=torch.uint8)
     conditioning = Conditioning(n_classes=0, instance_edges=False)
-    assert torch.equal(conditioning(Batch(("x",), image, None, None)), images_to_float(image))
+    assert torch.equal(conditioning(Batch(("x",), source=image)), images_to_float(image))
     assert conditioning.channels == 3
 
 
 def test_brightness_alone_is_one_channel_as_pillow_weighs_it() -> None:
     image = torch.randint(0, 256, (1, 3, 4, 4), dtype=torch.uint8)
     conditioning = Conditioning(n_classes=0, instance_edges=False, source_channels=1, target_channels=1)
-    batch = Batch(("x",), image, None, image)
+    batch = Batch(("x",), source=image, target=image)
     assert conditioning.channels == 1
     grey = np.array(Image.fromarray(image[0].permute(1, 2, 0).numpy()).convert("L"))
     for seen in (conditioning(batch), conditioning.target(batch)):
@@ -77,7 +79,7 @@ def test_brightness_alone_is_one_channel_as_pillow_weighs_it() -> None:
 
 def test_features_of_labels_share_the_regions_of_classes() -> None:
     labels = torch.randint(0, 3, (1, 1, 4, 4), dtype=torch.uint8)
-    batch = Batch(("x",), labels, labels.int() * 10, labels.expand(-1, 3, -1, -1))
+    batch = Batch(("x",), source=labels, instances=labels.int() * 10, target=labels.expand(-1, 3, -1, -1))
     by_label = Conditioning(n_classes=3, instance_edges=False, features="encoded", regions="labels")
     by_instance = Conditioning(n_classes=3, instance_edges=False, features="encoded", regions="instances")
     assert torch.equal(by_label.generator_inputs(batch, by_label(batch))[2], labels)
@@ -115,7 +117,7 @@ def test_the_weight_of_a_pixel_is_that_of_its_map_times_that_of_its_class(
 ) -> None:
     labels = torch.tensor([[[[0, 1, 2], [2, 1, 0]]]], dtype=torch.uint8)
     stored = torch.tensor([[[[0, 51, 255], [255, 255, 0]]]], dtype=torch.uint8) if has_map else None
-    batch = Batch(("x",), labels, None, labels.expand(-1, 3, -1, -1), weights=stored)
+    batch = Batch(("x",), source=labels, target=labels.expand(-1, 3, -1, -1), weights=stored)
     weights = Conditioning(2, instance_edges=False, class_weights=class_weights).weights(batch)
     assert (weights is None) == (expected is None)
     if weights is not None:

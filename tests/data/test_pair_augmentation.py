@@ -56,7 +56,7 @@ class Pairs(Layout):
     def read(self, index: int) -> Sample:
         photo = FACADES.read(index).target
         assert photo is not None
-        return Sample(self.names[index], photo, None, photo)
+        return Sample(self.names[index], source=photo, target=photo)
 
 
 IDENTITY = ((1.0, 0.0), (0.0, 1.0))
@@ -82,7 +82,13 @@ def test_all_maps_are_warped_and_turned_alike(height: int) -> None:
     row, column = torch.meshgrid(torch.arange(64), torch.arange(96), indexing="ij")
     ids = (row // 8 * 12 + column // 8)[None]
     rgb = torch.stack([row * 3, column * 2, row + column]).to(torch.uint8)
-    sample = Sample("s", ids.to(torch.uint8), ids.to(torch.int32) + 2**24, rgb, ids.expand(3, -1, -1).to(torch.uint8))
+    sample = Sample(
+        "s",
+        source=ids.to(torch.uint8),
+        instances=ids.to(torch.int32) + 2**24,
+        target=rgb,
+        features=ids.expand(3, -1, -1).to(torch.uint8),
+    )
     seen = set()
     for seed in range(12):
         placement = replace(AUGMENTED, crop_height=height).draw(sample, np.random.default_rng(seed))

@@ -34,7 +34,7 @@ def coordinate_sample(height: int, width: int) -> Sample:
     """A sample whose maps hold the column of each pixel, so that maps cropped alike stay equal."""
     columns = torch.arange(width).expand(1, height, width)
     rgb = columns.expand(3, -1, -1).to(torch.uint8)
-    return Sample("s", columns.to(torch.uint8), columns.to(torch.int32), rgb)
+    return Sample("s", source=columns.to(torch.uint8), instances=columns.to(torch.int32), target=rgb)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_sample_is_refused_where_its_placement_is_too_small_to_be_trained_on(m
 
 def test_images_are_interpolated_where_labels_are_not() -> None:
     labels = torch.tensor([[[0, 0, 2, 2]]], dtype=torch.uint8)
-    sample = Sample("x", labels, None, None, source_images=labels.float() * 100)
+    sample = Sample("x", source=labels, source_images=labels.float() * 100)
     placed = place(sample, replace(whole(1, 3), flip=True), source_is_ids=True)
     assert set(placed.source.unique().tolist()) <= {0, 2}
     right, middle, left = placed.maps["source_images"][0, 0].tolist()  # mirrored
@@ -88,7 +88,9 @@ def test_images_are_interpolated_where_labels_are_not() -> None:
 @STORED
 def test_weights_are_placed_as_the_target_is(dtype: torch.dtype) -> None:
     levels = torch.arange(48).view(1, 6, 8)
-    sample = Sample("x", levels.expand(3, -1, -1).byte(), None, levels.expand(3, -1, -1).byte(), None, levels.to(dtype))
+    sample = Sample(
+        "x", source=levels.expand(3, -1, -1).byte(), target=levels.expand(3, -1, -1).byte(), weights=levels.to(dtype)
+    )
     placed = place(sample, Placement(6, 8, 1, 2, 4, 4, flip=True), source_is_ids=False)
     assert placed.maps["weights"].dtype == dtype
     assert torch.equal(placed.maps["weights"].int(), placed.maps["target"][:1].int())
@@ -129,7 +131,7 @@ def test_resizing_keeps_type_and_range(dtype: torch.dtype) -> None:
 
 
 def test_a_target_too_large_is_refused() -> None:
-    sample = Sample("s", torch.zeros(3, 64, 64, dtype=torch.uint8), None, None)
+    sample = Sample("s", source=torch.zeros(3, 64, 64, dtype=torch.uint8))
     with pixels_allowed(200 * 200):
         SETTINGS.whole(sample)
         with pytest.raises(DataError, match=r"and its target 4 times as large: too large for"):
@@ -143,7 +145,7 @@ def ramp(height: int, width: int, scale: float) -> Tensor:
 
 
 def sample_of(height: int, width: int, scale: float) -> Sample:
-    return Sample("s", ramp(height, width, 1), None, ramp(height, width, scale))
+    return Sample("s", source=ramp(height, width, 1), target=ramp(height, width, scale))
 
 
 def at_the_coarser(sample: Sample, placement: Placement, scale: float) -> tuple[Tensor, Tensor]:

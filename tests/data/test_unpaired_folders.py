@@ -234,7 +234,7 @@ def is_ours(row: dict[str, Any]) -> bool:
 def test_sizes_are_those_of_cut_where_it_has_the_same_mode(row: dict[str, Any]) -> None:
     (width, height), load, crop = row["size"], row["load_size"], row["crop_size"]
     preprocessing = Preprocessing(row["preprocess"], load, load, crop, crop, False, size_multiple=4, min_size=4)
-    sample = Sample("x", torch.zeros(3, height, width, dtype=torch.uint8), None, None)
+    sample = Sample("x", source=torch.zeros(3, height, width, dtype=torch.uint8))
     if row["result"] == "ValueError":
         with pytest.raises(DataError, match="too small for a crop"):
             preprocessing.draw(sample, np.random.default_rng(0))

@@ -40,7 +40,7 @@ def translated(loaded: LoadedGenerator, source: np.ndarray) -> torch.Tensor:
     """The translation of an image by the network itself, in [-1, 1]."""
     image = torch.from_numpy(source.astype(np.int32)).view(*source.shape[:2], -1).permute(2, 0, 1)
     image = image.to(torch.uint8) if image.shape[0] == 3 else image.to(torch.uint16)
-    batch = Batch.of([Sample("x", image, None, None)])
+    batch = Batch.of([Sample("x", source=image)])
     with torch.inference_mode():
         output: torch.Tensor = loaded.generator.eval()(loaded.conditioning(batch))[0]
     return output.permute(1, 2, 0)

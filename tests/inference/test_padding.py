@@ -26,7 +26,7 @@ def test_sources_of_several_sizes_share_a_batch_whatever_their_targets(scale: fl
     for height in (12, 14, 16):
         of_target = [round(side * scale) for side in (height, 16)]
         target, weights = torch.zeros(3, *of_target), torch.ones(1, *of_target)
-        sample = Sample("x", torch.zeros(3, height, 16), None, target, weights=weights)
+        sample = Sample("x", source=torch.zeros(3, height, 16), target=target, weights=weights)
         read.append(padded(sample, 16, 16, scale)[0])
     assert Batch.of(read).source.shape == (3, 3, 16, 16)
 
@@ -35,7 +35,7 @@ def test_sources_of_several_sizes_share_a_batch_whatever_their_targets(scale: fl
 @pytest.mark.parametrize(("height", "width"), [(3, 5), (16, 16), (17, 30), (1, 23)])
 def test_the_window_holds_the_translation_of_the_sample(scale: float, height: int, width: int) -> None:
     places = torch.arange(height * width, dtype=torch.int32).view(1, height, width)
-    larger, window = padded(Sample("x", places, None, None), 8, 16, scale)
+    larger, window = padded(Sample("x", source=places), 8, 16, scale)
     if scale < 1:
         unit = round(1 / scale)
         translated = larger.source[:, ::unit, ::unit]

@@ -57,7 +57,7 @@ def predictor(generator: nn.Module, conditioning: Conditioning = RGB, **options:
 
 
 def pictures(*names: str) -> Batch:
-    return Batch(names, PICTURE.expand(len(names), -1, -1, -1), None, None)
+    return Batch(names, source=PICTURE.expand(len(names), -1, -1, -1))
 
 
 @pytest.mark.parametrize("flips", [False, True])
@@ -66,7 +66,7 @@ def test_a_generator_that_changes_nothing_gives_the_image_back(flips: bool) -> N
 
 
 def test_flips_average_the_translations_of_an_image_and_of_its_mirror_image() -> None:
-    bright = Batch(("a",), torch.full((1, 3, 4, 6), 255, dtype=torch.uint8), None, None)
+    bright = Batch(("a",), source=torch.full((1, 3, 4, 6), 255, dtype=torch.uint8))
     plain = predictor(Uneven()).translate(bright).float()
     averaged = predictor(Uneven(), flips=True).translate(bright).float()
     assert (averaged - (plain + plain.flip(-1)) / 2).abs().max() <= 1
@@ -104,7 +104,7 @@ def test_values_get_the_range_and_type_of_the_targets() -> None:
     values = ValueRange.of([0, 1000])
     conditioning = Conditioning(0, instance_edges=False, source_range=values, target_range=values)
     image = torch.linspace(0, 1000, 72).view(1, 3, 4, 6)
-    batch = Batch(("a",), image, None, None)
+    batch = Batch(("a",), source=image)
     for dtype in (torch.uint16, torch.float32):
         made = predictor(Seen(), conditioning, target_dtype=dtype).translate(batch)
         assert made.dtype == dtype
@@ -113,7 +113,7 @@ def test_values_get_the_range_and_type_of_the_targets() -> None:
 
 def test_sampled_features_are_channels_behind_the_condition() -> None:
     ids = torch.tensor([[0, 1, 1, 2]] * 4, dtype=torch.uint8)[None, None]
-    batch = Batch(("a",), ids, ids.int(), None)
+    batch = Batch(("a",), source=ids, instances=ids.int())
     clusters = FeatureClusters({number: torch.tensor([[float(number), -1.0]]) for number in range(3)})
     sampler = FeatureSampler(clusters, seed=0, has_classes=True)
     generator = Seen()
@@ -124,12 +124,12 @@ def test_sampled_features_are_channels_behind_the_condition() -> None:
 
 
 def test_sources_are_shown_as_images_of_the_size_of_their_translation() -> None:
-    labels = Sample("a", torch.tensor([[[0, 1], [2, 0]]], dtype=torch.uint8), None, None)
+    labels = Sample("a", source=torch.tensor([[[0, 1], [2, 0]]], dtype=torch.uint8))
     shown = predictor(Seen(), LABELS).show_source(labels)
     assert shown[:, 0, 0].tolist() == [200, 0, 0]
     assert shown[:, 0, 1].tolist() == [0, 200, 0]
     assert predictor(Seen(), replace(LABELS, target_scale=2)).show_source(labels).shape == (3, 4, 4)
-    picture = Sample("a", PICTURE[0], None, None)
+    picture = Sample("a", source=PICTURE[0])
     assert torch.equal(predictor(Seen()).show_source(picture), PICTURE[0])
 
 
@@ -143,7 +143,9 @@ def test_an_image_in_parts_has_the_pixels_of_the_whole() -> None:
 
 
 def test_weights_of_pixels_are_those_of_their_classes() -> None:
-    sample = Sample("a", torch.tensor([[[0, 1]]], dtype=torch.uint8), torch.zeros(1, 1, 2, dtype=torch.int32), None)
+    sample = Sample(
+        "a", source=torch.tensor([[[0, 1]]], dtype=torch.uint8), instances=torch.zeros(1, 1, 2, dtype=torch.int32)
+    )
     assert predictor(Seen(), LABELS).weights(sample) is None
     weights = predictor(Seen(), replace(LABELS, class_weights={1: 5.0})).weights(sample)
     assert weights is not None

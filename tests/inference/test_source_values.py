@@ -21,6 +21,6 @@ def test_values_of_another_unit_are_reported(
     ids = torch.zeros((1, 16, 16), dtype=torch.int32)
     values = SourceValues(ValueRange((0.0, -4.0), (1000.0, 4.0)), kind)
     source, further = (images, None) if kind == "source" else (ids, images)
-    values.add(Sample(name="x", source=source, instances=None, target=None, source_images=further))
+    values.add(Sample(name="x", source=source, source_images=further))
     values.warn(World(0, 1, torch.device("cpu")))
     assert ("1 of 1 sources do not fit the values" in caplog.text) == is_reported

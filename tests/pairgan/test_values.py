@@ -49,7 +49,7 @@ def test_16_bit_files_are_translated_in_their_unit(
         torch.empty(0, 3),
         target_dtype=torch.uint16,
     )
-    read = padded(Sample("x", torch.from_numpy(levels)[None], None, None), 4, 8)
+    read = padded(Sample("x", source=torch.from_numpy(levels)[None]), 4, 8)
     wanted = read[1].cut(predictor.translate(Batch.of([read[0]]))[0]).numpy()
     assert wanted.std() > 1000
     assert (model.inputs, model.output) == ({"source": ("float32", 1)}, ("uint16", 1))

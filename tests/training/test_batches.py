@@ -16,7 +16,7 @@ from utils.signals import GracefulStop
 def endless() -> Iterator[Batch]:
     for number in range(100):
         image = torch.zeros(3, 2, 2, dtype=torch.uint8)
-        yield Batch.of([Sample(name=f"{number}", source=image, instances=None, target=image)])
+        yield Batch.of([Sample(name=f"{number}", source=image, target=image)])
 
 
 def reader(stream: Iterator[Batch]) -> BatchReader:

@@ -154,8 +154,8 @@ def batch_of(config: Config, device: torch.device) -> Batch:
     ids = torch.randint(5, (2, 1, 32, 32), dtype=torch.uint8, device=device)
     photo, other = torch.randint(256, (2, 2, 3, 32, 32), dtype=torch.uint8, device=device)
     if config.data.n_classes:
-        return Batch(("a", "b"), ids, ids.int(), photo, weights=ids)
-    return Batch(("a", "b"), photo, None, other, labels=ids if config.loss.outside_mask else None)
+        return Batch(("a", "b"), source=ids, instances=ids.int(), target=photo, weights=ids)
+    return Batch(("a", "b"), source=photo, target=other, labels=ids if config.loss.outside_mask else None)
 
 
 def watched_steps(config: Config, device: torch.device) -> None:

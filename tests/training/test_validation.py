@@ -95,7 +95,7 @@ def test_whole_images_are_measured_at_their_size_and_small_ones_left_out(tiny_co
 
 
 CPU = torch.device("cpu")
-SAMPLES = [Sample(f"{number}", source, None, 255 - OTHERS[number]) for number, source in enumerate(SCENES)]
+SAMPLES = [Sample(f"{number}", source=source, target=255 - OTHERS[number]) for number, source in enumerate(SCENES)]
 EVALUATOR = Evaluator.load(["swd"], None, CPU, n_images=4)
 
 

@@ -71,7 +71,7 @@ class ImageProgram(nn.Module):
         latents: see `given_latents`.
         """
         self.tensors.sides.check(source)
-        parts = [self.conditioning(Batch((), source, instances, None, source_images=source_images))]
+        parts = [self.conditioning(Batch((), source=source, instances=instances, source_images=source_images))]
         if features is not None:
             parts.append(images_to_float(features) if features.dtype == torch.uint8 else features)
         with given_latents(self.tensors.generator, latents):

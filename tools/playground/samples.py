@@ -119,7 +119,7 @@ class Samples:
         else:
             pixels = np.frombuffer(body, np.uint8, 3 * n_pixels).reshape(height, width, 3)
             source = torch.from_numpy(pixels.transpose(2, 0, 1).copy())
-        return Sample(NAME, source, instances, None)
+        return Sample(NAME, source=source, instances=instances)
 
 
 def open_samples(loaded: LoadedGenerator, split: str | None = None) -> Samples:

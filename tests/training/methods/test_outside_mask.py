@@ -41,7 +41,7 @@ def batch(labels: list[list[int]], side: int = 32) -> Batch:
     ids = torch.tensor(labels, dtype=torch.int32).repeat_interleave(side // 2, 0).repeat_interleave(side // 2, 1)
     torch.manual_seed(0)
     source, target = torch.randint(0, 256, (2, 1, 3, side, side), dtype=torch.uint8)
-    return Batch(("x",), source, None, target, labels=ids[None, None])
+    return Batch(("x",), source=source, target=target, labels=ids[None, None])
 
 
 def test_value_and_gradient_by_hand() -> None:
