@@ -9,7 +9,6 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from math import prod
 from pathlib import Path
 from typing import BinaryIO, Self
 
@@ -160,8 +159,8 @@ def npy_rows(file: BinaryIO, name: str, n_channels: int) -> PixelRows:
         return rows
 
     def load() -> np.ndarray:
-        file.seek(start)
-        values = np.frombuffer(file.read(prod(shape) * dtype.itemsize), dtype).reshape(shape, order="F").copy()
+        file.seek(0)
+        values = np.load(file, allow_pickle=False)
         return values.transpose(2, 0, 1) if is_last else values.reshape(-1, height, width)
 
     return loaded_rows(name, rows.shape, dtype, load)
