@@ -156,16 +156,13 @@ class CachedLayout(DerivedLayout):
         if cached is not None:
             return cached
         by_content = provenance.content_key()
-        sample = self.cache.read(by_content, name) or self._resized(index)
+        sample = self.cache.read(by_content, name) or self.resized(index)
         if provenance.state_key() == by_state:  # otherwise a file may have changed between hashing and decoding
             self.cache.keep(sample, by_content=by_content, by_state=by_state)
         return sample
 
-    def sample_bytes(self, index: int) -> int:
-        """Return the size in the cache of sample `index`; raises as `read`."""
-        return _n_bytes(self._resized(index))
-
-    def _resized(self, index: int) -> Sample:
+    def resized(self, index: int) -> Sample:
+        """Read sample `index`, resized, without the cache; raises as `read`."""
         sample = self._layout.read(index)
         return place(sample, self._preprocessing.whole(sample), source_is_ids=self.n_classes > 0)
 
@@ -178,9 +175,9 @@ def room(layout: Layout, index: int) -> tuple[int, int]:
     Raises:
         DataError: the sample cannot be read.
     """
-    sides = [side for side in layout.sides if isinstance(side, CachedLayout)]
-    needed = sum(len(side) * side.sample_bytes(at) for side, at in zip(sides, layout.places(index), strict=True))
-    return needed, sides[0].cache.free_bytes()
+    places = [(side, place) for side, place in layout.places(index) if isinstance(side, CachedLayout)]
+    needed = sum(len(side) * _n_bytes(side.resized(place)) for side, place in places)
+    return needed, places[0][0].cache.free_bytes()
 
 
 def _age_s(time_ns: int) -> float:

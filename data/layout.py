@@ -88,9 +88,9 @@ class Layout(ABC):
         """Return a layout whose sides are what `function` returns for those of this one."""
         return function(self)
 
-    def places(self, index: int) -> Sequence[int]:
-        """Return the index of a sample's picture in each of the sides."""
-        return (index,)
+    def places(self, index: int) -> Sequence[tuple["Layout", int]]:
+        """Return the sides, each with the index of a sample's picture in it."""
+        return ((self, index),)
 
     def joined(self, samples: Sequence[Sample]) -> Sample:
         """Return the sample that consists of a sample of each side."""
@@ -194,7 +194,7 @@ def describe_sample(layout: Layout, index: int) -> str:
     """Return the name of sample `index` and of its folder, of each side, for messages."""
     return " and ".join(
         f"sample {side.names[place]}" + (f" of {side.folders[0]}" if side.folders else "")
-        for side, place in zip(layout.sides, layout.places(index), strict=True)
+        for side, place in layout.places(index)
     )
 
 

@@ -115,7 +115,7 @@ class TrainingDataset(MonitoredDataset):
 
     def __getitem__(self, key: SampleKey) -> Loaded:
         replaced, samples = list[BadSample](), list[Sample]()
-        for side, first in enumerate(self.layout.places(key.index)):
+        for side, (_, first) in enumerate(self.layout.places(key.index)):
             loaded = self._load_side(key, side, first, replaced)
             if isinstance(loaded, DataError):
                 return loaded
@@ -149,8 +149,7 @@ class TrainingDataset(MonitoredDataset):
         layout = self.layout.sides[side]
         try:
             sample = layout.read(index)
-            is_side = layout is not self.layout
-            named = replace(sample, name=describe_sample(layout, index)) if is_side else sample  # for errors
+            named = replace(sample, name=describe_sample(layout, index))  # for errors
             placement = self._preprocessing.draw(named, self._rng(key, 2 * side))
             return place(sample, placement, source_is_ids=layout.n_classes > 0)
         except Exception as error:  # noqa: BLE001  a bug too: raised here, it would block the processes
@@ -166,7 +165,7 @@ def read_fixed(layout: Layout, preprocessing: Preprocessing, index: int) -> Samp
     Raises:
         DataError: its files cannot be used.
     """
-    samples = [(side, side.read(place)) for side, place in zip(layout.sides, layout.places(index), strict=True)]
+    samples = [(side, side.read(place)) for side, place in layout.places(index)]
     return layout.joined(
         [place(sample, preprocessing.fixed(sample), source_is_ids=side.n_classes > 0) for side, sample in samples]
     )

@@ -89,11 +89,12 @@ class UnpairedFolders(RegisteredLayout):
         """See Layout."""
         return type(self)(*map(function, self._sides))
 
-    def places(self, index: int) -> Sequence[int]:
+    def places(self, index: int) -> Sequence[tuple[Layout, int]]:
         """See Layout."""
         shift, of_longer = divmod(index, len(self))
         of_shorter = (of_longer + shift) % self._n_shorter
-        return (of_shorter, of_longer) if self._longer else (of_longer, of_shorter)
+        indices = (of_shorter, of_longer) if self._longer else (of_longer, of_shorter)
+        return tuple(zip(self._sides, indices, strict=True))
 
     def joined(self, samples: Sequence[Sample]) -> Sample:
         """See Layout."""
@@ -122,14 +123,13 @@ class UnpairedFolders(RegisteredLayout):
 
     def provenance(self, index: int) -> Provenance:
         """See Layout."""
-        source, target = (side.provenance(place) for side, place in zip(self._sides, self.places(index), strict=True))
+        source, target = (side.provenance(place) for side, place in self.places(index))
         targets = {kind.replace("source", "target"): file for kind, file in target.files.items()}
         return Provenance(f"unpaired {source.rule} {target.rule}", {**source.files, **targets})
 
     def read(self, index: int) -> Sample:
         """See Layout."""
-        places = zip(self._sides, self.places(index), strict=True)
-        return self.joined([side.read(place) for side, place in places])
+        return self.joined([side.read(place) for side, place in self.places(index)])
 
 
 def _patterns(

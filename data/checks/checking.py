@@ -71,7 +71,7 @@ class Check(MonitoredDataset):
             ids = values_of(read_ids(file)) if file else ids
         try:
             sample = self.layout.read(index)
-            named = replace(sample, name=describe_sample(self.layout, index)) if self.side else sample  # for errors
+            named = replace(sample, name=describe_sample(self.layout, index))  # for errors
             drawn = self.preprocessing.draw(named, np.random.default_rng(0)) if self.is_for_training else None
             placement = drawn or self.preprocessing.fixed(sample)
             observation = observe(self.layout, index, sample).of_side(self.side)

@@ -49,7 +49,8 @@ Numbered.__abstractmethods__ = frozenset()
 def orders(n_source: int, n_target: int, n_epochs: int, n_used: int) -> np.ndarray:
     """(n_epochs, n_used, 2): the places on both sides."""
     layout = UnpairedFolders(Numbered(n_source), Numbered(n_target))
-    return np.array([[layout.places(i) for i in layout.epoch_order(3, epoch, n_used)] for epoch in range(n_epochs)])
+    orders = [layout.epoch_order(3, epoch, n_used) for epoch in range(n_epochs)]
+    return np.array([[[place for _, place in layout.places(index)] for index in order] for order in orders])
 
 
 @pytest.mark.parametrize(
@@ -178,7 +179,7 @@ def test_a_bad_picture_is_named_and_replaced_without_its_partner(tmp_path: Path)
         assert isinstance(sample, Sample)
         assert isinstance(expected, Sample)
         assert torch.equal(sample.source, expected.source)
-        if layout.places(key.index)[1] == 3:
+        if layout.places(key.index)[1][1] == 3:
             assert [(bad.side, bad.index) for bad in sample.replaces] == [(1, 3)]
             assert "train_B/3.png: cannot be read" in sample.replaces[0].reason
             replaced += 1

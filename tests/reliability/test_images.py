@@ -56,7 +56,8 @@ def test_an_image_is_read_or_named_with_the_reason(
     if case.refused is not None:
         assert isinstance(loaded, DataError)
         assert re.search(case.refused, str(loaded))
-        assert str(loaded).startswith("x is" if "crop" in case.refused else f"{tmp_path / side / 'x'}{case.suffix}: ")
+        of_sample, of_file = f"sample x of {tmp_path / 'A'} is", f"{tmp_path / side / 'x'}{case.suffix}: "
+        assert str(loaded).startswith(of_sample if "crop" in case.refused else of_file)
         assert "\n" not in str(loaded)
         assert checked.problems == loaded.problems
         return
@@ -112,7 +113,8 @@ def test_a_strip_fills_no_memory_when_it_is_scaled(tmp_path: Path, width: int, h
         assert isinstance(loaded, Sample)
         assert loaded.source.shape == (3, 8, 1024)
     else:
-        assert "x is 1x60000, which data.preprocess=scale_width makes 1024x61440000: too large" in str(loaded)
+        what = "is 1x60000, which data.preprocess=scale_width makes 1024x61440000: too large"
+        assert f"sample x of {tmp_path / 'A'} {what}" in str(loaded)
 
 
 def test_all_that_stands_against_a_data_set_is_told_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -41,7 +41,7 @@ def test_a_configuration_names_splits_and_sizes(tiny_config: Path, tmp_path: Pat
     for options, wanted, message in (
         ([], 0, "no problem in train, test, val; "),
         (["train.batch_size=2"], 2, "one batch holds images of different sizes (x 64x32, y 32x32)"),
-        (crops, 2, "y is 32x32, too small for a crop of 64x32"),
+        (crops, 2, f"sample y of {root}/train_A is 32x32, too small for a crop of 64x32"),
     ):
         code, lines = check(command_line, "--config", tiny_config, *settings, *options)
         assert (code, message in "\n".join(lines)) == (wanted, True)
