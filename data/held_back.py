@@ -54,10 +54,14 @@ def hold_back(layout: Layout, share: float, group: str | None = None) -> tuple[L
     return layout.by_side(lambda side: subset(side, False)), layout.by_side(lambda side: subset(side, True))
 
 
-def smallest_share(layout: Layout, group: str | None = None) -> float:
-    """Return the least share, in hundredths, with which `hold_back` holds back a sample of each side; 1 without any."""
-    least = max(min(map(_position, _drawn(side, group)), default=1.0) for side in layout.sides)
-    return (int(100 * least) + 1) / 100
+def possible_shares(layout: Layout, group: str | None = None) -> tuple[float, float]:
+    """Return the least share, in hundredths, with which `hold_back` holds back a sample of each side, and the largest.
+
+    The largest leaves a sample of each side. It is below the least where no share does both.
+    """
+    positions = [sorted(map(_position, _drawn(side, group))) or [1.0] for side in layout.sides]
+    least, most = max(of_side[0] for of_side in positions), min(of_side[-1] for of_side in positions)
+    return (int(100 * least) + 1) / 100, int(100 * most) / 100
 
 
 def _drawn(layout: Layout, group: str | None) -> Sequence[str]:

@@ -5,13 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from data.batch import Sample
+from data.batch import DataError, Sample
 from data.layout import Layout, PairingError, Provenance, RegisteredLayout
 from data.map_reader import MapReader, source_kinds
 from data.paired_folders import FolderNames, PairedFolders, check_own_folders, folder_patterns, has_own_folder
 from data.store import Folder
 
 _DEFAULTS = {"data.source_folder": "A", "data.target_folder": "B"}  # what the folders' names end in
+_SAME = "is that of both sides: name another one for each, in data.source_folder and data.target_folder"
 _NO_REALS = "; validation needs both sides: put images there, or name a split that has both as data.validation_split"
 _OF_CYCLES = (0, 0, 1)  # marks the draws of the shorter side's order: no sample has these numbers
 
@@ -58,6 +59,8 @@ class UnpairedFolders(RegisteredLayout):
             check_own_folders(split, of_side, key)
             folders = dict(zip(source_kinds(len(of_side)), _folders(root, split, key, of_side), strict=True))
             first = folders["source"]
+            if sides and first in sides[0].folders:
+                raise DataError(f"{first}: {_SAME}")
             if needs_labels and not sides:
                 folders["labels"] = replace(first, path=first.path.with_name(f"{first.path.name}_label"))
             try:
@@ -149,6 +152,9 @@ def readers_of_sides(reader: MapReader) -> tuple[MapReader, MapReader]:
 
 def _folders(root: Folder, split: str, key: str, patterns: Sequence[str | None]) -> list[Folder]:
     """Return the folders of a side; by default train_A, or trainA where there is no train_A."""
+    named = [root / pattern.replace("{split}", split) if pattern else None for pattern in patterns]
     usual = [root / f"{split}_{_DEFAULTS[key]}", root / f"{split}{_DEFAULTS[key]}"]
-    by_default = next((folder for folder in usual if root.store.has(folder)), usual[0])
-    return [root / pattern.replace("{split}", split) if pattern else by_default for pattern in patterns]
+    present = [folder for folder in usual if root.store.has(folder)] if None in named else []
+    if len(present) > 1:
+        raise DataError(f"{usual[0]} and {usual[1]}: two folders of one side: keep one of them, or set {key}")
+    return [folder or (present or usual)[0] for folder in named]

@@ -9,7 +9,7 @@ from configs.load import config_from_dict
 from configs.schema import Config
 from configs.splits import HELD_BACK, TRAIN, validation_split
 from configs.undecided_settings import undecided_sides, with_measured_ranges
-from data.held_back import groups_of, hold_back, smallest_share
+from data.held_back import groups_of, hold_back, possible_shares
 from data.layout import Layout
 from utils.checkpoint_folder import LoadedCheckpoint
 from utils.distributed import World
@@ -54,10 +54,13 @@ def open_splits(config: Config) -> Splits:
         return Splits(train, own or TRAIN)
     rest, held_back = hold_back(train, share, group)
     if not len(rest) or not len(held_back):
-        which, remedy = ("every", "lower it")
-        if not len(held_back):
-            which, remedy = ("no", f"raise it to {smallest_share(train, group):g} or more")
-        drawn = f"sample of {len(train)}" if group is None else f"group of {len(set(groups_of(train.names, group)))}"
+        least, most = possible_shares(train, group)
+        remedy = f"set it to {least:g} or more, up to {most:g}"
+        if least > most:
+            remedy = "no share divides so few: set it to 0, or put images into the folders of a split val"
+        which, drawn = "no" if share < least else "every", "sample" if group is None else "group"
+        numbers = [len(side if group is None else set(groups_of(side.names, group))) for side in train.sides]
+        drawn += f" of {' or of '.join(map(str, numbers))}"
         raise ConfigError(f"train.validation_share is {share:g}, which holds back {which} {drawn}: {remedy}")
     return Splits(rest, HELD_BACK, held_back)
 

@@ -12,7 +12,7 @@ from data.batch import DataError, Sample
 from data.cache import room
 from data.checks.checking import label_maps, palette_problems
 from data.files.image_files import count_other_files
-from data.held_back import groups_of, shared_beginnings, smallest_share, suggested_setting
+from data.held_back import groups_of, possible_shares, shared_beginnings, suggested_setting
 from data.layout import Layout
 from data.loader import SampleKey
 from losses import registered_weights
@@ -161,8 +161,9 @@ def describe_validation(config: Config, splits: Splits, n_samples: int) -> list[
         ]
     if splits.validation != TRAIN:
         return [f"{line}; train.validation_share has no effect" if share else line]
-    usual = max(USUAL_SHARE, smallest_share(splits.train))
-    remedy = f"add a split val, or hold samples back: train.validation_share={usual:g}"
+    least, most = possible_shares(splits.train)
+    remedy = "add a split val"
+    remedy += f", or hold samples back: train.validation_share={max(USUAL_SHARE, least):g}" if least <= most else ""
     if config.data.validation_split:
         remedy = "name another data.validation_split, or leave it out"
     return [

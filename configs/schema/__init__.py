@@ -7,7 +7,7 @@ exists is valid. Only entry points and configs/build.py read it: everything belo
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from configs.schema.checks import Section
+from configs.schema.checks import Section, require
 from configs.schema.data import DataConfig
 from configs.schema.loss import ContrastiveConfig, CycleConfig, LossConfig
 from configs.schema.method import MethodConfig, check_method
@@ -43,6 +43,8 @@ class Config(Section, prefix=""):
     def __post_init__(self) -> None:
         """Check what one section wants of another."""
         check_method(self, self.method.name)
+        has_loss = any(self.loss.weights_of_images.values()) or self.method.declaration.sections
+        require(bool(has_loss), "loss", "all 0", "at least one loss weight above 0")
         loss, opt_level, is_side_by_side = self.loss, self.amp.opt_level, self.data.layout == "side_by_side"
         if loss.gradient_penalty or loss.r1:
             expected = "O0 or O1 where loss.gradient_penalty or loss.r1 is set: their gradients need float32"

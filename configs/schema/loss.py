@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Literal
 
-from configs.schema.checks import Section, require, require_numbers
+from configs.schema.checks import Section, require_numbers
 from utils.errors import ConfigError
 from utils.yaml_file import shortened
 
@@ -61,7 +61,6 @@ class LossConfig(Section, prefix="loss."):
     def __post_init__(self) -> None:
         self.require_numbers(*self.weights, "gradient_penalty", "r1", "labelmix", "outside_mask", least=0)
         require_numbers({f"loss.class_weights.{name}": weight for name, weight in self.class_weights.items()}, least=0)
-        require(any(self.weights_of_images.values()), "loss", "all 0", "at least one loss weight above 0")
 
     @property
     def weights(self) -> dict[str, float]:

@@ -14,9 +14,9 @@ from data.held_back import (
     Subset,
     groups_of,
     hold_back,
+    possible_shares,
     shared_beginnings,
     shared_groups,
-    smallest_share,
     suggested_setting,
 )
 from data.paired_folders import SideBySide
@@ -60,8 +60,9 @@ def test_groups_are_held_back_as_wholes_and_the_share_counts_them(tmp_path: Path
     assert not rest & held_back
     assert len(rest | held_back) == 20
     assert 3 <= len(held_back) <= 9
-    least = smallest_share(layout, "p[0-9]+")
+    least, most = possible_shares(layout, "p[0-9]+")
     assert [bool(hold_back(layout, share, "p[0-9]+")[1].names) for share in (least, least - 0.01)] == [True, False]
+    assert [bool(hold_back(layout, share, "p[0-9]+")[0].names) for share in (most, most + 0.01)] == [True, False]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from data.batch import DataError, LoadingError, Sample
 from data.cache import CachedLayout, SampleCache, room
 from data.fingerprint import difference, fingerprint
 from data.folder_store import local_folder
-from data.held_back import hold_back, smallest_share
+from data.held_back import hold_back, possible_shares
 from data.layout import Layout, PairingError
 from data.loader import SampleKey, TrainingDataset, read_fixed
 from data.map_reader import RGB_IMAGES
@@ -80,13 +80,19 @@ def heaps(root: Path, n_source: int = 5, n_target: int = 3, names: tuple[str, st
 
 
 def opened(
-    root: Path, *, split: str = "train", direction: str = "AtoB", needs_targets: bool = True, needs_labels: bool = False
+    root: Path,
+    *,
+    split: str = "train",
+    target_folder: str | None = None,
+    direction: str = "AtoB",
+    needs_targets: bool = True,
+    needs_labels: bool = False,
 ) -> Layout:
     return UnpairedFolders.open(
         split,
         root=local_folder(root),
         source_folder=None,
-        target_folder=None,
+        target_folder=target_folder,
         direction=direction,
         reader=RGB_IMAGES,
         needs_targets=needs_targets,
@@ -125,6 +131,20 @@ def test_folders_have_names_of_this_program_or_of_the_originals(tmp_path: Path, 
     assert len(opened(root, direction="BtoA", needs_targets=False)) == 3
 
 
+def test_folders_that_leave_open_which_side_is_meant_are_refused(tmp_path: Path) -> None:
+    heaps(tmp_path)
+    folder = local_folder(tmp_path)
+    with pytest.raises(DataError, match=r"train_A: is that of both sides: name another one for each, in data\.source"):
+        opened(tmp_path, target_folder="{split}_A")
+    heaps(tmp_path, names=("train_A", "trainB"))
+    with pytest.raises(
+        DataError, match=r"train_B and \S*trainB: two folders of one side: keep one of them, or set data"
+    ):
+        opened(tmp_path)
+    assert len(opened(tmp_path, target_folder="trainB").sides[1]) == 3
+    assert UnpairedFolders.has_split("train", root=folder, source_folder=None, target_folder="trainB", direction="AtoB")
+
+
 def test_sources_alone_do_without_the_other_folder(tmp_path: Path) -> None:
     root = heaps(tmp_path, names=("test_A", "train_B"))
     alone = opened(root, split="test", needs_targets=False)
@@ -157,10 +177,13 @@ def test_each_picture_is_cached_once(tmp_path: Path) -> None:
 
 def test_samples_of_both_sides_are_held_back(tmp_path: Path) -> None:
     layout = opened(heaps(tmp_path, 40, 25))
-    least = smallest_share(layout)
+    least, most = possible_shares(layout)
     rest, held_back = hold_back(layout, least)
     assert all(len(side) for side in held_back.sides)
     assert not len(hold_back(layout, least - 0.01)[1])
+    assert [len(hold_back(layout, share)[0]) > 0 for share in (most, most + 0.01)] == [True, False]
+    least, most = possible_shares(opened(heaps(tmp_path / "few", 5, 1)))
+    assert least > most
     for side, kept, held in zip(layout.sides, rest.sides, held_back.sides, strict=True):
         assert sorted([*kept.names, *held.names]) == sorted(side.names)
     assert set(held_back.sides[0].names) & {str(i) for i in range(25)} == set(held_back.sides[1].names)

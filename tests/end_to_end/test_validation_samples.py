@@ -103,7 +103,7 @@ def test_groups_that_are_held_back_are_in_no_batch_and_resume_is_exact(
 
 @pytest.mark.parametrize(
     ("share", "problem"),
-    [("1e-9", r"no sample of 12: raise it to 0\.\d+ or more"), ("0.999", "every sample of 12: lower")],
+    [("1e-9", r"no sample of 12: set it to 0\.\d+ or more"), ("0.999", r"every sample of 12: set it to .*, up to 0\.")],
 )
 def test_a_share_that_leaves_a_side_empty_is_an_error(
     tiny_config: Path, without_val: list[str], share: str, problem: str
@@ -116,5 +116,6 @@ def test_a_share_that_leaves_a_side_empty_is_an_error(
         held_back(share)
     with pytest.raises(ConfigError, match=problem.replace("sample of 12", "group of 10")):
         held_back(share, f"train.validation_group={LAST_DIGIT}")
-    if named := re.search(r"raise it to (\S+)", str(caught.value)):
-        assert held_back(named[1])
+    named = re.search(r"set it to (\S+) or more, up to (\S+)", str(caught.value))
+    assert named
+    assert all(held_back(possible) for possible in named.groups())

@@ -20,6 +20,13 @@ def test_a_section_of_another_method_is_refused() -> None:
         Config(cycle=CycleConfig(identity=1.0))
 
 
+@pytest.mark.parametrize("name", ["contrastive", "cycle"])
+def test_a_method_with_losses_of_its_own_does_without_the_adversarial_one(name: str) -> None:
+    common = {"method": {"name": name}, "data": {"layout": "unpaired_folders", "root": "x"}}
+    none = ["loss.adversarial=0", "loss.feature_matching=0", "loss.vgg=0"]
+    assert config_from_dict(common, "", none).loss_weights == {}
+
+
 def test_each_method_is_declared_and_built() -> None:
     assert set(METHODS) == set(BUILDERS) == set(get_args(get_type_hints(MethodConfig)["name"]))
 
