@@ -18,7 +18,7 @@ from tools.playground.page import describe
 from tools.playground.samples import open_samples
 from tools.playground.server import DirectionPage, Playground
 from tools.serve.generator import open_generator, parse_with_generator
-from tools.serve.web import LOOPBACK, WebServer, serve
+from tools.serve.web import LOOPBACK, WebServer, until_stopped
 from utils.cli import ArgumentParser, run_entry_point, whole_number
 from utils.errors import ConfigError
 from utils.log import log_to_console, logger
@@ -93,16 +93,14 @@ def main(argv: Sequence[str]) -> None:
     """Serve the page according to the command line, until a signal stops it."""
     arguments = parse_arguments(argv)
     log_to_console(is_main=True)
-
-    def announce(server: WebServer) -> None:
+    with until_stopped(playground(arguments)) as server:
         logger.info("playground   %s", server.url)
         logger.info("             Ctrl-C stops it")
         # without a screen Python would start a browser in the terminal
         has_screen = sys.platform != "linux" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
         if has_screen and not arguments.no_browser:
             webbrowser.open(server.url)
-
-    serve(playground(arguments), announce)
+        server.run()
 
 
 if __name__ == "__main__":

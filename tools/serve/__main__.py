@@ -17,7 +17,7 @@ from tools.serve.app import Limits, Service
 from tools.serve.generator import parse_with_generator
 from tools.serve.translation import open_translator
 from tools.serve.turns import Turns
-from tools.serve.web import LOOPBACK, WebServer, serve
+from tools.serve.web import LOOPBACK, WebServer, until_stopped
 from utils.cli import ArgumentParser, run_entry_point, whole_number
 from utils.errors import ConfigError
 from utils.log import log_to_console, logger
@@ -95,12 +95,10 @@ def main(argv: Sequence[str]) -> None:
     """Serve according to the command line, until a signal stops it."""
     arguments = parse_arguments(argv)
     log_to_console(is_main=True)
-
-    def announce(server: WebServer) -> None:
+    with until_stopped(service(arguments)) as server:
         logger.info("service      %s", server.url)
         logger.info("             POST /translate; GET /model, /health, /metrics, /openapi.json; Ctrl-C stops it")
-
-    serve(service(arguments), announce)
+        server.run()
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import Any
 
@@ -18,7 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from tools.serve.turns import Turns
 from utils.errors import ConfigError
 from utils.log import logger
-from utils.signals import available
+from utils.signals import INTERRUPTED, available, handling
 
 LOOPBACK = "127.0.0.1"
 SILENCE_S = 60.0  # of a connection, after which it is closed
@@ -108,17 +108,14 @@ class WebServer(uvicorn.Server):
         self._socket.close()
 
 
-def serve(opening: AbstractContextManager[WebServer], announce: Callable[[WebServer], None]) -> None:
-    """Open a server and answer until Ctrl-C, SIGTERM, or SIGHUP unless nohup has it ignored."""
+@contextmanager
+def until_stopped(opening: AbstractContextManager[WebServer]) -> Iterator[WebServer]:
+    """Open a server, whose `run` within ends by Ctrl-C, SIGTERM, or SIGHUP unless nohup has it ignored."""
     try:
-        with opening as server:
-            for kind in available("SIGINT", "SIGTERM", "SIGHUP"):
-                if kind.name != "SIGHUP" or signal.getsignal(kind) is not signal.SIG_IGN:
-                    signal.signal(kind, server.handle_exit)
-            announce(server)
-            server.run()
+        with opening as server, handling(server.handle_exit, available("SIGINT", "SIGTERM", "SIGHUP")):
+            yield server
     except KeyboardInterrupt:
-        sys.stderr.write("interrupted\n")
+        sys.stderr.write(INTERRUPTED)
         sys.stderr.flush()
         os._exit(128 + signal.SIGINT)  # Python itself would wait for the thread that translates
     logger.info("stopped")
