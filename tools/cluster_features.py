@@ -34,16 +34,16 @@ def cluster(samples: Iterable[EncodedSample], n_clusters: int, step: int | None 
     by_class: dict[int, list[Tensor]] = {}
     for sample in samples:
         found = RegionFeatures.of(sample.features, sample.classes, sample.regions)
-        for class_id in found.classes[found.shares > MIN_SHARE].unique().tolist():
-            chosen = (found.classes == class_id) & (found.shares > MIN_SHARE)
-            by_class.setdefault(class_id, []).append(found.features[chosen].cpu())
+        is_large = found.shares > MIN_SHARE
+        for class_id, features in zip(found.classes[is_large].tolist(), found.features[is_large].cpu(), strict=True):
+            by_class.setdefault(class_id, []).append(features)
     if not by_class:
         raise ConfigError(
             f"no instance covers more than {MIN_SHARE:.1%} of its image: nothing to cluster; use another --split"
         )
     centers = {}
-    for class_id, parts in sorted(by_class.items()):
-        features = torch.cat(parts)
+    for class_id, vectors in sorted(by_class.items()):
+        features = torch.stack(vectors)
         if not features.isfinite().all():
             raise ConfigError("the encoder's features are not finite: its weights are damaged; use another checkpoint")
         distinct = len(features.unique(dim=0))

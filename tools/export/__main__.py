@@ -13,10 +13,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from torch import nn
-
 from configs.load import config_from_dict
-from configs.schema import MethodConfig
 from configs.schema.sides import DIRECTIONS
 from inference.load import LoadedGenerator, load_from, load_generator, load_network
 from inference.original_weights import OriginalInputs
@@ -151,12 +148,6 @@ def _default_name(arguments: argparse.Namespace, loaded: LoadedGenerator) -> str
     return f"{name.stem}_{end}{name.suffix}"
 
 
-def _network_and_method(file: Path, role: FileRole, direction: str | None) -> tuple[nn.Module, MethodConfig | None]:
-    """Return a network other than the generator, and how it was trained; None where the file does not hold that."""
-    network, state = load_network(file, role, direction=direction), read_weights_file(file, checks_content=False)
-    return network, config_from_dict(state["config"], str(file)).method if is_training_state(state) else None
-
-
 def main(argv: Sequence[str]) -> None:
     """Export a generator according to the command line."""
     arguments = parse_arguments(argv)
@@ -165,8 +156,10 @@ def main(argv: Sequence[str]) -> None:
     may_exist = arguments.existing == "replace"
     if arguments.network != "generator":
         role, way = arguments.network, arguments.direction
-        load_other = partial(_network_and_method, role=role, direction=way)
-        file, (network, method) = load_from(arguments.checkpoint, load_other, role, way)
+        load_other = partial(load_network, role=role, direction=way)
+        file, network = load_from(arguments.checkpoint, load_other, role, way)
+        state = read_weights_file(file, checks_content=False)
+        method = config_from_dict(state["config"], str(file)).method if is_training_state(state) else None
         if method and role == "discriminator" and len(method.translators) > 1:
             way = way or method.default_direction
             logger.info("direction    %s", way)
