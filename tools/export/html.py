@@ -1,7 +1,7 @@
 """A page that carries its generator: the playground's, with onnxruntime-web in place of a server."""
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,21 +47,19 @@ def export_page(
     _check(loaded, in_folder=in_folder)
     runtime = runtime_files(WEBGPU if in_folder else WASM, web_runtime)
     description, samples = _describe(loaded, n_samples, split)
-    parts: dict[str, bytes | str] = dict(samples)
-    names = ("runtime", "wasm")
     with tempfile.TemporaryDirectory(prefix="pairgan-") as temporary:
         file = Path(temporary) / GENERATOR
         write_program(loaded, file, "onnx", dtype, as_images=True, takes_latents=True)
-        generator = file.read_bytes()
-    if not in_folder:
-        parts |= dict(zip(names, runtime.values(), strict=True)) | {"generator": generator}
-        _write(output, build_page(description, "onnx_engine", parts=parts))
-        return
-    for name, content in {**runtime, GENERATOR: generator}.items():
-        _write(output / name, content)
-    parts |= dict(zip(names, runtime, strict=True)) | {"generator": GENERATOR}
-    _write(output / PAGE, build_page(description, "onnx_engine", parts=parts))
-    logger.info("to open it   python -m http.server --bind 127.0.0.1 --directory %s", output)
+        files = {**runtime, GENERATOR: file.read_bytes()}
+    held: Iterable[bytes | str] = files if in_folder else files.values()
+    parts = {**samples, **dict(zip(("runtime", "wasm", "generator"), held, strict=True))}
+    page = build_page(description, "onnx_engine", parts=parts).encode()
+    if in_folder:
+        for name, content in {**files, PAGE: page}.items():
+            _write(output / name, content)
+        logger.info("to open it   python -m http.server --bind 127.0.0.1 --directory %s", output)
+    else:
+        _write(output, page)
 
 
 def _check(loaded: LoadedGenerator, *, in_folder: bool) -> None:
@@ -104,7 +102,7 @@ def _describe(loaded: LoadedGenerator, n_samples: int, split: str | None) -> tup
     return replace(described, samples=names, sample_sizes=sizes), parts
 
 
-def _write(path: Path, content: bytes | str) -> None:
+def _write(path: Path, content: bytes) -> None:
     with replacing(path) as unfinished:
-        unfinished.write_bytes(content.encode() if isinstance(content, str) else content)
+        unfinished.write_bytes(content)
     report_file(path)
