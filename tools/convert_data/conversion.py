@@ -9,18 +9,17 @@ from typing import Literal
 import torch
 from PIL import Image
 from torch import Tensor
+from tqdm import tqdm
 
 from data.batch import DataError
 from data.files.image_files import find_image_paths, write_jpeg, write_png
 from data.files.pixel_rows import Bands, write_png_rows
 from utils.atomic_file import replacing
-from utils.log import logger
 from utils.machine import usable_cores
 from utils.worker_threads import in_order, worker_threads
 
 Existing = Literal["refuse", "keep", "replace"]
 _SUFFIXES = (".png", ".jpg", ".tif")
-_LOG_EVERY = 1000  # images
 
 
 def found_images(origin: Path, problems: list[str]) -> dict[str, Path]:
@@ -81,18 +80,18 @@ def convert_each(conversions: Iterable[Conversion], total: int, problems: list[s
     """Make the images of `total` conversions, which are taken when there is a free core, a few ahead of their images.
 
     Returns the number of pairs that were made of each split. problems: gets those of the others.
+    A terminal shows a progress bar.
 
     Raises:
         OSError: a file cannot be written.
     """
     counts = Counter[str]()
     with worker_threads(usable_cores()) as pool:
-        for done, call in enumerate(in_order(pool, _convert, conversions, 2 * usable_cores()), start=1):
+        calls = in_order(pool, _convert, conversions, 2 * usable_cores())
+        for call in tqdm(calls, total=total, unit="image", disable=None, dynamic_ncols=True):
             split, reasons = call.result()
             counts.update([] if reasons else [split])
             problems += reasons
-            if done % _LOG_EVERY == 0:
-                logger.info("%d of %d", done, total)
     return counts
 
 

@@ -8,8 +8,6 @@ from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
 
-from tqdm import tqdm
-
 from data.batch import DataError
 from data.files.video_file import VideoFile, require_av
 from tools.convert_data.conversion import Conversion, Existing, convert_each, kept_and_to_do
@@ -71,9 +69,7 @@ def from_videos(
     if existing == "replace" and {*chain(*present.values())} - places.keys():
         pairs.check_same(target)  # as those of the pairs that stay
     counts, to_do = kept_and_to_do(conversions, existing)
-    made = _decoded(to_do, places, pairs, problems)
-    with tqdm(made, total=len(to_do), unit="pair", disable=None, dynamic_ncols=True) as progress:
-        return counts + convert_each(progress, len(to_do), problems)
+    return counts + convert_each(_decoded(to_do, places, pairs, problems), len(to_do), problems)
 
 
 def _opened(paths: Sequence[Path], problems: list[str]) -> dict[str, VideoFile]:
