@@ -176,16 +176,13 @@ def _convert_photos(arguments: argparse.Namespace, problems: list[str]) -> Count
     settings = arguments.source, arguments.size, arguments.sigma, arguments.factor
     pairs = PhotoPairs(*settings, SUFFIXES[arguments.format])
     shares = {"val": arguments.val, "test": arguments.test}
-    if existing == "keep":
-        pairs.check_same(target)
     if arguments.command == "from-video":
         from tools.convert_data.videos import from_videos  # which imports PyAV
 
         every = arguments.every
         counts = from_videos(arguments.clips, target, existing, problems, pairs=pairs, shares=shares, every=every)
     else:
-        conversions = from_photos(_origin(arguments), target, problems, pairs=pairs, shares=shares)
-        counts = convert_all(conversions, existing, problems)
+        counts = from_photos(_origin(arguments), target, existing, problems, pairs=pairs, shares=shares)
     if counts:
         pairs.write(target)
     return counts

@@ -2,7 +2,8 @@
 
 import hashlib
 import zlib
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ from data.batch import DataError
 from data.files.image_files import count_other_files, find_image_paths, read_rgb
 from data.folder_store import SPLITS
 from data.preprocessing import resize_image
-from tools.convert_data.conversion import Conversion, found_images
+from tools.convert_data.conversion import Conversion, Existing, convert_all, found_images
 from tools.convert_data.edges import draw_edges
 from utils.atomic_file import replacing
 from utils.log import logger
@@ -81,9 +82,18 @@ class PhotoPairs:
         with replacing(folder / SETTINGS_FILE) as unfinished:
             unfinished.write_text(_HEAD + yaml.safe_dump(asdict(self), sort_keys=False), encoding="utf-8")
 
-    def check_same(self, folder: Path) -> None:
-        """Raise DataError where the pairs of a folder, to which others are to be added, are of other settings."""
-        if (folder / SETTINGS_FILE).is_file() and (known := PhotoPairs.read(folder).rule) != self.rule:
+    def check_present(self, folder: Path, splits: Mapping[str, str], existing: Existing) -> None:
+        """Raise DataError if a folder has a photograph in another split, or pairs that stay and are of other settings.
+
+        splits: of the photographs whose pairs are to be added, by name.
+        """
+        present = [(split, *file) for split in SPLITS for file in find_image_paths(folder / f"{split}_B", []).items()]
+        for split, name, path in present:
+            if splits.get(name, split) != split:
+                remedy = "use the same --val and --test as before, or another TO"
+                raise DataError(f"{path}: now belongs to {splits[name]}; {remedy}")
+        has_staying = any(existing != "replace" or name not in splits for _, name, _ in present)
+        if has_staying and (folder / SETTINGS_FILE).is_file() and (known := PhotoPairs.read(folder).rule) != self.rule:
             raise DataError(
                 f"{folder}: its pairs were made with {known}, others would be with {self.rule}: use the same settings, "
                 "or another TO"
@@ -144,36 +154,27 @@ class PhotoPairs:
 
 
 def from_photos(
-    origin: Path, target: Path, problems: list[str], *, pairs: PhotoPairs, shares: dict[str, float]
-) -> list[Conversion]:
-    """Return a pair of each photograph below `origin`, in the split drawn by its name.
+    origin: Path, target: Path, existing: Existing, problems: list[str], *, pairs: PhotoPairs, shares: dict[str, float]
+) -> Counter[str]:
+    """Make a pair of each photograph below `origin`, in the split drawn by its name; return as `convert_all`.
+
+    problems: gets those of photographs that cannot be used.
 
     Raises:
-        DataError: there is no photograph, or `target` has one in another split.
+        DataError: there is no photograph, `target` has one in another split or pairs of other settings, or a file
+            exists.
+        OSError: a file cannot be written.
     """
     photos = found_images(origin, problems)
     if others := count_other_files([origin]):
         logger.info("files of other formats: %s", others)
-    conversions, present = [], present_in_splits(target)
-    for name, path in photos.items():
-        split = split_of(name, shares)
-        check_one_split(name, split, present)
-        conversions.append(Conversion(name, split, pairs.files(target, split, name), partial(pairs, path)))
-    return conversions
-
-
-def present_in_splits(target: Path) -> dict[str, dict[str, Path]]:
-    """Return the photographs in the pairs of a folder, by split and name."""
-    return {split: find_image_paths(target / f"{split}_B", []) for split in SPLITS}
-
-
-def check_one_split(name: str, split: str, present: dict[str, dict[str, Path]]) -> None:
-    """Raise DataError if a photograph for `split` is present in another one."""
-    if elsewhere := [other for other in SPLITS if other != split and name in present[other]]:
-        raise DataError(
-            f"{present[elsewhere[0]][name]}: now belongs to {split}; use the same --val and --test as before, or "
-            "another TO"
-        )
+    splits = {name: split_of(name, shares) for name in photos}
+    pairs.check_present(target, splits, existing)
+    conversions = [
+        Conversion(name, split, pairs.files(target, split, name), partial(pairs, photos[name]))
+        for name, split in splits.items()
+    ]
+    return convert_all(conversions, existing, problems)
 
 
 def sources_of(photos: Sequence[Path], output: Path, problems: list[str], pairs: PhotoPairs) -> list[Conversion]:

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from itertools import chain, groupby
+from itertools import groupby
 from pathlib import Path
 
 from data.batch import DataError
 from data.files.video_file import VideoFile, require_av
 from tools.convert_data.conversion import Conversion, Existing, convert_each, kept_and_to_do
-from tools.convert_data.photos import PhotoPairs, check_one_split, present_in_splits
+from tools.convert_data.photos import PhotoPairs
 from utils.log import logger
 from utils.text import counted
 
@@ -52,23 +52,19 @@ def from_videos(
 
     Raises:
         DataError: av is not installed, no video can be read, two have the same name, a frame is present in another
-            split, a clip is too short, a file exists, or other pairs in `target` are of other settings.
+            split, a clip is too short, a file exists, or pairs that stay in `target` are of other settings.
         OSError: a file cannot be written.
     """
     require_av(str(paths[0]))
     clips = _opened(paths, problems)
-    present = present_in_splits(target)
-    conversions, places = list[Conversion](), dict[str, tuple[VideoFile, int]]()
+    places = dict[Conversion, tuple[VideoFile, int]]()
     for clip, video in clips.items():
         for index, split in _chosen(video, every or max(1, round(video.rate)), shares):
             name = f"{clip}_{index + 1:06d}"
-            check_one_split(name, split, present)
             files = pairs.files(target, split, name)
-            conversions.append(Conversion(name, split, files, tuple))  # made when it is decoded
-            places[name] = video, index
-    if existing == "replace" and {*chain(*present.values())} - places.keys():
-        pairs.check_same(target)  # as those of the pairs that stay
-    counts, to_do = kept_and_to_do(conversions, existing)
+            places[Conversion(name, split, files, tuple)] = video, index  # made when it is decoded
+    pairs.check_present(target, {conversion.name: conversion.split for conversion in places}, existing)
+    counts, to_do = kept_and_to_do([*places], existing)
     return counts + convert_each(_decoded(to_do, places, pairs, problems), len(to_do), problems)
 
 
@@ -105,11 +101,14 @@ def _chosen(video: VideoFile, every: int, shares: Mapping[str, float]) -> list[t
 
 
 def _decoded(
-    to_do: Sequence[Conversion], places: Mapping[str, tuple[VideoFile, int]], pairs: PhotoPairs, problems: list[str]
+    to_do: Sequence[Conversion],
+    places: Mapping[Conversion, tuple[VideoFile, int]],
+    pairs: PhotoPairs,
+    problems: list[str],
 ) -> Iterator[Conversion]:
-    """Decode the videos one after the other, and yield the conversions of their frames, which `places` has by name."""
-    for video, of_video in groupby(to_do, lambda conversion: places[conversion.name][0]):
-        wanted = {places[conversion.name][1]: conversion for conversion in of_video}
+    """Decode the videos one after the other, and yield the conversions of their frames, whose indices `places` has."""
+    for video, of_video in groupby(to_do, lambda conversion: places[conversion][0]):
+        wanted = {places[conversion][1]: conversion for conversion in of_video}
         for index, frame in enumerate(video.frames(problems)):
             if index in wanted:
                 yield replace(wanted[index], make=partial(pairs.of, frame.image))

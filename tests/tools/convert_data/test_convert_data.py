@@ -90,6 +90,10 @@ def test_nothing_is_overwritten_unless_asked_for(photos: Path, convert: Convert)
     line = convert.refusal(*keep, "--test", "0", "--sigma", "2")
     assert "made with --source edges --sigma 1.2 --size 1024, others would be with --source edges --sigma 2" in line
     assert files_in(target) == made
+    for existing in ("refuse", "replace"):  # other photographs, beside whose pairs those of the first stay
+        other = ("from-photos", photos / "trip", target, "--source", "grey", "--existing", existing)
+        assert "use the same settings, or another TO" in convert.refusal(*other)
+    assert files_in(target) == made
 
     (target / "from_photos.yaml").unlink()  # as of a version that did not write it
     save_image(photos / "new.png", np.zeros((40, 40, 3), np.uint8))
