@@ -4,6 +4,7 @@ import secrets
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 from http import HTTPStatus
 
@@ -62,7 +63,7 @@ class Playground:
     """
 
     def __init__(self, first: DirectionPage, open_page: Callable[[str], DirectionPage]) -> None:
-        self.turns = Turns(STOPPED)
+        self.turns = Turns[Callable[[], Tensor], Tensor](lambda works: [work() for work in works], STOPPED)
         self._nonce = nonce = secrets.token_urlsafe(16)
         self._first, self._open_page = first, open_page
         self._pages = {first.description.direction: first}
@@ -120,9 +121,6 @@ class Playground:
         other, share = number(request, "other", "0"), min(number(request, "percent", "0"), 100) / 100
         page = await run_in_threadpool(self._page, request)
         sample = page.samples.unpack(await request.body(), width, height)
-
-        def compute(samples: Sequence[Sample]) -> list[Tensor]:
-            return [page.translate(each, seed, other, share) for each in samples]
-
-        translated = await unless_gone(request, self.turns.computed(None, compute, sample))
+        work = self.turns.computed(partial(page.translate, sample, seed, other, share))
+        translated = await unless_gone(request, work)
         return Response(translated.permute(1, 2, 0).numpy().tobytes(), media_type=BINARY)

@@ -16,7 +16,6 @@ from data.files.size_guard import pixels_allowed
 from tools.serve.app import Limits, Service
 from tools.serve.generator import parse_with_generator
 from tools.serve.translation import open_translator
-from tools.serve.turns import Turns
 from tools.serve.web import LOOPBACK, WebServer, until_stopped
 from utils.cli import ArgumentParser, run_entry_point, whole_number
 from utils.errors import ConfigError
@@ -84,10 +83,9 @@ def service(arguments: argparse.Namespace) -> Iterator[WebServer]:
         worker_threads() as files,
     ):
         translator = open_translator(arguments, Path(folder))
-        turns = Turns("the server stops: try again later", translator.most_together, arguments.max_pixels)
         limits = Limits(**accepted(Limits, vars(arguments)))
-        app = Service(translator, turns, files, limits, arguments.seed).app(token)
-        with closing(WebServer(app, turns, arguments.host, arguments.port)) as server:
+        answers = Service(translator, files, limits, arguments.seed)
+        with closing(WebServer(answers.app(token), answers.turns, arguments.host, arguments.port)) as server:
             yield server
 
 

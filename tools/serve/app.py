@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route, Router
 
-from tools.serve.gate import SOON, Gate, number, unless_gone
+from tools.serve.gate import SOON, STOPPING, Gate, number, unless_gone
 from tools.serve.translation import NAME, Translator, Upload
 from tools.serve.turns import Turns
 from utils.limits import MAX_CHANNELS
@@ -47,9 +47,9 @@ class Service:
     files: threads that read and write images. seed: of requests that name none.
     """
 
-    def __init__(self, translator: Translator, turns: Turns, files: Executor, limits: Limits, seed: int = 0) -> None:
-        self._translator, self._turns, self._files = translator, turns, files
-        self._limits, self._seed = limits, seed
+    def __init__(self, translator: Translator, files: Executor, limits: Limits, seed: int = 0) -> None:
+        self._translator, self._files, self._limits, self._seed = translator, files, limits, seed
+        self.turns = Turns(translator.compute, STOPPING, translator.most_together, limits.max_pixels)
         self._figures = own = CollectorRegistry()
         ProcessCollector(registry=own)
         answers, labels = "Answers; status 0: the client was gone", ("path", "status")
@@ -94,7 +94,7 @@ class Service:
             with self._waiting.track_inprogress():
                 job = await loop.run_in_executor(self._files, translator.read, files, name, seed)
                 n_pixels, deadline = job.sample.source[0].numel(), limit.when() or inf
-                work = self._turns.computed(job.kind, translator.compute, job, n_pixels, deadline)
+                work = self.turns.computed(job, job.kind, n_pixels, deadline)
                 image = await unless_gone(request, work)
                 limit.reschedule(None)  # what is computed is not thrown away
                 content = await loop.run_in_executor(self._files, translator.written, job, image)
@@ -128,7 +128,7 @@ class Service:
         return files, name
 
     async def _health(self, _request: Request) -> Response:
-        if self._turns.is_stopped:
+        if self.turns.is_stopped:
             raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, "stopping")
         return PlainTextResponse("ok\n")
 

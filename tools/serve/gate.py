@@ -23,6 +23,7 @@ from utils.log import logger
 
 MAX_SEED = 2**31 - 1
 LINGER_S = 2.0  # with a refused body: a client that still sends may not see the answer of a closed connection
+STOPPING = "the server stops: try again later"
 SOON = {"Retry-After": "1"}
 _MOST_BODIES = 64  # of the largest size, in the memory at once
 _LOCAL_NAME = re.compile(r"(127(\.\d{1,3}){3}|localhost|\[::1\])(:\d{1,5})?", re.ASCII | re.IGNORECASE)
@@ -144,7 +145,7 @@ class Gate:
             status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE if isinstance(error, TooLargeError) else HTTPStatus.BAD_REQUEST
             return HTTPException(status, str(error))
         if isinstance(error, asyncio.CancelledError):
-            return HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, "the server stops: try again later")
+            return HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, STOPPING)
         if is_out_of_memory(error):
             return HTTPException(HTTPStatus.INSUFFICIENT_STORAGE, f"out of memory: {self.remedy}")
         logger.error("a request failed: %s %s", request.method, request.scope["path"], exc_info=error)

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http import HTTPStatus
 from math import inf
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import torch
 from starlette.exceptions import HTTPException
@@ -24,33 +24,34 @@ MARGIN = 1.25  # of expected times: those of equal images differ by so much wher
 
 @dataclass(frozen=True, eq=False)
 class _Turn(Generic[_Item, _Result]):
-    kind: Hashable
-    compute: _Compute[_Item, _Result]
     item: _Item
+    kind: Hashable
     n_pixels: int
     deadline: float
     result: asyncio.Future[_Result]
 
 
-class Turns:
+class Turns(Generic[_Item, _Result]):
     """Computes in the order of deadlines; one thread, because each that computes gets a pool of threads from torch.
 
+    compute: returns the results of items of one kind.
     stopped: the text for those who come when it has stopped.
     most_together, most_pixels: of those of one kind. Nothing waits for company: while one is computed, others come.
     """
 
-    def __init__(self, stopped: str, most_together: int = 1, most_pixels: int = 2**24) -> None:
+    def __init__(
+        self, compute: _Compute[_Item, _Result], stopped: str, most_together: int = 1, most_pixels: int = 2**24
+    ) -> None:
+        self._compute = compute
         self._refusal = HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, stopped)
         self._most, self._most_pixels = most_together, most_pixels
-        self._waiting, self._seconds_of_pixel = list[_Turn[Any, Any]](), deque[float](maxlen=16)
+        self._waiting, self._seconds_of_pixel = list[_Turn[_Item, _Result]](), deque[float](maxlen=16)
         n_threads = torch.get_num_threads()  # the thread would begin with the 1 that a worker thread has set for itself
         self._thread = ThreadPoolExecutor(1, "translator", torch.set_num_threads, (n_threads,))
         self._computing: asyncio.Task[None] | None = None
         self.is_stopped = False
 
-    async def computed(
-        self, kind: Hashable, compute: _Compute[_Item, _Result], item: _Item, n_pixels: int = 1, deadline: float = inf
-    ) -> _Result:
+    async def computed(self, item: _Item, kind: Hashable = None, n_pixels: int = 1, deadline: float = inf) -> _Result:
         """Return the result of an item, computed with others of its kind that wait; cancelled, it is left out.
 
         n_pixels: of the item. deadline: in the loop's time.
@@ -61,7 +62,7 @@ class Turns:
         """
         if self.is_stopped:
             raise self._refusal
-        turn = _Turn(kind, compute, item, n_pixels, deadline, asyncio.get_running_loop().create_future())
+        turn = _Turn(item, kind, n_pixels, deadline, asyncio.get_running_loop().create_future())
         self._waiting.append(turn)
         if self._computing is None:
             self._computing = asyncio.create_task(self._compute_all())
@@ -84,13 +85,13 @@ class Turns:
             alike = [turn for turn, end in ends.items() if turn.kind == first.kind and end <= first.deadline]
             together = alike[: min(self._most, self._most_pixels // first.n_pixels)] or [first]
             self._waiting = [turn for turn in ends if turn not in together]
-            await self._compute(together)
+            await self._compute_turns(together)
         self._computing = None
         self._seconds_of_pixel.clear()  # or all after slow ones could be refused for ever
 
-    def _expected_ends(self) -> dict[_Turn[Any, Any], float]:
+    def _expected_ends(self) -> dict[_Turn[_Item, _Result], float]:
         """Return when what waits would end, one after the other by deadline; refuse what would end too late."""
-        ends, now = dict[_Turn[Any, Any], float](), asyncio.get_running_loop().time()
+        ends, now = dict[_Turn[_Item, _Result], float](), asyncio.get_running_loop().time()
         of_pixel = min(self._seconds_of_pixel, default=0.0)  # one may have been slow beside other work
         is_measured = len(self._seconds_of_pixel) >= LEAST_MEASURED
         for turn in sorted(self._waiting, key=lambda turn: turn.deadline):
@@ -102,16 +103,16 @@ class Turns:
         self._waiting = list(ends)
         return ends
 
-    async def _compute(self, turns: Sequence[_Turn[Any, Any]]) -> None:
+    async def _compute_turns(self, turns: Sequence[_Turn[_Item, _Result]]) -> None:
         """Compute turns together, or each alone where that fails: one may be at fault, or all together too large."""
         items, loop = [turn.item for turn in turns], asyncio.get_running_loop()
         began = loop.time()
         try:
-            results = await loop.run_in_executor(self._thread, turns[0].compute, items)
+            results = await loop.run_in_executor(self._thread, self._compute, items)
         except Exception as error:  # noqa: BLE001 - it is raised where the result is waited for
             if len(turns) > 1:
                 for turn in (turn for turn in turns if not turn.result.done()):
-                    await self._compute([turn])
+                    await self._compute_turns([turn])
             elif not turns[0].result.done():
                 turns[0].result.set_exception(error)
             return

@@ -60,7 +60,7 @@ class WebServer(uvicorn.Server):
         ConfigError: the port is in use, or may not be used.
     """
 
-    def __init__(self, app: ASGIApp, turns: Turns, host: str, port: int) -> None:
+    def __init__(self, app: ASGIApp, turns: Turns[Any, Any], host: str, port: int) -> None:
         self._turns = turns
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:

@@ -22,8 +22,8 @@ def test_those_of_one_kind_are_computed_together() -> None:
         return [-item for item in items]
 
     async def main() -> list[int]:
-        turns = Turns("stopped", most_together=3)
-        tasks = [asyncio.create_task(turns.computed(number % 2, compute, number)) for number in range(8)]
+        turns = Turns(compute, "stopped", most_together=3)
+        tasks = [asyncio.create_task(turns.computed(number, number % 2)) for number in range(8)]
         await asyncio.sleep(0)  # all wait
         tasks[2].cancel()  # as of a client that is gone
         results = await asyncio.gather(*tasks[:2], *tasks[3:])
@@ -41,8 +41,8 @@ def test_what_fails_together_is_computed_alone() -> None:
         return items
 
     async def main() -> list[int | BaseException]:
-        turns = Turns("stopped", most_together=3)
-        works = (turns.computed(None, compute, number) for number in range(3))
+        turns = Turns(compute, "stopped", most_together=3)
+        works = (turns.computed(number) for number in range(3))
         return await asyncio.gather(*works, return_exceptions=True)
 
     first, second, third = asyncio.run(main())
@@ -69,10 +69,10 @@ def computed(first: Item, *items: Item, most_pixels: int = 2**24) -> tuple[list[
 
     async def main() -> list[Item | BaseException]:
         asyncio.get_running_loop().time = lambda: seconds  # type: ignore[method-assign]
-        turns = Turns("stopped", 8, most_pixels)
+        turns = Turns(compute, "stopped", 8, most_pixels)
         works = []
         for item in (first, *items):
-            works.append(asyncio.create_task(turns.computed(item[0], compute, item, *item[1:])))
+            works.append(asyncio.create_task(turns.computed(item, *item)))
             await asyncio.sleep(0)
             await asyncio.sleep(0)  # the first is computed
         may_end.set()
@@ -104,8 +104,8 @@ def test_a_slow_first_computation_refuses_nothing() -> None:
 
     async def main() -> list[int]:
         asyncio.get_running_loop().time = lambda: seconds  # type: ignore[method-assign]
-        turns = Turns("stopped")
-        return await asyncio.gather(*(turns.computed("", compute, item, LARGE, deadline=120.0) for item in range(9)))
+        turns = Turns(compute, "stopped")
+        return await asyncio.gather(*(turns.computed(item, "", LARGE, deadline=120.0) for item in range(9)))
 
     assert asyncio.run(main()) == [*range(9)]
 
@@ -120,9 +120,9 @@ def test_the_first_after_a_pause_is_begun_however_long_the_last_took() -> None:
 
     async def main() -> int:
         asyncio.get_running_loop().time = lambda: seconds  # type: ignore[method-assign]
-        turns = Turns("stopped")
-        await turns.computed("", compute, 1, LARGE)
-        return await turns.computed("", compute, 2, LARGE, deadline=101.0)
+        turns = Turns(compute, "stopped")
+        await turns.computed(1, "", LARGE)
+        return await turns.computed(2, "", LARGE, deadline=101.0)
 
     assert asyncio.run(main()) == 2
 
@@ -147,11 +147,11 @@ def test_a_stop_waits_for_what_is_computed_and_refuses_the_rest() -> None:
         return items
 
     async def main() -> None:
-        turns = Turns("stopped")
-        first, second = (asyncio.create_task(turns.computed(None, compute, number)) for number in (1, 2))
+        turns = Turns(compute, "stopped")
+        first, second = (asyncio.create_task(turns.computed(number)) for number in (1, 2))
         await asyncio.to_thread(begun.wait, 60)
         stopping = asyncio.create_task(turns.stop())
-        for refused in (second, turns.computed(None, compute, 3)):
+        for refused in (second, turns.computed(3)):
             with pytest.raises(HTTPException, match="stopped"):
                 await refused
         assert not stopping.done()
@@ -165,10 +165,10 @@ def test_a_stop_waits_for_what_is_computed_and_refuses_the_rest() -> None:
 
 def test_it_computes_with_all_threads_of_torch_whatever_others_have_set_for_themselves() -> None:
     async def main() -> int:
-        turns = Turns("stopped")
+        turns = Turns[None, int](lambda items: [torch.get_num_threads() for _ in items], "stopped")
         with worker_threads(1) as files:
             assert files.submit(torch.get_num_threads).result() == 1
-            n_threads = await turns.computed("", lambda items: [torch.get_num_threads() for _ in items], None)
+            n_threads = await turns.computed(None)
         await turns.stop()
         return n_threads
 
