@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -101,7 +101,10 @@ def problems_of_split(config: Config, split: str, *, needs_targets: bool, found:
         name = side.folders[0].path.relative_to(data_set_folder(config.data.root).path).as_posix() if kind else split
         yield from _problems_of_side(config, side, kind, name, is_for_training=split == "train", found=found)
     if split == "train" and config.train.batch_size > 1:
-        yield from _problems_of(partial(check_enough, layout, config.train.batch_size))
+        try:
+            check_enough(layout, config.train.batch_size)
+        except DataError as error:
+            yield from error.problems
 
 
 def _problems_of_side(
@@ -131,15 +134,10 @@ def _problems_of_side(
         logger.info("%s: %s", name, line)
     if is_for_training and config.train.batch_size > 1:
         sizes = [(layout.names[good.index], good.height, good.width) for good in results if good.height]
-        yield from _problems_of(partial(check_one_size, sizes))
-
-
-def _problems_of(check_samples: Callable[[], None]) -> Sequence[str]:
-    try:
-        check_samples()
-    except DataError as error:
-        return error.problems
-    return ()
+        try:
+            check_one_size(sizes)
+        except DataError as error:
+            yield from error.problems
 
 
 def without_repetition(problems: Mapping[str, Sequence[str]], n_samples: int) -> Iterator[str]:
