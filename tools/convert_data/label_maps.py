@@ -12,8 +12,9 @@ import yaml
 from torch import Tensor
 
 from data.batch import DataError
-from data.class_ids import IGNORE_ID, classes_of_colors, connected_parts, packed_colors
-from data.files.image_files import has_transparent_pixels, read_ids, read_rgb
+from data.class_ids import IGNORE_ID, packed_colors
+from data.files.image_files import has_transparent_pixels, read_rgb
+from data.map_reader import MapReader
 from tools.convert_data.conversion import Conversion, Existing, convert_all, convert_each, found_images, kept_and_to_do
 from utils.atomic_file import replacing
 from utils.errors import ConfigError
@@ -284,18 +285,16 @@ def to_instances(
     """
     colors = read_label_colors(colors_file, "--colors") if colors_file else None
     divided = _ids_of(classes, colors)
+    reader = MapReader(colors.n_classes if colors else _MAX_ID, colors=colors, divided_classes=divided)
     problems: list[str] = []
     maps = found_images(origin, problems)
     unseen, wide = set(divided), list[str]()
 
     def made(name: str, path: Path) -> tuple[Tensor]:
         """Return the instances of a map, (1, H, W) uint16, or int32 where there are more; update the two lists."""
-        classes = classes_of_colors(read_rgb(path), colors, str(path)) if colors else read_ids(path)
-        lowest, highest = (int(bound) for bound in classes.aminmax())
-        if lowest < 0 or highest >= _MAX_ID:
-            raise DataError(f"{path}: ids from {lowest} to {highest}, expected classes from 0 to {_MAX_ID - 1}")
-        unseen.difference_update(classes.unique().tolist() if unseen else ())
-        instances = connected_parts(classes, divided)
+        sample = reader.read(name, {"source": path})
+        unseen.difference_update(sample.source.unique().tolist() if unseen else ())
+        instances = sample.maps["instances"]
         if int(instances.max()) < MOST_IN_16_BITS:
             return (torch.from_numpy(instances.numpy().astype(np.uint16)),)
         wide.append(name)
