@@ -40,7 +40,7 @@ VALUES_VERSION = "3"  # of programs whose images are not 8-bit RGB; readers of v
 
 
 class ExportError(CheckpointError):
-    """A generator cannot be exported in the chosen format; the message names the remedy."""
+    """A generator cannot be exported in the chosen format, or its page; the message names the remedy."""
 
 
 @dataclass(frozen=True)

@@ -40,8 +40,8 @@ def export_page(
 
     Raises:
         DataError: there is no such split, or it cannot be read.
-        ExportError: the generator is too large for one file, takes instance features, or is not translated alike.
-        RuntimeFilesError: onnxruntime-web is not to be had.
+        ExportError: the generator is too large for one file, takes instance features, or is not translated alike; or
+            onnxruntime-web is not to be had.
         OSError: a file cannot be written.
     """
     _check(loaded, in_folder=in_folder)

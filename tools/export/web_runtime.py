@@ -10,8 +10,8 @@ import urllib.request
 from http.client import HTTPException
 from pathlib import Path
 
+from tools.export.file import ExportError
 from utils.atomic_file import replacing
-from utils.checkpoint import CheckpointError
 from utils.log import logger
 
 VERSION = "1.30.0"
@@ -31,10 +31,6 @@ SHA256 = {
 }
 
 
-class RuntimeFilesError(CheckpointError):
-    """The files of onnxruntime-web cannot be had, or are others; the message names the remedy."""
-
-
 def runtime_files(names: tuple[str, ...], given: Path | None) -> dict[str, bytes]:
     """Return the content of files of the package by name.
 
@@ -42,7 +38,7 @@ def runtime_files(names: tuple[str, ...], given: Path | None) -> dict[str, bytes
         downloaded to if missing.
 
     Raises:
-        RuntimeFilesError: a file is missing, is none of version VERSION, or cannot be downloaded.
+        ExportError: a file is missing, is none of version VERSION, or cannot be downloaded.
     """
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pairgan" / PACKAGE
     if given is None and not all((folder / name).is_file() for name in names):
@@ -53,7 +49,7 @@ def runtime_files(names: tuple[str, ...], given: Path | None) -> dict[str, bytes
 
 def _checked(name: str, content: bytes, origin: str) -> bytes:
     if hashlib.sha256(content).hexdigest() != SHA256[name]:
-        raise RuntimeFilesError(f"{origin}: its {name} is not that of {PACKAGE}. Delete it, or name another.")
+        raise ExportError(f"{origin}: its {name} is not that of {PACKAGE}. Delete it, or name another.")
     return content
 
 
@@ -69,7 +65,7 @@ def _content(name: str, place: Path, origin: str) -> bytes:
     except (tarfile.TarError, KeyError, EOFError, OSError, StopIteration) as error:
         problem = f"holds no {name}" if place.exists() else "no such file or folder"
         remedy = f"Name the archive or the folder of {PACKAGE}, as npm pack {PACKAGE} writes it."
-        raise RuntimeFilesError(f"{origin}: {problem}. {remedy}") from error
+        raise ExportError(f"{origin}: {problem}. {remedy}") from error
 
 
 def _download(names: tuple[str, ...], folder: Path) -> None:
@@ -79,7 +75,7 @@ def _download(names: tuple[str, ...], folder: Path) -> None:
         contents = _from_npm(names) if shutil.which("npm") else _from_web(names)
     except (OSError, HTTPException, subprocess.SubprocessError) as error:
         reason = getattr(error, "stderr", None) or str(error)
-        raise RuntimeFilesError(
+        raise ExportError(
             f"{PACKAGE}: cannot be downloaded ({' '.join(reason.split()[-20:])}). Take its archive from elsewhere and "
             "name it with --web-runtime FILE."
         ) from error

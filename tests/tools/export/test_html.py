@@ -20,7 +20,7 @@ from inference.load import load_generator
 from tests.runs import program_main, untrained_run
 from tools.export import html, web_runtime
 from tools.export.file import ExportError
-from tools.export.web_runtime import WASM, WEBGPU, RuntimeFilesError, runtime_files
+from tools.export.web_runtime import WASM, WEBGPU, runtime_files
 
 CONTENT = {name: f"content of {name}".encode() for name in (*WASM, *WEBGPU)}
 
@@ -134,13 +134,13 @@ def test_a_wrong_runtime_is_named(tmp_path: Path, package: Path, archive: Path) 
         (tmp_path / "missing", r"no such file or folder. Name the archive or the folder"),
         (tmp_path / "empty", f"holds no {WASM[0]}"),
     ):
-        with pytest.raises(RuntimeFilesError, match=message):
+        with pytest.raises(ExportError, match=message):
             runtime_files(WASM, given)
     (package / "dist" / WASM[1]).write_bytes(b"other")
-    with pytest.raises(RuntimeFilesError, match=rf"its {WASM[1]} is not that of onnxruntime-web@1.30.0"):
+    with pytest.raises(ExportError, match=rf"its {WASM[1]} is not that of onnxruntime-web@1.30.0"):
         runtime_files(WASM, package)
     archive.write_bytes(archive.read_bytes()[:50])
-    with pytest.raises(RuntimeFilesError, match=f"holds no {WASM[0]}"):
+    with pytest.raises(ExportError, match=f"holds no {WASM[0]}"):
         runtime_files(WASM, archive)
 
 
@@ -157,7 +157,7 @@ def test_npm_fills_the_cache_once(tmp_path: Path, archive: Path, monkeypatch: py
         assert runtime_files(WASM, None) == {name: CONTENT[name] for name in WASM}
     assert calls == [["npm", "pack", "--silent", "onnxruntime-web@1.30.0"]]
     (tmp_path / "cache" / "pairgan" / "onnxruntime-web@1.30.0" / WASM[0]).write_bytes(b"damaged")
-    with pytest.raises(RuntimeFilesError, match="Delete it"):
+    with pytest.raises(ExportError, match="Delete it"):
         runtime_files(WASM, None)
 
 
@@ -170,7 +170,7 @@ def test_a_failed_download_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(web_runtime.subprocess, "run", fail)
     monkeypatch.setattr(web_runtime.urllib.request, "urlopen", fail)
     reason = "npm error network" if has_npm else "no route"
-    with pytest.raises(RuntimeFilesError, match=rf"cannot be downloaded \({reason}\). Take its archive from elsewhere"):
+    with pytest.raises(ExportError, match=rf"cannot be downloaded \({reason}\). Take its archive from elsewhere"):
         runtime_files(WASM, None)
     assert not (tmp_path / "cache").exists()
 
@@ -189,7 +189,7 @@ def test_without_npm_the_files_come_from_the_web_and_are_checked(
     assert runtime_files(WEBGPU, None) == {name: CONTENT[name] for name in WEBGPU}
     assert all(url.startswith("https://") for url in asked)
     served[WASM[0]] = b"<html>"
-    with pytest.raises(RuntimeFilesError, match="is not that of onnxruntime-web"):
+    with pytest.raises(ExportError, match="is not that of onnxruntime-web"):
         runtime_files(WASM, None)
     assert WASM[0] not in {path.name for path in (tmp_path / "cache").rglob("*.mjs")}
 
