@@ -89,21 +89,18 @@ def convert_each(conversions: Iterable[Conversion], total: int, problems: list[s
     with worker_threads(usable_cores()) as pool:
         calls = in_order(pool, _convert, conversions, 2 * usable_cores())
         for call in tqdm(calls, total=total, unit="image", disable=None, dynamic_ncols=True):
-            split, reasons = call.result()
-            counts.update([] if reasons else [split])
-            problems += reasons
+            try:
+                counts[call.result()] += 1
+            except DataError as error:
+                problems += error.problems
     return counts
 
 
-def _convert(conversion: Conversion) -> tuple[str, tuple[str, ...]]:
-    """Make the images of a conversion; return its split, and the problems where they cannot be made."""
-    try:
-        images = conversion.make()
-    except DataError as error:
-        return conversion.split, error.problems
-    for file, image in zip(conversion.files, images, strict=True):
+def _convert(conversion: Conversion) -> str:
+    """Make the images of a conversion and write them; return its split."""
+    for file, image in zip(conversion.files, conversion.make(), strict=True):
         _write(file, image)
-    return conversion.split, ()
+    return conversion.split
 
 
 def _present(file: Path) -> list[Path]:
