@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from models.instance_features import FILE_NAME, FeatureClusters, RegionFeatures
-from tools.features.encoded_split import EncodedSample, parse_with_split
+from tools.precompute_features import EncodedSample, parse_with_split
 from utils.checkpoint import read_weights_file, write_weights_file
 from utils.cli import ArgumentParser, run_entry_point, whole_number
 from utils.errors import ConfigError, UserError

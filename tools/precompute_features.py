@@ -3,18 +3,116 @@
 python -m tools.precompute_features [--checkpoint RUN] [--split train] [--output DIR]
 """
 
+import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+import torch
+from torch import Tensor
+
 from configs import build
+from configs.load import load_config
+from configs.schema import Config
+from data.batch import Batch
 from data.conditioning import images_to_uint8
 from data.files.image_files import write_png
+from data.layout import Layout
+from data.loader import read_fixed
 from data.paired_folders import FEATURE_FOLDER
-from tools.features.encoded_split import parse_with_split
-from utils.cli import ArgumentParser, run_entry_point
+from inference.load import load_from, load_generator, load_network
+from models.instance_features import FeatureConditionedGenerator, FeatureEncoder
+from models.originals.format import FileRole, OriginalWeightsError
+from utils.cli import ArgumentParser, OnlyOnce, run_entry_point
+from utils.device import choose_device
 from utils.errors import ConfigError
-from utils.log import logger
+from utils.log import log_to_console, logger
+from utils.precision import allow_tf32
+
+
+@dataclass(frozen=True)
+class EncodedSample:
+    """One image. features: (1, C, H, W) in [-1, 1]; classes and regions: (1, 1, H, W) integer ids."""
+
+    name: str
+    features: Tensor
+    classes: Tensor
+    regions: Tensor
+
+
+@dataclass(frozen=True)
+class EncodedSplit:
+    """A split of a data set and the encoder of its samples.
+
+    file: of the encoder.
+    step: at which the encoder was saved; None if its file does not record it.
+    """
+
+    file: Path
+    step: int | None
+    config: Config
+    layout: Layout
+    encoder: FeatureEncoder
+    device: torch.device
+
+    def __len__(self) -> int:
+        return len(self.layout)
+
+    def __iter__(self) -> Iterator[EncodedSample]:
+        preprocessing, conditioning = build.build_preprocessing(self.config), build.build_conditioning(self.config)
+        for index in range(len(self.layout)):
+            batch = Batch.of([read_fixed(self.layout, preprocessing, index)]).to(self.device)
+            regions = conditioning.region_map(batch)
+            with torch.inference_mode():
+                features = self.encoder(conditioning.target(batch), regions)
+            classes = batch.source if conditioning.n_classes else torch.zeros_like(regions)
+            yield EncodedSample(batch.names[0], features, classes, regions)
+
+
+def parse_with_split(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argparse.Namespace, EncodedSplit]:
+    """Parse a command line with the options of a split and its encoder besides those of the parser, and open these.
+
+    Raises:
+        ConfigError, CheckpointError, OriginalWeightsError, DataError: a file cannot be used, or has no encoder.
+    """
+    checkpoint_help = "run with an encoder, or pix2pixHD's latest_net_E.pth; default: newest in runs/"
+    parser.add_argument("--checkpoint", type=Path, metavar="RUN_OR_FILE", help=checkpoint_help)
+    config_help = "configuration of the data set, if it is not the checkpoint's"
+    parser.add_argument("--config", type=Path, action=OnlyOnce, metavar="FILE", help=config_help)
+    parser.add_argument("--split", default="train", metavar="NAME", help="default: train")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    overrides_help = "settings that override the checkpoint's or the file's"
+    parser.add_argument("overrides", nargs="*", metavar="section.key=value", help=overrides_help)
+    arguments = parser.parse_intermixed_args(argv)
+    log_to_console(is_main=True)
+    network: FileRole = "encoder" if arguments.config else "generator"
+    _, split = load_from(arguments.checkpoint, partial(_open_split, arguments), network)
+    return arguments, split
+
+
+def _open_split(arguments: argparse.Namespace, file: Path) -> EncodedSplit:
+    if arguments.config is None:
+        try:
+            loaded = load_generator(file, arguments.overrides)
+        except OriginalWeightsError as error:
+            raise ConfigError(f"{file}: names no data set; add --config FILE") from error
+        if not isinstance(loaded.generator, FeatureConditionedGenerator):
+            raise ConfigError(f"{file}: its generator has no feature encoder; name another --checkpoint")
+        encoder, config, step = loaded.generator.encoder, loaded.config, loaded.step
+    else:
+        network = load_network(file, "encoder")
+        if not isinstance(network, FeatureEncoder):
+            raise ConfigError(f"{file}: holds no encoder of instance features; name another --checkpoint")
+        shape = [f"features.n_channels={network.n_features}", f"features.n_downsamplings={network.n_downsamplings}"]
+        shape += [f"data.target_channels={network.in_channels}", "features.origin=encoded"]
+        shape += ["generator.name=global", "generator.n_downsamplings=1"]
+        encoder, config, step = network, load_config(arguments.config, [*arguments.overrides, *shape]), None
+    device = choose_device(arguments.device, option="--device ")
+    allow_tf32(False)
+    layout = build.build_layout(config, arguments.split, needs_targets=True)
+    return EncodedSplit(file, step, config, layout, encoder.to(device).eval(), device)
 
 
 def main(argv: Sequence[str]) -> None:

@@ -16,7 +16,7 @@ from models.originals.weights import import_original
 from tests.runs import assert_equal, checkpoint, run, translate, untrained_run, without_config
 from tools import cluster_features, precompute_features
 from tools.export import __main__ as export
-from tools.features.encoded_split import EncodedSample
+from tools.precompute_features import EncodedSample
 from utils.checkpoint import CheckpointError, read_weights_file, write_weights_file
 from utils.checkpoint_folder import checkpoint_path
 from utils.errors import ConfigError
