@@ -39,7 +39,7 @@ class Observation:
     n_channels: of the images.
     no_data: the value that stands for no data in images, and how many pixels have it.
     classes: of a label map, also beside a source, those that occur; K for ignored pixels.
-    n_pixels: of the images.
+    sizes: heights and widths of the images.
     equals_source: whether the target is its source.
     shift: pixels that the target lies to the right of and below its source; None where that is not measured or unclear.
     is_ignored: whether the weights of all pixels are 0.
@@ -56,7 +56,7 @@ class Observation:
     n_channels: Mapping[str, int] = field(default_factory=dict)
     no_data: Mapping[str, tuple[float, int]] = field(default_factory=dict)
     classes: frozenset[int] = frozenset()
-    n_pixels: Mapping[str, int] = field(default_factory=dict)
+    sizes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     equals_source: bool = False
     shift: tuple[int, int] | None = None
     is_ignored: bool = False
@@ -105,7 +105,7 @@ def observe(layout: Layout, index: int, sample: Sample) -> Observation:
         n_channels={kind: len(image) for kind, image in images.items()},
         no_data={kind: found for kind, image in images.items() if (found := no_data(image, files.get(kind)))},
         classes=frozenset() if label_map is None else values_of(label_map),
-        n_pixels={kind: image[0].numel() for kind, image in images.items()},
+        sizes={kind: (image.shape[1], image.shape[2]) for kind, image in images.items()},
         equals_source=target is not None and image is not None and _is_part(target, image),
         shift=shift,
         stack_shift=stack_shift,

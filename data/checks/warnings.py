@@ -3,8 +3,9 @@
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import prod, sqrt
 from operator import methodcaller
-from statistics import median_low
+from statistics import median, median_low
 from typing import Any, TypeVar
 
 from data.checks.observation import Observation
@@ -16,6 +17,8 @@ _Entry = TypeVar("_Entry")
 _BEGIN = 65536  # bytes
 _LISTED_CLASSES = 12
 _FEW_PICTURES = 10
+_OTHER_SIDE = 2  # times as long, or as wide for their height, are the pictures of a side of another kind
+_OTHER_PICTURE = 3  # likewise a picture of a side; portraits among landscapes, of 2:3 and 3:2, differ 2.25 times
 _FEWEST = 3  # pairs of which most must be displaced alike
 _SMALL_SHIFT = 2  # pixels, where most pairs have it
 _LARGE_SHIFT = 5  # pixels, of a single pair
@@ -65,6 +68,47 @@ def few_pictures(counts: Mapping[str, int]) -> Iterator[str]:
     for side, count in counts.items():
         if count < _FEW_PICTURES:
             yield f"{side}: {counted(count, 'picture')}, hardly enough to learn what they have in common; add some"
+
+
+def different_sides(sides: Mapping[str, Sequence[Observation]]) -> Iterator[str]:
+    """Yield a line for each difference, within the sides or between both, that shows of which side a picture is.
+
+    sides: what was seen of pictures without pairs, by folder.
+    """
+    usual = {folder: _median_size(observations) for folder, observations in sides.items() if observations}
+    for folder, size in usual.items():
+        far = [seen.name for seen in sides[folder] if _is_other(_size(seen), size, _OTHER_PICTURE)]
+        if far:
+            share = _share(far, sides[folder])
+            yield f"{folder}: {share} are of far other size or proportions than most: {listed(far)}; leave them out"
+    if len(usual) < 2:
+        return
+    (first, size), (second, other) = usual.items()
+    if _is_other(size, other, _OTHER_SIDE):
+        texts = [f"{width:g}x{height:g}" for height, width in (size, other)]
+        yield (
+            f"{first} and {second}: images of {texts[0]} and of {texts[1]} pixels in the median; resizing blurs or "
+            "stretches one side, which the networks learn too: take images of like size and proportions"
+        )
+    are_grey = [all(seen.is_grey for seen in sides[folder]) for folder in usual]
+    if any(are_grey) and not all(are_grey):
+        yield f"{first} and {second}: all images of one side are grey, those of the other are not: is that meant?"
+
+
+def _size(seen: Observation) -> tuple[float, float]:
+    """Return height and width of the only image of a sample."""
+    return next(iter(seen.sizes.values()))
+
+
+def _median_size(observations: Sequence[Observation]) -> tuple[float, float]:
+    heights, widths = zip(*map(_size, observations), strict=True)
+    return median(heights), median(widths)
+
+
+def _is_other(size: tuple[float, float], usual: tuple[float, float], most: float) -> bool:
+    """Return whether a picture is `most` times as long or as short as usual, or as wide or narrow for its height."""
+    vertical, horizontal = (side / of_usual for side, of_usual in zip(size, usual, strict=True))
+    return any(max(ratio, 1 / ratio) >= most for ratio in (sqrt(vertical * horizontal), vertical / horizontal))
 
 
 def repeated_samples(splits: Mapping[str, Sequence[Observation]]) -> Iterator[str]:
@@ -149,7 +193,7 @@ def _no_data_warnings(observations: Sequence[Observation]) -> Iterator[str]:
     for kind in dict.fromkeys(kind for seen in observations for kind in seen.no_data):
         for value in sorted({seen.no_data[kind][0] for seen in observations if kind in seen.no_data}):
             those = [seen for seen in observations if kind in seen.no_data and seen.no_data[kind][0] == value]
-            share = sum(seen.no_data[kind][1] for seen in those) / sum(seen.n_pixels[kind] for seen in those)
+            share = sum(seen.no_data[kind][1] for seen in those) / sum(prod(seen.sizes[kind]) for seen in those)
             remedy = f"replace it, or set data.{kind.removesuffix('_images')}_range=[LOW,HIGH] without it"
             if kind == "target" and not those[0].side:
                 remedy += ", or give such pixels a weight of 0 (data.weight_folder)"

@@ -22,7 +22,14 @@ from data import LAYOUTS, data_set_folder
 from data.batch import DataError, check_one_size
 from data.checks.checking import Check, Checked, check_all, label_maps, palette_problems
 from data.checks.observation import Observation
-from data.checks.warnings import absent_classes, few_pictures, repeated_samples, shared_files, split_warnings
+from data.checks.warnings import (
+    absent_classes,
+    different_sides,
+    few_pictures,
+    repeated_samples,
+    shared_files,
+    split_warnings,
+)
 from data.class_ids import GREY_LEVELS
 from data.files.image_files import count_other_files, write_png
 from data.held_back import shared_groups
@@ -79,6 +86,7 @@ class Found:
             yield from (f"{split}: {warning}" for warning in split_warnings(observations))
         yield from absent_classes(splits, self.class_names)
         yield from few_pictures(self.trained_sides)
+        yield from different_sides({side: splits[side] for side in self.trained_sides})
         yield from repeated_samples(splits)
         yield from shared_files(splits)
         for of_side in self.observations:

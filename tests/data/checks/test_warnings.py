@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from data.checks.observation import Observation
-from data.checks.warnings import absent_classes, repeated_samples, shared_files, split_warnings
+from data.checks.warnings import absent_classes, different_sides, repeated_samples, shared_files, split_warnings
 from data.folder_store import LocalFile
 
 GOOD = Observation(
@@ -13,7 +13,7 @@ GOOD = Observation(
     bits={"source": 8, "target": 8},
     constant={"source": (), "target": ()},
     n_channels={"source": 3, "target": 3},
-    n_pixels={"source": 100, "target": 100},
+    sizes={"source": (10, 10), "target": (10, 10)},
     shift=(0, 0),
 )
 
@@ -112,3 +112,38 @@ def test_classes_that_are_not_trained_on_are_named() -> None:
         assert list(absent_classes({"train": observations}, known)) == []
     (line,) = absent_classes({"train": train}, {k: str(k) for k in range(20)})
     assert "17 of 20 classes never occur: 1, 2, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14 and 5 more" in line
+
+
+def side(*sizes: tuple[int, int], name: str = "source", **fields: Any) -> list[Observation]:
+    return [Observation(f"s{n}", sizes={name: size}, **fields) for n, size in enumerate(sizes)]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "expected"),
+    [
+        (side((60, 90), (90, 60), (60, 90)), side((64, 64), name="target"), []),
+        (
+            side((300, 400)),
+            side((24, 20), name="target"),
+            ["A and B: images of 400x300 and of 20x24 pixels in the median; resizing blurs or stretches one side"],
+        ),
+        (side((100, 400)), side((400, 100), name="target"), ["A and B: images of 400x100 and of 100x400 pixels"]),
+        (
+            side((64, 64), (64, 64), (6, 6), (60, 70), (40, 2000), (64, 64)),
+            side((64, 64), name="target"),
+            ["A: 2 of 6 samples are of far other size or proportions than most: s2, s4; leave them out"],
+        ),
+        (
+            side((64, 64)),
+            side((64, 64), name="target", is_grey=True),
+            ["A and B: all images of one side are grey, those of the other are not"],
+        ),
+        (side(), side((64, 64), name="target"), []),
+    ],
+)
+def test_sides_that_differ_in_size_or_colour_are_named(
+    source: list[Observation], target: list[Observation], expected: list[str]
+) -> None:
+    found = list(different_sides({"A": source, "B": target}))
+    assert len(found) == len(expected)
+    assert all(line.startswith(beginning) for line, beginning in zip(found, expected, strict=True))
