@@ -12,13 +12,19 @@ SCRIPT = """
 import contextlib, io, json, sys
 import train
 from tools.check_data.__main__ import main as check_data
+from tools.playground.__main__ import main as playground
+from tools.serve.__main__ import main as serve
 from utils.cli import run_entry_point
 
+programs = {"train": train.main, "check_data": check_data, "playground": playground, "serve": serve}
 found = []
 for program, *arguments in json.loads(sys.argv[1]):
     sys.argv = [program, *arguments]
     with contextlib.redirect_stderr(io.StringIO()) as errors:
-        code = run_entry_point({"train": train.main, "check_data": check_data}[program])
+        try:
+            code = run_entry_point(programs[program])
+        except SystemExit as of_options:
+            code = of_options.code
     found.append([code, errors.getvalue(), sorted({"torch", "numpy", "PIL"} & set(sys.modules))])
 print(json.dumps(found))
 """
@@ -30,6 +36,8 @@ CASES = [
     (["train", "--config", "nowhere.yaml"], "nowhere.yaml: no such configuration file"),
     (["check_data", "--config", "demo", "generator.scale=3"], "generator.scale is 3.0, expected one of 0.25"),
     (["check_data", "--config", "own_pairs_small", "data.root=/nowhere"], "data.root: no such folder"),
+    (["serve", "--nosuch"], "unrecognized arguments: --nosuch"),
+    (["playground", "--port", "0"], "'0' is not a whole number from 1 to 65535"),
     (["check_data", "/nowhere"], "/nowhere: no such folder"),
 ]
 

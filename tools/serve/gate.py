@@ -17,11 +17,11 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from data.files.size_guard import TooLargeError
+from tools.serve.command_line import MAX_SEED
 from utils.cli import is_out_of_memory
 from utils.errors import UserError
 from utils.log import logger
 
-MAX_SEED = 2**31 - 1
 LINGER_S = 2.0  # with a refused body: a client that still sends may not see the answer of a closed connection
 STOPPING = "the server stops: try again later"
 SOON = {"Retry-After": "1"}

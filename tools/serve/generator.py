@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from inference.command_line import add_generator_options, contradictions
 from inference.load import LoadedGenerator
 from inference.predictor import Predictor
 from inference.request import ComputeOptions, DrawingOptions, GeneratorOptions, Request
@@ -17,29 +16,9 @@ from inference.requested_predictor import (
     requested_predictor,
 )
 from inference.sampling import StyleImage, encode_style, sampled
-from tools.serve.gate import MAX_SEED
-from utils.cli import ArgumentParser
 from utils.device import choose_device
 from utils.errors import ConfigError
 from utils.signatures import accepted
-
-
-def parse_with_generator(parser: ArgumentParser, checkpoint: str, argv: Sequence[str]) -> argparse.Namespace:
-    """Parse a command line with the options of a generator besides those that the parser has.
-
-    checkpoint: what --checkpoint takes.
-    """
-    add_generator_options(parser, checkpoint, most_seed=MAX_SEED)
-    style_help = "translate in the style of an image, where the generator has one; several: to choose from on a page"
-    add = parser.add_argument
-    add("--style", type=Path, action="append", dest="styles", default=[], metavar="IMAGE", help=style_help)
-    edges_help = "for a file of pix2pixHD or SPADE: its last input channel holds them"
-    add("--instance-edges", action="store_true", help=edges_help)
-    arguments = parser.parse_intermixed_args(argv)
-    problems = contradictions(tile=arguments.tile, overlap=arguments.overlap, noise=arguments.noise)
-    if problem := next((problem for problem, is_there in problems.items() if is_there), None):
-        parser.error(problem)
-    return arguments
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,8 @@ from inference.load import LoadedGenerator
 from inference.padding import fitted
 from inference.tiling import Window
 from pairgan import ModelError, load
-from tools.serve.generator import open_generator, parse_with_generator
+from tools.serve.command_line import parse_with_generator
+from tools.serve.generator import open_generator
 from utils.cli import ArgumentParser, is_out_of_memory
 from utils.errors import ConfigError, UserError
 

@@ -20,7 +20,6 @@ from utils.errors import ConfigError
 from utils.log import logger
 from utils.signals import INTERRUPTED, available, handling
 
-LOOPBACK = "127.0.0.1"
 SILENCE_S = 60.0  # of a connection, after which it is closed
 PATIENCE_S = 2  # with the answers that are on their way when a server stops
 BACKLOG = 128  # connections that wait to be accepted

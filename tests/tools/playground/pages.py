@@ -15,7 +15,8 @@ from playwright.sync_api import Browser, Download, FloatRect, Locator, Page, Vie
 from tests.conftest import save_image
 from tests.runs import program_main, translate, untrained_run
 from tests.tools.serve import services
-from tools.playground.__main__ import parse_arguments, playground
+from tools.playground.__main__ import parse_arguments
+from tools.playground.start import playground
 from tools.serve.web import WebServer
 
 BINARY = {"Content-Type": "application/octet-stream"}

@@ -22,7 +22,8 @@ from tests.runs import STYLE, run, untrained_run
 from tests.tools.playground.pages import BINARY, N_CLASSES, expected, opened, post, serving
 from tests.tools.serve.services import Hold, ask
 from tools import cluster_features
-from tools.playground.__main__ import parse_arguments, playground
+from tools.playground.__main__ import parse_arguments
+from tools.playground.start import playground
 from tools.serve.web import WebServer
 from utils.errors import ConfigError, UserError
 

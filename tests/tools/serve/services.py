@@ -16,7 +16,8 @@ from PIL import Image
 
 from data.batch import Batch
 from inference.predictor import Predictor
-from tools.serve.__main__ import parse_arguments, service
+from tools.serve.__main__ import parse_arguments
+from tools.serve.start import service
 from tools.serve.turns import Turns
 from tools.serve.web import WebServer
 

@@ -8,7 +8,8 @@ import pytest
 from tests.tools.serve.services import serving
 from tools.playground import __main__ as playground
 from tools.serve import __main__ as serve
-from tools.serve.__main__ import TOKEN, read_token
+from tools.serve.command_line import TOKEN
+from tools.serve.start import read_token
 from utils.errors import ConfigError
 
 

@@ -1,0 +1,32 @@
+"""What the command lines of the servers have in common; imports nothing slow."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from inference.command_line import add_generator_options, contradictions
+from utils.cli import ArgumentParser
+
+LOOPBACK = "127.0.0.1"
+MAX_SEED = 2**31 - 1
+PAGE_PORT = 8765  # of the playground, or another one where it is in use
+TOKEN = "PAIRGAN_TOKEN"
+"""The variable of the environment that may hold the token of the service."""
+
+
+def parse_with_generator(parser: ArgumentParser, checkpoint: str, argv: Sequence[str]) -> argparse.Namespace:
+    """Parse a command line with the options of a generator besides those that the parser has.
+
+    checkpoint: what --checkpoint takes.
+    """
+    add_generator_options(parser, checkpoint, most_seed=MAX_SEED)
+    style_help = "translate in the style of an image, where the generator has one; several: to choose from on a page"
+    add = parser.add_argument
+    add("--style", type=Path, action="append", dest="styles", default=[], metavar="IMAGE", help=style_help)
+    edges_help = "for a file of pix2pixHD or SPADE: its last input channel holds them"
+    add("--instance-edges", action="store_true", help=edges_help)
+    arguments = parser.parse_intermixed_args(argv)
+    problems = contradictions(tile=arguments.tile, overlap=arguments.overlap, noise=arguments.noise)
+    if problem := next((problem for problem, is_there in problems.items() if is_there), None):
+        parser.error(problem)
+    return arguments
