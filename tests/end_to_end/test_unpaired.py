@@ -1,6 +1,7 @@
 """Runs without pairs: resumed, in two processes, from files of CycleGAN and of CUT; what they measure and show."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -296,9 +297,10 @@ def test_both_directions_are_measured_shown_and_chosen_by(measured: Path, capsys
 
 
 def test_test_py_measures_nothing_where_there_is_no_other_side_and_pairs_where_it_gets_them(measured: Path) -> None:
-    photos = ["data.source_folder={split}_B", "data.target_folder={split}_B"]
-    run(measured, *MEASURED, *CUT, "contrastive.taps=[stem.0]", *photos, "train.max_steps=1", "data.test_split=train")
     root = measured.parent
+    shutil.copytree(root / "set" / "train_B", root / "set" / "photos")
+    photos = ["data.source_folder={split}_B", "data.target_folder=photos"]
+    run(measured, *MEASURED, *CUT, "contrastive.taps=[stem.0]", *photos, "train.max_steps=1", "data.test_split=train")
     common, images = ["--checkpoint", str(root / "runs" / "tiny"), "--output"], str(root / "set" / "test_B")
     translate(*common, str(root / "of_split"))
     assert "floor" in json.loads((root / "of_split" / "metrics.json").read_text())

@@ -267,7 +267,7 @@ def test_many_frames_are_worth_compiling(
 @pytest.mark.parametrize("number", with_slow([signal.SIGTERM, signal.SIGHUP], [signal.SIGINT]))
 def test_an_interrupt_leaves_no_partial_video(run_folder: Path, tmp_path: Path, number: signal.Signals) -> None:
     output, kept = tmp_path / "out", tmp_path / "frames"
-    long = write_video(tmp_path / "long.mp4", n_frames=45, size=(256, 256), rate=1)
+    long = write_video(tmp_path / "long.mp4", n_frames=45, size=(512, 512), rate=1)
     command = ["test.py", "--checkpoint", str(run_folder), "--input", str(long), "--device", "cpu"]
     command += ["--output", str(output / "b.mp4"), "--frames", str(kept)]
     process = processes.start_program(command, tmp_path / "said")

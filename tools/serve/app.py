@@ -1,18 +1,20 @@
 """The addresses of the service: /translate, /model, /health, /metrics and /openapi.json."""
 
 import asyncio
+import json
 import logging
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from math import inf
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from python_multipart.exceptions import FormParserError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route, Router
 
 from tools.serve.gate import SOON, STOPPING, Gate, number, unless_gone
@@ -65,12 +67,23 @@ class Service:
             Route("/model", lambda _: JSONResponse(self._translator.describe() | {"limits": asdict(self._limits)})),
             Route("/health", self._health),
             Route("/metrics", lambda _: PlainTextResponse(generate_latest(self._figures))),
-            Route("/openapi.json", lambda _: FileResponse(DESCRIPTION)),
+            Route("/openapi.json", lambda _: JSONResponse(self.describe_api())),
         ]
         router = Router(routes, redirect_slashes=False)
         headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
         most, index = self._limits.max_bytes, "/openapi.json"
         return Gate(router, most, _REMEDY, token, ("/health",), headers, self._observe, index)
+
+    def describe_api(self) -> dict[str, Any]:
+        """Return the description of the service, whose requests have the files that this generator takes."""
+        description: dict[str, Any] = json.loads(DESCRIPTION.read_text(encoding="utf-8"))
+        content = description["paths"]["/translate"]["post"]["requestBody"]["content"]
+        kinds, file = list(self._translator.kinds), {"type": "string", "format": "binary"}
+        form = {"type": "object", "required": kinds, "properties": dict.fromkeys(kinds, file)}
+        content["multipart/form-data"] = {"schema": form | {"additionalProperties": False}}
+        if len(kinds) > 1:
+            del content["application/octet-stream"]
+        return description
 
     async def _translate(self, request: Request) -> Response:
         seed = number(request, "seed", str(self._seed))

@@ -1,4 +1,4 @@
-"""What the command lines of the servers have in common; imports nothing slow."""
+"""The rules and options that the command lines of both servers share, without slow imports."""
 
 import argparse
 from collections.abc import Sequence

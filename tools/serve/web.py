@@ -27,11 +27,15 @@ _CONNECTIONS = 512  # each further one gets 503
 
 
 class _Connection(H11Protocol):
-    """A connection that is closed where its client neither sends what it has begun nor takes what it has asked for."""
+    """A connection that is closed where its client neither sends what it has begun nor takes what it has asked for.
+
+    The head of a request, which no limit of the service knows yet, has to end within twice that time.
+    """
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._moved: Any = None
+        self._head: Any = None
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -44,9 +48,11 @@ class _Connection(H11Protocol):
 
     def _watch(self) -> None:
         waits_for = (self.conn.their_state in (h11.IDLE, h11.SEND_BODY), self.transport.get_write_buffer_size())
-        if any(waits_for) and waits_for == self._moved:
+        is_in_head = self.conn.their_state is h11.IDLE and bool(self.conn.trailing_data[0])
+        head = (self.cycle,) if is_in_head else None  # by the request before it
+        if (any(waits_for) and waits_for == self._moved) or (head and head == self._head):
             self.transport.abort()
-        self._moved = waits_for
+        self._moved, self._head = waits_for, head
         self._next_watch = self.loop.call_later(SILENCE_S, self._watch)
 
 

@@ -64,6 +64,10 @@ def test_the_model_is_described(server: WebServer) -> None:
 def test_health_and_description(server: WebServer) -> None:
     assert ask(server, "/health").body == b"ok\n"
     paths = json.loads(ask(server, "/openapi.json").body)["paths"]
+    content = paths["/translate"]["post"]["requestBody"]["content"]
+    assert {kind: taken["schema"]["required"] for kind, taken in content.items()} == {
+        "multipart/form-data": ["source", "instances"]
+    }
     assert {path: ask(server, path).status for path in paths} == dict.fromkeys(paths, 200) | {"/translate": 405}
 
 

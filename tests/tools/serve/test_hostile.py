@@ -1,5 +1,7 @@
 """Requests that no program of ours sends, to the service and to the playground: each is answered, and they go on."""
 
+import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import Mock
@@ -100,6 +102,20 @@ def test_a_silent_client_is_left(server: WebServer, monkeypatch: pytest.MonkeyPa
     head += f"Content-Type: {pages.BINARY['Content-Type']}\r\nContent-Length: 512"
     assert sent(server, f"{head}{end_of_head}".encode()) == ""
     assert ask(server, "/translate").status == 405
+
+
+def test_a_head_that_never_ends_is_left(server: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web, "SILENCE_S", 0.1)
+
+    def send_slowly() -> None:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+            connection.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ")
+            for _ in range(1000):
+                connection.sendall(b"x")
+                time.sleep(0.02)
+
+    with pytest.raises(ConnectionError):
+        send_slowly()
 
 
 @pytest.mark.parametrize(
