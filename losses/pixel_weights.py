@@ -11,6 +11,7 @@ from torch import Tensor
 _LEAST_SUM = torch.finfo(torch.float32).tiny  # of the weights of a layer: where all are 0, the mean is 0 and no NaN
 
 
+@dataclass(frozen=True)
 class PixelWeights:
     """The weights of the pixels of a batch, and, resized by area, of the places of networks' layers.
 
@@ -21,29 +22,20 @@ class PixelWeights:
     of weights matter. Passes and processes divide by sums of their own.
     """
 
-    def __init__(self, weights: Tensor) -> None:
-        self._weights = weights
-        self._shares: dict[tuple[int, int], Tensor] = {}
+    weights: Tensor
 
     @property
     def mean_weight(self) -> Tensor:
         """The mean of the weights, 0-d."""
-        return self._weights.mean()
+        return self.weights.mean()
 
     def mean(self, values: Tensor) -> Tensor:
         """Return the weighted mean of (N, C, h, w) values, 0-d, in float32 or finer; 0 where all weights are 0."""
         dtype = torch.promote_types(values.dtype, torch.float32)
         n_channels, height, width = values.shape[1:]
-        return (values.sum(dim=1, keepdim=True, dtype=dtype) * self._shares_of(height, width)).sum() / n_channels
-
-    def _shares_of(self, height: int, width: int) -> Tensor:
-        """Return the weights as shares of their sum, (N, 1, height, width) float32."""
-        if (height, width) not in self._shares:
-            weights = self._weights
-            if weights.shape[-2:] != (height, width):
-                weights = F.adaptive_avg_pool2d(weights, (height, width))
-            self._shares[height, width] = weights / weights.sum().clamp_min(_LEAST_SUM)
-        return self._shares[height, width]
+        weights = F.adaptive_avg_pool2d(self.weights, (height, width))
+        shares = weights / weights.sum().clamp_min(_LEAST_SUM)
+        return (values.sum(dim=1, keepdim=True, dtype=dtype) * shares).sum() / n_channels
 
 
 @dataclass(frozen=True)
