@@ -8,7 +8,7 @@ these, and feature matching compares position by position.
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import torch
 from torch import Tensor
@@ -43,20 +43,18 @@ class Samples:
 
 
 class Operation(ABC):
-    """An operation with its parameters for N samples; it leaves sources as they are unless it moves pixels."""
+    """An operation with its parameters for N samples; it is applied to sources too if it moves pixels."""
+
+    moves_pixels: ClassVar[bool] = False
 
     @classmethod
     @abstractmethod
     def draw(cls, samples: Samples) -> Self:
         """Draw the parameters on the device, without asking it for a value; the neutral ones for samples not chosen."""
 
-    def of_source(self, source: Tensor) -> Tensor:
-        """Apply it to (N, C, H, W) sources."""
-        return source
-
     @abstractmethod
     def of_image(self, images: Tensor) -> Tensor:
-        """Apply it to (N, C, H, W) images."""
+        """Apply it to (N, C, H, W) images, or sources."""
 
 
 # The operations of figure 4 there, with one parameter for each sample. Nothing is clamped, and gradients reach the
@@ -97,6 +95,8 @@ class Translation(Operation):
     rows, columns: (N,) int64; y[r, c] = x[r + rows, c + columns].
     """
 
+    moves_pixels: ClassVar = True
+
     rows: Tensor
     columns: Tensor
 
@@ -104,12 +104,8 @@ class Translation(Operation):
     def draw(cls, samples: Samples) -> Self:
         """Draw uniformly, up to an eighth of each side."""
         are_chosen = samples.are_chosen()
-        reaches = (_rounded(side / 8) for side in samples.sides)
+        reaches = ((side + 4) // 8 for side in samples.sides)  # rounded, the larger one from the middle
         return cls(*(samples.integers(-reach, reach) * are_chosen for reach in reaches))
-
-    def of_source(self, source: Tensor) -> Tensor:
-        """Move the sources as the images."""
-        return self.of_image(source)
 
     def of_image(self, images: Tensor) -> Tensor:
         """Move the images."""
@@ -133,7 +129,7 @@ class Cutout(Operation):
     def draw(cls, samples: Samples) -> Self:
         """Draw boxes of half the sides, uniformly."""
         are_chosen = samples.are_chosen()
-        height, width = (_rounded(side / 2) for side in samples.sides)
+        height, width = ((side + 1) // 2 for side in samples.sides)
         rows, columns = (
             # one that is not chosen has its box beside the image
             torch.where(are_chosen, samples.integers(0, side - size % 2) - size // 2, -size)
@@ -164,7 +160,8 @@ class Transform:
     def of_source(self, source: Tensor) -> Tensor:
         """Transform the (N, C, H, W) condition of the samples: labels, edges or an image."""
         for operation in self.operations:
-            source = operation.of_source(source)
+            if operation.moves_pixels:
+                source = operation.of_image(source)
         return source
 
     def of_image(self, images: Tensor) -> Tensor:
@@ -196,11 +193,6 @@ class Augmentation:
         n, _, height, width = images.shape
         samples = Samples(n, (height, width), images.device, self.probability, generator)
         return Transform([OPERATIONS[name].draw(samples) for name in self.policy])
-
-
-def _rounded(pixels: float) -> int:
-    """Return the nearest whole number, the larger one from the middle."""
-    return int(pixels + 0.5)
 
 
 class _Translation(torch.autograd.Function):
