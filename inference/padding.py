@@ -6,6 +6,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -69,9 +70,7 @@ def fitted(sample: Sample, preprocessing: Preprocessing, *, keeps_size: bool, so
     """
     own_size = replace(preprocessing, mode="crop").whole
     placement = own_size(sample) if keeps_size else preprocessing.fixed(sample)
-    sample = place(sample, placement, source_is_ids=source_is_ids)
-    scale = preprocessing.target_scale
-    return PaddedSample(sample, *padded(sample, preprocessing.size_multiple, preprocessing.min_size, scale))
+    return padded(place(sample, placement, source_is_ids=source_is_ids), preprocessing)
 
 
 @dataclass(frozen=True)
@@ -86,38 +85,34 @@ class Padding:
     window: Window
 
     @classmethod
-    def of(cls, height: int, width: int, size_multiple: int, min_size: int, scale: float = 1.0) -> Self:
-        """Return the padding of an image by reflection; the arguments are those of `padded`."""
-        sides = [max(min_size, -(-side // size_multiple) * size_multiple) for side in (height, width)]
+    def of(cls, height: int, width: int, rule: Preprocessing) -> Self:
+        """Return the padding of an image by reflection, as `padded`."""
+        multiple, scale = rule.size_multiple, rule.target_scale
+        sides = [max(rule.min_size, -(-side // multiple) * multiple) for side in (height, width)]
         unit = math.ceil(1 / scale)  # pixels of the source that are one of the translation
         top, left = ((side - own) // 2 // unit * unit for side, own in zip(sides, (height, width), strict=True))
         bottom, right = (start - (-own // unit * unit) for start, own in ((top, height), (left, width)))
-        window = Window(top, bottom, left, right).times(scale)
-        return cls(_reflected(height, top, sides[0]), _reflected(width, left, sides[1]), window)
+        rows, columns = (
+            torch.from_numpy(np.pad(np.arange(own), (start, side - own - start), mode="reflect"))
+            for own, start, side in ((height, top, sides[0]), (width, left, sides[1]))
+        )
+        return cls(rows, columns, Window(top, bottom, left, right).at(1 / scale))
 
 
-def padded(sample: Sample, size_multiple: int, min_size: int, scale: float = 1.0) -> tuple[Sample, Window]:
-    """Return the sample with sides that are multiples of `size_multiple` and at least `min_size`, and its window.
+def padded(sample: Sample, rule: Preprocessing) -> PaddedSample:
+    """Return a sample with sides that are multiples of `rule.size_multiple` and at least `rule.min_size`.
 
     All maps are reflected alike at their borders, repeatedly where the sample is small; a side of 1 pixel is repeated.
     Ids stay ids. A target of another size than the source is left out, and so are its weights: no generator takes them.
     Padded sources of one batch have the same size, but their targets might not.
 
-    scale: sides of a translation, in those of the source. The window is that of the sample's translation in that of
-    the padded sample; sides that are no whole numbers are rounded up.
+    The window is that of the sample's translation in that of the padded sample; sides that are no whole numbers are
+    rounded up.
     """
     height, width = sample.source.shape[-2:]
-    padding = Padding.of(height, width, size_multiple, min_size, scale)
-    if scale != 1:
-        sample = replace(sample, target=None, weights=None)
+    padding = Padding.of(height, width, rule)
+    larger = sample if rule.target_scale == 1 else replace(sample, target=None, weights=None)
     rows, columns = padding.rows[:, None], padding.columns
-    if (len(rows), len(columns)) == (height, width):
-        return sample, padding.window
-    return sample.mapped(lambda image: image[:, rows, columns]), padding.window
-
-
-def _reflected(length: int, before: int, total: int) -> Tensor:
-    """Return (total,) int64 positions in a side of `length`, starting `before` its first: 2 1 | 0 1 2 | 1 0."""
-    period = max(2 * (length - 1), 1)
-    position = (torch.arange(total) - before) % period
-    return torch.minimum(position, period - position) if length > 1 else torch.zeros_like(position)
+    if (len(rows), len(columns)) != (height, width):
+        larger = larger.mapped(lambda image: image[:, rows, columns])
+    return PaddedSample(sample, larger, padding.window)

@@ -155,9 +155,9 @@ class SampleTranslator:
     def _opened(self, index: int) -> Iterator[_LargeImage]:
         """Open sample `index`, and read it once: hours of work do not end at damage in its last row."""
         assert self.source_form is not None
-        name, rule = self.layout.names[index], self.preprocessing
+        name = self.layout.names[index]
         with stored_rows(self.layout.provenance(index).files["source"], self.source_form) as rows:
-            padding = Padding.of(rows.height, rows.width, rule.size_multiple, rule.min_size, rule.target_scale)
+            padding = Padding.of(rows.height, rows.width, self.preprocessing)
             preview = Sample(name, source=reduced_rows(rows))
             parts = ImageParts.of_rows(name, rows, padding)
             yield _LargeImage(preview, (rows.width, rows.height), parts, padding.window)

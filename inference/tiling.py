@@ -36,13 +36,9 @@ class Window:
             min(self.right + by, within.right),
         )
 
-    def at(self, stride: int) -> Self:
-        """Return the window in an image whose sides are `stride` times shorter."""
-        return type(self)(self.top // stride, self.bottom // stride, self.left // stride, self.right // stride)
-
-    def times(self, scale: float) -> Self:
-        """Return the window in an image whose sides are `scale` times as long; its sides are whole numbers there."""
-        return type(self)(*(int(side * scale) for side in (self.top, self.bottom, self.left, self.right)))
+    def at(self, stride: float) -> Self:
+        """Return the window in an image whose sides are divided by `stride`; its own are whole numbers there."""
+        return type(self)(*(int(side // stride) for side in (self.top, self.bottom, self.left, self.right)))
 
     def seen_from(self, other: Self) -> Self:
         """Return the window in coordinates that start at the top left of `other`."""

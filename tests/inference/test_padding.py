@@ -4,20 +4,26 @@ import pytest
 import torch
 
 from data.batch import Batch, Sample
+from data.preprocessing import Preprocessing
 from inference.padding import padded
+
+
+def sides(size_multiple: int, min_size: int, scale: float = 1.0) -> Preprocessing:
+    return Preprocessing("none", 8, 8, 8, 8, False, size_multiple, min_size, target_scale=scale)
 
 
 def test_maps_are_mirrored_alike_and_cut_back() -> None:
     ids = torch.arange(15, dtype=torch.int32).view(1, 3, 5)
     sample = Sample("x", source=ids, instances=ids + 100, target=ids.to(torch.uint8).repeat(3, 1, 1))
-    larger, window = padded(sample, 4, 8)
+    read = padded(sample, sides(4, 8))
+    larger, window = read.padded, read.window
     assert larger.source.shape == (1, 8, 8)
     assert torch.equal(window.cut(larger.source), ids)
     assert larger.source[0, :, 1].tolist() == [10, 5, 0, 5, 10, 5, 0, 5]  # 3 rows mirrored over and over
     assert larger.source[0, 2].tolist() == [1, 0, 1, 2, 3, 4, 3, 2]
     assert torch.equal(larger.maps["instances"], larger.source + 100)
     assert torch.equal(larger.maps["target"][:1].int(), larger.source)
-    assert padded(larger, 4, 8)[0] is larger
+    assert padded(larger, sides(4, 8)).padded is larger
 
 
 @pytest.mark.parametrize("scale", [0.5, 2.0])
@@ -27,7 +33,7 @@ def test_sources_of_several_sizes_share_a_batch_whatever_their_targets(scale: fl
         of_target = [round(side * scale) for side in (height, 16)]
         target, weights = torch.zeros(3, *of_target), torch.ones(1, *of_target)
         sample = Sample("x", source=torch.zeros(3, height, 16), target=target, weights=weights)
-        read.append(padded(sample, 16, 16, scale)[0])
+        read.append(padded(sample, sides(16, 16, scale)).padded)
     assert Batch.of(read).source.shape == (3, 3, 16, 16)
 
 
@@ -35,7 +41,8 @@ def test_sources_of_several_sizes_share_a_batch_whatever_their_targets(scale: fl
 @pytest.mark.parametrize(("height", "width"), [(3, 5), (16, 16), (17, 30), (1, 23)])
 def test_the_window_holds_the_translation_of_the_sample(scale: float, height: int, width: int) -> None:
     places = torch.arange(height * width, dtype=torch.int32).view(1, height, width)
-    larger, window = padded(Sample("x", source=places), 8, 16, scale)
+    read = padded(Sample("x", source=places), sides(8, 16, scale))
+    larger, window = read.padded, read.window
     if scale < 1:
         unit = round(1 / scale)
         translated = larger.source[:, ::unit, ::unit]

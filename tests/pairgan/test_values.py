@@ -49,8 +49,8 @@ def test_16_bit_files_are_translated_in_their_unit(
         torch.empty(0, 3),
         target_dtype=torch.uint16,
     )
-    read = padded(Sample("x", source=torch.from_numpy(levels)[None]), 4, 8)
-    wanted = read[1].cut(predictor.translate(Batch.of([read[0]]))[0]).numpy()
+    read = padded(Sample("x", source=torch.from_numpy(levels)[None]), build.build_preprocessing(loaded.config))
+    wanted = read.window.cut(predictor.translate(Batch.of([read.padded]))[0]).numpy()
     assert wanted.std() > 1000
     assert (model.inputs, model.output) == ({"source": ("float32", 1)}, ("uint16", 1))
     files = (tmp_path / "x.png", tmp_path / "x.npy")

@@ -50,9 +50,9 @@ class DirectionPage:
             first, second = (self.styles[index % len(self.styles)] for index in (seed, other))
             between = replace(first, style=torch.lerp(first.style, second.style, share))
             predictor = replace(self.predictor, style=between)
-        rule = self.samples.preprocessing
-        enlarged, window = padded(sample, rule.size_multiple, rule.min_size, rule.target_scale)
-        return predictor.show_target(window.cut(predictor.translate(Batch.of([enlarged]))[0])).contiguous()
+        read = padded(sample, self.samples.preprocessing)
+        fake = predictor.translate(Batch.of([read.padded]))[0]
+        return predictor.show_target(read.window.cut(fake)).contiguous()
 
 
 class Playground:
