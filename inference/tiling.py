@@ -5,13 +5,14 @@ The tensors between its segments are in temporary files, which are written and r
 
 import errno
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Self
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -49,6 +50,10 @@ class Window:
     def cut(self, image: Tensor) -> Tensor:
         """Return the part of a (..., H, W) image inside the window."""
         return image[..., self.top : self.bottom, self.left : self.right]
+
+
+Readers = Mapping[str, Callable[[Window], Tensor]]
+"""Return the parts (1, C, h, w) of tensors inside a window, by the names of the tensors."""
 
 
 class TensorFile:
@@ -175,60 +180,39 @@ class TiledNetwork:
         height, width = height * self._image_stride, width * self._image_stride
         assert height % self._multiple == width % self._multiple == 0, (height, width)
         whole = Window(0, height, 0, width)
-        kept: dict[str, TensorFile] = {}
+        readers, files = {IMAGE: read}, dict[str, TensorFile]()
         *segments, last = self._segments
-        with ExitStack() as files:
+        with ExitStack() as opened:
+
+            def open_file(name: str, stride: int) -> TensorFile:
+                files[name] = opened.enter_context(closing(TensorFile(self.folder, width // stride)))
+                readers[name] = files[name].read
+                return files[name]
+
             for tensor in self._full_image:
                 made = tensor.layer.of_sides(1, height // tensor.stride, width // tensor.stride)
                 for norm in tensor.norms:
                     norm.reset()
                     norm.add(made)
-                kept[tensor.name] = files.enter_context(closing(TensorFile(self.folder, width // tensor.stride)))
-                kept[tensor.name].write(whole.at(tensor.stride), made)
+                open_file(tensor.name, tensor.stride).write(whole.at(tensor.stride), made)
             for number, segment in enumerate(segments):
                 for name, stride in segment.writes.items():
-                    kept[name] = files.enter_context(closing(TensorFile(self.folder, width // stride)))
+                    open_file(name, stride)
                 for norm in chain.from_iterable(segment.norms.values()):
                     norm.reset()
                 for tile in chain.from_iterable(self._rows_of_tiles(whole)):
-                    self._compute(segment, tile, read, kept, whole)
-                for name in kept.keys() - {name for later in self._segments[number + 1 :] for name in later.reads}:
-                    kept.pop(name).close()
-            yield from (self._last_pass if self.overlap is None else self._blended_pass)(last, read, kept, whole)
+                    _keep(segment, tile, readers, files, whole)
+                for name in files.keys() - {name for later in self._segments[number + 1 :] for name in later.reads}:
+                    files.pop(name).close()
+            yield from (self._last_pass if self.overlap is None else self._blended_pass)(last, readers, whole)
 
-    def _compute(
-        self,
-        segment: Segment,
-        tile: Window,
-        read: Callable[[Window], Tensor],
-        kept: dict[str, TensorFile],
-        whole: Window,
-    ) -> None:
-        """Compute one tile of a segment, keep its tensors and add them to the statistics of the norms."""
-        window = tile.grown(segment.reach, whole)
-        made = segment.network(*_inputs(segment, window, read, kept))
-        for (name, stride), tensor in zip(segment.writes.items(), made, strict=True):
-            part = tile.seen_from(window).at(stride).cut(tensor)
-            for norm in segment.norms.get(name, ()):
-                norm.add(part)
-            kept[name].write(tile.at(stride), part)
-
-    def _last_pass(
-        self, segment: Segment, read: Callable[[Window], Tensor], kept: dict[str, TensorFile], whole: Window
-    ) -> Iterator[Tensor]:
+    def _last_pass(self, segment: Segment, readers: Readers, whole: Window) -> Iterator[Tensor]:
         """Compute the last segment, a row of tiles after the other."""
-        (stride,) = segment.writes.values()
         for row in self._rows_of_tiles(whole):
-            parts = []
-            for tile in row:
-                window = tile.grown(segment.reach, whole)
-                (made,) = segment.network(*_inputs(segment, window, read, kept))
-                parts.append(tile.seen_from(window).at(stride).cut(made).float().cpu())
+            parts = [part.float().cpu() for tile in row for part in _tile_of(segment, tile, readers, whole).values()]
             yield torch.cat(parts, dim=3)
 
-    def _blended_pass(
-        self, segment: Segment, read: Callable[[Window], Tensor], kept: dict[str, TensorFile], whole: Window
-    ) -> Iterator[Tensor]:
+    def _blended_pass(self, segment: Segment, readers: Readers, whole: Window) -> Iterator[Tensor]:
         """Compute the only segment, a row of tiles after the other; pixels that the next row overlaps wait for it."""
         assert self.overlap is not None
         (stride,) = segment.writes.values()
@@ -240,7 +224,7 @@ class TiledNetwork:
             band = replace(row[0][1], right=whole.right).at(stride)
             weights = torch.zeros(band.bottom - top, band.right)
             for tile, window in row:
-                (made,) = segment.network(*_inputs(segment, window, read, kept))
+                (made,) = _outputs(segment, window, readers)
                 if window is row[0][1]:
                     sums = torch.zeros(1, made.shape[1], *weights.shape)
                 place = window.at(stride).seen_from(band)
@@ -275,13 +259,25 @@ def means_of_bands(bands: Iterator[Tensor], mirrored: Iterator[Tensor], folder: 
             yield (kept.read(window) + band.flip(-1)) / 2
 
 
-def _inputs(
-    segment: Segment, window: Window, read: Callable[[Window], Tensor], kept: dict[str, TensorFile]
-) -> list[Tensor]:
-    return [
-        read(window.at(stride)) if name == IMAGE else kept[name].read(window.at(stride))
-        for name, stride in segment.reads.items()
-    ]
+def _outputs(segment: Segment, window: Window, readers: Readers) -> tuple[Tensor, ...]:
+    inputs = (readers[name](window.at(stride)) for name, stride in segment.reads.items())
+    made: tuple[Tensor, ...] = segment.network(*inputs)
+    return made
+
+
+def _keep(segment: Segment, tile: Window, readers: Readers, files: Mapping[str, TensorFile], whole: Window) -> None:
+    """Compute one tile of a segment, keep its tensors and add them to the statistics of the norms."""
+    for name, part in _tile_of(segment, tile, readers, whole).items():
+        for norm in segment.norms[name]:
+            norm.add(part)
+        files[name].write(tile.at(segment.writes[name]), part)
+
+
+def _tile_of(segment: Segment, tile: Window, readers: Readers, whole: Window) -> dict[str, Tensor]:
+    """Return what a segment writes inside a tile, by name; it is computed with the pixels around that it reaches."""
+    window = tile.grown(segment.reach, whole)
+    written = zip(segment.writes.items(), _outputs(segment, window, readers), strict=True)
+    return {name: tile.seen_from(window).at(stride).cut(made) for (name, stride), made in written}
 
 
 def _pieces(length: int, longest: int, multiple: int) -> list[tuple[int, int]]:
@@ -295,12 +291,10 @@ def _ramp(window: Window, tile: Window) -> Tensor:
     """Return (h, w) weights of a tile's window: positive, 1 inside, rising over the pixels shared with neighbours."""
 
     def side(begin: int, end: int, tile_begin: int, tile_end: int) -> Tensor:
-        position = torch.arange(begin, end) + 0.5
-        rising = (
-            (position - begin) / max(2 * (tile_begin - begin), 1) if begin < tile_begin else torch.ones(len(position))
-        )
-        falling = (end - position) / max(2 * (end - tile_end), 1) if tile_end < end else torch.ones(len(position))
-        return torch.minimum(rising, falling).clamp(max=1)
+        position = np.arange(begin, end) + 0.5
+        rising = np.interp(position, [begin, 2 * tile_begin - begin], [0, 1])
+        falling = np.interp(position, [2 * tile_end - end, end], [1, 0])
+        return torch.from_numpy(np.minimum(rising, falling)).float()
 
     down = side(window.top, window.bottom, tile.top, tile.bottom)
     return down[:, None] * side(window.left, window.right, tile.left, tile.right)
