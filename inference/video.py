@@ -2,15 +2,13 @@
 
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn
 
-import torch
 from torch import Tensor
 from tqdm import tqdm
 
@@ -19,7 +17,6 @@ from data.batch import Batch, DataError, Sample
 from data.files.image_files import read_rgb, write_png
 from data.files.video_file import Frame, VideoFile, require_av
 from data.files.video_writer import WRITABLE_SUFFIXES, VideoWriter
-from data.preprocessing import Preprocessing
 from inference.load import LoadedGenerator
 from inference.original_weights import SOURCE_ALONE
 from inference.output_folder import (
@@ -66,15 +63,19 @@ def translate_video(path: Path, request: Request, world: World) -> None:
     _prepare_output(output, path, wanted)
     n_pixels = (video.n_frames or 0) * video.height * video.width
     predictor = requested_predictor(loaded, request, world.device, output.parent, lambda: n_pixels, style=style)
-    folder = None
     if wanted.frames:
         origin = generator_origin(loaded, predictor, keeps_sizes=request.keeps_sizes)
         draws = drawing.noise or predictor.takes_seed
         origin |= {"video_sha256": sha256_of_file(path), "noise_name": path.stem if draws else None}
-        folder = FrameFolder(wanted.frames, origin, replaces=wanted.existing == "replace")
+        prepare_frames(wanted.frames, origin, replaces=wanted.existing == "replace")
     preprocessing = build.build_preprocessing(loaded.config)
-    batch_size, keeps_sizes = request.compute.batch_size, request.keeps_sizes
-    _write(FrameTranslator(video, predictor, preprocessing, batch_size, keeps_sizes, folder), output)
+
+    def fit(image: Tensor) -> PaddedSample:
+        sample = Sample(path.stem, source=image)  # by the video's name all have the same noise and style
+        return fitted(sample, preprocessing, keeps_size=request.keeps_sizes, source_is_ids=False)
+
+    batch_size = request.compute.batch_size
+    _write(FrameTranslator(video, predictor, fit, batch_size, wanted.frames), output)
 
 
 def _check_request(path: Path, request: Request, world: World) -> None:
@@ -137,64 +138,46 @@ def _prepare_output(output: Path, path: Path, wanted: OutputOptions) -> None:
     create_writable(output.parent)
 
 
-class FrameFolder:
-    """Translated frames as PNG files, by their number in the video from 1: 000001.png. All are of one origin.
+def prepare_frames(folder: Path, origin: Mapping[str, Any], *, replaces: bool) -> None:
+    """Create the folder of translated frames, and record what makes them: all in it are of one origin.
 
-    origin: what made the frames, as JSON. replaces: whether frames of another origin, if recorded, are deleted.
+    origin: as JSON. replaces: whether frames of another origin, if recorded, are deleted.
 
     Raises:
         DataError: the folder holds frames of another origin, or of one that is not recorded, and they have to stay.
         OSError: the folder cannot be written to.
     """
-
-    def __init__(self, folder: Path, origin: Mapping[str, Any], *, replaces: bool) -> None:
-        self._folder = folder
-        if folder.exists() and not folder.is_dir():
-            raise DataError(f"--frames: {folder} is a file. Choose another --frames.")
-        folder.mkdir(parents=True, exist_ok=True)
-        record = as_recorded(origin)
-        present = [path for path in folder.iterdir() if _FRAME.fullmatch(path.name)]
-        recorded = read_record(folder / FRAMES_RECORD) if present else record
-        if recorded != record:
-            if not replaces or not recorded:  # without a record they may be anything, such as photographs
-                found = f"{counted(len(present), 'frame')} of {other_origin(record, recorded)}"
-                remedy = "Choose another --frames, or --existing replace." if recorded else "Choose another --frames."
-                raise DataError(f"--frames: {folder} holds {found}. {remedy}")
-            for path in present:
-                path.unlink()
-        write_record(record, folder / FRAMES_RECORD)
-
-    def read(self, number: int, height: int, width: int) -> Tensor | None:
-        """Return frame `number`, (3, H, W) uint8; None if it is not there, not intact or of another size."""
-        with suppress(DataError):
-            if (path := self._path(number)).exists() and (image := read_rgb(path)).shape[1:] == (height, width):
-                return image
-        return None
-
-    def write(self, number: int, image: Tensor) -> None:
-        """Write frame `number`, (3, H, W) uint8, atomically."""
-        with replacing(self._path(number)) as unfinished:
-            write_png(unfinished, image)
-
-    def _path(self, number: int) -> Path:
-        return self._folder / f"{number:06d}.png"
+    if folder.exists() and not folder.is_dir():
+        raise DataError(f"--frames: {folder} is a file. Choose another --frames.")
+    folder.mkdir(parents=True, exist_ok=True)
+    record = as_recorded(origin)
+    present = [path for path in folder.iterdir() if _FRAME.fullmatch(path.name)]
+    recorded = read_record(folder / FRAMES_RECORD) if present else record
+    if recorded != record:
+        if not replaces or not recorded:  # without a record they may be anything, such as photographs
+            found = f"{counted(len(present), 'frame')} of {other_origin(record, recorded)}"
+            remedy = "Choose another --frames, or --existing replace." if recorded else "Choose another --frames."
+            raise DataError(f"--frames: {folder} holds {found}. {remedy}")
+        for path in present:
+            path.unlink()
+    write_record(record, folder / FRAMES_RECORD)
 
 
 @dataclass
 class FrameTranslator:
     """Translates the frames of a video, `batch_size` together.
 
-    keeps_sizes: whether frames keep their size, or get that of `preprocessing`.
-    folder: keeps the translated frames, and has those of an interrupted translation; None to keep none.
-    n_kept: how many frames were taken from the folder. problems: faults of the video, complete at the end.
+    fit: pads a frame for the network.
+    folder: keeps the translated frames as PNG files, by their number from 1: 000001.png. Those that are there and
+        intact are not translated again. None keeps none.
+    n_kept: how many were there. problems: faults of the video, complete at the end.
     """
 
     video: VideoFile
     predictor: Predictor
-    preprocessing: Preprocessing
+    fit: Callable[[Tensor], PaddedSample]
     batch_size: int
-    keeps_sizes: bool
-    folder: FrameFolder | None
+    folder: Path | None
     n_kept: int = 0
     problems: list[str] = field(default_factory=list)
 
@@ -202,33 +185,24 @@ class FrameTranslator:
         """Yield each frame in order with its translation, (3, H, W) uint8."""
         numbered = enumerate(self.video.frames(self.problems), start=1)
         while group := list(islice(numbered, self.batch_size)):
-            yield from self._translated(group)
+            files = {number: self.folder / f"{number:06d}.png" for number, _ in group} if self.folder else {}
+            images = {number: image for number, file in files.items() if (image := _intact(file)) is not None}
+            self.n_kept += len(images)
+            missing = [(number, self.fit(frame.image)) for number, frame in group if number not in images]
+            if missing:
+                fakes = self.predictor.translate(Batch.of([fit.padded for _, fit in missing]))
+                for (number, fit), fake in zip(missing, fakes, strict=True):
+                    images[number] = fit.window.cut(fake)
+                    if self.folder:
+                        write_png(files[number], images[number])
+            yield from ((frame, images[number]) for number, frame in group)
 
-    def _translated(self, group: Sequence[tuple[int, Frame]]) -> Iterator[tuple[Frame, Tensor]]:
-        """Yield the frames of a group with their translations; those in the folder are not translated again."""
-        there = {number: self.folder.read(number, *self._size) for number, _ in group} if self.folder else {}
-        images = {number: image for number, image in there.items() if image is not None}
-        self.n_kept += len(images)
-        missing = [(number, self._fitted(frame.image)) for number, frame in group if number not in images]
-        if missing:
-            fakes = self.predictor.translate(Batch.of([fit.padded for _, fit in missing]))
-            for (number, fit), fake in zip(missing, fakes, strict=True):
-                images[number] = fit.window.cut(fake)
-                if self.folder:
-                    self.folder.write(number, images[number])
-        yield from ((frame, images[number]) for number, frame in group)
 
-    @cached_property
-    def _size(self) -> tuple[int, int]:
-        """Height and width of the translated frames."""
-        blank = torch.zeros(3, self.video.height, self.video.width, dtype=torch.uint8)
-        window = self._fitted(blank).window
-        return window.bottom - window.top, window.right - window.left
-
-    def _fitted(self, image: Tensor) -> PaddedSample:
-        """Return a frame as a sample for the network; by the video's name all have the same noise and style."""
-        sample = Sample(self.video.path.stem, source=image)
-        return fitted(sample, self.preprocessing, keeps_size=self.keeps_sizes, source_is_ids=False)
+def _intact(file: Path) -> Tensor | None:
+    """Return an image, (3, H, W) uint8; None where there is none, or an incomplete one, as a killed process leaves."""
+    with suppress(DataError):
+        return read_rgb(file)
+    return None
 
 
 def _end(number: int, _: object) -> NoReturn:
