@@ -86,11 +86,11 @@ class Predictor:
 
     colors: (K, 3) uint8 colours of the classes; unused where sources are RGB images.
     feature_sampler: the source of instance features; None to take those of the samples.
-    seed: seed of a generator's noise channels and style, together with the image's name.
-    toward: another seed, and how far these go from the one to the other, 0 to 1.
+    seed: of all that is drawn for an image, together with its name: features, noise channels, style, noise.
+    toward: another seed, and how far noise channels and style go from the one to the other, 0 to 1.
     style: the image whose style all translations have; None to draw each style from N(0, I) by the seed.
-    noise_seed: seed of the noise, together with the image's name; translates in training mode, with dropout as noise
-        and batch norm by the image's own statistics, as pix2pix tests. None: evaluation mode.
+    noise: whether to translate in training mode, with dropout as noise and batch norm by the image's own statistics, as
+        pix2pix tests.
     tiles: replace the generator for images larger than a tile; None to translate every image in one piece.
     flips: whether to average the translations of an image and of its mirror image.
     target_dtype: type of the translated values, where targets are not 8-bit RGB.
@@ -106,7 +106,7 @@ class Predictor:
     seed: int = 0
     toward: tuple[int, float] | None = None
     style: StyleImage | None = None
-    noise_seed: int | None = None
+    noise: bool = False
     tiles: Tiles | None = None
     flips: bool = False
     target_dtype: torch.dtype = torch.uint8
@@ -129,19 +129,8 @@ class Predictor:
 
     @property
     def takes_seed(self) -> bool:
-        """Whether translations depend on `seed`."""
+        """Whether noise channels or styles are drawn by `seed`."""
         return self.has_noise_channels or self.draws_style
-
-    def with_seed(self, seed: int, toward: tuple[int, float] | None = None) -> Self:
-        """Return a predictor that draws features and noise, where it has any, by another seed."""
-        sampler = self.feature_sampler
-        return replace(
-            self,
-            feature_sampler=None if sampler is None else replace(sampler, seed=seed),
-            seed=seed,
-            toward=toward,
-            noise_seed=None if self.noise_seed is None else seed,
-        )
 
     @torch.inference_mode()
     def translate(self, batch: Batch) -> Tensor:
@@ -176,10 +165,10 @@ class Predictor:
     def _drawn(self, names: Sequence[str]) -> Iterator[None]:
         """Set the generator's mode, and draw noise and styles for some images; afterwards it has its mode again."""
         was_training = self.generator.training
-        self.generator.train(self.noise_seed is not None)
-        if self.noise_seed is not None:
+        self.generator.train(self.noise)
+        if self.noise:
             assert len(names) == 1, names
-            torch.manual_seed(image_seed(self.noise_seed, names[0]))
+            torch.manual_seed(image_seed(self.seed, names[0]))
         draw_latents(self.generator, [self._image_seed(name) for name in names])
         if self.style:
             choose_style(self.generator, self.style.style)
@@ -197,7 +186,7 @@ class Predictor:
             if self.feature_sampler is None:
                 inputs = self.conditioning.generator_inputs(batch, condition)
             else:
-                features = self.feature_sampler(batch, self.conditioning.region_map(batch))
+                features = self.feature_sampler(batch, self.conditioning.region_map(batch), self.seed)
                 inputs = (torch.cat([condition, features], dim=1),)
             fake: Tensor = self.generator(*inputs)
         return fake
@@ -233,7 +222,7 @@ class Predictor:
         """Return (1, C, H, W) sampled or encoded features on the CPU; None if there are none or precomputed ones."""
         if self.feature_sampler is not None:
             batch = image.read(image.window)
-            return self.feature_sampler(batch, self.conditioning.region_map(batch))
+            return self.feature_sampler(batch, self.conditioning.region_map(batch), self.seed)
         if tiles.encoder is None:
             return None
 

@@ -110,7 +110,7 @@ def choose_feature_sampler(loaded: LoadedGenerator, drawing: DrawingOptions) -> 
             f"{file}: has {clusters.n_channels} features, {loaded.file} takes {n_features}. Create clusters for this "
             "generator with python -m tools.cluster_features."
         )
-    return FeatureSampler(clusters, drawing.seed, has_classes=loaded.conditioning.n_classes > 0)
+    return FeatureSampler(clusters, has_classes=loaded.conditioning.n_classes > 0)
 
 
 def should_compile(
@@ -182,7 +182,7 @@ def build_predictor(
         feature_sampler=feature_sampler,
         seed=drawing.seed,
         style=style,
-        noise_seed=drawing.seed if drawing.noise else None,
+        noise=drawing.noise,
         flips=compute.tta == "flip",
         target_dtype=target_dtype(config.data),
         show_channels=config.log.show_channels,
@@ -222,7 +222,7 @@ def report_features(
     if feature_sampler is not None:
         step = feature_sampler.clusters.step
         outdated = f", made at step {step}" if step is not None and step != loaded.step else ""
-        logger.info(f"features     drawn from clusters by seed {feature_sampler.seed}{outdated}")
+        logger.info(f"features     drawn from clusters by seed {predictor.seed}{outdated}")
     elif features.n_channels:
         logger.info("features     %s", "of the targets" if features.origin == "encoded" else "precomputed")
     conditioning = predictor.conditioning

@@ -24,19 +24,20 @@ from utils.errors import ConfigError
 class FeatureSampler:
     """Samples the features of each instance from the clusters of its class.
 
-    The features of an image depend on `seed` and the image's name alone, not on the other images of a run.
     has_classes: whether sources are label maps; all pixels of RGB sources have one class.
     """
 
     clusters: FeatureClusters
-    seed: int
     has_classes: bool
 
-    def __call__(self, batch: Batch, regions: Tensor) -> Tensor:
-        """Return (N, C, H, W) float32 features for the integer ids of regions (N, 1, H, W)."""
+    def __call__(self, batch: Batch, regions: Tensor, seed: int) -> Tensor:
+        """Return (N, C, H, W) float32 features for the integer ids of regions (N, 1, H, W).
+
+        Those of an image depend on `seed` and its name alone, not on the other images of a run.
+        """
         features = []
         for name, source, region in zip(batch.names, batch.source, regions, strict=True):
-            rng = np.random.default_rng(image_seed(self.seed, name))
+            rng = np.random.default_rng(image_seed(seed, name))
             classes = source if self.has_classes else torch.zeros_like(region)
             features.append(self.clusters.sample(classes[None], region[None], rng))
         return torch.cat(features)

@@ -73,21 +73,21 @@ def test_flips_average_the_translations_of_an_image_and_of_its_mirror_image() ->
     assert (averaged - plain).abs().max() > 50
 
 
-@pytest.mark.parametrize("noise_seed", [None, 0])
+@pytest.mark.parametrize("noise", [False, True])
 @pytest.mark.parametrize("was_training", [False, True])
-def test_the_mode_is_that_of_the_noise_and_comes_back(noise_seed: int | None, was_training: bool) -> None:
+def test_the_mode_is_that_of_the_noise_and_comes_back(noise: bool, was_training: bool) -> None:
     generator = Seen().train(was_training)
-    predictor(generator, noise_seed=noise_seed).translate(pictures("a"))
-    assert generator.mode == (noise_seed is not None)
+    predictor(generator, noise=noise).translate(pictures("a"))
+    assert generator.mode == noise
     assert generator.training == was_training
 
 
 def test_dropout_depends_on_seed_and_name_alone() -> None:
-    by_seed = predictor(nn.Dropout(0.5), noise_seed=3)
+    by_seed = predictor(nn.Dropout(0.5), seed=3, noise=True)
     first, other, again = (by_seed.translate(pictures(name)) for name in ("a", "b", "a"))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
-    assert not torch.equal(first, by_seed.with_seed(4).translate(pictures("a")))
+    assert not torch.equal(first, replace(by_seed, seed=4).translate(pictures("a")))
 
 
 def test_noise_channels_do_not_depend_on_the_other_images_of_a_batch() -> None:
@@ -96,7 +96,7 @@ def test_noise_channels_do_not_depend_on_the_other_images_of_a_batch() -> None:
     together = by_seed.translate(pictures(*NAMES))
     assert torch.equal(together[1:], by_seed.translate(pictures("b")))
     assert not torch.equal(together[0], together[1])
-    assert not torch.equal(together, by_seed.with_seed(2).translate(pictures(*NAMES)))
+    assert not torch.equal(together, replace(by_seed, seed=2).translate(pictures(*NAMES)))
     assert not predictor(Seen(), seed=1).takes_seed
 
 
@@ -115,7 +115,7 @@ def test_sampled_features_are_channels_behind_the_condition() -> None:
     ids = torch.tensor([[0, 1, 1, 2]] * 4, dtype=torch.uint8)[None, None]
     batch = Batch(("a",), source=ids, instances=ids.int())
     clusters = FeatureClusters({number: torch.tensor([[float(number), -1.0]]) for number in range(3)})
-    sampler = FeatureSampler(clusters, seed=0, has_classes=True)
+    sampler = FeatureSampler(clusters, has_classes=True)
     generator = Seen()
     predictor(generator, replace(LABELS, features="encoded"), feature_sampler=sampler).translate(batch)
     assert generator.source.shape == (1, 4 + 2, 4, 4)

@@ -110,5 +110,5 @@ def test_the_precision_is_that_of_the_images(
         loaded, CPU, ComputeOptions(opt_level=level), DrawingOptions(seed=3, noise=True)
     )
     assert predictor.precision.opt_level == expected
-    assert (predictor.seed, predictor.noise_seed) == (3, 3)
+    assert (predictor.seed, predictor.noise) == (3, True)
     assert predictor.conditioning is loaded.conditioning

@@ -45,7 +45,7 @@ class DirectionPage:
         share: 0 at the first, 1 at the other.
         """
         if len(self.styles) < 2:
-            predictor = self.predictor.with_seed(seed, (other, share) if share else None)
+            predictor = replace(self.predictor, seed=seed, toward=(other, share) if share else None)
         else:
             first, second = (self.styles[index % len(self.styles)] for index in (seed, other))
             between = replace(first, style=torch.lerp(first.style, second.style, share))

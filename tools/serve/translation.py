@@ -3,7 +3,7 @@
 import argparse
 import secrets
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -174,7 +174,7 @@ def open_translator(arguments: argparse.Namespace, folder: Path) -> Translator:
     predictor = opened.predictor
 
     def compute(jobs: Sequence[Job]) -> Sequence[Tensor]:
-        return list(predictor.with_seed(jobs[0].seed).translate(Batch.of([job.sample for job in jobs])))
+        return list(replace(predictor, seed=jobs[0].seed).translate(Batch.of([job.sample for job in jobs])))
 
     together = 1 if predictor.tiles or arguments.noise else arguments.batch_size
     return Translator(opened.loaded, opened.takes_seed, together, compute, folder)
