@@ -70,10 +70,7 @@ def reduced(image: Tensor, *, is_ids: bool = False) -> Tensor:
     if is_ids:
         side = max(1, math.isqrt(height * width // _PIXELS))
         return image[:, ::side, ::side]
-    reduction = Reduction(height, width)
-    for band in image.split(_ROWS, dim=1):
-        reduction.add(band)
-    return reduction.image()
+    return reduced_rows(StoredRows(height, width, lambda top, bottom: image[:, top:bottom]))
 
 
 @dataclass(frozen=True)

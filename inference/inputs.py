@@ -69,7 +69,7 @@ def build_input(loaded: LoadedGenerator, feature_sampler: FeatureSampler | None,
         can_take_labels = feature_sampler is not None and not conditioning.instance_edges
         _check_maps_are_named(request, config, conditioning, can_take_labels=can_take_labels)
         layout = _named_input(request, config, conditioning)
-        layout = without_joined_pictures(layout, config, request.side, has_targets=request.targets is not None)
+        layout = without_joined_pictures(layout, config, request)
     elif loaded.step is None and config.data.root == ROOT:
         remedy = "Name a folder of sources with --input DIR, or a data set with data.root=DIR"
         raise DataError(f"{loaded.file}: names no data set. {remedy}.")
@@ -135,11 +135,17 @@ def _check_features_can_be_encoded(loaded: LoadedGenerator, layout: Layout) -> N
     """Raise DataError unless the file holds an encoder and the samples have targets to encode."""
     if not isinstance(loaded.generator, FeatureConditionedGenerator):
         raise DataError("--features given: this file has no encoder. Remove the option, or add --feature-maps DIR.")
-    if layout.read(0).target is None:
+    if not has_targets(layout):
         raise DataError(
             f"{loaded.file}: encodes its instance features from targets, and the input has none. Create clusters to "
             f"sample features from with python -m tools.cluster_features --checkpoint {loaded.file}."
         )
+
+
+def has_targets(layout: Layout) -> bool:
+    """Return whether samples have targets, by the first one, whose files are not read: they may be too large."""
+    files = layout.provenance(0).files
+    return not files.keys().isdisjoint({"pair", "target"}) if files else layout.read(0).target is not None
 
 
 class ListedImages(Layout):
@@ -247,18 +253,16 @@ class JoinedPictures(DerivedLayout):
         return replace(sample, source=source, instances=instances, target=target)
 
 
-def without_joined_pictures(
-    layout: Layout, config: Config, side: Side | Literal["none"] | None, *, has_targets: bool
-) -> Layout:
+def without_joined_pictures(layout: Layout, config: Config, request: InputOptions) -> Layout:
     """Return the layout of --input with one half of each picture as source, and report that.
 
-    side: A or B takes that half; none takes every picture as it is; None takes a half in runs of the layout
-        side_by_side, unless every picture has the proportions of a half.
-    has_targets: whether the samples have targets already.
+    --side A or B takes that half; none takes every picture as it is; without it, a half is taken in runs of the layout
+    side_by_side, unless every picture has the proportions of a half.
 
     Raises:
         DataError: sources are label maps or not 8-bit RGB, or have targets, or the sides differ in size.
     """
+    side = request.side
     if side == "none" or (side is None and config.data.layout != "side_by_side"):
         return layout
     if config.generator.scale != 1:
@@ -275,7 +279,7 @@ def without_joined_pictures(
     if are_halves and all(are_halves):
         logger.info("side         none: images of the proportions of one half; --side %s takes %s", chosen, side_name)
         return layout
-    if has_targets:
+    if request.targets:
         raise DataError("--targets: pictures of two sides bring their targets. Remove --targets, or add --side none.")
     remedy = "" if side else "; --side none takes each as a source"
     logger.info("side         %s, %s of each of %s%s", chosen, side_name, counted(len(layout), "image"), remedy)

@@ -1,8 +1,6 @@
 """Samples padded by reflection to sizes that a network accepts, and where the sample lies in the padded one."""
 
 import math
-from collections.abc import Iterable, Iterator
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -10,10 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from data.batch import DataError, Sample
+from data.batch import Sample
 from data.layout import Layout
 from data.preprocessing import Preprocessing, place
-from data.ranges import StoreError
 from inference.tiling import Window
 
 
@@ -24,33 +21,6 @@ class PaddedSample:
     sample: Sample
     padded: Sample
     window: Window
-
-
-def batches(
-    reads: Iterable[Future[PaddedSample]], batch_size: int, problems: list[str]
-) -> Iterator[list[PaddedSample]]:
-    """Yield samples in order, up to `batch_size` successive ones of equal padded size together.
-
-    problems: collects the problems of samples that cannot be read, which are skipped.
-
-    Raises:
-        StoreError: a store gives no bytes.
-    """
-    batch: list[PaddedSample] = []
-    for sample in reads:
-        try:
-            read = sample.result()
-        except StoreError:  # the next samples would wait as long for it
-            raise
-        except DataError as error:
-            problems += error.problems
-            continue
-        if batch and (len(batch) == batch_size or read.padded.source.shape != batch[0].padded.source.shape):
-            yield batch
-            batch = []
-        batch.append(read)
-    if batch:
-        yield batch
 
 
 def read_padded(layout: Layout, preprocessing: Preprocessing, index: int, *, keeps_size: bool) -> PaddedSample:

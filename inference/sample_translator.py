@@ -3,10 +3,11 @@
 Files of large images are read row by row where their format allows it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, groupby, islice
 
 from torch import Tensor
 
@@ -17,7 +18,7 @@ from data.preprocessing import Preprocessing
 from data.ranges import StoreError
 from inference.image_store import reduced, reduced_rows
 from inference.outputs import Results, Sizes
-from inference.padding import PaddedSample, Padding, batches, read_padded
+from inference.padding import PaddedSample, Padding, read_padded
 from inference.predictor import ImageParts, Predictor
 from inference.source_values import SourceValues
 from inference.tiling import Window
@@ -73,8 +74,8 @@ class SampleTranslator:
         at_once = [index for index in indices if index not in in_parts]
         with worker_threads() as pool:
             most = 1 if self.predictor.tiles else MOST_THREADS + 1  # tiles are for images that fill the memory
-            reads = in_order(pool, self._read, at_once, most)
-            translated = chain.from_iterable(map(self._translated, batches(reads, batch_size, self.problems)))
+            reads = self._usable(in_order(pool, self._read, at_once, most))
+            translated = chain.from_iterable(map(self._translated, _batches(reads, batch_size)))
             for written in in_order(pool, self._write, translated, most):
                 written.result()
                 yield 1
@@ -108,25 +109,27 @@ class SampleTranslator:
         if translated:
             self.results.add(*translated)
 
-    def keep(self, indices: Sequence[int]) -> set[int]:
-        """Record samples whose images exist; return all but those with an incomplete image."""
-        done = set(indices)
-        for index in indices:
-            with self._collecting_problems():
-                if not self._keep(index):
-                    done.remove(index)
-        return done
+    def keep(self, index: int) -> bool:
+        """Record sample `index`, whose image exists; return whether it is not to be translated: its image is intact."""
+        with self._collecting_problems():
+            if self.is_read_in_parts(index):
+                with self._opened(index) as image:
+                    return self.results.keep(image.preview, image.sizes)
+            return self.results.keep(self._read(index).sample)
+        return True
 
-    def _keep(self, index: int) -> bool:
-        if self.is_read_in_parts(index):
-            with self._opened(index) as image:
-                return self.results.keep(image.preview, image.sizes)
-        return self.results.keep(self._read(index).sample)
+    def _usable(self, reads: Iterable[Future[PaddedSample]]) -> Iterator[PaddedSample]:
+        """Yield the samples that can be read."""
+        for read in reads:
+            with self._collecting_problems():
+                yield read.result()
 
     @contextmanager
     def _collecting_problems(self) -> Iterator[None]:
         try:
             yield
+        except StoreError:  # the next samples would wait as long for it
+            raise
         except DataError as error:
             self.problems.extend(error.problems)
 
@@ -166,6 +169,13 @@ class SampleTranslator:
         self.values.add(image.preview)
         bands = _cut(self.predictor.translate_in_bands(image.padded), image.window)
         self.results.add_in_bands(image.preview, image.sizes, bands)
+
+
+def _batches(reads: Iterator[PaddedSample], batch_size: int) -> Iterator[list[PaddedSample]]:
+    """Yield samples in order, up to `batch_size` successive ones of equal padded size together."""
+    for _, alike in groupby(reads, key=lambda read: read.padded.source.shape):
+        while batch := list(islice(alike, batch_size)):
+            yield batch
 
 
 def _cut(bands: Iterator[Tensor], window: Window) -> Iterator[Tensor]:

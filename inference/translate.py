@@ -13,9 +13,8 @@ from configs.label_maps import legend
 from configs.stored_images import stored_forms, trained_forms, value_ranges
 from data.batch import DataError
 from data.files.size_guard import pixels_allowed
-from data.layout import Layout
 from inference.image_store import image_store
-from inference.inputs import JoinedPictures, build_input, with_listed_inputs
+from inference.inputs import JoinedPictures, build_input, has_targets, with_listed_inputs
 from inference.load import LoadedGenerator
 from inference.output_folder import OutputFolder, default_output, generator_origin
 from inference.outputs import Results
@@ -100,10 +99,10 @@ def translate_all(
             side = layout.side if isinstance(layout, JoinedPictures) else None
             origin |= {"folders": [str(each) for each in layout.folders], "split": split, "side": side}
             folder.record(origin, existing)
-    has_targets, preprocessing = _has_targets(layout), build.build_preprocessing(config)
-    reals = open_reals(loaded, split) if split and not has_targets else None
+    preprocessing, are_pairs = build.build_preprocessing(config), has_targets(layout)
+    reals = open_reals(loaded, split) if split and not are_pairs else None
     n_images = max(len(layout), len(reals or ()))
-    evaluator = build.build_evaluator(config, predictor.device, n_images) if has_targets or reals else Evaluator()
+    evaluator = build.build_evaluator(config, predictor.device, n_images) if are_pairs or reals else Evaluator()
     sets = SetMeasures(evaluator, build.source_evaluator(config, evaluator), reals) if reals else None
     results = Results(folder, evaluator, predictor, legend(config.data, evaluator.label_colors), sets)
     if world.is_main and not layout.n_classes and "source" not in stored_forms(config.data):
@@ -113,8 +112,7 @@ def translate_all(
     translator = SampleTranslator(layout, predictor, preprocessing, results, values, source_form, keeps_sizes)
     indices: Sequence[int] = range(world.rank, len(layout), world.size)
     if existing == "keep":
-        done = translator.keep([index for index in indices if folder.image(layout.names[index]).exists()])
-        indices = [index for index in indices if index not in done]
+        indices = [i for i in indices if not (folder.image(layout.names[i]).exists() and translator.keep(i))]
     hidden = None if world.is_main else True  # None: hidden where standard error is no terminal
     with tqdm(total=len(indices), unit="image", disable=hidden, dynamic_ncols=True) as progress:
         for n_done in translator.translate(indices, request.compute.batch_size):
@@ -127,16 +125,6 @@ def translate_all(
     problems = [problem for of_process in world.gather(translator.problems) for problem in of_process]
     if problems and world.is_main:
         raise DataError(*problems)
-
-
-def _has_targets(layout: Layout) -> bool:
-    files = layout.provenance(0).files
-    if files and "pair" not in files:  # its file may be too large to be read
-        return "target" in files
-    try:
-        return layout.read(0).target is not None
-    except DataError:  # reported when the sample's turn comes
-        return True
 
 
 def video_of(request: Request) -> Path | None:
