@@ -1,6 +1,8 @@
 """Samples padded by reflection to sizes that a network accepts, and where the sample lies in the padded one."""
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -8,9 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from data.batch import Sample
+from data.batch import DataError, Sample
 from data.layout import Layout
 from data.preprocessing import Preprocessing, place
+from data.ranges import StoreError
 from inference.tiling import Window
 
 
@@ -21,6 +24,21 @@ class PaddedSample:
     sample: Sample
     padded: Sample
     window: Window
+
+
+@contextmanager
+def collected(problems: list[str]) -> Iterator[None]:
+    """Collect the problems of a sample, which is skipped, instead of raising them.
+
+    Raises:
+        StoreError: a store gives no bytes; the next samples would wait as long for it.
+    """
+    try:
+        yield
+    except StoreError:
+        raise
+    except DataError as error:
+        problems += error.problems
 
 
 def read_padded(layout: Layout, preprocessing: Preprocessing, index: int, *, keeps_size: bool) -> PaddedSample:

@@ -18,7 +18,7 @@ from data.preprocessing import Preprocessing
 from data.ranges import StoreError
 from inference.image_store import reduced, reduced_rows
 from inference.outputs import Results, Sizes
-from inference.padding import PaddedSample, Padding, read_padded
+from inference.padding import PaddedSample, Padding, collected, read_padded
 from inference.predictor import ImageParts, Predictor
 from inference.source_values import SourceValues
 from inference.tiling import Window
@@ -80,7 +80,7 @@ class SampleTranslator:
                 written.result()
                 yield 1
         for index in sorted(in_parts):
-            with self._collecting_problems(), self._opened(index) as image:
+            with collected(self.problems), self._opened(index) as image:
                 self._translate_in_bands(image)
             yield 1
 
@@ -111,7 +111,7 @@ class SampleTranslator:
 
     def keep(self, index: int) -> bool:
         """Record sample `index`, whose image exists; return whether it is not to be translated: its image is intact."""
-        with self._collecting_problems():
+        with collected(self.problems):
             if self.is_read_in_parts(index):
                 with self._opened(index) as image:
                     return self.results.keep(image.preview, image.sizes)
@@ -121,17 +121,8 @@ class SampleTranslator:
     def _usable(self, reads: Iterable[Future[PaddedSample]]) -> Iterator[PaddedSample]:
         """Yield the samples that can be read."""
         for read in reads:
-            with self._collecting_problems():
+            with collected(self.problems):
                 yield read.result()
-
-    @contextmanager
-    def _collecting_problems(self) -> Iterator[None]:
-        try:
-            yield
-        except StoreError:  # the next samples would wait as long for it
-            raise
-        except DataError as error:
-            self.problems.extend(error.problems)
 
     def is_read_in_parts(self, index: int) -> bool:
         """Return whether sample `index` is a TIFF or array larger than a tile, without other maps."""

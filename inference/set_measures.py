@@ -7,11 +7,10 @@ from torch import Tensor
 
 from configs.directions import reversed_data
 from configs.splits import has_split, open_split
-from data.batch import DataError
 from data.layout import Layout
 from data.preprocessing import Preprocessing
 from inference.load import LoadedGenerator
-from inference.padding import read_padded
+from inference.padding import collected, read_padded
 from metrics.evaluator import Evaluator, Features
 from utils.distributed import World
 
@@ -39,11 +38,9 @@ class SetMeasures:
         problems: collects those of images that cannot be read, which are left out.
         """
         for number in range(world.rank, len(self.reals), world.size):
-            try:
+            with collected(problems):
                 image = read_padded(self.reals, preprocessing, number, keeps_size=keeps_sizes).sample.source
                 self._found["real", number] = self.evaluator.features(image, number)
-            except DataError as error:
-                problems += error.problems
 
     def gather(self, world: World) -> dict[str, Any] | None:
         """Return the figures of the images of all processes; None without translations, or without real images.
