@@ -125,7 +125,7 @@ def program(side: str, device: torch.device, folder: Path) -> Work:
     compute = ComputeOptions(opt_level=LEVELS[side])
     predictor = build_predictor(loaded, device, compute, DrawingOptions(), compiles=side == COMPILED)
     given = InputOptions([folder / "labels"], instances=folder / "instances")
-    layout, request, world = build_input(loaded, None, given), Request(input=given), World(0, 1, device)
+    layout, request, world = build_input(loaded, given), Request(input=given), World(0, 1, device)
     output = OutputFolder(folder / side, layout, image_store(loaded.config))
     return lambda: translate_all(loaded, predictor, output, request, world)
 

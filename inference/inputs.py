@@ -28,7 +28,6 @@ from data.paired_folders import PairedFolders, halves
 from data.store import Blob
 from inference.load import LoadedGenerator
 from inference.request import InputOptions
-from inference.sampling import FeatureSampler, sampled
 from models.instance_features import FeatureConditionedGenerator
 from utils.distributed import World
 from utils.errors import UserError
@@ -57,16 +56,15 @@ def with_listed_inputs(request: InputOptions, world: World) -> InputOptions:
     return replace(request, paths=[*(path for path in request.paths if path != STANDARD_INPUT), *listed])
 
 
-def build_input(loaded: LoadedGenerator, feature_sampler: FeatureSampler | None, request: InputOptions) -> Layout:
+def build_input(loaded: LoadedGenerator, request: InputOptions) -> Layout:
     """Return the samples to translate: those of --input, or a split of the data set that the generator was trained on.
 
     Raises:
         DataError: a folder is missing or empty, a file lacks a partner, or the generator needs maps that are not named.
     """
-    loaded = sampled(loaded, feature_sampler)
-    config, conditioning = loaded.config, loaded.conditioning
+    config, conditioning = loaded.reading_config, loaded.conditioning
     if request.paths:
-        can_take_labels = feature_sampler is not None and not conditioning.instance_edges
+        can_take_labels = loaded.clusters is not None and not conditioning.instance_edges
         _check_maps_are_named(request, config, conditioning, can_take_labels=can_take_labels)
         layout = _named_input(request, config, conditioning)
         layout = without_joined_pictures(layout, config, request)
@@ -77,7 +75,7 @@ def build_input(loaded: LoadedGenerator, feature_sampler: FeatureSampler | None,
         split = request.split or config.data.test_split
         check_has_split(config, split, other_choice="--input FOLDER")
         layout = open_split(config, split, needs_targets=False)
-    if feature_sampler is None and conditioning.features == "encoded":
+    if loaded.clusters is None and conditioning.features == "encoded":
         _check_features_can_be_encoded(loaded, layout)
     return layout
 

@@ -26,6 +26,7 @@ from inference.original_weights import (
     original_network,
 )
 from models.generator import EncodedGenerator
+from models.instance_features import FeatureClusters
 from models.originals.format import FileRole
 from models.patch_projection import PatchProjection
 from models.spectral_norm import settle_spectral_norm
@@ -61,6 +62,7 @@ class LoadedGenerator:
     sha256: of the file that was read, which a training may replace; None where reading did not need it.
     n_samples: of the training; None where the file does not hold their number.
     stack: the folders of the other side, where its images are stacked from several and `config` cannot name them.
+    clusters: from which instance features are drawn; None without features, or where the samples provide them.
     card: the model card of an exported file; empty for other files.
     """
 
@@ -73,6 +75,7 @@ class LoadedGenerator:
     sha256: str | None = None
     n_samples: int | None = None
     stack: list[str] | None = None
+    clusters: FeatureClusters | None = None
     card: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -81,10 +84,18 @@ class LoadedGenerator:
         is_in_run = self.step is not None and self.file.suffix != SUFFIX
         return self.file.resolve().parent.name if is_in_run else self.config.run.name
 
+    @property
+    def reading_config(self) -> Config:
+        """The settings that samples are read with: drawn features need instance maps alone."""
+        if self.clusters is None:
+            return self.config
+        # no encoder runs, so that its n_downsamplings, 1 or more, may not restrict the sizes of images
+        return replace(self.config, features=replace(self.config.features, origin="encoded", n_downsamplings=1))
+
     @cached_property
     def conditioning(self) -> Conditioning:
         """The maps that the generator is conditioned on."""
-        return build.build_conditioning(self.config)
+        return build.build_conditioning(self.reading_config)
 
     @property
     def named_direction(self) -> str | None:

@@ -19,7 +19,7 @@ from inference.inputs import common_folder
 from inference.load import LoadedGenerator
 from inference.predictor import Predictor
 from inference.request import Existing, InputOptions
-from inference.sampling import FeatureSampler
+from models.instance_features import FeatureClusters
 from utils.atomic_file import replacing
 from utils.digest import sha256_of_file
 from utils.text import counted
@@ -175,8 +175,7 @@ def create_writable(folder: Path) -> None:
 
 def generator_origin(loaded: LoadedGenerator, predictor: Predictor, *, keeps_sizes: bool) -> dict[str, Any]:
     """Return the description of the generator and its settings, whatever its input."""
-    data, precision, sampler = loaded.config.data, predictor.precision, predictor.feature_sampler
-    tiles = predictor.tiles
+    data, precision, tiles = loaded.config.data, predictor.precision, predictor.tiles
     sizes = f"load {data.load_width}x{data.load_height}, crop {data.crop_width}x{data.crop_height}"
     resizing = (
         f"data.preprocess={data.preprocess} ({sizes}), bicubic with antialiasing, label maps by nearest neighbour"
@@ -193,8 +192,8 @@ def generator_origin(loaded: LoadedGenerator, predictor: Predictor, *, keeps_siz
         "noise_seed": predictor.seed if predictor.noise else None,
         "tile": tiles.generator.tile if tiles else None,
         "overlap": tiles.generator.overlap if tiles else None,
-        "feature_seed": predictor.seed if sampler else None,
-        "clusters_sha256": _digest(sampler) if sampler else None,
+        "feature_seed": predictor.seed if predictor.clusters else None,
+        "clusters_sha256": _digest(predictor.clusters) if predictor.clusters else None,
         **({"noise_channels_seed": predictor.seed} if predictor.has_noise_channels else {}),
         **({"style_seed": predictor.seed} if predictor.draws_style else {}),
         **({"style_sha256": sha256_of_file(predictor.style.file)} if predictor.style else {}),
@@ -214,10 +213,10 @@ def settings_of(config: Config) -> dict[str, object]:
     }
 
 
-def _digest(sampler: FeatureSampler) -> str:
+def _digest(clusters: FeatureClusters) -> str:
     """Return the SHA-256 of the centres of the clusters."""
     digest = hashlib.sha256()
-    for class_id, centers in sorted(sampler.clusters.centers.items()):
+    for class_id, centers in sorted(clusters.centers.items()):
         digest.update(f"{class_id} {tuple(centers.shape)}".encode())
         digest.update(centers.cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Self
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -13,9 +14,9 @@ from data.batch import Batch, Sample
 from data.conditioning import Conditioning
 from data.files.pixels import StoredRows
 from inference.padding import Padding
-from inference.sampling import FeatureSampler, StyleImage, image_seed
+from inference.sampling import StyleImage, image_seed
 from inference.tiling import TiledNetwork, Window, means_of_bands
-from models.instance_features import average_in_instances
+from models.instance_features import FeatureClusters, average_in_instances
 from models.latent_inputs import MixedSeed, Seed, choose_style, draw_latents, takes_noise, takes_style
 from utils.pictures import colorize, picture, scaled_picture
 from utils.precision import Precision
@@ -85,7 +86,7 @@ class Predictor:
     """Translates batches with one generator.
 
     colors: (K, 3) uint8 colours of the classes; unused where sources are RGB images.
-    feature_sampler: the source of instance features; None to take those of the samples.
+    clusters: from which the instance features of each image are drawn; None to take those of the samples.
     seed: of all that is drawn for an image, together with its name: features, noise channels, style, noise.
     toward: another seed, and how far noise channels and style go from the one to the other, 0 to 1.
     style: the image whose style all translations have; None to draw each style from N(0, I) by the seed.
@@ -102,7 +103,7 @@ class Predictor:
     precision: Precision
     device: torch.device
     colors: Tensor
-    feature_sampler: FeatureSampler | None = None
+    clusters: FeatureClusters | None = None
     seed: int = 0
     toward: tuple[int, float] | None = None
     style: StyleImage | None = None
@@ -183,13 +184,24 @@ class Predictor:
         batch = batch.to(self.device)
         with self.precision.autocast():
             condition = self.conditioning(batch)
-            if self.feature_sampler is None:
+            if self.clusters is None:
                 inputs = self.conditioning.generator_inputs(batch, condition)
             else:
-                features = self.feature_sampler(batch, self.conditioning.region_map(batch), self.seed)
-                inputs = (torch.cat([condition, features], dim=1),)
+                inputs = (torch.cat([condition, self._drawn_features(batch, self.clusters)], dim=1),)
             fake: Tensor = self.generator(*inputs)
         return fake
+
+    def _drawn_features(self, batch: Batch, clusters: FeatureClusters) -> Tensor:
+        """Return (N, C, H, W) float32 features, in each instance of the clusters of its class; without classes, of one.
+
+        Those of an image depend on `seed` and its name alone, not on the other images of a run.
+        """
+        features = []
+        for name, source, region in zip(batch.names, batch.source, self.conditioning.region_map(batch), strict=True):
+            rng = np.random.default_rng(image_seed(self.seed, name))
+            classes = source if self.conditioning.n_classes else torch.zeros_like(region)
+            features.append(clusters.sample(classes[None], region[None], rng))
+        return torch.cat(features)
 
     def _bands(self, image: ImageParts, tiles: Tiles) -> Iterator[Tensor]:
         """Yield the generator's output, computed tile by tile; layers are never in memory at full size."""
@@ -219,10 +231,9 @@ class Predictor:
         return read
 
     def _instance_features(self, image: ImageParts, tiles: Tiles) -> Tensor | None:
-        """Return (1, C, H, W) sampled or encoded features on the CPU; None if there are none or precomputed ones."""
-        if self.feature_sampler is not None:
-            batch = image.read(image.window)
-            return self.feature_sampler(batch, self.conditioning.region_map(batch), self.seed)
+        """Return (1, C, H, W) drawn or encoded features on the CPU; None if there are none or precomputed ones."""
+        if self.clusters is not None:
+            return self._drawn_features(image.read(image.window), self.clusters)
         if tiles.encoder is None:
             return None
 

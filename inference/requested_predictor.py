@@ -17,7 +17,7 @@ from inference.load import LoadedGenerator, load_from, load_generator
 from inference.original_weights import OriginalInputs
 from inference.predictor import Predictor, Tiles
 from inference.request import ComputeOptions, DrawingOptions, GeneratorOptions, InputOptions, Request
-from inference.sampling import FeatureSampler, StyleImage, load_clusters, sampled
+from inference.sampling import StyleImage, load_clusters
 from inference.tiling import TiledNetwork
 from models.instance_features import FILE_NAME, FeatureConditionedGenerator
 from models.latent_inputs import takes_noise, takes_style
@@ -88,8 +88,10 @@ def _report_original(loaded: LoadedGenerator) -> None:
         logger.info("             if some channels are edges or features, add --instances DIR or --clusters FILE")
 
 
-def choose_feature_sampler(loaded: LoadedGenerator, drawing: DrawingOptions) -> FeatureSampler | None:
-    """Return the sampler of instance features; None without features, or where the samples provide them.
+def with_clusters(loaded: LoadedGenerator, drawing: DrawingOptions) -> LoadedGenerator:
+    """Return the generator with the clusters that its instance features are drawn from.
+
+    It stays as it is where it takes no features, or the samples provide them.
 
     Raises:
         CheckpointError, ConfigError: the file of clusters cannot be used, or the generator takes no features.
@@ -98,10 +100,10 @@ def choose_feature_sampler(loaded: LoadedGenerator, drawing: DrawingOptions) -> 
     if n_features == 0:
         if drawing.features or drawing.clusters:
             raise ConfigError(f"{loaded.file}: takes no instance features. Remove --features and --clusters.")
-        return None
+        return loaded
     file = drawing.clusters or loaded.file.parent / FILE_NAME
     if drawing.features == "given" or not (drawing.clusters or drawing.features or file.is_file()):
-        return None
+        return loaded
     if not file.is_file():
         raise CheckpointError(f"{file}: no such file. Create it with python -m tools.cluster_features.")
     clusters = load_clusters(file)
@@ -110,7 +112,7 @@ def choose_feature_sampler(loaded: LoadedGenerator, drawing: DrawingOptions) -> 
             f"{file}: has {clusters.n_channels} features, {loaded.file} takes {n_features}. Create clusters for this "
             "generator with python -m tools.cluster_features."
         )
-    return FeatureSampler(clusters, has_classes=loaded.conditioning.n_classes > 0)
+    return replace(loaded, clusters=clusters)
 
 
 def should_compile(
@@ -147,7 +149,6 @@ def build_predictor(
     compute: ComputeOptions,
     drawing: DrawingOptions,
     *,
-    feature_sampler: FeatureSampler | None = None,
     style: StyleImage | None = None,
     compiles: bool = False,
 ) -> Predictor:
@@ -167,7 +168,7 @@ def build_predictor(
         logger.info("compiling    the generator with the first images; --compile off disables it")
     config = loaded.config
     generator = inference_network(loaded.generator)
-    if feature_sampler is not None and isinstance(generator, FeatureConditionedGenerator):
+    if loaded.clusters is not None and isinstance(generator, FeatureConditionedGenerator):
         generator = generator.generator
     generator = precision.cast(generator.to(device)).to(memory_format=build.memory_format(config, device))
     give_freed_memory_back()  # the weights in float32
@@ -175,11 +176,11 @@ def build_predictor(
     is_drawn = takes_noise(generator) or takes_style(generator)
     return Predictor(
         generator=compiled(generator.eval(), device, is_final=not is_drawn) if compiles else generator,
-        conditioning=sampled(loaded, feature_sampler).conditioning,
+        conditioning=loaded.conditioning,
         precision=precision,
         device=device,
         colors=build.class_colors(config.data),
-        feature_sampler=feature_sampler,
+        clusters=loaded.clusters,
         seed=drawing.seed,
         style=style,
         noise=drawing.noise,
@@ -195,9 +196,7 @@ def requested_predictor(
     device: torch.device,
     folder: Path,
     count_pixels: Callable[[], int],
-    *,
-    feature_sampler: FeatureSampler | None = None,
-    style: StyleImage | None = None,
+    style: StyleImage | None,
 ) -> Predictor:
     """Return the predictor of a request, and report its choices; raises as `build_predictor`.
 
@@ -207,9 +206,7 @@ def requested_predictor(
     if request.keeps_sizes and (rule := loaded.config.data.preprocess) != "none":
         logger.info(f"sizes        each image's own; --size trained applies data.preprocess={rule}")
     compiles = should_compile(loaded, count_pixels, device, request)
-    predictor = build_predictor(
-        loaded, device, compute, drawing, feature_sampler=feature_sampler, style=style, compiles=compiles
-    )
+    predictor = build_predictor(loaded, device, compute, drawing, style=style, compiles=compiles)
     report_features(loaded, predictor, drawing, request.input)
     return with_tiles(predictor, loaded, compute, folder)
 
@@ -218,9 +215,9 @@ def report_features(
     loaded: LoadedGenerator, predictor: Predictor, drawing: DrawingOptions, given: InputOptions
 ) -> None:
     """Report the source of instance features, noise and style, and the options without effect."""
-    features, feature_sampler = loaded.config.features, predictor.feature_sampler
-    if feature_sampler is not None:
-        step = feature_sampler.clusters.step
+    features, clusters = loaded.config.features, predictor.clusters
+    if clusters is not None:
+        step = clusters.step
         outdated = f", made at step {step}" if step is not None and step != loaded.step else ""
         logger.info(f"features     drawn from clusters by seed {predictor.seed}{outdated}")
     elif features.n_channels:
@@ -236,7 +233,7 @@ def report_features(
     unused = {
         "--instances": given.instances and not conditioning.needs_instances,
         "--feature-maps": given.feature_maps and conditioning.features != "precomputed",
-        "--clusters": drawing.clusters and feature_sampler is None,
+        "--clusters": drawing.clusters and clusters is None,
         "--noise": drawing.noise and not has_noise,
     }
     if any(unused.values()):
@@ -247,7 +244,7 @@ def with_tiles(predictor: Predictor, loaded: LoadedGenerator, compute: ComputeOp
     """Return the predictor with the tiles of --tile, whose temporary files are in `folder`; unchanged without it."""
     if (tile := compute.tile) is None:
         return predictor
-    sides, scale = image_sides(sampled(loaded, predictor.feature_sampler).config), loaded.config.generator.scale
+    sides, scale = image_sides(loaded.reading_config), loaded.config.generator.scale
     tiled = partial(
         TiledNetwork,
         tile=tile,

@@ -1,10 +1,9 @@
-"""Instance features that are drawn from clusters, and the style of an image: conditions beside the source."""
+"""Clusters that instance features are drawn from, seeds, and the style of an image."""
 
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -18,29 +17,6 @@ from models.latent_inputs import takes_style
 from models.style_encoder import SIDE, StyleConditionedGenerator
 from utils.checkpoint import CheckpointError, read_weights_file
 from utils.errors import ConfigError
-
-
-@dataclass(frozen=True)
-class FeatureSampler:
-    """Samples the features of each instance from the clusters of its class.
-
-    has_classes: whether sources are label maps; all pixels of RGB sources have one class.
-    """
-
-    clusters: FeatureClusters
-    has_classes: bool
-
-    def __call__(self, batch: Batch, regions: Tensor, seed: int) -> Tensor:
-        """Return (N, C, H, W) float32 features for the integer ids of regions (N, 1, H, W).
-
-        Those of an image depend on `seed` and its name alone, not on the other images of a run.
-        """
-        features = []
-        for name, source, region in zip(batch.names, batch.source, regions, strict=True):
-            rng = np.random.default_rng(image_seed(seed, name))
-            classes = source if self.has_classes else torch.zeros_like(region)
-            features.append(self.clusters.sample(classes[None], region[None], rng))
-        return torch.cat(features)
 
 
 def image_seed(seed: int, name: str) -> int:
@@ -64,15 +40,6 @@ def load_clusters(file: Path) -> FeatureClusters:
         return FeatureClusters.from_state(state)
     except ValueError as error:
         raise CheckpointError(f"{file}: {error}") from error
-
-
-def sampled(loaded: LoadedGenerator, feature_sampler: FeatureSampler | None) -> LoadedGenerator:
-    """Return a generator with the settings that samples are read with: sampled features need instance maps alone."""
-    if feature_sampler is None:
-        return loaded
-    # no encoder runs, so that its n_downsamplings, 1 or more, may not restrict the sizes of images
-    features = replace(loaded.config.features, origin="encoded", n_downsamplings=1)
-    return replace(loaded, config=replace(loaded.config, features=features))
 
 
 @dataclass(frozen=True)

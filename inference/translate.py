@@ -21,15 +21,15 @@ from inference.outputs import Results
 from inference.predictor import Predictor
 from inference.request import Request
 from inference.requested_predictor import (
-    choose_feature_sampler,
     load_generator_together,
     original_inputs,
     pixels_of_one_size,
     prepare_device,
     requested_predictor,
+    with_clusters,
 )
 from inference.sample_translator import SampleTranslator
-from inference.sampling import encode_style, sampled
+from inference.sampling import encode_style
 from inference.set_measures import SetMeasures, open_reals
 from inference.source_values import SourceValues, warn_of_frames
 from metrics.evaluator import Evaluator
@@ -60,16 +60,14 @@ def translate(request: Request) -> None:
             drawing.clusters, has_instances=given.instances is not None, has_feature_maps=given.feature_maps is not None
         )
         loaded = load_generator_together(request.generator, original, world)
-        feature_sampler = choose_feature_sampler(loaded, drawing)
+        loaded = with_clusters(loaded, drawing)
         style = encode_style(loaded, drawing.style)
-        layout = build_input(loaded, feature_sampler, given)
+        layout = build_input(loaded, given)
         output = request.output.path or default_output(loaded, given)
         folder = OutputFolder(output, layout, image_store(loaded.config))
         folder.prepare(request.output.existing)
         count_pixels = partial(pixels_of_one_size, layout, keeps_sizes=request.keeps_sizes)
-        predictor = requested_predictor(
-            loaded, request, world.device, output, count_pixels, feature_sampler=feature_sampler, style=style
-        )
+        predictor = requested_predictor(loaded, request, world.device, output, count_pixels, style)
         translate_all(loaded, predictor, folder, request, world)
 
 
@@ -91,7 +89,7 @@ def translate_all(
     """
     given, existing, keeps_sizes = request.input, request.output.existing, request.keeps_sizes
     split = None if given.paths else given.split or loaded.config.data.test_split
-    config, layout = sampled(loaded, predictor.feature_sampler).config, folder.layout
+    config, layout = loaded.reading_config, folder.layout
     origin: dict[str, Any] = {}
     with world.main_first():
         if world.is_main:

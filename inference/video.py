@@ -62,7 +62,7 @@ def translate_video(path: Path, request: Request, world: World) -> None:
     output = wanted.path or _default_output(path, loaded, request.input)
     _prepare_output(output, path, wanted)
     n_pixels = (video.n_frames or 0) * video.height * video.width
-    predictor = requested_predictor(loaded, request, world.device, output.parent, lambda: n_pixels, style=style)
+    predictor = requested_predictor(loaded, request, world.device, output.parent, lambda: n_pixels, style)
     if wanted.frames:
         origin = generator_origin(loaded, predictor, keeps_sizes=request.keeps_sizes)
         draws = drawing.noise or predictor.takes_seed

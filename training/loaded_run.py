@@ -16,7 +16,7 @@ from data.loader import read_fixed
 from inference.load import load_from, load_generator
 from inference.predictor import Predictor
 from inference.request import ComputeOptions, DrawingOptions
-from inference.requested_predictor import build_predictor, choose_feature_sampler
+from inference.requested_predictor import build_predictor, with_clusters
 from training.launch import Run
 from training.methods import METHODS
 from training.methods.method import Method
@@ -92,6 +92,6 @@ def load(run: Run | Path | str, device: Literal["auto", "cpu", "cuda"] = "auto")
     for name, network in method.networks.items():
         network.load_weights(state["networks"][name])
     drawing = DrawingOptions()
-    sampler = choose_feature_sampler(loaded, drawing)
-    predictor = build_predictor(loaded, chosen, ComputeOptions(), drawing, feature_sampler=sampler)
+    loaded = with_clusters(loaded, drawing)
+    predictor = build_predictor(loaded, chosen, ComputeOptions(), drawing)
     return LoadedRun(file, loaded.config, state["step"], predictor, method)

@@ -11,7 +11,6 @@ from data.batch import Batch, Sample
 from data.conditioning import Conditioning
 from data.value_range import ValueRange
 from inference.predictor import ImageParts, Predictor
-from inference.sampling import FeatureSampler
 from inference.tiling import Window
 from models.instance_features import FeatureClusters
 from models.latent_inputs import NoiseChannels
@@ -115,9 +114,8 @@ def test_sampled_features_are_channels_behind_the_condition() -> None:
     ids = torch.tensor([[0, 1, 1, 2]] * 4, dtype=torch.uint8)[None, None]
     batch = Batch(("a",), source=ids, instances=ids.int())
     clusters = FeatureClusters({number: torch.tensor([[float(number), -1.0]]) for number in range(3)})
-    sampler = FeatureSampler(clusters, has_classes=True)
     generator = Seen()
-    predictor(generator, replace(LABELS, features="encoded"), feature_sampler=sampler).translate(batch)
+    predictor(generator, replace(LABELS, features="encoded"), clusters=clusters).translate(batch)
     assert generator.source.shape == (1, 4 + 2, 4, 4)
     assert torch.equal(generator.source[:, 4], ids[:, 0].float())
     assert (generator.source[:, 5] == -1).all()

@@ -2,20 +2,20 @@
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from inference.load import LoadedGenerator
 from inference.predictor import Predictor
 from inference.request import ComputeOptions, DrawingOptions, GeneratorOptions, Request
 from inference.requested_predictor import (
-    choose_feature_sampler,
     load_requested_generator,
     original_inputs,
     prepare_device,
     requested_predictor,
+    with_clusters,
 )
-from inference.sampling import StyleImage, encode_style, sampled
+from inference.sampling import StyleImage, encode_style
 from utils.device import choose_device
 from utils.errors import ConfigError
 from utils.signatures import accepted
@@ -55,15 +55,15 @@ def open_generator(
     prepare_device(device, is_of_one_size=False)
     original = original_inputs(drawing.clusters, has_instances=arguments.instance_edges)
     loaded = load_requested_generator(request.generator, original)
-    sampler = choose_feature_sampler(loaded, drawing)
+    loaded = with_clusters(loaded, drawing)
     can_get = ("none", "precomputed") if gets_feature_maps else ("none",)
-    if sampler is None and loaded.conditioning.features not in can_get:
+    if loaded.clusters is None and loaded.conditioning.features not in can_get:
         raise ConfigError(
             f"{loaded.file}: takes instance features, which a source does not have. Create clusters to draw them from "
             f"with python -m tools.cluster_features --checkpoint {loaded.file}."
         )
     styles = [style for file in arguments.styles if (style := encode_style(loaded, file))]
     first = styles[0] if styles else None
-    predictor = requested_predictor(loaded, request, device, folder, lambda: 0, feature_sampler=sampler, style=first)
-    takes_seed = sampler is not None or drawing.noise or predictor.takes_seed
-    return OpenedGenerator(sampled(loaded, sampler), predictor, takes_seed, styles)
+    predictor = requested_predictor(loaded, request, device, folder, lambda: 0, first)
+    takes_seed = loaded.clusters is not None or drawing.noise or predictor.takes_seed
+    return OpenedGenerator(replace(loaded, config=loaded.reading_config), predictor, takes_seed, styles)
