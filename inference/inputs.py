@@ -64,10 +64,8 @@ def build_input(loaded: LoadedGenerator, request: InputOptions) -> Layout:
     """
     config, conditioning = loaded.reading_config, loaded.conditioning
     if request.paths:
-        can_take_labels = loaded.clusters is not None and not conditioning.instance_edges
-        _check_maps_are_named(request, config, conditioning, can_take_labels=can_take_labels)
-        layout = _named_input(request, config, conditioning)
-        layout = without_joined_pictures(layout, config, request)
+        _check_maps_are_named(request, loaded)
+        layout = without_joined_pictures(_named_input(request, config, conditioning), config, request)
     elif loaded.step is None and config.data.root == ROOT:
         remedy = "Name a folder of sources with --input DIR, or a data set with data.root=DIR"
         raise DataError(f"{loaded.file}: names no data set. {remedy}.")
@@ -80,11 +78,11 @@ def build_input(loaded: LoadedGenerator, request: InputOptions) -> Layout:
     return layout
 
 
-def _check_maps_are_named(
-    request: InputOptions, config: Config, conditioning: Conditioning, *, can_take_labels: bool
-) -> None:
+def _check_maps_are_named(request: InputOptions, loaded: LoadedGenerator) -> None:
     """Raise DataError unless --input is accompanied by the other maps that the generator needs."""
-    if build.reads_instances(config) and request.instances is None:
+    conditioning = loaded.conditioning
+    if build.reads_instances(loaded.reading_config) and request.instances is None:
+        can_take_labels = loaded.clusters is not None and not conditioning.instance_edges
         other = ", or set features.regions=labels" if can_take_labels else ""
         other += ", or make them from the label maps: data.instances=connected" if conditioning.n_classes else ""
         raise DataError(f"--input: this generator also needs instance maps. Add --instances DIR{other}.")
