@@ -12,7 +12,7 @@ from data.batch import Batch, DeviceTransfer
 from data.loader import TrainingSampler, training_batches
 from data.worker_monitor import StoppedWaiting
 from training.methods.method import StepBatches
-from training.setup import Training
+from training.run_state import Training
 from utils.signals import GracefulStop
 
 
@@ -67,7 +67,7 @@ def open_batches(training: Training, stop: GracefulStop) -> Iterator[BatchReader
         seed=config.run.seed,
         rank=world.rank,
         world_size=world.size,
-        first_batch=training.run_state.loop.batches,
+        first_batch=training.loop.batches,
     )
     stream = training_batches(
         training.dataset(sample_cache.build_training_layout(config, training.layout, training.folder)),
@@ -85,7 +85,7 @@ def open_batches(training: Training, stop: GracefulStop) -> Iterator[BatchReader
         yield BatchReader(
             stream=stream,
             transfer=DeviceTransfer(world.device),
-            step=training.run_state.loop.step,
+            step=training.loop.step,
             discriminator_steps=config.train.discriminator_steps,
             accumulation_steps=config.train.accumulation_steps,
         )

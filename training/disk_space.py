@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from training.best import BEST
-from training.setup import Training
+from training.run_state import Training
 from utils.checkpoint_folder import list_checkpoints
 from utils.errors import ConfigError
 
@@ -18,9 +18,9 @@ def describe_shortage(training: Training, *, continues: bool) -> list[str]:
     Raises:
         ConfigError: not a single checkpoint fits.
     """
-    folder, n_bytes = training.folder, training.run_state.n_bytes
+    folder, n_bytes = training.folder, training.n_bytes
     free = free_bytes(folder)
-    is_finished = training.run_state.loop.step >= training.total_steps
+    is_finished = training.loop.step >= training.total_steps
     if free is None or is_finished or not training.world.is_main:
         return []
     if free < n_bytes:
@@ -34,7 +34,7 @@ def describe_shortage(training: Training, *, continues: bool) -> list[str]:
     settings = training.config.checkpoint
     remedy = f"free space, or {'lower' if settings.keep else 'limit'} checkpoint.keep={settings.keep}"
     if settings.keep == 1:
-        remedy = f"free space{', or set checkpoint.best=none' if training.run_state.best.is_kept else ''}"
+        remedy = f"free space{', or set checkpoint.best=none' if training.best.is_kept else ''}"
     return [
         f"warning        the checkpoints will take about {size(needed)} more, one being written included, and "
         f"{size(free)} is free in {folder}: {remedy}"
@@ -46,14 +46,14 @@ def count_more_files(training: Training, *, continues: bool) -> int:
 
     A checkpoint is written before the oldest one is deleted, and best.pt before the former one is replaced.
     """
-    settings, step, last = training.config.checkpoint, training.run_state.loop.step, training.total_steps
+    settings, step, last = training.config.checkpoint, training.loop.step, training.total_steps
     n_written = (last - 1) // settings.every_steps - step // settings.every_steps + 1
     n_present = len(list_checkpoints(training.folder)) if continues else 0
     n_most = n_present + n_written
     if settings.keep:
         n_most = min(n_most, max(settings.keep, n_present) + 1)
     has_best = continues and (training.folder / BEST).is_file()
-    return max(n_most - n_present + int(training.run_state.best.is_kept and not has_best), 1)
+    return max(n_most - n_present + int(training.best.is_kept and not has_best), 1)
 
 
 def free_bytes(folder: Path) -> int | None:

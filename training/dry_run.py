@@ -26,7 +26,8 @@ from training.disk_space import describe_shortage, size
 from training.methods.method import Method
 from training.resume import ResumeOptions, continues_in, find_checkpoint_together, start
 from training.run_folder import run_folder
-from training.setup import Training, build_training
+from training.run_state import Training
+from training.setup import build_training
 from training.start_report import describe
 from utils.distributed import World
 from utils.log import logger
@@ -104,8 +105,8 @@ def describe_memory(training: Training, batch: Batch) -> list[str]:
     return [
         f"memory         about {size(3 * weights + gradients + n_kept_bytes)}: {size(weights)} of weights, twice that "
         f"of moments, {size(gradients)} of gradients, {size(n_kept_bytes)} kept for the backward passes of a batch",
-        f"checkpoint     about {size(training.run_state.n_bytes)}, {n_kept} of them are kept"
-        f"{' and best.pt' if training.run_state.best.is_kept else ''}",
+        f"checkpoint     about {size(training.n_bytes)}, {n_kept} of them are kept"
+        f"{' and best.pt' if training.best.is_kept else ''}",
     ]
 
 
@@ -144,7 +145,7 @@ def describe_time(training: Training, batch: Batch, loading_s: float) -> list[st
 
     batch: on the device. loading_s: seconds that a sample takes to be read and placed.
     """
-    config, n_steps = training.config, training.total_steps - training.run_state.loop.step
+    config, n_steps = training.config, training.total_steps - training.loop.step
     if n_steps <= 0:
         return []
     computing_s = time_steps(training, batch)

@@ -20,7 +20,8 @@ from training.loop import open_loop
 from training.resume import ResumeOptions, continues_in, find_checkpoint_together, start
 from training.run_folder import prepare_folder, run_folder, run_lock, write_settings
 from training.run_record import RunRecord, recorded, write_state
-from training.setup import Training, build_training
+from training.run_state import Training
+from training.setup import build_training
 from training.start_report import describe
 from utils.distributed import LONGEST_WAIT_S, World, joined_world
 from utils.errors import ConfigError, Interrupted
@@ -104,7 +105,7 @@ def run_to_end(config: Config, world: World, options: ResumeOptions, stop: Grace
                 loop.run(stop)
             if callbacks.error:
                 raise callbacks.error
-            step, last_step = training.run_state.loop.step, training.total_steps
+            step, last_step = training.loop.step, training.total_steps
             if record and step < last_step:
                 record.end_reason = loop.end_reason
                 logger.info("ended early, at step %d of %d: %s", step, last_step, loop.end_reason)
@@ -122,7 +123,7 @@ def start_training(
     found = find_checkpoint_together(folder, options.source, world)
     training = build_training(config, world, found)
     initialized = start(training, found, options)
-    state = training.run_state.loop
+    state = training.loop
     if record:
         record.loop = state
     lines = [*describe(training), *initialized]

@@ -10,11 +10,12 @@ from configs.label_maps import legend
 from configs.load import changed_settings
 from training.batches import BatchReader, open_batches, sample_names
 from training.callbacks import Callbacks
+from training.checkpointing import CheckpointManager
 from training.optimizer_group import CHECKED_EVERY_STEPS, SkippedUpdates
 from training.profiler import profiler
 from training.run_log import RunLog
+from training.run_state import Training
 from training.sample_page import SamplePage
-from training.setup import Training
 from utils.errors import Interrupted
 from utils.signals import END, GracefulStop
 
@@ -31,6 +32,7 @@ class TrainingLoop:
     training: Training
     batches: BatchReader
     log: RunLog
+    checkpoints: CheckpointManager
     end_step: Callable[[], None]
     callbacks: Callbacks = field(default_factory=Callbacks)
     end_reason: str | None = None
@@ -42,25 +44,25 @@ class TrainingLoop:
             Interrupted: a signal asked to stop; everything is saved.
             NotFiniteError: too many updates in a row were not finite; everything is saved.
         """
-        training, method, state = self.training, self.training.method, self.training.run_state.loop
+        training, method, state = self.training, self.training.method, self.training.loop
         total_steps, skipped = training.total_steps, SkippedUpdates(method.optimizers)
-        self.end_reason = self.end_reason or training.run_state.patience.end_reason
+        self.end_reason = self.end_reason or training.patience.end_reason
         while state.step < total_steps:
             epoch = state.epoch
             training.freezing.apply(epoch)
-            training.run_state.schedule.apply(method.optimizers, epoch)
+            training.schedule.apply(method.optimizers, epoch)
             batches = self.batches.read_step()
             # between two steps, all processes learn together whether any of them has a reason to stop
             request = training.world.all_reduce_max(END if self.end_reason else stop.poll())
             if request == END:
                 break
             if request:
-                training.checkpoints.save_with_retries(state.step)
+                self.checkpoints.save_with_retries(state.step)
                 training.world.barrier()  # torchrun ends all once one has ended: the main process has to have saved
                 raise Interrupted(request, state.step or None)
             assert batches is not None, "waiting ends for a signal alone"
             method.step(batches)
-            training.run_state.update_averages()
+            training.update_averages()
             state.step += 1
             state.batches += training.config.batches_per_step
 
@@ -68,14 +70,14 @@ class TrainingLoop:
             self.end_step()
             self.log.advance_bar()
             self._follow_up(skipped, is_last=state.step == total_steps, is_new_epoch=state.epoch > epoch)
-        training.checkpoints.save_with_retries(state.step)  # also a run that began with no step left
+        self.checkpoints.save_with_retries(state.step)  # also a run that began with no step left
 
     def _follow_up(self, skipped: SkippedUpdates, *, is_last: bool, is_new_epoch: bool) -> None:
         """Check, report, validate and save, as far as each is due after a step."""
-        training, settings, step = self.training, self.training.config.log, self.training.run_state.loop.step
-        plateau, is_validated = training.run_state.schedule.plateau, step % settings.images_every_steps == 0
+        training, settings, step = self.training, self.training.config.log, self.training.loop.step
+        plateau, is_validated = training.schedule.plateau, step % settings.images_every_steps == 0
         if (is_last or step % CHECKED_EVERY_STEPS == 0) and (error := skipped.error(step)):
-            training.checkpoints.save_with_retries(step)
+            self.checkpoints.save_with_retries(step)
             raise error
         if is_last or step % settings.every_steps == 0:
             self._report()
@@ -87,11 +89,11 @@ class TrainingLoop:
         if is_validated:  # not because a run ends: it may continue later, and must be as if it had not ended
             self.log.report_scalars(step, training.method.adjust(step))
         if not is_last:
-            training.checkpoints.save_if_due(step)
+            self.checkpoints.save_if_due(step)
 
     def _report(self) -> None:
         """Report the means since the last report: the one transfer of losses from device to host."""
-        training, method, state = self.training, self.training.method, self.training.run_state.loop
+        training, method, state = self.training, self.training.method, self.training.loop
         means = method.means.flush(training.world)
         speed, waiting_share = self.batches.lap(state.step)
         n_batches = training.config.batches_per_step
@@ -106,15 +108,15 @@ class TrainingLoop:
         is_periodic: whether it counts for train.patience; one that is made because a run ends does not.
         Returns the figure by which progress is measured; NaN on the other processes.
         """
-        training, step = self.training, self.training.run_state.loop.step
-        training.run_state.prepare_averages()
+        training, step = self.training, self.training.loop.step
+        training.prepare_averages()
         if training.validation is None:
             return math.nan
         figures = training.validation.run(self.log, step)
-        patience = training.run_state.patience
+        patience = training.patience
         if is_periodic:
             patience.update(figures)
-        training.checkpoints.save_best(figures)
+        self.checkpoints.save_best(figures)
         self.end_reason = self.callbacks.validated(step, figures) or patience.end_reason or self.end_reason
         return figures[training.method.progress]
 
@@ -123,17 +125,17 @@ class TrainingLoop:
 def open_loop(training: Training, stop: GracefulStop, callbacks: Callbacks) -> Iterator[TrainingLoop]:
     """Open the loop of a run that continues at its present state, with its data, its log and its profiler."""
     config, validation, is_main = training.config, training.validation, training.world.is_main
-    first_step, page = training.run_state.loop.step + 1, None
+    first_step, page = training.loop.step + 1, None
     if is_main:
         classes = legend(config.data, validation.evaluator.label_colors if validation else None)
         can_draw = build.build_conditioning(config).source_image_channels == 0
         page = SamplePage(training.folder / "web", first_step, classes, can_draw=can_draw)
     folder, gan_mode = training.folder if is_main else None, config.loss.gan_mode
     with closing(RunLog(folder, first_step, training.total_steps, gan_mode, page, changed_settings(config))) as log:
-        for statistics in training.run_state.average_statistics:
+        for statistics in training.average_statistics:
             statistics.read()
         with (
             open_batches(training, stop) as batches,
             profiler(training.folder / "trace.json.gz", config.train.profile_steps if is_main else 0) as end_step,
         ):
-            yield TrainingLoop(training, batches, log, end_step, callbacks)
+            yield TrainingLoop(training, batches, log, CheckpointManager(training), end_step, callbacks)

@@ -20,7 +20,7 @@ from losses import registered_weights
 from models.initialization import transfer_weights
 from models.originals.format import FileRole
 from training.best import can_be_compared, has_scores_of, read_best
-from training.setup import Training
+from training.run_state import Training
 from training.trained_network import TrainedNetwork
 from utils.checkpoint import CheckpointError, check_training_state, checkpoints_beside, load_checkpoint
 from utils.checkpoint_folder import LoadedCheckpoint, latest_valid, list_checkpoints
@@ -103,13 +103,13 @@ def restore(training: Training, found: LoadedCheckpoint, *, accepts_changed_data
     Raises:
         CheckpointError: the file cannot be used, or its networks or data set differ.
     """
-    run_state, path, state = training.run_state, found.path, found.state
+    path, state = found.path, found.state
     continues = training.world.gather(is_latest_of(training.folder, found))[0]  # the main process knows the damaged
     check_training_state(state, path, needed_keys=["config"])
     try:
         check_same_networks(config_from_dict(state["config"], str(path)), training.config, path)
-        check_training_state(state, path, run_state.needed_keys)  # of the same networks: otherwise it lacks them
-        run_state.load_state_dict(state)
+        check_training_state(state, path, training.needed_keys)  # of the same networks: otherwise it lacks them
+        training.load_state_dict(state)
         _restore_scores(training, state, continues=continues)
         has_changed = _has_changed_data(training, found, is_accepted=accepts_changed_data)
     except (CheckpointError, OutOfMemoryError):
@@ -121,10 +121,10 @@ def restore(training: Training, found: LoadedCheckpoint, *, accepts_changed_data
     if (before := state.get("registered_losses", {})) != (now := registered_weights()):
         logger.warning("registered losses have changed: %s -> %s", before or "none", now or "none")
     if continues:
-        training.checkpoints.saved_step = run_state.loop.step
+        training.saved_step = training.loop.step
     if has_changed and state["samples_into_epoch"]:
-        run_state.loop.batches = (state["epoch"] + 1) * run_state.loop.batches_per_epoch
-    training.freezing.apply(run_state.loop.epoch)
+        training.loop.batches = (state["epoch"] + 1) * training.loop.batches_per_epoch
+    training.freezing.apply(training.loop.epoch)
     logger.info("resuming from %s", path)
 
 
@@ -190,16 +190,14 @@ def _restore_scores(training: Training, state: dict[str, Any], *, continues: boo
 
     continues: whether the folder's best.pt, which may be newer than the checkpoint `state`, is of the run.
     """
-    run_state, world = training.run_state, training.world
-    best, plateau, measured_on = run_state.best, run_state.schedule.plateau, run_state.measured_on
+    world, best, plateau, measured_on = training.world, training.best, training.schedule.plateau, training.measured_on
     restarted = []
     if world.is_main and best.is_kept:
         states = [state, *([read_best(training.folder)] if continues else [])]
         comparable = [saved for saved in states if has_scores_of(best.figure, saved, measured_on)]
         best.value = max((float(saved["best"]) for saved in comparable if "best" in saved), default=None)
         if has_scores_of(best.figure, state, measured_on):
-            patience = run_state.patience
-            patience.best.value, patience.n_without = state.get("patience", (state.get("best"), 0))
+            training.patience.best.value, training.patience.n_without = state.get("patience", (state.get("best"), 0))
         if best.value is None and any("best" in saved for saved in states):
             restarted.append("checkpoint.best")
     if plateau and "plateau" in state:

@@ -1,12 +1,18 @@
-"""The state of a run between two steps: everything that a checkpoint holds, and how it is restored."""
+"""A run between two steps: its parts, what of them a checkpoint holds, and how that is restored."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from configs.load import config_to_dict
+from configs.schema import Config
+from data.layout import Layout
+from data.loader import TrainingDataset
+from data.preprocessing import Preprocessing
 from losses import registered_weights
 from models.spectral_norm import settle_spectral_norm
 from models.style_encoder import inference_network
@@ -15,7 +21,10 @@ from training.best import BestScore, Patience
 from training.lr_schedule import LearningRateSchedule
 from training.methods.method import Averages, Method
 from training.optimizer_group import NotFiniteError, are_finite
-from training.run_data import LoopState
+from training.run_data import LoopState, Splits
+from training.run_folder import run_folder
+from training.trained_network import Freezing
+from training.validation import Validation
 from utils.distributed import World
 from utils.log import logger
 
@@ -28,29 +37,56 @@ class ProcessState(NamedTuple):
 
 
 @dataclass
-class RunState:
-    """The stateful parts of a run.
+class Training:
+    """A run in memory.
 
-    settings: the configuration as nested dicts. fingerprint: of the training split; None on other processes than the
-    main one. n_samples: of the training split. averages: of the weights of what translates, by the network's name; none
-    where the run keeps none. average_statistics: of the averages that have batch norm. schedule: of the learning rates,
-    whose plateau is saved.
+    method: the way to train, with the networks.
+    averages: of the weights of what translates, by the network's name; none where the run keeps none.
+    average_statistics: of the averages that have batch norm.
+    schedule: of the learning rates, whose plateau is saved.
+    validation, fingerprint: the latter is of the training split; None on other processes than the main one.
     measured_on: digests of what the figures of `best` and the plateau are measured on, by figure; none on other
         processes than the main one.
+    saved_step: that of the latest checkpoint of the run in its folder.
     """
 
+    config: Config
     world: World
-    settings: Mapping[str, Any]
-    fingerprint: Tensor | None
-    n_samples: int
+    splits: Splits
+    preprocessing: Preprocessing
     loop: LoopState
     method: Method
     averages: Averages
     average_statistics: Sequence[AverageStatistics]
     schedule: LearningRateSchedule
+    freezing: Freezing
     best: BestScore
     patience: Patience
+    validation: Validation | None
+    fingerprint: Tensor | None
     measured_on: Mapping[str, str] = field(default_factory=dict)
+    saved_step: int = 0
+
+    @property
+    def folder(self) -> Path:
+        """Where the run's files go."""
+        return run_folder(self.config)
+
+    @property
+    def layout(self) -> Layout:
+        """The samples that are trained on."""
+        return self.splits.train
+
+    @property
+    def total_steps(self) -> int:
+        """The step at which the run is finished."""
+        batches_to_go = max(self.config.total_epochs * self.loop.batches_per_epoch - self.loop.batches, 0)
+        steps = self.loop.step + -(-batches_to_go // self.config.batches_per_step)
+        return min(steps, self.config.train.max_steps or steps)
+
+    def dataset(self, layout: Layout) -> TrainingDataset:
+        """Return the samples as they are trained on, read from `layout` or from a cache of it."""
+        return TrainingDataset(layout, self.preprocessing, self.config.run.seed, self.config.data.on_bad_sample)
 
     @property
     def needed_keys(self) -> list[str]:
@@ -105,7 +141,7 @@ class RunState:
         method = self.method
         return {
             **self.loop.state_dict(),
-            "config": self.settings,
+            "config": config_to_dict(self.config),
             "networks": {name: network.module.state_dict() for name, network in method.networks.items()},
             "optimizers": {name: group.state_dict() for name, group in method.optimizers.items()},
             "averages": {name: average.state_dict() for name, average in self.averages.items()},
@@ -113,7 +149,7 @@ class RunState:
             "random_states": [process.random for process in processes],
             "method_of_processes": [process.of_method for process in processes],
             "data": self.fingerprint,
-            "n_samples": self.n_samples,
+            "n_samples": len(self.layout),
             **({"plateau": self.schedule.plateau.state_dict()} if self.schedule.plateau else {}),
             **({"registered_losses": weights} if (weights := registered_weights()) else {}),
             **({"best": self.best.value} if self.best.value is not None else {}),

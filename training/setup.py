@@ -1,72 +1,24 @@
 """From a configuration to the parts of a run."""
 
-from dataclasses import dataclass
-from pathlib import Path
-
 import torch
 
 from configs import build
 from configs.image_sides import check_trained_sizes
-from configs.load import config_to_dict
 from configs.schema import Config
 from data.batch import Sample
 from data.fingerprint import fingerprint
-from data.layout import Layout, check_enough
-from data.loader import TrainingDataset, read_fixed_samples
-from data.preprocessing import Preprocessing
+from data.layout import check_enough
+from data.loader import read_fixed_samples
 from training.averages import build_average_statistics, make_averages
 from training.best import BestScore, Patience, best_figure, check_best
-from training.checkpointing import CheckpointManager
 from training.lr_schedule import LearningRateSchedule, Plateau
 from training.methods import METHODS
 from training.methods.method import Method
-from training.run_data import LoopState, Splits, open_data
-from training.run_folder import run_folder
-from training.run_state import RunState
+from training.run_data import LoopState, open_data
+from training.run_state import Training
 from training.trained_network import Freezing
-from training.validation import Validation
 from utils.checkpoint_folder import LoadedCheckpoint
 from utils.distributed import World
-
-
-@dataclass(frozen=True)
-class Training:
-    """The parts of a run, which its loop uses; those that change and are saved belong to `run_state`.
-
-    validation: None on other processes than the main one.
-    """
-
-    config: Config
-    world: World
-    folder: Path
-    splits: Splits
-    preprocessing: Preprocessing
-    run_state: RunState
-    validation: Validation | None
-    freezing: Freezing
-    checkpoints: CheckpointManager
-
-    @property
-    def method(self) -> Method:
-        """The way to train, with the networks."""
-        return self.run_state.method
-
-    @property
-    def layout(self) -> Layout:
-        """The samples that are trained on."""
-        return self.splits.train
-
-    @property
-    def total_steps(self) -> int:
-        """The step at which the run is finished."""
-        state = self.run_state.loop
-        batches_to_go = max(self.config.total_epochs * state.batches_per_epoch - state.batches, 0)
-        steps = state.step + -(-batches_to_go // self.config.batches_per_step)
-        return min(steps, self.config.train.max_steps or steps)
-
-    def dataset(self, layout: Layout) -> TrainingDataset:
-        """Return the samples as they are trained on, read from `layout` or from a cache of it."""
-        return TrainingDataset(layout, self.preprocessing, self.config.run.seed, self.config.data.on_bad_sample)
 
 
 def build_training(config: Config, world: World, found: LoadedCheckpoint | None = None) -> Training:
@@ -96,31 +48,22 @@ def build_training(config: Config, world: World, found: LoadedCheckpoint | None 
         method.prepare_adjusting(config, world, splits, loop_state, validation)
     best = best_figure(config, splits.validation, method.progress)
     compared = [best] * (best != "none") + [method.progress] * (config.optimizer.decay == "plateau")
-    run_state = RunState(
+    training = Training(
+        config=config,
         world=world,
-        settings=config_to_dict(config),
-        fingerprint=fingerprint(layout) if world.is_main else None,
-        n_samples=len(layout),
+        splits=splits,
+        preprocessing=preprocessing,
         loop=loop_state,
         method=method,
         averages=averages,
         average_statistics=build_average_statistics(config, world, layout, method, averages),
         schedule=build_schedule(config, method),
+        freezing=Freezing(method.networks, config.train.freeze, config.train.freeze_global_epochs),
         best=BestScore(best),
         patience=Patience(BestScore(best), config.train.patience),
-        measured_on={figure: validation.digest(figure) for figure in compared} if validation else {},
-    )
-    folder, settings = run_folder(config), config.checkpoint
-    training = Training(
-        config=config,
-        world=world,
-        folder=folder,
-        splits=splits,
-        preprocessing=preprocessing,
-        run_state=run_state,
         validation=validation,
-        freezing=Freezing(method.networks, config.train.freeze, config.train.freeze_global_epochs),
-        checkpoints=CheckpointManager(folder, world, run_state, every_steps=settings.every_steps, keep=settings.keep),
+        fingerprint=fingerprint(layout) if world.is_main else None,
+        measured_on={figure: validation.digest(figure) for figure in compared} if validation else {},
     )
     training.freezing.apply(loop_state.epoch)
     return training

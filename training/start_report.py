@@ -18,7 +18,7 @@ from data.loader import SampleKey
 from losses import registered_weights
 from training.disk_space import size
 from training.run_data import Splits
-from training.setup import Training
+from training.run_state import Training
 from training.trained_network import TrainedNetwork
 from utils.text import counted, listed
 
@@ -33,7 +33,7 @@ def describe(training: Training) -> list[str]:
     Raises:
         ConfigError, DataError: the samples cannot be used.
     """
-    config, world, state = training.config, training.world, training.run_state.loop
+    config, world, state = training.config, training.world, training.loop
     validation = training.validation
     check_palettes(config, training.splits)
     others = count_other_files(training.layout.folders) if world.is_main else ""

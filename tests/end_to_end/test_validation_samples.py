@@ -73,7 +73,7 @@ def test_groups_that_are_held_back_are_in_no_batch_and_resume_is_exact(
     assert training.layout.names == rest.names
     assert training.validation is not None
     assert [sample.name for sample in training.validation.samples] == held_back.names[:2]
-    assert training.run_state.loop.batches_per_epoch == len(rest)
+    assert training.loop.batches_per_epoch == len(rest)
 
     n_steps = len(rest) + 3  # into the second epoch
     run(tiny_config, *settings, f"train.max_steps={n_steps}", "run.name=whole")

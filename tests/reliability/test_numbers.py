@@ -17,7 +17,7 @@ from tests.processes import torchrun
 from tests.reliability.faults import Fault, inject, spoilt
 from tests.runs import assert_equal, checkpoint, run, with_slow
 from training.optimizer_group import NotFiniteError, are_finite
-from training.run_state import ProcessState, RunState
+from training.run_state import ProcessState, Training
 from utils.checkpoint_folder import latest_step, list_checkpoints
 from utils.precision import Precision
 
@@ -124,9 +124,9 @@ def test_a_scaler_that_looks_for_its_scale_is_left_in_peace(tiny_config: Path, m
 def test_a_poisoned_checkpoint_is_not_written(tiny_config: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     settings = ["train.ema_decay=0.9", "checkpoint.every_steps=2"]
     run(tiny_config, *settings, "train.max_steps=2")
-    original = RunState.state_dict
+    original = Training.state_dict
 
-    def poisoned(self: RunState, processes: list[ProcessState]) -> dict[str, Any]:
+    def poisoned(self: Training, processes: list[ProcessState]) -> dict[str, Any]:
         optimizer = self.method.optimizers["generator"].optimizer
         target = {
             "weight": next(self.method.networks["generator"].module.parameters()),
@@ -136,7 +136,7 @@ def test_a_poisoned_checkpoint_is_not_written(tiny_config: Path, monkeypatch: py
         target.data.view(-1)[0] = float("nan")
         return original(self, processes)
 
-    monkeypatch.setattr(RunState, "state_dict", poisoned)
+    monkeypatch.setattr(Training, "state_dict", poisoned)
     name = "average" if where == "average" else "generator"
     with pytest.raises(NotFiniteError, match=f"the {name} is not finite and is not saved"):
         run(tiny_config, *settings, "train.max_steps=4")

@@ -93,7 +93,7 @@ def test_the_training_does_not_depend_on_it(tiny_config: Path) -> None:
 
 @pytest.mark.parametrize("settings", [["generator.norm=batch"], ["train.ema_decay=0.9"]])
 def test_there_is_none_without_batch_norm_or_an_average(tiny_config: Path, settings: list[str]) -> None:
-    assert built(tiny_config, *settings).run_state.average_statistics == []
+    assert built(tiny_config, *settings).average_statistics == []
 
 
 def test_samples_are_spread_over_the_split_and_shared_by_the_processes(
@@ -105,7 +105,7 @@ def test_samples_are_spread_over_the_split_and_shared_by_the_processes(
     config = load_config(tiny_config, [*AVERAGED, "train.batch_size=2", "data.synthetic.train_samples=200"])
     keys = []
     for rank in (0, 1):
-        (statistics,) = build_training(config, World(rank, 2, torch.device("cpu"))).run_state.average_statistics
+        (statistics,) = build_training(config, World(rank, 2, torch.device("cpu"))).average_statistics
         assert [len(batch) for batch in statistics.keys] == [2] * 20
         keys.append([[key.index for key in batch] for batch in statistics.keys])
     assert keys[0][:2] == [[0, 2], [10, 12]]
@@ -117,10 +117,10 @@ def test_no_save_depends_on_the_data_set(tiny_config: Path, label_data_set: Path
     settings = [*AVERAGED, "data.layout=paired_folders", f"data.root={label_data_set}", "data.n_classes=5"]
     training = built(tiny_config, *settings, "data.instance_edges=false", "data.workers=0")
     training.folder.mkdir(parents=True)
-    with GracefulStop() as stop, open_loop(training, stop, Callbacks()):
+    with GracefulStop() as stop, open_loop(training, stop, Callbacks()) as loop:
         shutil.rmtree(label_data_set)
-        training.run_state.loop.step = 1
-        training.checkpoints.save_with_retries(1)
+        training.loop.step = 1
+        loop.checkpoints.save_with_retries(1)
     assert all(value.abs().max() > 0 for key, value in saved_statistics(tiny_config, 1).items() if "mean" in key)
 
 

@@ -38,7 +38,7 @@ def test_a_run_reads_on_from_its_position(build_fake: Build, batch: int) -> None
     built = build_fake()
     names = {}
     for begin in (0, batch):
-        built.run_state.loop.batches = begin
+        built.loop.batches = begin
         with open_batches(built, GracefulStop()) as batches:
             names[begin] = [sample_names(cast(list[list[Batch]], batches.read_step())) for _ in range(5 - begin)]
     assert names[batch] == names[0][batch:]

@@ -19,7 +19,7 @@ BY_L1 = ["checkpoint.best=l1"]
 
 
 def digests(config: Path, *settings: str) -> dict[str, str]:
-    return dict(built(config, *settings).run_state.measured_on)
+    return dict(built(config, *settings).measured_on)
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def test_a_disk_too_small_for_all_is_a_warning(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch, share: float, settings: list[str], expected: str | None
 ) -> None:
     training = built(tiny_config, "checkpoint.every_steps=1", *settings)
-    set_free(monkeypatch, training.run_state.n_bytes * share)
+    set_free(monkeypatch, training.n_bytes * share)
     lines = describe_shortage(training, continues=True)
     assert [line.endswith(expected or "") for line in lines] == ([True] if expected else [])
 
@@ -60,7 +60,7 @@ def test_a_disk_too_small_for_all_is_a_warning(
 def test_a_disk_too_small_for_one_is_an_error_and_leaves_no_folder(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    set_free(monkeypatch, built(tiny_config).run_state.n_bytes * 0.9)
+    set_free(monkeypatch, built(tiny_config).n_bytes * 0.9)
     with pytest.raises(ConfigError, match=r"tiny: a checkpoint takes about .* free space, or set run\.root to"):
         run(tiny_config)
     assert not (tiny_config.parent / "runs" / "tiny").exists()

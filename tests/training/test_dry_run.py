@@ -78,7 +78,7 @@ def test_loading_counts_where_it_takes_longer(
     training = built(tiny_config, "train.max_steps=1000", *settings)
     batch = Batch.of([read_fixed(training.layout, training.preprocessing, 0)])
     assert describe_time(training, batch, loading_s) == [f"time           {expected}"]
-    training.run_state.loop.step = 1000
+    training.loop.step = 1000
     assert describe_time(replace(training), batch, loading_s) == []
 
 

@@ -1,6 +1,6 @@
 """The loop: which of reports, validations and saves come after which step."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import Mock
 
@@ -14,7 +14,7 @@ from tests.training.conftest import Build
 from training.batches import BatchReader
 from training.checkpointing import CheckpointManager
 from training.loop import TrainingLoop
-from training.setup import Training
+from training.run_state import Training
 from training.validation import Validation
 from utils.distributed import World
 from utils.signals import END, GracefulStop
@@ -33,7 +33,7 @@ def watched(training: Training) -> Watched:
 
     def note(name: str, value: Any = None) -> Mock:
         def called(*_: Any, **__: Any) -> Any:
-            result.setdefault(name, []).append(training.run_state.loop.step)
+            result.setdefault(name, []).append(training.loop.step)
             return value
 
         return Mock(side_effect=called)
@@ -45,8 +45,8 @@ def watched(training: Training) -> Watched:
     validation, checkpoints = Mock(spec=Validation), Mock(spec=CheckpointManager)
     validation.run = note("validate", {"l1": 0.5})
     checkpoints.save_with_retries, checkpoints.save_if_due = note("save"), note("save if due")
-    replaced = replace(training, validation=validation, checkpoints=checkpoints)
-    return Watched(TrainingLoop(replaced, reader, log, Mock()), result)
+    training.validation = validation
+    return Watched(TrainingLoop(training, reader, log, checkpoints, Mock()), result)
 
 
 def test_a_run_reports_validates_and_saves_at_its_steps_and_at_its_end(build_fake: Build) -> None:
@@ -57,7 +57,7 @@ def test_a_run_reports_validates_and_saves_at_its_steps_and_at_its_end(build_fak
 
 def test_a_plateau_is_fed_once_an_epoch(build_fake: Build) -> None:
     training = build_fake("train.max_steps=12", "optimizer.decay=plateau", "log.images_every_steps=100")
-    plateau = training.run_state.schedule.plateau
+    plateau = training.schedule.plateau
     assert plateau is not None
     plateau.patience = 0
     one = watched(training)
@@ -68,17 +68,17 @@ def test_a_plateau_is_fed_once_an_epoch(build_fake: Build) -> None:
 
 def test_an_average_is_validated_with_the_singular_values_of_its_own_weights(build_fake: Build) -> None:
     training = build_fake("generator.spectral_norm=true", "train.ema_decay=0.5", "train.max_steps=2")
-    average = training.run_state.averages["painter"].module
+    average = training.averages["painter"].module
     assert isinstance(average, nn.Conv2d)
     weights = dict(average.named_parameters())["parametrizations.weight.original"]
-    training.run_state.update_averages = lambda: nn.init.normal_(weights)  # type: ignore[method-assign, assignment]
+    training.update_averages = lambda: nn.init.normal_(weights)  # type: ignore[method-assign, assignment]
     watched(training).loop.run(GracefulStop())
     assert torch.linalg.matrix_norm(average.weight.flatten(1), 2).item() == pytest.approx(1, abs=1e-3)
 
 
 def test_a_finished_run_is_saved_alone(build_fake: Build) -> None:
     training = build_fake("train.max_steps=4")
-    training.run_state.loop.step = 4
+    training.loop.step = 4
     one = watched(training)
     one.loop.run(GracefulStop())
     assert one.steps == {"save": [4]}

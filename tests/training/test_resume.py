@@ -23,8 +23,8 @@ from training.resume import (
     find_checkpoint_together,
     start,
 )
+from training.run_state import Training
 from training.running_means import RunningMeans
-from training.setup import Training
 from utils.checkpoint import CheckpointError, save_checkpoint
 from utils.checkpoint_folder import LoadedCheckpoint, checkpoint_path
 from utils.distributed import World
@@ -78,8 +78,8 @@ def test_a_run_continues_its_folder_from_its_latest_checkpoint_alone(tmp_path: P
 
 def state_of(training: Training) -> dict[str, Any]:
     save_checkpoint(
-        path := checkpoint_path(training.folder, training.run_state.loop.step),
-        training.run_state.state_dict([training.run_state.process_state()]),
+        path := checkpoint_path(training.folder, training.loop.step),
+        training.state_dict([training.process_state()]),
     )
     found = find_checkpoint(training.folder, str(path))
     assert found is not None
@@ -89,15 +89,15 @@ def state_of(training: Training) -> dict[str, Any]:
 def test_a_run_starts_where_its_checkpoint_was_and_the_next_epoch_of_changed_data(build_fake: Build) -> None:
     training = build_fake()
     training.folder.mkdir(parents=True)
-    training.run_state.loop.step, training.run_state.loop.batches = 7, 7
+    training.loop.step, training.loop.batches = 7, 7
     found = LoadedCheckpoint(checkpoint_path(training.folder, 7), state_of(training))
     with pytest.raises(CheckpointError, match="the train split has changed"):
         start(build_fake("data.synthetic.train_samples=6"), found, ResumeOptions())
     same, other = build_fake(), build_fake("data.synthetic.train_samples=6")
     assert start(same, replace(found, state=dict(found.state)), ResumeOptions()) == []
-    assert (same.run_state.loop.step, same.run_state.loop.batches, same.checkpoints.saved_step) == (7, 7, 7)
+    assert (same.loop.step, same.loop.batches, same.saved_step) == (7, 7, 7)
     start(other, found, ResumeOptions(accepts_changed_data=True))
-    assert (other.run_state.loop.step, other.run_state.loop.batches) == (7, 12)
+    assert (other.loop.step, other.loop.batches) == (7, 12)
 
 
 @lists_mapped_files
@@ -124,15 +124,15 @@ def test_a_plateau_is_continued_where_its_metric_is_of_the_same_samples(
     plateau_of = ["optimizer.decay=plateau"]
     training = build_fake(*plateau_of)
     training.folder.mkdir(parents=True)
-    training.run_state.loop.step = 1
-    assert training.run_state.schedule.plateau is not None
-    training.run_state.schedule.plateau.load_state_dict({"factor": 0.2, "best": 0.5, "bad_epochs": 2})
+    training.loop.step = 1
+    assert training.schedule.plateau is not None
+    training.schedule.plateau.load_state_dict({"factor": 0.2, "best": 0.5, "bad_epochs": 2})
     found = LoadedCheckpoint(checkpoint_path(training.folder, 1), state_of(training))
     other = build_fake(*plateau_of, *settings)
     start(other, found, ResumeOptions())
     expected = Plateau(factor=0.2, best=0.5, bad_epochs=2) if is_same else Plateau(factor=0.2)
-    assert other.run_state.schedule.plateau == expected
-    other.run_state.schedule.apply(other.method.optimizers, epoch=0)
+    assert other.schedule.plateau == expected
+    other.schedule.apply(other.method.optimizers, epoch=0)
     assert {group.learning_rate for group in other.method.optimizers.values()} == {0.2 * 2e-4}
 
 

@@ -11,39 +11,39 @@ from data.loader import read_fixed
 from tests.runs import assert_equal
 from tests.training.conftest import Build, FakeMethod
 from training.run_data import LoopState
-from training.setup import Training
+from training.run_state import Training
 
 AVERAGED = ["train.ema_decay=0.9", "optimizer.decay=plateau"]
 
 
 def step(training: Training) -> None:
     training.method.step([[Batch.of([read_fixed(training.layout, training.preprocessing, 0)])]])
-    training.run_state.update_averages()
+    training.update_averages()
 
 
 def saved(training: Training) -> dict[str, Any]:
-    return copy.deepcopy(training.run_state.state_dict([training.run_state.process_state()]))
+    return copy.deepcopy(training.state_dict([training.process_state()]))
 
 
 def test_what_is_restored_continues_as_if_never_stopped(build_fake: Build) -> None:
     first = build_fake(*AVERAGED)
-    first.run_state.loop.step, first.run_state.loop.batches = 3, 7
-    assert first.run_state.schedule.plateau
-    first.run_state.schedule.plateau.factor = 0.2
+    first.loop.step, first.loop.batches = 3, 7
+    assert first.schedule.plateau
+    first.schedule.plateau.factor = 0.2
     step(first)
     state = saved(first)
-    assert set(first.run_state.needed_keys) - {key for key in first.run_state.needed_keys if "." in key} <= set(state)
+    assert set(first.needed_keys) - {key for key in first.needed_keys if "." in key} <= set(state)
     assert list(state["networks"]) == ["painter", "critic"]
     assert list(state["optimizers"]) == ["group of painter", "group of critic"]
     assert list(state["averages"]) == ["painter"]
     expected = torch.rand(3)
 
     second = build_fake(*AVERAGED)
-    second.run_state.load_state_dict(state)
+    second.load_state_dict(state)
     assert torch.equal(torch.rand(3), expected)
     assert isinstance(second.method, FakeMethod)
     assert second.method.loaded == {"own": 7}
-    assert second.run_state.schedule.plateau == first.run_state.schedule.plateau
+    assert second.schedule.plateau == first.schedule.plateau
     for training in (first, second):
         step(training)
         torch.manual_seed(0)
@@ -64,9 +64,9 @@ def test_an_average_that_a_checkpoint_lacks_starts_from_the_weights(build_fake: 
     plain = build_fake()
     step(plain)
     averaged = build_fake("train.ema_decay=0.9")
-    averaged.run_state.load_state_dict(saved(plain))
+    averaged.load_state_dict(saved(plain))
     assert_equal(
-        dict(averaged.run_state.averages["painter"].module.state_dict()),
+        dict(averaged.averages["painter"].module.state_dict()),
         dict(plain.method.networks["painter"].module.state_dict()),
     )
 
@@ -76,5 +76,5 @@ def test_another_number_of_processes_leaves_the_random_state_of_further_ones(bui
     state = saved(training) | {"random_states": []}
     torch.manual_seed(5)
     expected = torch.get_rng_state()
-    training.run_state.load_state_dict(state)
+    training.load_state_dict(state)
     assert torch.equal(torch.get_rng_state(), expected)

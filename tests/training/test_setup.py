@@ -11,9 +11,9 @@ from utils.errors import ConfigError
 
 def test_rates_follow_the_roles(build_fake: Build) -> None:
     training = build_fake("optimizer.learning_rate=1e-3", "optimizer.discriminator_learning_rate=4e-3")
-    assert training.run_state.schedule.rates == {"group of painter": 1e-3, "group of critic": 4e-3}
+    assert training.schedule.rates == {"group of painter": 1e-3, "group of critic": 4e-3}
     assert build_schedule(Config(), training.method).plateau is None
-    assert build_fake("optimizer.decay=plateau").run_state.schedule.plateau == Plateau()
+    assert build_fake("optimizer.decay=plateau").schedule.plateau == Plateau()
 
 
 def test_crops_that_are_too_small_for_the_discriminator_are_refused(build_fake: Build) -> None:
@@ -26,10 +26,10 @@ def test_crops_that_are_too_small_for_the_discriminator_are_refused(build_fake: 
 
 def test_averages_are_of_what_translates(build_fake: Build) -> None:
     training = build_fake("train.ema_decay=0.9")
-    assert list(training.run_state.averages) == ["painter"]
+    assert list(training.averages) == ["painter"]
     assert training.validation is not None
-    assert training.validation.predictor.generator is training.run_state.averages["painter"].module
-    assert build_fake().run_state.averages == {}
+    assert training.validation.predictor.generator is training.averages["painter"].module
+    assert build_fake().averages == {}
 
 
 @pytest.mark.parametrize(

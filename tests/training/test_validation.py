@@ -19,8 +19,8 @@ from metrics.image_metrics import Bounds
 from tests.runs import assert_equal, built
 from tests.training.test_diagnostics import OTHERS, SCENES
 from training.run_log import RunLog
+from training.run_state import Training
 from training.sample_page import SamplePage
-from training.setup import Training
 from training.validation import UnpairedValidation, ValidationLogits
 from utils.precision import Precision
 
