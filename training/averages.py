@@ -1,25 +1,20 @@
 """Moving averages of the weights of networks that translate, and the statistics of batch norm that belong to them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from configs import build
-from configs.schema import Config
 from data.batch import Batch, DataError, Sample
-from data.layout import Layout
 from data.loader import SampleKey, TrainingDataset
 from inference.sampling import image_seed
 from models.latent_inputs import draw_latents
 from models.running_statistics import batch_norms, estimating_statistics
 from models.spectral_norm import settle_spectral_norm
 from models.style_encoder import inference_network
-from training.methods.method import Averages, Method, Translator
+from training.methods.method import Averages, Method
 from utils.distributed import World
-from utils.precision import Precision
 from utils.torch_private import copy_all
 
 N_BATCHES = 20  # a running mean with batch norm's momentum of 0.1 has the variance of one of 19
@@ -51,83 +46,50 @@ class WeightAverage(AveragedModel):
         self.n_averaged += 1
 
 
-@dataclass
-class AverageStatistics:
-    """Estimates the running statistics of an average of weights from batches of training samples.
-
-    The average has those of the network in training, which belong to its weights. The batches are the same each time;
-    random numbers come from generators of their own, so that the training does not depend on when this is done. All
-    processes take part, each with batches of its own: SyncBatchNorm computes with those of all of them.
-
-    network: the average without its style encoder, since prediction draws styles. keys: samples of each batch of this
-        process.
-    """
-
-    network: nn.Module
-    dataset: TrainingDataset
-    keys: Sequence[Sequence[SampleKey]]
-    translator: Translator
-    precision: Precision
-    device: torch.device
-    _batches: list[Batch] = field(init=False, default_factory=list)
-    _step: int | None = field(init=False, default=None)
-
-    def read(self) -> None:
-        """Read the batches into memory before training, so that saving works even when the data set cannot be read.
-
-        Raises:
-            DataError: a sample cannot be used.
-        """
-        for keys in self.keys:
-            samples: list[Sample] = []
-            for key in keys:
-                sample = self.dataset[key]
-                if isinstance(sample, DataError):
-                    raise sample
-                samples.append(sample)
-            self._batches.append(Batch.of(samples))
-
-    @torch.no_grad()
-    def estimate(self, step: int) -> None:
-        """Replace the statistics by those of the average after `step`, unless that is done; after `read`."""
-        if step == self._step:
-            return
-        assert self._batches
-        settle_spectral_norm(self.network)
-        with estimating_statistics(self.network), self.precision.autocast():
-            for batch in self._batches:
-                draw_latents(self.network, [image_seed(0, name) for name in batch.names])
-                self.network(*self.translator.inputs(batch.to(self.device)))
-        self._step = step
-
-
 def make_averages(method: Method, decay: float) -> Averages:
     """Return an average of each network that translates, by its name; none where the decay is 0."""
     names = {translator.network for translator in method.translators.values()} if decay else set()
     return {name: WeightAverage(network.module, decay) for name, network in method.networks.items() if name in names}
 
 
-def build_average_statistics(
-    config: Config, world: World, layout: Layout, method: Method, averages: Averages
-) -> list[AverageStatistics]:
-    """Return what estimates the statistics of the averages that have batch norm.
+def read_statistics_batches(averages: Averages, dataset: TrainingDataset, batch_size: int, world: World) -> list[Batch]:
+    """Read the batches of this process for `estimate_statistics`, on the CPU; none where no average has batch norm.
 
-    layout: the training samples, over which those of the batches are spread evenly.
+    They are read before training, so that saving works even when the data set cannot be read.
+
+    dataset: the training samples, over which those of the batches are spread evenly.
+
+    Raises:
+        DataError: a sample cannot be used.
     """
-    size, translators = config.train.batch_size, {one.network: one for one in method.translators.values()}
-    n_batches = min(N_BATCHES, len(layout) // (size * world.size))
-    n_samples = n_batches * size * world.size
-    begins = [(batch * world.size + world.rank) * size for batch in range(n_batches)]
-    keys = [[SampleKey(0, n * len(layout) // n_samples) for n in range(begin, begin + size)] for begin in begins]
-    return [
-        AverageStatistics(
-            inference_network(average.module),
-            TrainingDataset(layout, build.build_preprocessing(config), config.run.seed, config.data.on_bad_sample),
-            keys,
-            translators[name],
-            method.precision,
-            world.device,
-        )
-        for name, average in averages.items()
-        if batch_norms(average.module)
-    ]
+    if not any(batch_norms(average.module) for average in averages.values()):
+        return []
+    n_batches = min(N_BATCHES, len(dataset.layout) // (batch_size * world.size))
+    n_samples = n_batches * batch_size * world.size
+    batches = []
+    for number in range(n_batches):
+        begin, samples = (number * world.size + world.rank) * batch_size, list[Sample]()
+        for place in range(begin, begin + batch_size):
+            sample = dataset[SampleKey(0, place * len(dataset.layout) // n_samples)]
+            if isinstance(sample, DataError):
+                raise sample
+            samples.append(sample)
+        batches.append(Batch.of(samples))
+    return batches
+
+
+@torch.no_grad()
+def estimate_statistics(method: Method, averages: Averages, batches: Sequence[Batch]) -> None:
+    """Replace the running statistics of the averages by estimates from batches of training samples.
+
+    An average has those of the network in training, which belong to its weights. Random numbers come from generators of
+    their own, so that the training does not depend on when this is done. All processes take part, each with batches of
+    its own: SyncBatchNorm computes with those of all of them.
+    """
+    for translator in method.translators.values():
+        network = inference_network(averages[translator.network].module)  # prediction draws styles
+        settle_spectral_norm(network)
+        with estimating_statistics(network), method.precision.autocast():
+            for batch in batches:
+                draw_latents(network, [image_seed(0, name) for name in batch.names])
+                network(*translator.inputs(batch.to(method.device)))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from configs import build
 from configs.label_maps import legend
 from configs.load import changed_settings
+from training.averages import read_statistics_batches
 from training.batches import BatchReader, open_batches, sample_names
 from training.callbacks import Callbacks
 from training.checkpointing import CheckpointManager
@@ -132,8 +133,9 @@ def open_loop(training: Training, stop: GracefulStop, callbacks: Callbacks) -> I
         page = SamplePage(training.folder / "web", first_step, classes, can_draw=can_draw)
     folder, gan_mode = training.folder if is_main else None, config.loss.gan_mode
     with closing(RunLog(folder, first_step, training.total_steps, gan_mode, page, changed_settings(config))) as log:
-        for statistics in training.average_statistics:
-            statistics.read()
+        training.statistics_batches = read_statistics_batches(
+            training.averages, training.dataset(training.layout), config.train.batch_size, training.world
+        )
         with (
             open_batches(training, stop) as batches,
             profiler(training.folder / "trace.json.gz", config.train.profile_steps if is_main else 0) as end_step,

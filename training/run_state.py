@@ -10,13 +10,14 @@ from torch import Tensor
 
 from configs.load import config_to_dict
 from configs.schema import Config
+from data.batch import Batch
 from data.layout import Layout
 from data.loader import TrainingDataset
 from data.preprocessing import Preprocessing
 from losses import registered_weights
 from models.spectral_norm import settle_spectral_norm
 from models.style_encoder import inference_network
-from training.averages import AverageStatistics
+from training.averages import estimate_statistics
 from training.best import BestScore, Patience
 from training.lr_schedule import LearningRateSchedule
 from training.methods.method import Averages, Method
@@ -42,11 +43,12 @@ class Training:
 
     method: the way to train, with the networks.
     averages: of the weights of what translates, by the network's name; none where the run keeps none.
-    average_statistics: of the averages that have batch norm.
     schedule: of the learning rates, whose plateau is saved.
     validation, fingerprint: the latter is of the training split; None on other processes than the main one.
     measured_on: digests of what the figures of `best` and the plateau are measured on, by figure; none on other
         processes than the main one.
+    statistics_batches: of samples from which the running statistics of averages are estimated, from the beginning of
+        the loop on; none where no average has batch norm. estimated_step: that of the latest estimate.
     saved_step: that of the latest checkpoint of the run in its folder.
     """
 
@@ -57,7 +59,6 @@ class Training:
     loop: LoopState
     method: Method
     averages: Averages
-    average_statistics: Sequence[AverageStatistics]
     schedule: LearningRateSchedule
     freezing: Freezing
     best: BestScore
@@ -65,6 +66,8 @@ class Training:
     validation: Validation | None
     fingerprint: Tensor | None
     measured_on: Mapping[str, str] = field(default_factory=dict)
+    statistics_batches: Sequence[Batch] = ()
+    estimated_step: int | None = None
     saved_step: int = 0
 
     @property
@@ -109,8 +112,9 @@ class Training:
 
     def estimate_statistics(self) -> None:
         """Estimate the statistics of the averages for their present weights, together with the other processes."""
-        for statistics in self.average_statistics:
-            statistics.estimate(self.loop.step)
+        if self.statistics_batches and self.estimated_step != self.loop.step:
+            estimate_statistics(self.method, self.averages, self.statistics_batches)
+            self.estimated_step = self.loop.step
 
     def prepare_averages(self) -> None:
         """Bring the averages to where they can translate, together with the other processes.

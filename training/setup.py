@@ -9,7 +9,7 @@ from data.batch import Sample
 from data.fingerprint import fingerprint
 from data.layout import check_enough
 from data.loader import read_fixed_samples
-from training.averages import build_average_statistics, make_averages
+from training.averages import make_averages
 from training.best import BestScore, Patience, best_figure, check_best
 from training.lr_schedule import LearningRateSchedule, Plateau
 from training.methods import METHODS
@@ -56,7 +56,6 @@ def build_training(config: Config, world: World, found: LoadedCheckpoint | None 
         loop=loop_state,
         method=method,
         averages=averages,
-        average_statistics=build_average_statistics(config, world, layout, method, averages),
         schedule=build_schedule(config, method),
         freezing=Freezing(method.networks, config.train.freeze, config.train.freeze_global_epochs),
         best=BestScore(best),

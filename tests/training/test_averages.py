@@ -20,7 +20,7 @@ from models.running_statistics import batch_norms, estimating_statistics
 from models.spectral_norm import settle_spectral_norm
 from models.style_encoder import inference_network
 from tests.runs import STYLE, assert_equal, built, checkpoint, run
-from training.averages import WeightAverage
+from training.averages import WeightAverage, read_statistics_batches
 from training.callbacks import Callbacks
 from training.loop import open_loop
 from training.setup import build_training
@@ -93,7 +93,8 @@ def test_the_training_does_not_depend_on_it(tiny_config: Path) -> None:
 
 @pytest.mark.parametrize("settings", [["generator.norm=batch"], ["train.ema_decay=0.9"]])
 def test_there_is_none_without_batch_norm_or_an_average(tiny_config: Path, settings: list[str]) -> None:
-    assert built(tiny_config, *settings).average_statistics == []
+    training = built(tiny_config, *settings)
+    assert read_statistics_batches(training.averages, training.dataset(training.layout), 1, training.world) == []
 
 
 def test_samples_are_spread_over_the_split_and_shared_by_the_processes(
@@ -103,14 +104,15 @@ def test_samples_are_spread_over_the_split_and_shared_by_the_processes(
     monkeypatch.setattr(World, "barrier", lambda _: None)
     monkeypatch.setattr(World, "gather", lambda _, value: [value])
     config = load_config(tiny_config, [*AVERAGED, "train.batch_size=2", "data.synthetic.train_samples=200"])
-    keys = []
+    places = []
     for rank in (0, 1):
-        (statistics,) = build_training(config, World(rank, 2, torch.device("cpu"))).average_statistics
-        assert [len(batch) for batch in statistics.keys] == [2] * 20
-        keys.append([[key.index for key in batch] for batch in statistics.keys])
-    assert keys[0][:2] == [[0, 2], [10, 12]]
-    assert keys[1][:2] == [[5, 7], [15, 17]]
-    assert keys[1][-1] == [195, 197]
+        training = build_training(config, World(rank, 2, torch.device("cpu")))
+        batches = read_statistics_batches(training.averages, training.dataset(training.layout), 2, training.world)
+        assert [len(batch.names) for batch in batches] == [2] * 20
+        places.append([[training.layout.names.index(name) for name in batch.names] for batch in batches])
+    assert places[0][:2] == [[0, 2], [10, 12]]
+    assert places[1][:2] == [[5, 7], [15, 17]]
+    assert places[1][-1] == [195, 197]
 
 
 def test_no_save_depends_on_the_data_set(tiny_config: Path, label_data_set: Path) -> None:
