@@ -17,6 +17,7 @@ from training.profiler import profiler
 from training.run_log import RunLog
 from training.run_state import Training
 from training.sample_page import SamplePage
+from training.trained_network import freeze_parts
 from utils.errors import Interrupted
 from utils.signals import END, GracefulStop
 
@@ -50,7 +51,7 @@ class TrainingLoop:
         self.end_reason = self.end_reason or training.patience.end_reason
         while state.step < total_steps:
             epoch = state.epoch
-            training.freezing.apply(epoch)
+            freeze_parts(method.networks, training.config.train, epoch)
             training.schedule.apply(method.optimizers, epoch)
             batches = self.batches.read_step()
             # between two steps, all processes learn together whether any of them has a reason to stop

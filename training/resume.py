@@ -21,7 +21,7 @@ from models.initialization import transfer_weights
 from models.originals.format import FileRole
 from training.best import can_be_compared, has_scores_of, read_best
 from training.run_state import Training
-from training.trained_network import TrainedNetwork
+from training.trained_network import TrainedNetwork, freeze_parts
 from utils.checkpoint import CheckpointError, check_training_state, checkpoints_beside, load_checkpoint
 from utils.checkpoint_folder import LoadedCheckpoint, latest_valid, list_checkpoints
 from utils.distributed import World
@@ -124,7 +124,7 @@ def restore(training: Training, found: LoadedCheckpoint, *, accepts_changed_data
         training.saved_step = training.loop.step
     if has_changed and state["samples_into_epoch"]:
         training.loop.batches = (state["epoch"] + 1) * training.loop.batches_per_epoch
-    training.freezing.apply(training.loop.epoch)
+    freeze_parts(training.method.networks, training.config.train, training.loop.epoch)
     logger.info("resuming from %s", path)
 
 

@@ -24,7 +24,6 @@ from training.methods.method import Averages, Method
 from training.optimizer_group import NotFiniteError, are_finite
 from training.run_data import LoopState, Splits
 from training.run_folder import run_folder
-from training.trained_network import Freezing
 from training.validation import Validation
 from utils.distributed import World
 from utils.log import logger
@@ -60,7 +59,6 @@ class Training:
     method: Method
     averages: Averages
     schedule: LearningRateSchedule
-    freezing: Freezing
     best: BestScore
     patience: Patience
     validation: Validation | None

@@ -16,7 +16,7 @@ from training.methods import METHODS
 from training.methods.method import Method
 from training.run_data import LoopState, open_data
 from training.run_state import Training
-from training.trained_network import Freezing
+from training.trained_network import freeze_parts
 from utils.checkpoint_folder import LoadedCheckpoint
 from utils.distributed import World
 
@@ -48,7 +48,8 @@ def build_training(config: Config, world: World, found: LoadedCheckpoint | None 
         method.prepare_adjusting(config, world, splits, loop_state, validation)
     best = best_figure(config, splits.validation, method.progress)
     compared = [best] * (best != "none") + [method.progress] * (config.optimizer.decay == "plateau")
-    training = Training(
+    freeze_parts(method.networks, config.train, loop_state.epoch)
+    return Training(
         config=config,
         world=world,
         splits=splits,
@@ -57,15 +58,12 @@ def build_training(config: Config, world: World, found: LoadedCheckpoint | None 
         method=method,
         averages=averages,
         schedule=build_schedule(config, method),
-        freezing=Freezing(method.networks, config.train.freeze, config.train.freeze_global_epochs),
         best=BestScore(best),
         patience=Patience(BestScore(best), config.train.patience),
         validation=validation,
         fingerprint=fingerprint(layout) if world.is_main else None,
         measured_on={figure: validation.digest(figure) for figure in compared} if validation else {},
     )
-    training.freezing.apply(loop_state.epoch)
-    return training
 
 
 def build_schedule(config: Config, method: Method) -> LearningRateSchedule:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from configs.schema import TrainConfig
 from utils.errors import ConfigError
 
 T = TypeVar("T")
@@ -28,6 +29,7 @@ class TrainedNetwork:
     network: what `wrap` returned.
     parameters: those of the module that are trained at present.
     receivers: those of `compute_copy`, which receive the gradients.
+    frozen: the beginnings of the names of the others.
     """
 
     module: nn.Module
@@ -37,6 +39,7 @@ class TrainedNetwork:
     network: nn.Module = field(init=False)
     parameters: list[nn.Parameter] = field(init=False)
     receivers: list[nn.Parameter] = field(init=False)
+    frozen: Sequence[str] = field(init=False)
 
     def __post_init__(self) -> None:
         self.freeze([])
@@ -61,6 +64,7 @@ class TrainedNetwork:
         if not self.parameters:
             raise ValueError("nothing would be left to train")
         self.receivers = [parameter for parameter in self.compute_copy.parameters() if parameter.requires_grad]
+        self.frozen = prefixes
         self.network = self.wrap(self.compute_copy)  # DDP knows only what was trained when it wrapped
 
     @property
@@ -117,36 +121,24 @@ def _part(name: str) -> str:
     return ".".join(words[: numbers[0] + 1] if numbers and numbers[0] else words[:1])
 
 
-@dataclass
-class Freezing:
-    """Freezes parameters by the beginnings of their names.
+def freeze_parts(networks: Mapping[str, TrainedNetwork], settings: TrainConfig, epoch: int) -> None:
+    """Freeze what the settings freeze in an epoch, in the networks where that differs from what is frozen.
 
-    always: prefixes behind the name of their network, as `generator.stem`.
-    coarse_epochs: the first ones, in which the `coarse_parts` of generators are frozen too.
+    These are the parts of `freeze`, and in the first `freeze_global_epochs` the `coarse_parts` of generators.
+
+    Raises:
+        ConfigError: a network has no such part, or nothing would be left to train.
     """
-
-    networks: Mapping[str, TrainedNetwork]
-    always: Sequence[str]
-    coarse_epochs: int = 0
-    _frozen: dict[str, list[str]] = field(init=False, default_factory=dict)
-
-    def apply(self, epoch: int) -> None:
-        """Freeze what `epoch` freezes, where that differs from the epoch before.
-
-        Raises:
-            ConfigError: a network has no such part, or nothing would be left to train.
-        """
-        always = [part.split(".", 1) for part in self.always]
-        if unknown := [network for network, _ in always if network not in self.networks]:
-            raise ConfigError(f"train.freeze: no network {unknown[0]!r}; the networks are {', '.join(self.networks)}")
-        for name, network in self.networks.items():
-            coarse = getattr(network.module, "coarse_parts", ()) if epoch < self.coarse_epochs else ()
-            prefixes = [*(part for owner, part in always if owner == name), *coarse]
-            if prefixes == self._frozen.get(name, []):
-                continue
-            try:
-                network.freeze(prefixes)
-            except ValueError as error:
-                stage = " with train.freeze_global_epochs" if coarse else ""
-                raise ConfigError(f"train.freeze{stage}, parts of {name}: {error}") from error
-            self._frozen[name] = prefixes
+    always = [part.split(".", 1) for part in settings.freeze]
+    if unknown := [network for network, _ in always if network not in networks]:
+        raise ConfigError(f"train.freeze: no network {unknown[0]!r}; the networks are {', '.join(networks)}")
+    for name, network in networks.items():
+        coarse = getattr(network.module, "coarse_parts", ()) if epoch < settings.freeze_global_epochs else ()
+        prefixes = [*(part for owner, part in always if owner == name), *coarse]
+        if prefixes == network.frozen:
+            continue
+        try:
+            network.freeze(prefixes)
+        except ValueError as error:
+            stage = " with train.freeze_global_epochs" if coarse else ""
+            raise ConfigError(f"train.freeze{stage}, parts of {name}: {error}") from error

@@ -10,7 +10,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from training.trained_network import Freezing, Role, TrainedNetwork, Wrap
+from configs.schema import TrainConfig
+from training.trained_network import Role, TrainedNetwork, Wrap, freeze_parts
 from utils.distributed import World
 from utils.errors import ConfigError
 
@@ -68,13 +69,13 @@ def frozen(networks: dict[str, TrainedNetwork]) -> dict[str, set[str]]:
 
 def test_coarse_parts_are_trained_after_their_epochs_and_others_never() -> None:
     networks = {"AtoB": network("generator"), "judge": network("discriminator")}
-    freezing = Freezing(networks, ["judge.fine"], coarse_epochs=2)
+    settings = TrainConfig(freeze=["judge.fine"], freeze_global_epochs=2)
     for epoch in (0, 1):
-        freezing.apply(epoch)
+        freeze_parts(networks, settings, epoch)
         assert frozen(networks) == {"AtoB": {"coarse"}, "judge": {"fine"}}
-    freezing.apply(2)
+    freeze_parts(networks, settings, 2)
     assert frozen(networks) == {"AtoB": set(), "judge": {"fine"}}
-    freezing.apply(0)  # a checkpoint of an earlier epoch
+    freeze_parts(networks, settings, 0)  # a checkpoint of an earlier epoch
     assert frozen(networks)["AtoB"] == {"coarse"}
 
 
@@ -85,9 +86,9 @@ def test_networks_are_wrapped_again_only_where_something_changes() -> None:
         calls.append(module)
         return module
 
-    freezing = Freezing({"one": network("generator", wrap)}, [], coarse_epochs=1)
+    networks = {"one": network("generator", wrap)}
     for epoch in (0, 0, 1, 2):
-        freezing.apply(epoch)
+        freeze_parts(networks, TrainConfig(freeze_global_epochs=1), epoch)
     assert len(calls) == 3  # when it is made, frozen, and trained again
 
 
@@ -101,4 +102,4 @@ def test_networks_are_wrapped_again_only_where_something_changes() -> None:
 )
 def test_a_part_that_there_is_not_and_nothing_left_are_errors(parts: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
-        Freezing({"one": network("generator")}, parts).apply(0)
+        freeze_parts({"one": network("generator")}, TrainConfig(freeze=parts), epoch=0)
