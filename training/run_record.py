@@ -24,7 +24,7 @@ from utils.distributed import is_of_a_lost_peer
 from utils.errors import Interrupted
 from utils.log import logger
 from utils.run_figures import read_rows
-from utils.strict_json import read_json, strict_json
+from utils.strict_json import strict_json
 
 LOG_FILE, STATE_FILE = "log.txt", "state.json"
 
@@ -130,16 +130,12 @@ class JsonLines:
     """Appends records with their step. Those of `first_step` and later, from an interrupted run, are removed first.
 
     Numbers that are not finite become null.
-    rows: the records of the file, where it `keeps_rows`.
     """
 
-    def __init__(self, path: Path, first_step: int, *, keeps_rows: bool = False) -> None:
+    def __init__(self, path: Path, first_step: int) -> None:
         self._path = path
-        self._keeps_rows = keeps_rows
-        earlier = [row for row in read_rows(path) if row["step"] < first_step]
-        self.rows: list[dict[str, Any]] = earlier if keeps_rows else []
         path.parent.mkdir(parents=True, exist_ok=True)
-        text = "".join(_line(row) for row in earlier)
+        text = "".join(_line(row) for row in read_rows(path) if row["step"] < first_step)
         if path.is_file() and path.read_text(encoding="utf-8") != text:
             with replacing(path) as unfinished:
                 unfinished.write_text(text, encoding="utf-8")
@@ -147,12 +143,9 @@ class JsonLines:
 
     def append(self, step: int, record: Mapping[str, Any]) -> None:
         """Write one record; a disk that fails costs the record, not the run."""
-        line = _line({"step": step, **record})
-        if self._keeps_rows:
-            self.rows.append(read_json(line))
         try:
             with self._path.open("a", encoding="utf-8") as file:
-                file.write(self._begin + line)
+                file.write(self._begin + _line({"step": step, **record}))
             self._begin = ""
         except OSError as error:
             if not self._begin:

@@ -12,6 +12,7 @@ from metrics.evaluator import TITLES
 from training.run_record import JsonLines
 from utils.gallery import Row, Swatch, write_gallery
 from utils.log import logger
+from utils.run_figures import read_rows
 
 MOST_LATEST = 100  # validations that the page shows all of, and as many earlier ones at most
 
@@ -31,7 +32,8 @@ class SamplePage:
         self._folder = folder
         self._legend = legend
         self._can_draw = can_draw
-        self._rows = JsonLines(folder / "rows.jsonl", first_step, keeps_rows=True)
+        self._rows_file = folder / "rows.jsonl"
+        self._rows = JsonLines(self._rows_file, first_step)
 
     def add(
         self, step: int, number: int, name: str, pictures: Mapping[str, Tensor], figures: Mapping[str, float]
@@ -46,25 +48,26 @@ class SamplePage:
 
     def write(self) -> None:
         """Write the page."""
-        steps = list(dict.fromkeys(row["step"] for row in self._rows.rows))
-        shown = frozenset(shown_steps(steps))
-        rows = [
-            Row(
-                f"{row['name']}, step {row['step']}",
-                row["images"],
-                metrics={"step": row["step"], **{TITLES.get(name, name): v for name, v in row["metrics"].items()}},
-            )
-            for row in reversed(self._rows.rows)
-            if row["step"] in shown
-        ]
         run_folder = self._folder.parent
-        title = run_folder.name + (f", {len(shown)} of {len(steps)} validations" if len(shown) < len(steps) else "")
         command = shlex.join(["python", "-m", "tools.playground", "--checkpoint", str(run_folder)])
         with _forgiving_disk():
+            recorded = read_rows(self._rows_file)
+            steps = list(dict.fromkeys(row["step"] for row in recorded))
+            shown = frozenset(shown_steps(steps))
+            rows = [
+                Row(
+                    f"{row['name']}, step {row['step']}",
+                    row["images"],
+                    metrics={"step": row["step"], **{TITLES.get(name, name): v for name, v in row["metrics"].items()}},
+                )
+                for row in reversed(recorded)
+                if row["step"] in shown
+            ]
+            left_out = f", {len(shown)} of {len(steps)} validations" if len(shown) < len(steps) else ""
             write_gallery(
                 self._folder / "index.html",
                 rows,
-                title,
+                run_folder.name + left_out,
                 order="latest validation first",
                 command=command if self._can_draw else None,
                 legend=self._legend,
