@@ -132,17 +132,13 @@ class OptimizerGroup:
 
         A scaler that only one of the two runs uses starts from its initial scale.
         """
-        saved: dict[nn.Parameter, Any] = {}
+        self.optimizer.state.clear()
         for name, network in self.networks.items():
-            saved |= _by_parameter(network.module, state["moments"][name])
-        in_order = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
-        by_position = {  # copies: torch keeps what it is given, which may be in the checkpoint's file
-            i: {key: value.to(parameter.device, copy=True) for key, value in saved[parameter].items()}
-            for i, parameter in enumerate(in_order)
-            if parameter in saved
-        }
-        settings = self.optimizer.state_dict()["param_groups"]
-        self.optimizer.load_state_dict({"state": by_position, "param_groups": settings})
+            for parameter, saved in _by_parameter(network.module, state["moments"][name]).items():
+                self.optimizer.state[parameter] = {  # copies: the originals may be in the checkpoint's file
+                    "step": saved["step"].to(parameter.device, torch.float32, copy=True),
+                    **{key: saved[key].to(parameter, copy=True) for key in ("exp_avg", "exp_avg_sq")},
+                }
         if self.scaler.is_enabled() and state["scaler"]:  # the state of a disabled scaler is empty
             self.scaler.load_state_dict(state["scaler"])
         self.skipped_steps.fill_(state["skipped_steps"])
