@@ -71,13 +71,6 @@ class Contrastive(Unpaired):
     contrastive: ContrastiveConfig
     shares_encoder: bool
 
-    def __post_init__(self) -> None:
-        self.networks = {  # the projection is listed last
-            "generator": self.generator,
-            "discriminator": self.discriminator.trained,
-            "projection": self.projection,
-        }
-
     def update(self, groups: Sequence[Sequence[Pair]]) -> None:
         """Update generator and projection from the last of `groups`, and the discriminator from each of them."""
         *others, last = groups
