@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, cast
 
 from torch import nn
@@ -33,7 +34,7 @@ def _trunk_names(trunk: GlobalGenerator, ours: str = "") -> Names:
         convolution = _length(up) - 3  # a norm and a ReLU follow it
         names |= {f"{ours}ups.{i}.{k}": f"model.{number + k}" for k in (convolution, convolution + 1)}
         number += _length(up)
-    return names
+    return names | {f"{ours}head.1": f"model.{number + 1}"}  # which the trunk of a local enhancer has not
 
 
 def _length(layers: nn.Module) -> int:
@@ -43,11 +44,6 @@ def _length(layers: nn.Module) -> int:
 def _block_names(block: nn.Module, ours: str, original: str) -> Names:
     second = 6 if any(isinstance(module, nn.Dropout) for module in block.modules()) else 5
     return {f"{ours}.body.{k}": f"{original}.conv_block.{k}" for k in (1, 2, second, second + 1)}
-
-
-def _global_names(network: GlobalGenerator) -> Names:
-    n_layers = sum(map(_length, (*network.downs, *network.ups))) + len(network.blocks)
-    return _trunk_names(network) | {"head.1": f"model.{4 + n_layers + 1}"}
 
 
 def _local_names(network: LocalEnhancer) -> Names:
@@ -79,24 +75,21 @@ def _unet_prefix(level: int) -> str:
     return "model.model." + ("1.model." if level else "") + "3.model." * (level - 1)
 
 
-def _patch_names(name: Callable[[int, int, int, int], str]) -> Callable[[MultiscalePatchDiscriminator], Names]:
-    """Return the names of a PatchGAN; `name` returns that of a scale's layer and of its part k.
+def _patch_names(original: str, network: MultiscalePatchDiscriminator) -> Names:
+    """Return the names of a PatchGAN's layers.
 
-    It is called with the scale, the layer, k, and the number of this part where the whole scale is one Sequential.
+    original: a name there, of {scale}, {layer} and part {k}, or of the {place} where a scale is one Sequential.
     """
-
-    def names(network: MultiscalePatchDiscriminator) -> Names:
-        found = {}
-        for number, scale in enumerate(network.scales):
-            original = len(network.scales) - 1 - number  # the original counts from the lowest resolution
-            layers, place = cast(nn.ModuleList, scale.layers), 0
-            for layer, parts in enumerate(layers):
-                for k in (0, 1) if layer else (0,):
-                    found[f"scales.{number}.layers.{layer}.{k}"] = name(original, layer, k, place + k)
-                place += _length(parts)
-            found[f"scales.{number}.head"] = name(original, len(layers), 0, place)
-        return found
-
+    names = {}
+    for number, scale in enumerate(network.scales):
+        of_scale = len(network.scales) - 1 - number  # the original counts from the lowest resolution
+        layers, begin = cast(nn.ModuleList, scale.layers), 0
+        for layer, parts in enumerate(layers):
+            for k in (0, 1) if layer else (0,):
+                name = original.format(scale=of_scale, layer=layer, k=k, place=begin + k)
+                names[f"scales.{number}.layers.{layer}.{k}"] = name
+            begin += _length(parts)
+        names[f"scales.{number}.head"] = original.format(scale=of_scale, layer=len(layers), k=0, place=begin)
     return names
 
 
@@ -168,29 +161,27 @@ def _unet_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
     }
 
 
-def _scored_settings(weights: StateDict, first: str, second: str) -> dict[str, Any]:
-    """Return the settings of a discriminator by its first two convolutions."""
+def _scored_settings(weights: StateDict, first: str, second: str, **sizes: int) -> dict[str, Any]:
+    """Return the settings of a discriminator by its first two convolutions, and its sizes."""
     base_channels, in_channels = weights[f"{first}.weight"].shape[:2]
     images = {"source_channels": max(in_channels - 3, 0), "image_channels": min(in_channels, 3)}
-    return {**images, "base_channels": base_channels, "norm": _norm_behind(weights, second)}
+    return {**images, "base_channels": base_channels, "norm": _norm_behind(weights, second), **sizes}
 
 
 def _multiscale_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
     n_layers, n_scales = (count(weights, pattern) for pattern in (r"scale0_layer(\d+)\..*", r"scale(\d+)_.*"))
-    settings = _scored_settings(weights, "scale0_layer0.0", "scale0_layer1.0")
-    return {**settings, "n_layers": n_layers - 2, "n_scales": n_scales}
+    return _scored_settings(weights, "scale0_layer0.0", "scale0_layer1.0", n_layers=n_layers - 2, n_scales=n_scales)
 
 
 def _multiscale_settings_without_features(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
     n_layers, n_scales = len(_convolutions(weights, "layer0")), count(weights, r"layer(\d+)\..*")
-    return {**_scored_settings(weights, "layer0.0", "layer0.2"), "n_layers": n_layers - 2, "n_scales": n_scales}
+    return _scored_settings(weights, "layer0.0", "layer0.2", n_layers=n_layers - 2, n_scales=n_scales)
 
 
 def _patch_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
-    first, second, *_others = (key.removesuffix(".weight") for key in _convolutions(weights, "model"))
-    settings = _scored_settings(weights, first, second)
-    sizes = {"n_layers": len(_convolutions(weights, "model")) - 2, "n_scales": 1, "padding": 1}
-    return {**settings, **sizes, "max_channels": 8 * settings["base_channels"]}
+    first, second, *others = (key.removesuffix(".weight") for key in _convolutions(weights, "model"))
+    settings = _scored_settings(weights, first, second, n_layers=len(others), n_scales=1, padding=1)
+    return settings | {"max_channels": 8 * settings["base_channels"]}
 
 
 def _has_trunk(*, has_blocks: bool) -> Callable[[StateDict], bool]:
@@ -230,7 +221,7 @@ FORMATS: dict[str, OriginalFormat] = {
         MultiscalePatchDiscriminator,
         recognizes=has("scale0_layer0.0.weight"),
         settings=_multiscale_settings,
-        names=_patch_names(lambda scale, layer, k, _: f"scale{scale}_layer{layer}.{k}"),
+        names=partial(_patch_names, "scale{scale}_layer{layer}.{k}"),
         fault=patch_fault,
         is_of=lambda network: not spectral_norms(network) and not _is_of_pix2pix(network),
     ),
@@ -240,7 +231,7 @@ FORMATS: dict[str, OriginalFormat] = {
         MultiscalePatchDiscriminator,
         recognizes=has("layer0.0.weight"),
         settings=_multiscale_settings_without_features,
-        names=_patch_names(lambda scale, _layer, _k, place: f"layer{scale}.{place}"),
+        names=partial(_patch_names, "layer{scale}.{place}"),
         fault=patch_fault,
         is_of=lambda _: False,  # it is written with features
     ),
@@ -265,7 +256,7 @@ FORMATS: dict[str, OriginalFormat] = {
         GlobalGenerator,
         recognizes=_has_trunk(has_blocks=True),
         settings=_global_settings,
-        names=_global_names,
+        names=_trunk_names,
         fault=_fault,
     ),
     "encoder": OriginalFormat(
@@ -274,7 +265,7 @@ FORMATS: dict[str, OriginalFormat] = {
         FeatureEncoder,
         recognizes=_has_trunk(has_blocks=False),
         settings=_encoder_settings,
-        names=lambda encoder: {f"network.{key}": value for key, value in _global_names(encoder.network).items()},
+        names=lambda encoder: _trunk_names(encoder.network, "network."),
         fault=_fault,
     ),
     "patch": OriginalFormat(
@@ -283,7 +274,7 @@ FORMATS: dict[str, OriginalFormat] = {
         MultiscalePatchDiscriminator,
         recognizes=has("model.0.weight", (4, 4)),
         settings=_patch_settings,
-        names=_patch_names(lambda _scale, _layer, _k, place: f"model.{place}"),
+        names=partial(_patch_names, "model.{place}"),
         is_of=_is_of_pix2pix,
     ),
 }
