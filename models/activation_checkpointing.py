@@ -18,30 +18,28 @@ class Recomputable(nn.Module):
     """Part of a network that can recompute its inner activations in the backward pass instead of storing them.
 
     recomputes: whether it does (Chen et al. 2016, "Training deep nets with sublinear memory cost").
-    draws: whether a layer in it draws random numbers, which the recomputation must draw again.
     """
 
     recomputes = False
-    draws = False
 
     def stored_or_recomputed(self, function: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
         """Return function(*inputs), whose inner activations are recomputed where this part does so.
 
-        The recomputation makes no step of spectral norm's power iteration: it has the vectors of the first pass. Nor
-        does it count for the running statistics of batch norm.
+        The recomputation draws the same random numbers, as of dropout. It makes no step of spectral norm's power
+        iteration: it has the vectors of the first pass. Nor does it count for the running statistics of batch norm.
         """
         if not (self.recomputes and torch.is_grad_enabled()):
             return function(*inputs)
         spectral, batch = spectral_norms(self), batch_norms(self)
         if spectral or batch:
-            return _with_norms_as_before(spectral, batch, self.draws, function, *inputs)
-        recomputed: Tensor = checkpoint(function, *inputs, use_reentrant=False, preserve_rng_state=self.draws)
+            return _with_norms_as_before(spectral, batch, function, *inputs)
+        recomputed: Tensor = checkpoint(function, *inputs, use_reentrant=False)
         return recomputed
 
 
 @left_out_of_compilation  # torch.compile traces one pass, in place of the first and of those that replay its vectors
 def _with_norms_as_before(
-    spectral: list[SpectralNorm], batch: list[BatchNorm], draws: bool, function: Callable[..., Tensor], *inputs: Tensor
+    spectral: list[SpectralNorm], batch: list[BatchNorm], function: Callable[..., Tensor], *inputs: Tensor
 ) -> Tensor:
     vectors: dict[SpectralNorm, list[Vectors]] = {norm: [] for norm in spectral}
     numbers = count()
@@ -52,7 +50,7 @@ def _with_norms_as_before(
         with keeping_vectors(vectors, replays=not is_first), untracked([] if is_first else batch):
             return function(*inputs)
 
-    recomputed: Tensor = checkpoint(compute, *inputs, use_reentrant=False, preserve_rng_state=draws)
+    recomputed: Tensor = checkpoint(compute, *inputs, use_reentrant=False)
     return recomputed
 
 
@@ -69,4 +67,3 @@ def enable_activation_checkpointing(network: nn.Module) -> None:
     for module in network.modules():
         if isinstance(module, Recomputable):
             module.recomputes = True
-            module.draws = any(isinstance(layer, nn.Dropout) for layer in module.modules())
