@@ -3,11 +3,9 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
+from configs.schema import OptimizerConfig
 from training.optimizer_group import OptimizerGroup
-
-Decay = Literal["linear", "linear_pix2pix", "step", "cosine"]
 
 
 @dataclass
@@ -42,42 +40,41 @@ class Plateau:
 
 @dataclass(frozen=True)
 class LearningRateSchedule:
-    """Sets the learning rates of optimizer groups.
+    """Sets the learning rates of optimizer groups; discriminators may have one of their own.
 
-    rates: of each group by its name, before the decay.
-    decay: of a factor of all rates:
+    settings: the rates before the decay, and the decay, of a factor of all rates:
         linear: 1 for constant_epochs and one more, then falling to 1/decay_epochs in the last epoch (pix2pixHD, which
             lowers the rate at the end of an epoch).
         linear_pix2pix: 1 for constant_epochs, then falling to 1/(decay_epochs + 1) in the last epoch (pix2pix).
         step: a tenth after every step_epochs.
         cosine: from 1 along half a wave, to 0 at the end of all epochs (Loshchilov & Hutter 2017, without restarts).
-    plateau: in place of a decay by epochs; None without.
+        plateau: by the progress made.
+    plateau: None with another decay.
     """
 
-    rates: Mapping[str, float]
-    decay: Decay
+    settings: OptimizerConfig
     constant_epochs: int
     decay_epochs: int
-    step_epochs: int
     plateau: Plateau | None = None
 
     def factor(self, epoch: int) -> float:
         """Return the factor of all rates in `epoch`, from 0."""
-        if self.plateau:
-            return self.plateau.factor
         decayed = epoch - self.constant_epochs
-        match self.decay:
+        match self.settings.decay:
             case "linear":
                 return 1.0 if decayed <= 0 else 1.0 - decayed / self.decay_epochs
             case "linear_pix2pix":
                 return 1.0 - max(0, decayed + 1) / (self.decay_epochs + 1)
             case "step":
-                return float(0.1 ** (epoch // self.step_epochs))
+                return float(0.1 ** (epoch // self.settings.step_epochs))
             case "cosine":
                 return 0.5 * (1.0 + math.cos(math.pi * epoch / (self.constant_epochs + self.decay_epochs)))
+            case "plateau":
+                assert self.plateau is not None
+                return self.plateau.factor
 
     def apply(self, optimizers: Mapping[str, OptimizerGroup], epoch: int) -> None:
         """Set the rates of `epoch`."""
-        factor = self.factor(epoch)
-        for name, group in optimizers.items():
-            group.learning_rate = factor * self.rates[name]
+        factor, rate, own = self.factor(epoch), self.settings.learning_rate, self.settings.discriminator_learning_rate
+        for group in optimizers.values():
+            group.learning_rate = factor * (own if group.role == "discriminator" and own is not None else rate)

@@ -13,7 +13,6 @@ from training.averages import make_averages
 from training.best import BestScore, Patience, best_figure, check_best
 from training.lr_schedule import LearningRateSchedule, Plateau
 from training.methods import METHODS
-from training.methods.method import Method
 from training.run_data import LoopState, open_data
 from training.run_state import Training
 from training.trained_network import freeze_parts
@@ -57,28 +56,15 @@ def build_training(config: Config, world: World, found: LoadedCheckpoint | None 
         loop=loop_state,
         method=method,
         averages=averages,
-        schedule=build_schedule(config, method),
+        schedule=LearningRateSchedule(
+            config.optimizer,
+            constant_epochs=config.train.epochs,
+            decay_epochs=config.train.decay_epochs,
+            plateau=Plateau() if config.optimizer.decay == "plateau" else None,
+        ),
         best=BestScore(best),
         patience=Patience(BestScore(best), config.train.patience),
         validation=validation,
         fingerprint=fingerprint(layout) if world.is_main else None,
         measured_on={figure: validation.digest(figure) for figure in compared} if validation else {},
-    )
-
-
-def build_schedule(config: Config, method: Method) -> LearningRateSchedule:
-    """Return the schedule of the learning rates; discriminators may have a rate of their own."""
-    settings, train = config.optimizer, config.train
-    own = settings.discriminator_learning_rate
-    rate_of_discriminators = settings.learning_rate if own is None else own
-    return LearningRateSchedule(
-        rates={
-            name: rate_of_discriminators if group.role == "discriminator" else settings.learning_rate
-            for name, group in method.optimizers.items()
-        },
-        decay="linear" if settings.decay == "plateau" else settings.decay,
-        constant_epochs=train.epochs,
-        decay_epochs=train.decay_epochs,
-        step_epochs=settings.step_epochs,
-        plateau=Plateau() if settings.decay == "plateau" else None,
     )

@@ -4,13 +4,14 @@ import pytest
 import torch
 from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, ReduceLROnPlateau, StepLR
 
-from training.lr_schedule import Decay, LearningRateSchedule, Plateau
+from configs.schema import OptimizerConfig
+from training.lr_schedule import LearningRateSchedule, Plateau
 
 CONSTANT, DECAYING = 3, 4
 
 
-def factors(decay: Decay) -> list[float]:
-    schedule = LearningRateSchedule({}, decay, CONSTANT, DECAYING, step_epochs=2)
+def factors(settings: OptimizerConfig) -> list[float]:
+    schedule = LearningRateSchedule(settings, CONSTANT, DECAYING)
     return [schedule.factor(epoch) for epoch in range(CONSTANT + DECAYING)]
 
 
@@ -21,21 +22,24 @@ def test_the_rate_is_pix2pixhds_in_every_epoch() -> None:
         expected.append(rate)
         if epoch > CONSTANT:
             rate -= 1 / DECAYING
-    assert factors("linear") == expected == [1, 1, 1, 1, 0.75, 0.5, 0.25]
+    assert factors(OptimizerConfig(decay="linear")) == expected == [1, 1, 1, 1, 0.75, 0.5, 0.25]
 
 
 @pytest.mark.parametrize(
-    ("decay", "scheduler"),
-    [("step", partial(StepLR, step_size=2, gamma=0.1)), ("cosine", partial(CosineAnnealingLR, T_max=7))],
+    ("settings", "scheduler"),
+    [
+        (OptimizerConfig(decay="step", step_epochs=2), partial(StepLR, step_size=2, gamma=0.1)),
+        (OptimizerConfig(decay="cosine"), partial(CosineAnnealingLR, T_max=7)),
+    ],
 )
-def test_other_rates_are_those_of_torchs_schedulers(decay: Decay, scheduler: partial[LRScheduler]) -> None:
+def test_other_rates_are_those_of_torchs_schedulers(settings: OptimizerConfig, scheduler: partial[LRScheduler]) -> None:
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     schedule, expected = scheduler(optimizer), []
     for _ in range(CONSTANT + DECAYING):
         expected.append(optimizer.param_groups[0]["lr"])
         optimizer.step()
         schedule.step()
-    assert factors(decay) == pytest.approx(expected)
+    assert factors(settings) == pytest.approx(expected)
 
 
 def test_a_plateau_is_that_of_torchs_scheduler_with_pix2pixs_numbers() -> None:
@@ -55,4 +59,4 @@ def test_a_plateau_is_that_of_torchs_scheduler_with_pix2pixs_numbers() -> None:
 
 
 def test_without_decay_the_rate_stays() -> None:
-    assert LearningRateSchedule({}, "linear", constant_epochs=6, decay_epochs=0, step_epochs=1).factor(5) == 1
+    assert LearningRateSchedule(OptimizerConfig(), constant_epochs=6, decay_epochs=0).factor(5) == 1

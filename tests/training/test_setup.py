@@ -2,17 +2,18 @@
 
 import pytest
 
-from configs.schema import Config
 from tests.training.conftest import Build
 from training.lr_schedule import Plateau
-from training.setup import build_schedule
 from utils.errors import ConfigError
 
 
 def test_rates_follow_the_roles(build_fake: Build) -> None:
     training = build_fake("optimizer.learning_rate=1e-3", "optimizer.discriminator_learning_rate=4e-3")
-    assert training.schedule.rates == {"group of painter": 1e-3, "group of critic": 4e-3}
-    assert build_schedule(Config(), training.method).plateau is None
+    groups = training.method.optimizers
+    training.schedule.apply(groups, epoch=0)
+    rates = {name: group.learning_rate for name, group in groups.items()}
+    assert rates == {"group of painter": 1e-3, "group of critic": 4e-3}
+    assert training.schedule.plateau is None
     assert build_fake("optimizer.decay=plateau").schedule.plateau == Plateau()
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Adam
 
-from configs.schema import ContrastiveConfig, CycleConfig
+from configs.schema import ContrastiveConfig, CycleConfig, OptimizerConfig
 from losses.adversarial import AdversarialLoss, GanMode
 from losses.objective import DiscriminatorObjective
 from models.originals.weights import import_original
@@ -303,5 +303,6 @@ def test_the_coin_of_cycle_falls_first_and_a_place_is_drawn_for_half_of_the_imag
 def test_the_rate_decays_as_that_of_cut(reference: dict[str, Any]) -> None:
     case = reference["cyclegan_schedule"]
     config, expected = case["config"], case["factors"]["epoch_count_1"]["cut_fastcut"].tolist()
-    schedule = LearningRateSchedule({}, "linear_pix2pix", config["n_epochs"], config["n_epochs_decay"], step_epochs=1)
+    settings = OptimizerConfig(decay="linear_pix2pix")
+    schedule = LearningRateSchedule(settings, config["n_epochs"], config["n_epochs_decay"])
     assert [schedule.factor(epoch) for epoch in range(len(expected))] == pytest.approx(expected, rel=1e-12)
