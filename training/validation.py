@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from data.batch import MAPS, Batch, Sample
-from data.conditioning import Conditioning
 from inference.predictor import Predictor
 from losses.adversarial import mean_logits
 from losses.augmentation import Augmentation
@@ -21,7 +20,6 @@ from models.running_statistics import batch_norms
 from training.diagnostics import TranslationHints
 from training.run_log import RunLog
 from utils.pictures import difference, picture_table, weights_picture
-from utils.precision import Precision
 
 
 @dataclass(frozen=True)
@@ -30,14 +28,13 @@ class ValidationLogits:
 
     discriminator: computes as in training, but in this process alone.
     augmentation: that of the training, without which the samples would be unlike all that the discriminator knows.
+    predictor: of the validation, whose conditioning, precision and device are the discriminator's too.
     min_side: the shortest side of an image that it takes, in pixels.
     """
 
     discriminator: nn.Module
     augmentation: Augmentation
-    conditioning: Conditioning
-    precision: Precision
-    device: torch.device
+    predictor: Predictor
     min_side: int
 
     @torch.inference_mode()
@@ -46,16 +43,17 @@ class ValidationLogits:
 
         samples: with targets. step: seed of the augmentation, so that the training's random state stays as it is.
         """
-        generator = torch.Generator(self.device).manual_seed(step)
+        conditioning, device = self.predictor.conditioning, self.predictor.device
+        generator = torch.Generator(device).manual_seed(step)
         values: list[Tensor] = []
         for sample in samples:
             if min(sample.maps["target"].shape[-2:]) < self.min_side:
                 continue
-            batch = Batch.of([sample]).to(self.device)
-            target = self.conditioning.target(batch)
+            batch = Batch.of([sample]).to(device)
+            target = conditioning.target(batch)
             transform = self.augmentation.draw(target, generator)
-            with unchanged(self.discriminator), self.precision.autocast():
-                source = transform.of_source(self.conditioning.of_discriminator(self.conditioning(batch)))
+            with unchanged(self.discriminator), self.predictor.precision.autocast():
+                source = transform.of_source(conditioning.of_discriminator(conditioning(batch)))
                 outputs = self.discriminator(source, transform.of_image(target))
             values.append(mean_logits([scale.logits.float() for scale in outputs]))  # finer than the steps of bfloat16
         return torch.stack(values).mean().item() if values else None

@@ -64,8 +64,9 @@ def test_it_is_the_mean_that_training_would_report_and_changes_nothing(tiny_conf
     discriminator = copy.deepcopy(training.method.networks["discriminator"].compute_copy)
     if "discriminator.spectral_norm=true" in settings:
         discriminator.eval()  # in training it would make a step of its power iteration first
+    conditioning = logits.predictor.conditioning
     with torch.no_grad(), training.method.precision.autocast():
-        outputs = discriminator(logits.conditioning(batch), logits.conditioning.target(batch))
+        outputs = discriminator(conditioning(batch), conditioning.target(batch))
     expected = torch.stack([scale.logits.float().mean() for scale in outputs]).mean().item()
     assert found == pytest.approx(expected, rel=1e-5, abs=1e-6)
 

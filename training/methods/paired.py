@@ -196,14 +196,8 @@ class Paired(Method):
     def build_validation(self, config: Config, split: str, samples: list[Sample], averages: Averages) -> Validation:
         """Return the validation against targets."""
         predictor = self.predictor(config, averages)
-        logits = ValidationLogits(
-            discriminator=self.discriminator.trained.compute_copy,
-            augmentation=self.discriminator.augmentation,
-            conditioning=self.conditioning,
-            precision=self.precision,
-            device=self.device,
-            min_side=discriminated_side(config),
-        )
+        judge, min_side = self.discriminator, discriminated_side(config)
+        logits = ValidationLogits(judge.trained.compute_copy, judge.augmentation, predictor, min_side)
         evaluator, shown = build.build_evaluator(config, self.device, len(samples)), config.log.activations
         return Validation(split, samples, predictor, evaluator, logits, activations=shown)
 
