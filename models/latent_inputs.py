@@ -142,18 +142,14 @@ def given_latents(network: nn.Module, values: Tensor | None) -> Iterator[None]:
         yield
         return
     n_noise, n_style = latent_channels(network)
-    layers, stems = _layers(network), _stems(network) if n_style else []
-    for layer in layers:
-        layer.drawn = values[:, :n_noise, None, None]
-    for stem in stems:
-        stem.drawn = values[:, n_noise:]
+    drawing: list[NoiseChannels | StyleStem] = [*_layers(network), *(_stems(network) if n_style else [])]
+    for part in drawing:
+        part.drawn = values[:, :n_noise, None, None] if isinstance(part, NoiseChannels) else values[:, n_noise:]
     try:
         yield
     finally:  # 0 again, as before the first draw
-        for layer in layers:
-            layer.drawn = None
-        for stem in stems:
-            stem.drawn = None
+        for part in drawing:
+            part.drawn = None
 
 
 def copy_chosen_style(source: nn.Module, target: nn.Module) -> None:
