@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from typing import ClassVar, NamedTuple, cast
 
 from torch import Tensor, nn
@@ -42,67 +43,26 @@ class Discriminator(nn.Module):
     """
 
 
-def discriminate(layers: nn.ModuleList, head: nn.Module, source: Tensor | None, image: Tensor) -> DiscriminatorOutput:
-    """Apply `layers`, of which the first begins with a PairConv2d, and `head` to images and their sources."""
-    convolution, *others = cast(nn.Sequential, layers[0])
+def discriminate(network: nn.Module, source: Tensor | None, image: Tensor) -> DiscriminatorOutput:
+    """Apply a network's `layers`, the first of which begins with a PairConv2d, and `head` to images and sources."""
+    first, *inner = cast(nn.ModuleList, network.layers)
+    convolution, *others = cast(nn.Sequential, first)
     features = [nn.Sequential(*others)(convolution(source, image))]
-    for layer in layers[1:]:
+    for layer in inner:
         features.append(layer(features[-1]))
-    return DiscriminatorOutput(features, head(features[-1]))
-
-
-class PatchDiscriminator(nn.Module):
-    """PatchGAN: `n_layers` strided 4x4 convolutions, one of stride 1, and one to the logits (Isola et al. 2017).
-
-    padding: 2 in pix2pixHD, where a convolution of stride 1 lengthens a side by one; 1 in pix2pix, where it shortens
-    it by one.
-    max_channels: the most channels of a layer, up to which they double; 512 in pix2pixHD, 8 * base_channels in pix2pix.
-    """
-
-    def __init__(
-        self,
-        *,
-        in_channels: int,
-        base_channels: int = 64,
-        n_layers: int = 3,
-        norm: Norm = "instance",
-        padding: int = 2,
-        max_channels: int = 512,
-        downsample: Downsample = "strided",
-    ) -> None:
-        super().__init__()
-        is_strided = downsample == "strided"
-        blur = [] if is_strided else [AntialiasedDownsampling()]
-        conv4 = partial(nn.Conv2d, kernel_size=4, padding=padding)
-        widths = [min(base_channels * 2**level, max_channels) for level in range(n_layers + 1)]
-        first = nn.Sequential(
-            PairConv2d(in_channels, widths[0], kernel_size=4, stride=1 + is_strided, padding=padding),
-            nn.LeakyReLU(0.2, inplace=True),
-            *blur,
-        )
-        inner = [
-            nn.Sequential(
-                conv4(widths[k - 1], widths[k], stride=1 + (is_strided and k < n_layers), bias=False),
-                make_norm(norm, widths[k]),
-                nn.LeakyReLU(0.2, inplace=True),
-                *(blur if k < n_layers else []),
-            )
-            for k in range(1, n_layers + 1)
-        ]
-        self.layers = nn.ModuleList([first, *inner])
-        self.head = conv4(widths[-1], 1)
-
-    def forward(self, source: Tensor | None, image: Tensor) -> DiscriminatorOutput:
-        """Score images and their sources, which have in_channels together, or images alone."""
-        return discriminate(self.layers, self.head, source, image)
+    return DiscriminatorOutput(features, network.get_submodule("head")(features[-1]))
 
 
 class MultiscalePatchDiscriminator(Discriminator):
     """One PatchGAN for each level of an image pyramid (Wang et al. 2018, section 3.2).
 
-    With one scale and padding 1 it is pix2pix's 70x70 PatchGAN.
+    A PatchGAN has `n_layers` strided 4x4 convolutions, one of stride 1, and one to the logits (Isola et al. 2017). With
+    one scale and padding 1 it is pix2pix's 70x70 PatchGAN.
 
     source_channels: 0 for a discriminator that sees the image alone, as CycleGAN's and CUT's.
+    padding: 2 in pix2pixHD, where a convolution of stride 1 lengthens a side by one; 1 in pix2pix, where it shortens
+        it by one.
+    max_channels: the most channels of a layer, up to which they double; 512 in pix2pixHD, 8 * base_channels in pix2pix.
     """
 
     def __init__(
@@ -120,18 +80,19 @@ class MultiscalePatchDiscriminator(Discriminator):
     ) -> None:
         super().__init__()
         self.source_channels, self.downsample = source_channels, downsample
-        self.scales = nn.ModuleList(
-            PatchDiscriminator(
-                in_channels=source_channels + image_channels,
-                base_channels=base_channels,
-                n_layers=n_layers,
-                norm=norm,
-                padding=padding,
-                max_channels=max_channels,
-                downsample=downsample,
-            )
-            for _ in range(n_scales)
-        )
+        halving_stride, blur = (2, []) if downsample == "strided" else (1, [AntialiasedDownsampling()])
+        in_channels, conv4 = source_channels + image_channels, partial(nn.Conv2d, kernel_size=4, padding=padding)
+        widths = [min(base_channels * 2**level, max_channels) for level in range(n_layers + 1)]
+        self.scales = nn.ModuleList()
+        for _ in range(n_scales):
+            first = PairConv2d(in_channels, widths[0], kernel_size=4, stride=halving_stride, padding=padding)
+            layers = nn.ModuleList([nn.Sequential(first, nn.LeakyReLU(0.2, inplace=True), *blur)])
+            for level, (before, after) in enumerate(pairwise(widths), start=1):
+                is_last = level == n_layers
+                convolution = conv4(before, after, stride=1 if is_last else halving_stride, bias=False)
+                normed = [convolution, make_norm(norm, after), nn.LeakyReLU(0.2, inplace=True)]
+                layers.append(nn.Sequential(*normed, *([] if is_last else blur)))
+            self.scales.append(nn.ModuleDict({"layers": layers, "head": conv4(widths[-1], 1)}))
         self.pool = nn.AvgPool2d(kernel_size=3, stride=2, padding=1, count_include_pad=False)
 
     @staticmethod
@@ -158,7 +119,7 @@ class MultiscalePatchDiscriminator(Discriminator):
         for level, scale in enumerate(self.scales):
             if level:
                 seen, image = None if seen is None else self.pool(seen), self.pool(image)
-            outputs.append(scale(seen, image))
+            outputs.append(discriminate(scale, seen, image))
         return outputs
 
 
@@ -195,4 +156,4 @@ class PixelDiscriminator(Discriminator):
 
         With source_channels 0, `source` is not used. Returns the output of one scale, the full resolution.
         """
-        return [discriminate(self.layers, self.head, source if self.source_channels else None, image)]
+        return [discriminate(self, source if self.source_channels else None, image)]
