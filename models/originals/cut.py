@@ -12,7 +12,7 @@ from torch import nn
 from models.global_generator import GlobalGenerator
 from models.layers import AntialiasedDownsampling
 from models.originals import pix2pix
-from models.originals.format import Names, OriginalFormat, StateDict, first_fault, has
+from models.originals.format import Names, OriginalFormat, StateDict, has
 from models.patch_projection import PatchProjection
 from models.spectral_norm import spectral_norms
 
@@ -52,16 +52,14 @@ def _generator_settings(weights: StateDict, chosen: Mapping[str, int]) -> dict[s
     }
 
 
-def _generator_fault(network: GlobalGenerator) -> str:
+def _generator_faults(network: GlobalGenerator) -> dict[str, bool]:
     convolutions = [part for part in network.modules() if isinstance(part, nn.Conv2d)]
-    return first_fault(
-        {
-            "spectral_norm": bool(spectral_norms(network)),
-            "n_downsamplings other than 2": len(network.downs) != 2,
-            f"upsample={network.upsample}": network.upsample not in ("antialiased", "transposed"),
-            "padding=reflect": any(part.padding_mode != "zeros" for part in convolutions),
-        }
-    )
+    return {
+        "spectral_norm": bool(spectral_norms(network)),
+        "n_downsamplings other than 2": len(network.downs) != 2,
+        f"upsample={network.upsample}": network.upsample not in ("antialiased", "transposed"),
+        "padding=reflect": any(part.padding_mode != "zeros" for part in convolutions),
+    }
 
 
 def _projection_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
@@ -76,7 +74,7 @@ FORMATS: dict[str, OriginalFormat] = {
         families=("CUT",),
         recognizes=lambda weights: _RESNET.recognizes(weights) and any(_antialiased(weights)),
         settings=_generator_settings,
-        fault=_generator_fault,
+        faults=_generator_faults,
         is_of=lambda network: "antialiased" in (network.downsample, network.upsample),
         constants=_filters,
     ),
@@ -85,7 +83,7 @@ FORMATS: dict[str, OriginalFormat] = {
         families=("CUT",),
         recognizes=lambda weights: _PATCHGAN.recognizes(weights) and has("model.3.weight", (4, 4))(weights),
         settings=lambda weights, chosen: {**_PATCHGAN.settings(weights, chosen), "downsample": "antialiased"},
-        fault=lambda network: "" if _PATCHGAN.is_of(network) else "spectral_norm, n_scales or padding other than 1",
+        faults=lambda network: {"spectral_norm, n_scales or padding other than 1": not _PATCHGAN.is_of(network)},
         is_of=lambda network: network.downsample == "antialiased",
         constants=_filters,
     ),

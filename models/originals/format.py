@@ -36,7 +36,7 @@ class OriginalFormat:
     settings: the arguments of our class that give a network of these shapes; and of those that the shapes leave open,
         the values that were chosen.
     names: the names of the layers of a network of ours.
-    fault: why the original has no network with the settings of one of ours; "" if it has.
+    faults: settings with which the original has no network, and whether one of ours has them.
     is_of: which networks of our class are this one, where there are several.
     constants: tensors that its file holds beside those of our network, by its names.
     """
@@ -47,9 +47,13 @@ class OriginalFormat:
     recognizes: Callable[[StateDict], bool]
     settings: Callable[[StateDict, Mapping[str, int]], dict[str, Any]]
     names: Callable[[Any], Names]
-    fault: Callable[[Any], str] = lambda _: ""
+    faults: Callable[[Any], Mapping[str, bool]] = lambda _: {}
     is_of: Callable[[Any], bool] = lambda _: True
     constants: Callable[[Any, Names], StateDict] = lambda *_: {}
+
+    def fault(self, network: nn.Module) -> str:
+        """Return the first of the faults that a network of ours has; "" if it has none."""
+        return next((fault for fault, is_there in self.faults(network).items() if is_there), "")
 
 
 def has(key: str, sides: tuple[int, int] | None = None) -> Callable[[StateDict], bool]:
@@ -83,8 +87,3 @@ def norms_behind(names: Names) -> Names:
         if norm in names:
             behind[layer] = norm
     return behind
-
-
-def first_fault(faults: Mapping[str, bool]) -> str:
-    """Return the first fault that is there; "" if none is."""
-    return next((fault for fault, is_there in faults.items() if is_there), "")

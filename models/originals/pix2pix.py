@@ -189,29 +189,25 @@ def _has_trunk(*, has_blocks: bool) -> Callable[[StateDict], bool]:
     return lambda weights: has_stem(weights) and any("conv_block" in key for key in weights) == has_blocks
 
 
-def _fault(network: nn.Module) -> str:
-    if isinstance(network, GlobalGenerator) and network.skips:
-        return "skips"
-    for module in network.modules():
-        if is_parametrized(module):
-            return "spectral_norm"
-        if isinstance(module, nn.Upsample | UpsampledConv2d):
-            return "upsample other than transposed"
-        if isinstance(module, nn.Conv2d) and module.padding_mode != "zeros":
-            return f"padding={module.padding_mode}"
-    return ""
+def _faults(network: nn.Module) -> dict[str, bool]:
+    parts = list(network.modules())
+    return {
+        "skips": isinstance(network, GlobalGenerator) and network.skips,
+        "spectral_norm": bool(spectral_norms(network)),
+        "upsample other than transposed": any(isinstance(part, nn.Upsample | UpsampledConv2d) for part in parts),
+        "padding=reflect": any(isinstance(part, nn.Conv2d) and part.padding_mode != "zeros" for part in parts),
+    }
 
 
-def patch_fault(network: MultiscalePatchDiscriminator) -> str:
-    """Return why neither pix2pixHD nor SPADE has a PatchGAN."""
+def patch_faults(network: MultiscalePatchDiscriminator) -> dict[str, bool]:
+    """Return with which settings neither pix2pixHD nor SPADE has a PatchGAN, and whether this one has them."""
     head = cast(nn.Conv2d, network.scales[0].get_submodule("head"))
-    if is_parametrized(head):
-        return "spectral_norm all"
-    return "" if head.padding[0] == 2 else f"padding {head.padding[0]}"
+    padding = head.padding[0]
+    return {"spectral_norm all": is_parametrized(head), f"padding {padding}": padding != 2}
 
 
 def _is_of_pix2pix(network: MultiscalePatchDiscriminator) -> bool:
-    return not spectral_norms(network) and len(network.scales) == 1 and patch_fault(network) == "padding 1"
+    return not spectral_norms(network) and len(network.scales) == 1 and "padding 1" in patch_faults(network)
 
 
 FORMATS: dict[str, OriginalFormat] = {
@@ -222,7 +218,7 @@ FORMATS: dict[str, OriginalFormat] = {
         recognizes=has("scale0_layer0.0.weight"),
         settings=_multiscale_settings,
         names=partial(_patch_names, "scale{scale}_layer{layer}.{k}"),
-        fault=patch_fault,
+        faults=patch_faults,
         is_of=lambda network: not spectral_norms(network) and not _is_of_pix2pix(network),
     ),
     "multiscale_without_features": OriginalFormat(
@@ -232,11 +228,11 @@ FORMATS: dict[str, OriginalFormat] = {
         recognizes=has("layer0.0.weight"),
         settings=_multiscale_settings_without_features,
         names=partial(_patch_names, "layer{scale}.{place}"),
-        fault=patch_fault,
+        faults=patch_faults,
         is_of=lambda _: False,  # it is written with features
     ),
     "unet": OriginalFormat(
-        _OF_PIX2PIX, "generator", UnetGenerator, has("model.model.0.weight"), _unet_settings, _unet_names, _fault
+        _OF_PIX2PIX, "generator", UnetGenerator, has("model.model.0.weight"), _unet_settings, _unet_names, _faults
     ),
     "pixel": OriginalFormat(
         _OF_PIX2PIX,
@@ -245,10 +241,10 @@ FORMATS: dict[str, OriginalFormat] = {
         recognizes=has("net.0.weight"),
         settings=lambda weights, _: _scored_settings(weights, "net.0", "net.2"),
         names=lambda _: {"layers.0.0": "net.0", "layers.1.0": "net.2", "layers.1.1": "net.3", "head": "net.5"},
-        fault=_fault,
+        faults=_faults,
     ),
     "local": OriginalFormat(
-        ("pix2pixHD",), "generator", LocalEnhancer, has("model1_1.1.weight"), _local_settings, _local_names, _fault
+        ("pix2pixHD",), "generator", LocalEnhancer, has("model1_1.1.weight"), _local_settings, _local_names, _faults
     ),
     "global": OriginalFormat(
         ("pix2pixHD", *_OF_PIX2PIX, "CUT"),
@@ -257,7 +253,7 @@ FORMATS: dict[str, OriginalFormat] = {
         recognizes=_has_trunk(has_blocks=True),
         settings=_global_settings,
         names=_trunk_names,
-        fault=_fault,
+        faults=_faults,
     ),
     "encoder": OriginalFormat(
         ("pix2pixHD",),
@@ -266,7 +262,7 @@ FORMATS: dict[str, OriginalFormat] = {
         recognizes=_has_trunk(has_blocks=False),
         settings=_encoder_settings,
         names=lambda encoder: _trunk_names(encoder.network, "network."),
-        fault=_fault,
+        faults=_faults,
     ),
     "patch": OriginalFormat(
         (*_OF_PIX2PIX, "CUT"),

@@ -10,8 +10,8 @@ from typing import Any, cast
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
-from models.originals.format import Names, OriginalFormat, OriginalWeightsError, StateDict, first_fault, has
-from models.originals.pix2pix import count, patch_fault
+from models.originals.format import Names, OriginalFormat, OriginalWeightsError, StateDict, has
+from models.originals.pix2pix import count, patch_faults
 from models.patch_discriminator import MultiscalePatchDiscriminator
 from models.segmentation_discriminator import SegmentationDiscriminator, SegmentationUnet
 from models.spade_generator import ConditionReduction, SpadeGenerator
@@ -112,23 +112,19 @@ def _discriminator_settings(weights: StateDict, _: Mapping[str, int]) -> dict[st
     return {"source_channels": in_channels - 3, "base_channels": base_channels, **sizes}
 
 
-def _generator_fault(network: SpadeGenerator) -> str:
-    return first_fault(
-        {
-            "n_upsamplings below 5": network.n_upsamplings < 5,
-            "noise_channels": network.noise.n_channels > 0,
-            "no spectral_norm": not spectral_norms(network),
-        }
-    )
+def _generator_faults(network: SpadeGenerator) -> dict[str, bool]:
+    return {
+        "n_upsamplings below 5": network.n_upsamplings < 5,
+        "noise_channels": network.noise.n_channels > 0,
+        "no spectral_norm": not spectral_norms(network),
+    }
 
 
-def _encoder_fault(network: StyleEncoder) -> str:
-    return first_fault(
-        {
-            "style.channels other than 256": network.style_channels != _STYLE_CHANNELS,
-            "no spectral_norm": not spectral_norms(network),
-        }
-    )
+def _encoder_faults(network: StyleEncoder) -> dict[str, bool]:
+    return {
+        "style.channels other than 256": network.style_channels != _STYLE_CHANNELS,
+        "no spectral_norm": not spectral_norms(network),
+    }
 
 
 _NOISE_CHANNELS = 64  # OASIS's --z_dim
@@ -186,30 +182,26 @@ def _oasis_discriminator_settings(weights: StateDict, _: Mapping[str, int]) -> d
     }
 
 
-def _oasis_generator_fault(network: SpadeGenerator) -> str:
+def _oasis_generator_faults(network: SpadeGenerator) -> dict[str, bool]:
     convolutions = [part for part in network.modules() if isinstance(part, nn.Conv2d)]
     reductions = [part for part in network.reductions if isinstance(part, ConditionReduction)]
-    return first_fault(
-        {
-            "n_upsamplings below 5": network.n_upsamplings < _N_UPSAMPLINGS,
-            "hidden_channels other than 128": network.hidden_channels != _HIDDEN_CHANNELS,
-            "an RGB source": any(reduction.takes_image for reduction in reductions),
-            "a grey target": convolutions[-1].out_channels != 3,
-        }
-    )
+    return {
+        "n_upsamplings below 5": network.n_upsamplings < _N_UPSAMPLINGS,
+        "hidden_channels other than 128": network.hidden_channels != _HIDDEN_CHANNELS,
+        "an RGB source": any(reduction.takes_image for reduction in reductions),
+        "a grey target": convolutions[-1].out_channels != 3,
+    }
 
 
-def _oasis_discriminator_fault(network: SegmentationDiscriminator) -> str:
+def _oasis_discriminator_faults(network: SegmentationDiscriminator) -> dict[str, bool]:
     blocks = [*network.unet.downs, *network.unet.ups]
     convolutions = [part for block in blocks for part in block.modules() if isinstance(part, nn.Conv2d)]
     widths = [cast(nn.Conv2d, block.conv2).out_channels for block in blocks]
-    return first_fault(
-        {
-            "n_downsamplings, base_channels, max_channels other than 6, 64, 512": widths != _WIDTHS,
-            "a grey target": convolutions[0].in_channels != 3,
-            "spectral_norm all": is_parametrized(network.unet.head),
-        }
-    )
+    return {
+        "n_downsamplings, base_channels, max_channels other than 6, 64, 512": widths != _WIDTHS,
+        "a grey target": convolutions[0].in_channels != 3,
+        "spectral_norm all": is_parametrized(network.unet.head),
+    }
 
 
 FORMATS: dict[str, OriginalFormat] = {
@@ -220,11 +212,11 @@ FORMATS: dict[str, OriginalFormat] = {
         recognizes=lambda weights: bool({"head_0.conv_0.weight_orig", "head_0.conv_0.weight"} & weights.keys()),
         settings=_generator_settings,
         names=lambda network: _generator_names(_BLOCKS[: len(network.blocks)], block_names()),
-        fault=_generator_fault,
+        faults=_generator_faults,
         is_of=lambda network: network.n_middle_blocks == 2,
     ),
     "spade_encoder": OriginalFormat(
-        ("SPADE",), "encoder", StyleEncoder, has("fc_mu.weight"), _encoder_settings, _encoder_names, _encoder_fault
+        ("SPADE",), "encoder", StyleEncoder, has("fc_mu.weight"), _encoder_settings, _encoder_names, _encoder_faults
     ),
     "spade_multiscale": OriginalFormat(
         ("SPADE",),
@@ -233,7 +225,7 @@ FORMATS: dict[str, OriginalFormat] = {
         recognizes=has("discriminator_0.model0.0.weight"),
         settings=_discriminator_settings,
         names=_discriminator_names,
-        fault=patch_fault,
+        faults=patch_faults,
         is_of=lambda network: bool(spectral_norms(network)),
     ),
     "oasis": OriginalFormat(
@@ -245,7 +237,7 @@ FORMATS: dict[str, OriginalFormat] = {
         names=lambda network: _generator_names(
             (f"body.{i}" for i in range(len(network.blocks))), block_names("first_norm")
         ),
-        fault=_oasis_generator_fault,
+        faults=_oasis_generator_faults,
         is_of=lambda network: network.n_middle_blocks == 1,
     ),
     "oasis_discriminator": OriginalFormat(
@@ -255,6 +247,6 @@ FORMATS: dict[str, OriginalFormat] = {
         recognizes=has("layer_up_last.weight"),
         settings=_oasis_discriminator_settings,
         names=lambda network: unet_names(network.unet, "unet."),
-        fault=_oasis_discriminator_fault,
+        faults=_oasis_discriminator_faults,
     ),
 }
