@@ -139,25 +139,11 @@ class GlobalGenerator(Generator):
         return x, features, levels
 
 
-class EnhancerLevel(nn.Module):
-    """One enhancer: adds the downsampled source to the coarser level's features, then residual blocks, upsampling."""
-
-    def __init__(
-        self, *, in_channels: int, channels: int, n_blocks: int, norm: Norm, upsample: Upsample, padding: Padding
-    ) -> None:
-        super().__init__()
-        self.stem = make_stem(in_channels, channels, norm)
-        self.down = make_down(channels, 2 * channels, norm, padding)
-        self.blocks = nn.Sequential(*(ResidualBlock(2 * channels, norm=norm) for _ in range(n_blocks)))
-        self.up = make_up(2 * channels, channels, norm, upsample)
-
-    def forward(self, source: Tensor, coarse: Tensor) -> Tensor:
-        """Map a source (N, in_channels, H, W) and coarse features (N, 2 C, H/2, W/2) to features (N, C, H, W)."""
-        return self.up(self.blocks(self.down(self.stem(source)) + coarse))
-
-
 class LocalEnhancer(Generator):
     """A global generator at the lowest resolution, and enhancers that each double it (Wang et al. 2018, section 3.1).
+
+    An enhancer adds the downsampled source of its level to the coarser level's features; residual blocks and an
+    upsampling follow.
 
     base_channels: width of the finest level; the trunk has 2**n_enhancers times as many.
     output: tanh, or linear for values without bounds.
@@ -189,17 +175,15 @@ class LocalEnhancer(Generator):
             padding=padding,
             output=None,
         )
-        self.enhancers = nn.ModuleList(
-            EnhancerLevel(
-                in_channels=in_channels,
-                channels=base_channels * 2**level,
-                n_blocks=n_enhancer_blocks,
-                norm=norm,
-                upsample=upsample,
-                padding=padding,
-            )
-            for level in reversed(range(n_enhancers))
-        )
+        self.enhancers = nn.ModuleList()
+        for channels in (base_channels * 2**level for level in reversed(range(n_enhancers))):
+            parts = {
+                "stem": make_stem(in_channels, channels, norm),
+                "down": make_down(channels, 2 * channels, norm, padding),
+                "blocks": nn.Sequential(*(ResidualBlock(2 * channels, norm=norm) for _ in range(n_enhancer_blocks))),
+                "up": make_up(2 * channels, channels, norm, upsample),
+            }
+            self.enhancers.append(nn.ModuleDict(parts))
         self.head = make_head(base_channels, out_channels, output)
         self.uniform = UniformToZeros() if norm == "instance" else nn.Identity()
 
@@ -224,5 +208,6 @@ class LocalEnhancer(Generator):
             pyramid.append(F.avg_pool2d(pyramid[-1], kernel_size=3, stride=2, padding=1, count_include_pad=False))
         features = self.trunk(pyramid.pop())
         for enhancer in self.enhancers:
-            features = enhancer(pyramid.pop(), features)
+            stem, down, blocks, up = enhancer.children()
+            features = up(blocks(down(stem(pyramid.pop())) + features))
         return self.head(features)
