@@ -1,6 +1,7 @@
 """Moving averages of the weights of networks that translate, and the statistics of batch norm that belong to them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -86,10 +87,14 @@ def estimate_statistics(method: Method, averages: Averages, batches: Sequence[Ba
     their own, so that the training does not depend on when this is done. All processes take part, each with batches of
     its own: SyncBatchNorm computes with those of all of them.
     """
-    for translator in method.translators.values():
+    for direction, translator in method.translators.items():
+        conditioning = translator.conditioning
         network = inference_network(averages[translator.network].module)  # prediction draws styles
         settle_spectral_norm(network)
         with estimating_statistics(network), method.precision.autocast():
-            for batch in batches:
+            for on_cpu in batches:
+                batch = on_cpu.to(method.device)
+                if direction == "BtoA":  # which translates targets
+                    batch = replace(batch, source=batch.maps["target"], target=batch.source)
                 draw_latents(network, [image_seed(0, name) for name in batch.names])
-                network(*translator.inputs(batch.to(method.device)))
+                network(*conditioning.generator_inputs(batch, conditioning(batch)))

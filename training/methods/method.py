@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
@@ -41,18 +41,10 @@ class Translator:
     """A network that translates in one direction.
 
     network: its name among the method's networks. conditioning: turns a batch into what it takes.
-    swaps_sides: whether it translates the targets of batches.
     """
 
     network: str
     conditioning: Conditioning
-    swaps_sides: bool = False
-
-    def inputs(self, batch: Batch) -> tuple[Tensor, ...]:
-        """Return the generator's arguments for a batch."""
-        if self.swaps_sides:
-            batch = replace(batch, source=batch.maps["target"], target=batch.source)
-        return self.conditioning.generator_inputs(batch, self.conditioning(batch))
 
 
 @dataclass(frozen=True)
@@ -225,6 +217,6 @@ class NetworkBuilder:
 def translators(config: Config) -> dict[str, Translator]:
     """Return what translates, by direction, as the method declares it."""
     return {
-        direction: Translator(network, build.build_conditioning(config, direction), swaps_sides=direction == "BtoA")
+        direction: Translator(network, build.build_conditioning(config, direction))
         for direction, network in config.method.translators.items()
     }
