@@ -79,8 +79,7 @@ class OptimizerGroup:
 
         name, means: where the gradient norm before clipping is added, where gradients are clipped.
         """
-        copied = [network for network in self.networks.values() if network.has_copy]
-        for network in copied:
+        for network in self.networks.values():
             network.receive_gradients()
         self.scaler.unscale_(self.optimizer)
         gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
@@ -94,7 +93,7 @@ class OptimizerGroup:
             self.optimizer.found_inf = is_broken.float()  # type: ignore[attr-defined]
         self.scaler.step(self.optimizer)
         self.optimizer.zero_grad(set_to_none=True)
-        for network in copied:
+        for network in self.networks.values():
             network.update_copy()
         self.scaler.update()
         self.skipped_steps += is_broken

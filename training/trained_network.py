@@ -67,20 +67,15 @@ class TrainedNetwork:
         self.frozen = prefixes
         self.network = self.wrap(self.compute_copy)  # DDP knows only what was trained when it wrapped
 
-    @property
-    def has_copy(self) -> bool:
-        """Whether a copy computes in the module's place."""
-        return self.compute_copy is not self.module
-
     def receive_gradients(self) -> None:
-        """Move the gradients of a copy to the module, in the module's dtype."""
+        """Move the gradients of a copy to the module, in the module's dtype; without effect where there is none."""
         for ours, copied in zip(self.module.parameters(), self.compute_copy.parameters(), strict=True):
             if copied is not ours and copied.grad is not None:
                 ours.grad, copied.grad = copied.grad.to(ours.dtype), None
 
     @torch.no_grad()
     def update_copy(self) -> None:
-        """Give a copy the module's weights, and the module what the copy's passes left in its buffers."""
+        """Give a copy, if there is one, the module's weights, and the module what its passes left in their buffers."""
         for ours, copied in zip(self.module.parameters(), self.compute_copy.parameters(), strict=True):
             if copied is not ours and ours.requires_grad:
                 copied.copy_(ours)
@@ -90,9 +85,8 @@ class TrainedNetwork:
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Load the weights and buffers of a network of the module's form."""
-        self.module.load_state_dict(weights)
-        if self.has_copy:
-            self.compute_copy.load_state_dict(weights)
+        for network in {self.module, self.compute_copy}:
+            network.load_state_dict(weights)
 
     @property
     def n_weight_bytes(self) -> int:
