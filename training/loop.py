@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 
-from configs import build
 from configs.label_maps import legend
 from configs.load import changed_settings
 from training.averages import read_statistics_batches
@@ -128,9 +127,9 @@ def open_loop(training: Training, stop: GracefulStop, callbacks: Callbacks) -> I
     """Open the loop of a run that continues at its present state, with its data, its log and its profiler."""
     config, validation, is_main = training.config, training.validation, training.world.is_main
     first_step, page = training.loop.step + 1, None
-    if is_main:
-        classes = legend(config.data, validation.evaluator.label_colors if validation else None)
-        can_draw = build.build_conditioning(config).source_image_channels == 0
+    if validation:  # of the main process
+        classes = legend(config.data, validation.evaluator.label_colors)
+        can_draw = training.method.conditioning.source_image_channels == 0
         page = SamplePage(training.folder / "web", first_step, classes, can_draw=can_draw)
     folder, gan_mode = training.folder if is_main else None, config.loss.gan_mode
     with closing(RunLog(folder, first_step, training.total_steps, gan_mode, page, changed_settings(config))) as log:
