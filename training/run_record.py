@@ -44,7 +44,9 @@ class RunRecord:
         self.end_reason: str | None = None
         self.is_open = False
         self._folder = folder
-        self._messages = MemoryHandler(capacity=sys.maxsize, flushLevel=sys.maxsize)
+        self._file = logging.FileHandler(folder / LOG_FILE, encoding="utf-8", errors="backslashreplace", delay=True)
+        self._file.setFormatter(logging.Formatter("%(asctime)s %(message)s", datefmt="%Y-%m-%d %H:%M:%S"))
+        self._messages = MemoryHandler(sys.maxsize, flushLevel=sys.maxsize, target=self._file, flushOnClose=False)
         self.write(versions())
         logger.addHandler(self._messages)
 
@@ -55,14 +57,10 @@ class RunRecord:
 
     def open(self) -> None:
         """Write to the file what was collected, and from now on each message; without effect where no folder is."""
-        if self.is_open or not self._folder.is_dir():
-            return
-        file = logging.FileHandler(self._folder / LOG_FILE, encoding="utf-8", errors="backslashreplace")
-        file.setFormatter(logging.Formatter("%(asctime)s %(message)s", datefmt="%Y-%m-%d %H:%M:%S"))
-        self._messages.setTarget(file)
-        self._messages.capacity = 1
-        self._messages.flush()
-        self.is_open = True
+        if self._folder.is_dir():
+            self._messages.capacity = 1
+            self._messages.flush()
+            self.is_open = True
 
     def write(self, text: str) -> None:
         """Write a line to the file, and not to the console."""
@@ -73,11 +71,9 @@ class RunRecord:
         """Write what is left, and close the file."""
         logger.removeHandler(self._messages)
         self.open()
-        file = self._messages.target
         self._messages.close()
-        if file:
-            with suppress(OSError):  # a full disk
-                file.close()
+        with suppress(OSError):  # a full disk
+            self._file.close()
 
 
 @contextmanager
