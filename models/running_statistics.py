@@ -61,19 +61,29 @@ def estimating_statistics(network: nn.Module) -> Iterator[None]:
     statistic not finite does not count. Everything stays if no pass counts, or on an error.
     """
     modes = {module: module.training for module in network.modules()}
-    norms = batch_norms(network)
+    norms, statistics = batch_norms(network), running_statistics(network)
     momenta = [norm.momentum for norm in norms]
     kept = [{name: buffer.clone() for name, buffer in norm.named_buffers(recurse=False)} for norm in norms]
     network.eval()
     for norm in norms:
         norm.train().reset_running_stats()
         norm.momentum = None  # which makes torch take the mean of all batches since the reset
+    former = torch.cat(statistics)
+
+    def count_if_finite(*_: object) -> None:
+        is_kept = restore_broken(statistics, former)
+        torch.cat(statistics, out=former)
+        for norm in norms:
+            assert norm.num_batches_tracked is not None
+            norm.num_batches_tracked += is_kept.long() - 1
+
+    hook = network.register_forward_hook(count_if_finite)
     is_estimated = False
     try:
-        with _without_broken_passes(network, norms):
-            yield
+        yield
         is_estimated = all(norm.num_batches_tracked for norm in norms)
     finally:
+        hook.remove()
         for norm, momentum, buffers in zip(norms, momenta, kept, strict=True):
             norm.momentum = momentum
             for name, buffer in buffers.items():
@@ -81,23 +91,3 @@ def estimating_statistics(network: nn.Module) -> Iterator[None]:
                     getattr(norm, name).copy_(buffer)
         for module, mode in modes.items():
             module.training = mode
-
-
-@contextmanager
-def _without_broken_passes(network: nn.Module, norms: Sequence[BatchNorm]) -> Iterator[None]:
-    """Undo, after each pass of a network, what it did to running statistics if it leaves one not finite."""
-    statistics = running_statistics(network)
-    former = torch.cat(statistics)
-
-    def undo(*_: object) -> None:
-        is_kept = restore_broken(statistics, former)
-        torch.cat(statistics, out=former)
-        for norm in norms:
-            assert norm.num_batches_tracked is not None
-            norm.num_batches_tracked += is_kept.long() - 1
-
-    handle = network.register_forward_hook(undo)
-    try:
-        yield
-    finally:
-        handle.remove()
