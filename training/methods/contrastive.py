@@ -141,8 +141,8 @@ class Contrastive(Unpaired):
     def _weighted(self, terms: Mapping[str, Tensor]) -> Tensor:
         """Return the weighted sum, 0-d; the contrastive losses of source and target are averaged."""
         contrastive = self.contrastive.weight * (0.5 if self.contrastive.identity else 1.0)
-        weights = {"adversarial": self.adversarial_weight, "contrastive": contrastive, "identity": contrastive}
-        weights["outside_mask"] = self.outside_weight
+        weights = {"adversarial": self.loss.adversarial, "outside_mask": self.loss.outside_mask}
+        weights |= {"contrastive": contrastive, "identity": contrastive}
         return torch.stack([weights[name] * term for name, term in terms.items()]).sum()
 
     def _contrastive_loss(self, made: _Translation) -> Tensor:
@@ -212,8 +212,7 @@ def build_contrastive(config: Config, world: World) -> Contrastive:
             "discriminator": builder.group({"discriminator": judge.trained}),
         },
         contrastive=settings,
-        adversarial_weight=config.loss.adversarial,
-        outside_weight=config.loss.outside_mask,
+        loss=config.loss,
         precision=builder.precision,
         shares_encoder=config.generator.norm == "instance" and not config.generator.dropout,
         means=judge.means,

@@ -88,14 +88,14 @@ class Cycle(Unpaired):
         fake = there.network(images)
         adversarial, cycle = judge.adversarial_loss(fake), F.l1_loss(back.network(fake), images)
         terms = {f"adversarial_{'B' if side == 'A' else 'A'}": adversarial, f"cycle_{side}": cycle}
-        loss = self.adversarial_weight * adversarial + weight * cycle
+        loss = self.loss.adversarial * adversarial + weight * cycle
         if self.weights.identity:
             terms[f"identity_{side}"] = F.l1_loss(back.network(images), images)
             loss = loss + self.weights.identity * weight * terms[f"identity_{side}"]
         if side == "A":
             outside = pair.outside_mask(fake)
             terms |= outside
-            loss = sum((self.outside_weight * term for term in outside.values()), loss)
+            loss = sum((self.loss.outside_mask * term for term in outside.values()), loss)
         return _Half(fake.detach(), {name: term.detach() for name, term in terms.items()}, loss)
 
     def _summed_up(self, made: Sequence[_Half]) -> Pair:
@@ -150,8 +150,7 @@ def build_cycle(config: Config, world: World) -> Cycle:
             "discriminators": builder.group({"discriminator_A": a.trained, "discriminator_B": b.trained}),
         },
         weights=config.cycle,
-        adversarial_weight=config.loss.adversarial,
-        outside_weight=config.loss.outside_mask,
+        loss=config.loss,
         precision=builder.precision,
         means=means,
     )

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from configs import build
-from configs.schema import Config
+from configs.schema import Config, LossConfig
 from data.batch import Batch, Sample
 from data.conditioning import weights_of_classes
 from losses.objective import DiscriminatorObjective
@@ -57,15 +57,11 @@ class ImageDiscriminator(Judge):
 
 @dataclass
 class Unpaired(Method):
-    """A method whose images of the two sides do not belong together.
-
-    outside_weight: of the loss `outside_mask` of pairs that have label maps.
-    """
+    """A method whose images of the two sides do not belong together; `loss` has weights of its losses."""
 
     progress = "swd"
 
-    adversarial_weight: float
-    outside_weight: float
+    loss: LossConfig
 
     def inputs(self, batch: Batch) -> Pair:
         """Return the float tensors of a batch, on its device."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Adam
 
-from configs.schema import ContrastiveConfig, CycleConfig, OptimizerConfig
+from configs.schema import ContrastiveConfig, CycleConfig, LossConfig, OptimizerConfig
 from losses.adversarial import AdversarialLoss, GanMode
 from losses.objective import DiscriminatorObjective
 from models.originals.weights import import_original
@@ -185,8 +185,7 @@ def test_contrastive(reference: dict[str, Any], name: str, joint: bool, monkeypa
             flip_equivariance=config["flip_equivariance"],
             all_negatives=config["nce_includes_all_negatives_from_minibatch"],
         ),
-        adversarial_weight=config["lambda_GAN"],
-        outside_weight=0.0,
+        loss=LossConfig(adversarial=config["lambda_GAN"]),
         precision=PRECISION,
         shares_encoder=joint,
         means=means,
@@ -228,8 +227,7 @@ def cycle_of(case: dict[str, Any], means: RunningMeans) -> tuple[Cycle, dict[str
             "discriminators": group(config, discriminator_A=networks["D_B"], discriminator_B=networks["D_A"]),
         },
         weights=CycleConfig(config["lambda_A"], config["lambda_B"], config["lambda_identity"]),
-        adversarial_weight=1.0,
-        outside_weight=0.0,
+        loss=LossConfig(),
         precision=PRECISION,
         means=means,
     )
