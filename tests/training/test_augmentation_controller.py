@@ -3,18 +3,19 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
+from torch import nn
 
 from data.batch import Sample
 from tests.runs import OASIS, STYLE, built, checkpoint, records, run
 from training import augmentation_controller
-from training.augmentation_controller import AugmentationController, Overfitting
+from training.augmentation_controller import AugmentationController
 from training.methods.paired import Paired
-from training.validation import ValidationLogits
+from training.validation import Validation, ValidationLogits
 from utils.distributed import World
 from utils.errors import ConfigError
 
@@ -23,9 +24,10 @@ SETTINGS = ["augmentation.policy=[color,translation,cutout]", "augmentation.targ
 
 def controller(target: float, change: float, overfittings: Sequence[float]) -> AugmentationController:
     """One that measures these."""
-    left = iter(overfittings)
-    measuring = cast(Overfitting, SimpleNamespace(measure=lambda _: next(left)))
-    return AugmentationController(World(0, 1, torch.device("cpu")), measuring, torch.zeros(()), target, change)
+    world, validation, left = World(0, 1, torch.device("cpu")), Mock(spec=Validation), iter(overfittings)
+    made = AugmentationController(world, torch.zeros(()), target, change, nn.Identity(), validation)
+    made.overfitting = lambda *_: next(left)  # type: ignore[method-assign]
+    return made
 
 
 def test_the_rule_is_that_of_ada(reference: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,20 +81,20 @@ def test_overfitting_is_the_share_of_the_way_to_translated_images(
     assert isinstance(method, Paired)
     controller = method.controller
     assert controller is not None
-    overfitting = controller.overfitting
-    assert overfitting is not None
-    assert [len(samples) for samples in (overfitting.train, overfitting.validation)] == [2, 2]
+    ours = controller.validation
+    assert ours is not None
+    assert [len(samples) for samples in (controller.train, ours.samples)] == [2, 2]
 
     def mean(_: ValidationLogits, samples: Sequence[Sample], step: int) -> float | None:
         assert step == 7
-        return real if samples is overfitting.train else validation if samples is overfitting.validation else fake
+        return real if samples is controller.train else validation if samples is ours.samples else fake
 
     monkeypatch.setattr(ValidationLogits, "mean", mean)
-    assert overfitting.measure(7) == pytest.approx(expected, nan_ok=True)
+    assert controller.overfitting(ours, 7) == pytest.approx(expected, nan_ok=True)
 
 
 def test_a_run_adjusts_at_validations_logs_and_saves(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Overfitting, "measure", lambda _, step: 0.9 if step < 7 else 0.1)
+    monkeypatch.setattr(AugmentationController, "overfitting", lambda *arguments: 0.9 if arguments[-1] < 7 else 0.1)
     run(tiny_config, *SETTINGS, "train.max_steps=9")
     tags = ("augmentation/probability", "augmentation/overfitting")
     found = {record["step"]: tuple(record[tag] for tag in tags) for record in records(tiny_config, tags[0])}

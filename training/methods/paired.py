@@ -1,7 +1,7 @@
 """Training on pairs: one generator against one discriminator, which sees source and image (pix2pixHD, SPADE, OASIS)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from data.loader import read_fixed_samples
 from losses.objective import GeneratorObjective, LossInputs
 from losses.pixel_weights import LossWeights
 from models.style_encoder import StyledImages, StyleDistribution, inference_network
-from training.augmentation_controller import MOST_CHANGE, RAMP_SHARE, AugmentationController, Overfitting
+from training.augmentation_controller import MOST_CHANGE, RAMP_SHARE, AugmentationController
 from training.methods.judge import Judge, Outputs
 from training.methods.method import Averages, Method, NetworkBuilder, translators
 from training.run_data import LoopState, Splits
@@ -218,19 +218,14 @@ class Paired(Method):
                 f"augmentation.target is {target:g}, expected null where validation samples are trained on: add a "
                 "split val, or hold samples back with train.validation_share"
             )
-        overfitting = None
-        if validation:
-            assert validation.logits is not None
-            n_samples, preprocessing = len(validation.samples), build.build_preprocessing(config)
-            overfitting = Overfitting(
-                validation.logits,
-                replace(validation.predictor, generator=inference_network(self.generator.module)),
-                read_fixed_samples(splits.train, preprocessing, n_samples, config.data.on_bad_sample),
-                validation.samples,
-            )
         planned_steps = config.total_epochs * state.batches_per_epoch / config.batches_per_step
         change = min(config.log.images_every_steps / (RAMP_SHARE * planned_steps), MOST_CHANGE)
-        self.controller = AugmentationController(world, overfitting, probability, target, change)
+        generator = inference_network(self.generator.module)
+        self.controller = AugmentationController(world, probability, target, change, generator, validation)
+        if validation:
+            n_samples, preprocessing = len(validation.samples), build.build_preprocessing(config)
+            samples = read_fixed_samples(splits.train, preprocessing, n_samples, config.data.on_bad_sample)
+            self.controller.train = samples
 
     def adjust(self, step: int) -> Mapping[str, float]:
         """Adjust the probability of the augmentation to how far the discriminator overfits."""
