@@ -44,7 +44,7 @@ def dry_run(config: Config, world: World, options: ResumeOptions) -> None:
     missing = downloads(config)
     found = find_checkpoint_together(run_folder(config), options.source, world)
     training = build_training(without_downloads(config), world, found)
-    training = replace(training, config=replace(config, data=training.config.data))
+    training.config = replace(config, data=training.config.data)
     initialized = start(training, found, options)
     shortage = describe_shortage(training, continues=continues_in(training.folder, options.source, found))
     for line in [*describe(training), *initialized, *shortage, *(file.announcement for file in missing)]:
