@@ -89,7 +89,7 @@ def estimate_statistics(method: Method, averages: Averages, batches: Sequence[Ba
     """
     for direction, translator in method.translators.items():
         conditioning = translator.conditioning
-        network = inference_network(averages[translator.network].module)  # prediction draws styles
+        network = inference_network(averages[translator.network].module)  # without a style encoder: styles are drawn
         settle_spectral_norm(network)
         with estimating_statistics(network), method.precision.autocast():
             for on_cpu in batches:

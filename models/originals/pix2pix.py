@@ -201,13 +201,16 @@ def _faults(network: nn.Module) -> dict[str, bool]:
 
 def patch_faults(network: MultiscalePatchDiscriminator) -> dict[str, bool]:
     """Return with which settings neither pix2pixHD nor SPADE has a PatchGAN, and whether this one has them."""
-    head = cast(nn.Conv2d, network.scales[0].get_submodule("head"))
-    padding = head.padding[0]
-    return {"spectral_norm all": is_parametrized(head), f"padding {padding}": padding != 2}
+    head = _head(network)
+    return {"spectral_norm all": is_parametrized(head), f"padding {head.padding[0]}": head.padding[0] != 2}
+
+
+def _head(network: MultiscalePatchDiscriminator) -> nn.Conv2d:
+    return cast(nn.Conv2d, network.scales[0].get_submodule("head"))
 
 
 def _is_of_pix2pix(network: MultiscalePatchDiscriminator) -> bool:
-    return not spectral_norms(network) and len(network.scales) == 1 and "padding 1" in patch_faults(network)
+    return not spectral_norms(network) and len(network.scales) == 1 and _head(network).padding[0] == 1
 
 
 FORMATS: dict[str, OriginalFormat] = {
