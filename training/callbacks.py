@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 Callback = Callable[[int, dict[str, float]], object]
 """Gets the step and its own copy of figures by name. The result True ends the run; any other has no effect."""
@@ -11,7 +12,7 @@ Callback = Callable[[int, dict[str, float]], object]
 
 @dataclass
 class Callbacks:
-    """Functions of the caller, which the main process calls.
+    """Functions of the caller, which the main process calls. What they draw from torch does not change the training.
 
     on_report: gets the scalars of a report by their tags, every log.every_steps.
     on_validation: gets the figures of the validation samples by name, every log.images_every_steps.
@@ -33,8 +34,10 @@ class Callbacks:
     def _call(self, callback: Callback | None, name: str, step: int, figures: Mapping[str, float]) -> str | None:
         if callback is None or self.error:
             return None
+        own_gpus = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
         try:
-            result = callback(step, dict(figures))
+            with torch.random.fork_rng(own_gpus):
+                result = callback(step, dict(figures))
         except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - `train` raises it after saving
             self.error = error
             return f"{name} raised {type(error).__name__}"

@@ -14,6 +14,7 @@ _REPORTS = 3  # in a row: one alone is chance
 _THUMBNAIL = 32  # pixels
 _NEGATIVE = -0.5  # correlation of brightness; -1 of a negative, 0.2 of one photo of a street with another
 _ALIKE = 0.1  # share of the variety of sources; 0.01 of translations that mix one photo with 10 % of each source
+_LEAST_CONTRAST = 8.0  # levels of 255: what varies less is grey to the eye
 _UNCHANGED = 2.0  # levels of 255; photos change by 1.9 as JPEG of quality 85
 _LOW_SCALE = 64.0  # GradScaler begins at 65536
 
@@ -102,7 +103,7 @@ def _correlation(sources: Tensor, fakes: Tensor) -> float:
 
 
 def _variety(images: Tensor) -> float:
-    """Return the share of the variance of (N, 3, H, W) images that is between them, 0 of equal ones."""
+    """Return the share of the variance of (N, 3, H, W) images that is between them; 0 of equal ones, or of grey."""
     between = images.var(0, correction=0).mean()
     whole = (images - images.mean((0, 2, 3), keepdim=True)).square().mean()
-    return float(between / whole.clamp(min=1.0))
+    return float(between / whole.clamp(min=_LEAST_CONTRAST**2))

@@ -1,6 +1,7 @@
 """Where a run begins: `train`, of train.py and of other programs, and the jobs that check or try everything first."""
 
 import shlex
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -24,12 +25,14 @@ from training.run_state import Training
 from training.setup import build_training
 from training.start_report import describe
 from utils.distributed import LONGEST_WAIT_S, World, joined_world
-from utils.errors import ConfigError, Interrupted
+from utils.errors import ConfigError, Interrupted, UserError
 from utils.log import log_to_console, logger
 from utils.run_figures import last_validation
 from utils.signals import GracefulStop
 
 Trial = Literal["dry-run", "smoke"]
+
+_TRAINING = threading.Lock()  # torch's random generators, which every run seeds, are one for all threads
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ def train(
     resume, accepts_changed_data: see `ResumeOptions`.
 
     Raises:
-        UserError, OSError: a setting, the data or a file cannot be used.
+        UserError, OSError: a setting, the data or a file cannot be used, or this process trains already.
         Interrupted: a signal stopped the run, which is saved; only in the main thread, which alone gets signals.
     """
     if not isinstance(config, Config):
@@ -90,11 +93,16 @@ def try_out(config: Config, job: Trial, resume: str = "auto", *, accepts_changed
 
 @contextmanager
 def joined(config: Config) -> Iterator[World]:
-    """Join the processes of a run, of which the main one prints."""
+    """Join the processes of a run, of which the main one prints; refuse a second run within this process."""
     peer_timeout_s = min(3 * config.data.timeout_s or LONGEST_WAIT_S, LONGEST_WAIT_S)
-    with joined_world(config.run.device, peer_timeout_s) as world:
-        log_to_console(world.is_main)
-        yield world
+    if not _TRAINING.acquire(blocking=False):
+        raise UserError(f"run {config.run.name}: this process trains another run: train in a process for each")
+    try:
+        with joined_world(config.run.device, peer_timeout_s) as world:
+            log_to_console(world.is_main)
+            yield world
+    finally:
+        _TRAINING.release()
 
 
 def run_to_end(config: Config, world: World, options: ResumeOptions, stop: GracefulStop, callbacks: Callbacks) -> None:

@@ -46,8 +46,10 @@ def test_translations_that_keep_the_variety_of_their_sources_get_no_hint(transla
     assert hints_after(TranslationHints(), translations, 4) == []
 
 
-def test_black_translations_are_alike_and_no_negatives() -> None:
-    (hint,) = hints_after(TranslationHints(), [torch.zeros_like(image) for image in SCENES], 3)
+@pytest.mark.parametrize("contrast", [0.0, 0.025], ids=["black", "grey"])
+def test_translations_without_contrast_are_alike_and_no_negatives(contrast: float) -> None:
+    faint = [(image * contrast).to(torch.uint8) for image in SCENES]
+    (hint,) = hints_after(TranslationHints(), faint, 3)
     assert "collapsed" in hint
     single = TranslationHints()
     for _ in range(4):

@@ -11,6 +11,7 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
+import torch
 
 from configs.load import load_config
 from tests.conftest import save_image
@@ -98,7 +99,14 @@ def test_a_run_has_its_folder_its_last_figures_and_its_best_checkpoint(tiny_conf
 
 def test_a_callback_ends_a_run_that_goes_on_exactly(tiny_config: Path) -> None:
     config = load_config(tiny_config, ["train.max_steps=6", "log.every_steps=3"])
-    ended = launch.train(config, on_report=lambda step, _: True)
+
+    def on_report(step: int, _: Mapping[str, float]) -> bool:
+        torch.rand(step)  # of the caller's own
+        with pytest.raises(UserError, match="run tiny: this process trains another run"):
+            launch.train(config)
+        return True
+
+    ended = launch.train(config, on_report=on_report)
     assert (ended.metrics, ended.best) == ({}, None)
     assert [path.name for path in ended.folder.glob("*.pt")] == ["checkpoint-00000003.pt"]
     launch.train(config)
