@@ -93,7 +93,9 @@ class RecordedRun:
         """How far the run has come, and how it ended."""
         step = self.state.get("step", max((record["step"] for record in self.records), default=0))
         reason = self.state.get("reason") or self.state.get("signal")
-        return f"{self.state.get('state', 'without state.json')} at step {step}" + (f": {reason}" if reason else "")
+        return f"{self.state.get('state', 'without a readable state.json')} at step {step}" + (
+            f": {reason}" if reason else ""
+        )
 
     @cached_property
     def samples(self) -> dict[tuple[str, str], Mapping[str, Any]]:
@@ -231,6 +233,8 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--output", type=Path, action=OnlyOnce, metavar="FILE", help="page; default: comparison.html")
     arguments = parser.parse_args(argv)
     runs, output = read_runs(arguments.runs), arguments.output or Path("comparison.html")
+    if output.suffix.lower() not in (".html", ".htm"):
+        raise ConfigError(f"--output {output}: is no name of a page; it ends in .html, as comparison.html")
     if output.exists() and not output.is_file():
         raise ConfigError(f"--output {output}: is no file that could be replaced; name a file, as comparison.html")
     compared, problems = tables(runs), [*(run.problem for run in runs), describe_other_samples(runs)]

@@ -1,4 +1,4 @@
-"""JSON that every parser takes: Python's own writes NaN and Infinity, which JSON does not have."""
+"""JSON that every parser takes: Python's own writes NaN and Infinity, which JSON does not have, and reads 1e999."""
 
 import json
 import math
@@ -12,12 +12,16 @@ def strict_json(value: object, indent: int | None = None) -> str:
 
 
 def read_json(text: str) -> Any:
-    """Return the value of JSON, with None for numbers that are not finite, which earlier versions wrote.
+    """Return the value of JSON, with None for numbers that are not finite, which earlier versions wrote as NaN.
 
     Raises:
         ValueError: the text is no JSON.
     """
-    return json.loads(text, parse_constant=lambda _: None)
+    return json.loads(text, parse_constant=lambda _: None, parse_float=_finite)
+
+
+def _finite(text: str) -> float | None:
+    return value if math.isfinite(value := float(text)) else None
 
 
 def _nulled(value: object) -> object:

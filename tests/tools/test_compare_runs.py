@@ -21,6 +21,7 @@ from configs.load import config_to_yaml, load_config
 from metrics import METRICS
 from tests.conftest import CommandLine, save_image
 from tests.docs.documents import code_lines
+from tests.tools.accessibility import barriers
 from tools import compare_runs
 from tools.compare_runs import differing_settings, main, read_runs
 from utils.run_figures import HIGHER_IS_BETTER, Point, best
@@ -73,9 +74,9 @@ def test_settings_that_differ_and_the_last_and_best_of_each_metric_are_printed(
     two = write_run(tmp_path / "two", "loss.l1=7", "train.freeze=[generator.stem]", l1={2: 0.3125})
     lines = compared(command_line, one, two, one / ".." / "one", "--output", tmp_path / "c.html")
     assert lines == [
-        "run  state                         validated on",
-        "one  finished at step 6: enough    val, metrics.n_samples=4",
-        "two  without state.json at step 2  val, metrics.n_samples=4",
+        "run  state                                    validated on",
+        "one  finished at step 6: enough               val, metrics.n_samples=4",
+        "two  without a readable state.json at step 2  val, metrics.n_samples=4",
         "",
         "setting       run  value",
         "loss.l1       one  12.0",
@@ -140,19 +141,27 @@ def test_a_real_run_is_compared_with_folders_that_lack_files(
     broken.mkdir()
     (broken / "config.yaml").write_text("not: {a: setting}")
     (broken / "metrics.jsonl").write_bytes(
-        b'\xff\n[]\n{"step": 1, "validation/swd": null, "validation_BtoA/swd": 0.5}\n'
+        b'\xff\n[]\n{"step": 1, "validation/swd": null, "validation_BtoA/swd": 0.5, "loss/D": 1e999}\n'
     )
     (broken / "state.json").write_text("[]")
     lines = compared(command_line, tiny_run, old, broken, other, "--output", tmp_path / "c.html")
     states = [re.split("  +", line) for line in lines[1:5]]
     assert states == [
         ["tiny", "finished at step 4", "val, metrics.n_samples=2"],
-        [str(old), "without state.json at step 0", "-"],
-        ["broken", "without state.json at step 1", "-"],
-        [str(other), "without state.json at step 4", "val, metrics.n_samples=?"],
+        [str(old), "without a readable state.json at step 0", "-"],
+        ["broken", "without a readable state.json at step 1", "-"],
+        [str(other), "without a readable state.json at step 4", "val, metrics.n_samples=?"],
     ]
     assert not any(line.startswith("setting") for line in lines)
     assert any(line.startswith("BtoA/swd") for line in lines)
+    assert "Infinity" not in (tmp_path / "c.html").read_text()
+
+
+@pytest.mark.parametrize("name", ["runs", "a/config.yaml"])
+def test_what_is_no_page_is_not_written(tmp_path: Path, command_line: CommandLine, name: str) -> None:
+    run = write_run(tmp_path / "a", l1={2: 0.5})
+    (line,) = command_line.refusal(main, str(run), "--output", str(tmp_path / name))
+    assert line.endswith(": is no name of a page; it ends in .html, as comparison.html")
 
 
 @pytest.mark.parametrize(
@@ -174,7 +183,7 @@ def test_what_is_no_run_is_named_in_one_line(
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo], ids=["a folder", "as a device"])
 def test_what_is_no_file_is_not_replaced(tmp_path: Path, command_line: CommandLine, make: Any) -> None:
-    run, place = write_run(tmp_path / "a", l1={2: 0.5}), tmp_path / "runs"
+    run, place = write_run(tmp_path / "a", l1={2: 0.5}), tmp_path / "runs.html"
     make(place)
     (line,) = command_line.refusal(main, str(run), "--output", str(place))
     assert line == f"error: --output {place}: is no file that could be replaced; name a file, as comparison.html"
@@ -275,6 +284,7 @@ def test_a_browser_shows_curves_and_pictures_also_in_dark_and_narrow(
     assert len({lines.nth(n).evaluate("line => getComputedStyle(line).stroke") for n in range(3)}) == 3
     shown.locator("svg.chart").first.hover()
     assert shown.locator(".reading").first.locator("span").count() == 3
+    assert barriers(shown) == []
     background = shown.evaluate("getComputedStyle(document.querySelector('header')).backgroundColor")
     assert background == "rgb(18, 18, 18)"
     shown.close()

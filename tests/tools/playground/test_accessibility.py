@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser
 
 from tests.conftest import write_tiny_config
 from tests.runs import STYLE, untrained_run
+from tests.tools.accessibility import barriers
 from tests.tools.playground.pages import Opened, Trained, opened, page_of, serving
 
 pytestmark = pytest.mark.browser
@@ -26,23 +26,13 @@ def styled(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield page
 
 
-def barriers(page: Opened) -> list[str]:
-    """Return the barriers that axe-core calls serious or critical, each with the elements that it names."""
-    found = Axe().run(page.page, options={"resultTypes": ["violations"]}).response["violations"]
-    return [
-        f"{each['id']}: {each['help']}: {[node['html'][:120] for node in each['nodes']]}"
-        for each in found
-        if each["impact"] in ("serious", "critical")
-    ]
-
-
 def assert_no_barriers(page: Opened) -> None:
     page.page.locator("summary").first.click()
     page.click("keep")
     page.page.locator("#gallery figure").wait_for()
     for name, media in COLOURS.items():
         page.page.emulate_media(**{"color_scheme": "light", "forced_colors": "none", **media})  # type: ignore[arg-type]
-        assert barriers(page) == [], name
+        assert barriers(page.page) == [], name
 
 
 def test_a_page_of_styles_has_no_serious_barrier(styled: Opened) -> None:
