@@ -54,6 +54,11 @@ class Case:
         """Whether images of two sides are trained on."""
         return any(setting.startswith("method.name=") for setting in self.settings)
 
+    @property
+    def family(self) -> str:
+        """The part of a report's name that tells cases of SPADE and of unpaired images from those of pix2pixHD."""
+        return "_unpaired" if self.is_unpaired else "_spade" * ("generator.name=spade" in self.settings)
+
     def batch(self, device: torch.device) -> Batch:
         """Return random labels, instances and photos of the case's size, or random photos of both sides."""
         generator = torch.Generator().manual_seed(0)

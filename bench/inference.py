@@ -160,8 +160,8 @@ def main() -> None:
     device = choose_device(arguments.device)
     of_device = GPU_CASES if device.type == "cuda" else CPU_CASES
     chosen = [CASES[name] for name in arguments.case] if arguments.case else of_device
-    for rows in measure(chosen, device, arguments.repeats):
-        write_report("inference", device, rows)  # a later case may fail
+    for case, rows in zip(chosen, measure(chosen, device, arguments.repeats), strict=True):
+        write_report(f"inference{case.family}", device, rows)  # a later case may fail
 
 
 if __name__ == "__main__":

@@ -196,8 +196,8 @@ class ReferenceContrastiveUpdate:
     """CUT's update: both terms of PatchNCE encode their translations and their sources once more."""
 
     generator: GlobalGenerator
-    discriminator: nn.Module
     projection: PatchProjection
+    discriminator: nn.Module
     taps: Sequence[str] = tuple(ContrastiveConfig().taps)
 
     def __post_init__(self) -> None:

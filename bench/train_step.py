@@ -111,8 +111,8 @@ def main() -> None:
     of_device = GPU_CASES if device.type == "cuda" else CPU_CASES
     chosen = [CASES[name] for name in arguments.case] if arguments.case else of_device
     sides = arguments.side or (GPU_SIDES if device.type == "cuda" else CPU_SIDES)
-    for rows in measure(chosen, sides, device, arguments.repeats):
-        write_report("train_step", device, rows)  # a later case may fail
+    for case, rows in zip(chosen, measure(chosen, sides, device, arguments.repeats), strict=True):
+        write_report(f"train_step{case.family}", device, rows)  # a later case may fail
 
 
 if __name__ == "__main__":

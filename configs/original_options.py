@@ -46,6 +46,7 @@ _SETTINGS = {  # with the options that they are; a value that is not named here 
     "loss.feature_matching=0": "no_ganFeat_loss",
     "loss.vgg=0": "no_vgg_loss",
     "loss.gan_mode=vanilla": "no_lsgan",
+    "loss.gan_mode": "gan_mode",
     "loss.l1=…, with method.name=cycle cycle.weight_a=…": "lambda_A",
     "cycle.weight_b": "lambda_B",
     "cycle.identity": "lambda_identity",
@@ -65,7 +66,7 @@ _SETTINGS = {  # with the options that they are; a value that is not named here 
 _OTHERS = """
 aspect_ratio cluster_path continue_train crop_size CUT_mode data_type dataset_mode debug display_env display_id
 display_ncols display_port display_server display_single_pane_ncols display_winsize easy_label engine epoch epoch_count
-eval evaluation_freq export_onnx fineSize fp16 gan_mode gpu_ids how_many identity init_gain init_type label_feat
+eval evaluation_freq export_onnx fineSize fp16 gpu_ids how_many identity init_gain init_type label_feat
 lambda_feat lambda_R1 load_features load_iter load_pretrain load_size loadSize local_rank lr_policy max_dataset_size
 model model_suffix n_clusters netD netF netG no_html norm ntest num_test onnx phase random_scale_max results_dir
 save_by_iter save_epoch_freq serial_batches stylegan2_G_num_downsampling suffix tf_log use_encoded_image use_wandb

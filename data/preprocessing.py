@@ -143,7 +143,7 @@ class Preprocessing:
             raise DataError(
                 f"{sample.name} is {width}x{height}, which data.preprocess={self.mode} makes {placement.crop_width}x"
                 f"{placement.crop_height}, but {self.least.reason} needs sides of at least {self.least.pixels}: leave "
-                "it out, or change these settings or data.preprocess"
+                "it out, also by data.on_bad_sample=skip, or change these settings or data.preprocess"
             )
         change = self.augmentation.draw(placement.crop_height, placement.crop_width, rng)
         return replace(placement, change=change)
@@ -156,8 +156,8 @@ class Preprocessing:
         if self.crop_height > whole.height or self.crop_width > whole.width:
             raise DataError(
                 f"{sample.name} is {whole.width}x{whole.height}, too small for a crop of "
-                f"{self.crop_width}x{self.crop_height}: lower data.crop_width and data.crop_height, or choose "
-                "another data.preprocess"
+                f"{self.crop_width}x{self.crop_height}: lower data.crop_width and data.crop_height, choose another "
+                "data.preprocess, or set data.on_bad_sample=skip to leave it out"
             )
         return replace(
             whole,

@@ -73,7 +73,10 @@ def original_file(folder: Path, role: FileRole, direction: str | None = None) ->
     chosen, *others = sorted(found, key=lambda path: (found[path], path), reverse=True)
     if others:
         names = ", ".join(path.name for path in others)
-        logger.info("taken        %s; not %s: name a file to choose it", chosen.name, names)
+        has_both = direction is None and len({original_direction(path) for path in found}) > 1
+        logger.info(
+            "taken        %s; not %s: name a file%s to choose it", chosen.name, names, " or --direction" * has_both
+        )
     return chosen
 
 

@@ -211,7 +211,7 @@ class UnpairedValidation(Validation):
             fake = back.translate(Batch.of([sample]))[0]
             features.append(self.of_sources.features(fake, number))
             self.back_hints.add(back.show_source(sample), back.show_target(fake))
-        return self.of_sources.set_figures(features, self._sources).items()
+        return shown(self.of_sources.set_figures(features, self._sources)).items()
 
     def measure(self, number: int, fake: Tensor) -> Measurement:
         """Return the features of a translation and of a real image; a translation has no figures of its own."""
