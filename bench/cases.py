@@ -56,7 +56,7 @@ class Case:
 
     @property
     def family(self) -> str:
-        """The part of a report's name that tells cases of SPADE and of unpaired images from those of pix2pixHD."""
+        """The end of a report's name: _spade, _unpaired, or nothing for pix2pixHD."""
         return "_unpaired" if self.is_unpaired else "_spade" * ("generator.name=spade" in self.settings)
 
     def batch(self, device: torch.device) -> Batch:

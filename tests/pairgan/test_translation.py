@@ -233,6 +233,7 @@ def test_a_folder_is_translated_and_a_bad_file_reported(
     (sources / "damaged.jpg").write_text("no image")
     (sources / "notes.txt").write_text("no image")
     (sources / "folder.png").mkdir()
+    (sources / "link.png").symlink_to("gone.png")
     save_image(results / "a.png", LABELS)  # of an earlier translation
 
     def run(*arguments: Path) -> tuple[int | str | None, list[str]]:
@@ -247,9 +248,9 @@ def test_a_folder_is_translated_and_a_bad_file_reported(
     code, (*errors, last) = run(sources, results, *options(instances))
     assert code == 2
     assert [line.split(": ")[:2] for line in errors] == [
-        ["error", f"{sources}/{name}"] for name in ("damaged.jpg", "without.png")
+        ["error", f"{sources}/{name}"] for name in ("damaged.jpg", "link.png", "without.png")
     ]
-    assert last == "4 of 4"  # the numbers before it are for terminals
+    assert last == "5 of 5"  # the numbers before it are for terminals
     assert sorted(file.relative_to(results).as_posix() for file in results.rglob("*.*")) == ["a.png", "below/a.b.png"]
     expected = pixels(pairgan.load(of_labels / "generator.onnx", "cpu")(LABELS, LABELS))
     for name in ("a", "below/a.b"):
