@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Literal
 
 from configs import build
+from configs.directions import reversed_data
 from configs.schema import Config
-from configs.splits import check_has_split, open_split
+from configs.splits import check_has_split, has_split, open_split
 from configs.stored_images import stored_forms, trained_forms
 from configs.without_paths import ROOT
 from data.batch import DataError, Sample
@@ -71,7 +72,10 @@ def build_input(loaded: LoadedGenerator, request: InputOptions) -> Layout:
         raise DataError(f"{loaded.file}: names no data set. {remedy}.")
     else:
         split = request.split or config.data.test_split
-        check_has_split(config, split, other_choice="--input FOLDER")
+        others = [f"--direction {way}" for way in config.method.translators if way != loaded.direction]
+        if not (others and has_split(replace(config, data=reversed_data(config.data)), split)):
+            others = []
+        check_has_split(config, split, other_choice=" or ".join([*others, "--input FOLDER"]))
         layout = open_split(config, split, needs_targets=False)
     if loaded.clusters is None and conditioning.features == "encoded":
         _check_features_can_be_encoded(loaded, layout)

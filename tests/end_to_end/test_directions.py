@@ -51,7 +51,8 @@ def test_each_direction_translates_its_side_alone(run: Path, monkeypatch: pytest
     heaps, results = run.parents[1] / "heaps", Path("results/tiny")
     for direction, side, names in (("AtoB", "A", "ab"), ("BtoA", "B", "xyz")):
         (heaps / f"test{side}").rename(run.parent / "here")
-        with pytest.raises(UserError, match="has no split 'test'"):
+        other_way = "BtoA" if direction == "AtoB" else "AtoB"
+        with pytest.raises(UserError, match=rf"has no split 'test'\. Choose --direction {other_way} or --input FOLDER"):
             translate("--checkpoint", str(run), "--direction", direction)
         (run.parent / "here").rename(heaps / f"test{side}")
         other = heaps / ("testB" if side == "A" else "testA")
