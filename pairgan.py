@@ -315,10 +315,9 @@ def _line(error: Exception) -> str:
 
 
 def _images_in(folder: Path) -> dict[str, Path]:
-    """Return the images below a folder, or else its arrays, by path in it without suffix; hidden ones are left out."""
+    """Return the images or else arrays below a folder, also broken links but none hidden, by path without suffix."""
     files = [file for file in sorted(folder.rglob("*")) if "/." not in f"/{file.relative_to(folder).as_posix()}"]
-    files = [file for file in files if file.is_file() or not file.exists()]  # broken links are tried, and reported
-    kinds = {file: Image.registered_extensions().get(file.suffix.lower()) for file in files}
+    kinds = {f: Image.registered_extensions().get(f.suffix.lower()) for f in files if f.is_file() or not f.exists()}
     taken = [f for f in kinds if kinds[f] in IMAGE_FORMATS] or [f for f in kinds if f.suffix.lower() == ".npy"]
     found: dict[str, Path] = {}
     for file in taken:

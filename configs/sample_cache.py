@@ -13,7 +13,7 @@ from utils.errors import ConfigError
 
 DISK_FOLDER = "~/.cache/pairgan"
 CACHE_NAME = "samples"
-_SHARED_MEMORY = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
+SHARED_MEMORY = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
 _MEMORY_CACHE = f"pairgan-{os.getuid() if hasattr(os, 'getuid') else 0}"
 
 
@@ -44,11 +44,11 @@ def cache_folder(config: Config, run_folder: Path) -> Path | None:
             return None
         case "memory":
             run = hashlib.sha256(str(run_folder.resolve()).encode()).hexdigest()[:16]
-            return _SHARED_MEMORY / f"{_MEMORY_CACHE}-{run}"
+            return SHARED_MEMORY / f"{_MEMORY_CACHE}-{run}"
         case place:
             return Path(DISK_FOLDER if place == "disk" else place).expanduser() / CACHE_NAME
 
 
 def memory_caches() -> list[Path]:
     """Return the folders of data.cache=memory that killed runs of this user have left."""
-    return sorted(_SHARED_MEMORY.glob(f"{_MEMORY_CACHE}-*"))
+    return sorted(SHARED_MEMORY.glob(f"{_MEMORY_CACHE}-*"))

@@ -107,7 +107,7 @@ class RemoteFile:
             return file.read(end - start)
 
     def _request(self, start: int, end: int) -> bytes:
-        system = _system(self._scheme, os.getpid(), threading.get_ident())
+        system = file_system(self._scheme, os.getpid(), threading.get_ident())
         from fsspec.asyn import sync
 
         path = system._strip_protocol(self.url)
@@ -116,8 +116,10 @@ class RemoteFile:
 
 
 @functools.cache
-def _system(scheme: str, _process: int, _thread: int) -> Any:
+def file_system(scheme: str, _process: int, _thread: int) -> Any:
     """Return fsspec's file system of a scheme, with connections of this process and thread; it follows no redirect.
+
+    scheme: as "s3". _process, _thread: their numbers.
 
     None is ever let go: fsspec would close what a forked process inherits, and with it connections of the parent, whose
     epoll it shares.

@@ -66,6 +66,10 @@ def worker_context(processes: list[BaseProcess]) -> BaseContext:
         return process
 
     vars(context).update(Event=LockFreeEvent, Process=recorded)
+    if context.get_start_method() == "forkserver":  # else it starts where signals are held back, which all of its
+        import multiprocessing.forkserver as forkserver  # processes would inherit, also those of other code
+
+        forkserver.ensure_running()
     return cast(BaseContext, context)
 
 

@@ -27,7 +27,7 @@ from data.layout import DerivedLayout, Layout, Provenance
 from data.map_reader import MapReader, source_kinds
 from data.paired_folders import PairedFolders, halves
 from data.store import Blob
-from inference.load import LoadedGenerator
+from inference.load import LoadedGenerator, directions_of
 from inference.request import InputOptions
 from models.instance_features import FeatureConditionedGenerator
 from utils.distributed import World
@@ -72,7 +72,7 @@ def build_input(loaded: LoadedGenerator, request: InputOptions) -> Layout:
         raise DataError(f"{loaded.file}: names no data set. {remedy}.")
     else:
         split = request.split or config.data.test_split
-        others = [f"--direction {way}" for way in config.method.translators if way != loaded.direction]
+        others = [f"--direction {way}" for way in directions_of(None, loaded) if way != loaded.direction]
         if not (others and has_split(replace(config, data=reversed_data(config.data)), split)):
             others = []
         check_has_split(config, split, other_choice=" or ".join([*others, "--input FOLDER"]))

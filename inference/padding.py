@@ -88,7 +88,7 @@ class Padding:
 
 
 def padded(sample: Sample, rule: Preprocessing) -> PaddedSample:
-    """Return a sample with sides that are multiples of `rule.size_multiple` and at least `rule.min_size`.
+    """Pad a sample to sides that are multiples of `rule.size_multiple` and at least `rule.min_size`.
 
     All maps are reflected alike at their borders, repeatedly where the sample is small; a side of 1 pixel is repeated.
     Ids stay ids. A target of another size than the source is left out, and so are its weights: no generator takes them.
@@ -99,8 +99,8 @@ def padded(sample: Sample, rule: Preprocessing) -> PaddedSample:
     """
     height, width = sample.source.shape[-2:]
     padding = Padding.of(height, width, rule)
-    larger = sample if rule.target_scale == 1 else replace(sample, target=None, weights=None)
+    result = sample if rule.target_scale == 1 else replace(sample, target=None, weights=None)
     rows, columns = padding.rows[:, None], padding.columns
     if (len(rows), len(columns)) != (height, width):
-        larger = larger.mapped(lambda image: image[:, rows, columns])
-    return PaddedSample(sample, larger, padding.window)
+        result = result.mapped(lambda image: image[:, rows, columns])
+    return PaddedSample(sample, result, padding.window)

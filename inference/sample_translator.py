@@ -110,7 +110,7 @@ class SampleTranslator:
             self.results.add(*translated)
 
     def keep(self, index: int) -> bool:
-        """Record sample `index`, whose image exists; return whether it is not to be translated: its image is intact."""
+        """Record sample `index`, whose image exists; return False where that is incomplete, to be translated again."""
         with collected(self.problems):
             if self.is_read_in_parts(index):
                 with self._opened(index) as image:

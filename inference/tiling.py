@@ -38,7 +38,7 @@ class Window:
         )
 
     def at(self, stride: float) -> Self:
-        """Return the window in an image whose sides are divided by `stride`; its own are whole numbers there."""
+        """Return the window, whose sides are multiples of `stride`, in an image whose sides are divided by it."""
         return type(self)(*(int(side // stride) for side in (self.top, self.bottom, self.left, self.right)))
 
     def seen_from(self, other: Self) -> Self:
@@ -64,13 +64,13 @@ class TensorFile:
 
     def __init__(self, folder: Path, width: int) -> None:
         self._folder = folder
-        self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - closed by its owner
+        self.file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - closed by its owner
         self._width = width
         self._like = torch.zeros(0)
 
     def close(self) -> None:
         """Remove the file."""
-        self._file.close()
+        self.file.close()
 
     def write(self, window: Window, part: Tensor) -> None:
         """Write the part (1, C, h, w) of a window."""
@@ -97,17 +97,17 @@ class TensorFile:
 
     def _write_at(self, position: int, left: memoryview) -> None:
         """Write all bytes: a disk that is nearly full takes some of them, and refuses the next call."""
-        self._file.seek(position)
+        self.file.seek(position)
         left = left.cast("B")
         while left:
-            left = left[self._file.write(left) :]
+            left = left[self.file.write(left) :]
 
     def _read_at(self, position: int, left: memoryview) -> None:
         """Read bytes until `left` is full; raise OSError where the file ends before."""
-        self._file.seek(position)
+        self.file.seek(position)
         left = left.cast("B")
         while left:
-            n_bytes = self._file.readinto(left)
+            n_bytes = self.file.readinto(left)
             if not n_bytes:
                 raise OSError(
                     errno.EIO, "a temporary file of --tile is shorter than what was written", str(self._folder)

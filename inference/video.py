@@ -33,6 +33,7 @@ from inference.predictor import Predictor
 from inference.request import InputOptions, OutputOptions, Request
 from inference.requested_predictor import load_requested_generator, prepare_device, requested_predictor
 from inference.sampling import encode_style
+from inference.tiling import Window
 from utils.atomic_file import replacing
 from utils.digest import sha256_of_file
 from utils.distributed import World
@@ -186,22 +187,25 @@ class FrameTranslator:
         numbered = enumerate(self.video.frames(self.problems), start=1)
         while group := list(islice(numbered, self.batch_size)):
             files = {number: self.folder / f"{number:06d}.png" for number, _ in group} if self.folder else {}
-            images = {number: image for number, file in files.items() if (image := _intact(file)) is not None}
+            fits = {number: self.fit(frame.image) for number, frame in group}
+            kept = ((number, _intact(file, fits[number].window)) for number, file in files.items())
+            images = {number: image for number, image in kept if image is not None}
             self.n_kept += len(images)
-            missing = [(number, self.fit(frame.image)) for number, frame in group if number not in images]
-            if missing:
+            if missing := [(number, fit) for number, fit in fits.items() if number not in images]:
                 fakes = self.predictor.translate(Batch.of([fit.padded for _, fit in missing]))
                 for (number, fit), fake in zip(missing, fakes, strict=True):
                     images[number] = fit.window.cut(fake)
                     if self.folder:
-                        write_png(files[number], images[number])
+                        with replacing(files[number]) as unfinished:
+                            write_png(unfinished, images[number])
             yield from ((frame, images[number]) for number, frame in group)
 
 
-def _intact(file: Path) -> Tensor | None:
-    """Return an image, (3, H, W) uint8; None where there is none, or an incomplete one, as a killed process leaves."""
+def _intact(file: Path, window: Window) -> Tensor | None:
+    """Return an image, (3, H, W) uint8; None where there is none, an incomplete one, or one of other sides."""
     with suppress(DataError):
-        return read_rgb(file)
+        image = read_rgb(file)
+        return image if image.shape[1:] == (window.bottom - window.top, window.right - window.left) else None
     return None
 
 

@@ -143,4 +143,4 @@ def use_s3(url: str, environment: pytest.MonkeyPatch) -> None:
     }
     for name, value in settings.items():
         environment.setenv(f"AWS_{name}", value)
-    ranges._system.cache_clear()  # it has connections to another server
+    ranges.file_system.cache_clear()  # it has connections to another server

@@ -23,7 +23,8 @@ class AugmentationController:
     target: the overfitting to hold. change: of the probability, each time; upwards where overfitting is above its
         target, downwards where it is below (Karras et al. 2020, section 3.1, whose code has no upper bound).
     generator: the one that is trained.
-    validation, train: of the main process, which measures alone: with samples of the training split and their targets.
+    validation: of the main process, which measures for all; None on the others.
+    train: samples of the training split, with targets.
     """
 
     world: World

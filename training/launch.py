@@ -1,7 +1,7 @@
 """Where a run begins: `train`, of train.py and of other programs, and the jobs that check or try everything first."""
 
+import os
 import shlex
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ from utils.signals import GracefulStop
 
 Trial = Literal["dry-run", "smoke"]
 
-_TRAINING = threading.Lock()  # torch's random generators, which every run seeds, are one for all threads
+_training = dict[int, object]()  # by process, the run that it trains: its threads share torch's random generators
 
 
 @dataclass(frozen=True)
@@ -95,14 +95,15 @@ def try_out(config: Config, job: Trial, resume: str = "auto", *, accepts_changed
 def joined(config: Config) -> Iterator[World]:
     """Join the processes of a run, of which the main one prints; refuse a second run within this process."""
     peer_timeout_s = min(3 * config.data.timeout_s or LONGEST_WAIT_S, LONGEST_WAIT_S)
-    if not _TRAINING.acquire(blocking=False):
+    run = object()
+    if _training.setdefault(os.getpid(), run) is not run:
         raise UserError(f"run {config.run.name}: this process trains another run: train in a process for each")
     try:
         with joined_world(config.run.device, peer_timeout_s) as world:
             log_to_console(world.is_main)
             yield world
     finally:
-        _TRAINING.release()
+        del _training[os.getpid()]
 
 
 def run_to_end(config: Config, world: World, options: ResumeOptions, stop: GracefulStop, callbacks: Callbacks) -> None:

@@ -48,8 +48,7 @@ class LearningRateSchedule:
         linear_pix2pix: 1 for constant_epochs, then falling to 1/(decay_epochs + 1) in the last epoch (pix2pix).
         step: a tenth after every step_epochs.
         cosine: from 1 along half a wave, to 0 at the end of all epochs (Loshchilov & Hutter 2017, without restarts).
-        plateau: by the progress made.
-    plateau: None with another decay.
+        plateau: by progress, which `plateau` follows; it is None with another decay.
     """
 
     settings: OptimizerConfig

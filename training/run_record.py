@@ -58,8 +58,8 @@ class RunRecord:
     def open(self) -> None:
         """Write to the file what was collected, and from now on each message; without effect where no folder is."""
         if self._folder.is_dir():
-            self._messages.capacity = 1
             self._messages.flush()
+            self._messages.capacity = 1
             self.is_open = True
 
     def write(self, text: str) -> None:

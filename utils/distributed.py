@@ -132,7 +132,7 @@ def joined_world(device: str, timeout_s: float, option: str = "run.device=") -> 
         return
     timeout = timedelta(seconds=timeout_s)
     try:
-        store, rank, size = _fresh_store(timeout)
+        store, rank, size = fresh_store(timeout)
         dist.init_process_group(
             "nccl" if chosen.type == "cuda" else "gloo",
             store=store,
@@ -167,7 +167,7 @@ def _free_networks() -> None:
     gc.collect()
 
 
-def _fresh_store(timeout: timedelta) -> tuple[dist.Store, int, int]:
+def fresh_store(timeout: timedelta) -> tuple[dist.Store, int, int]:
     """Return a store that only this start of the processes shares, the rank and the number of processes.
 
     torchrun's own store outlives a restart (torch 2.15) and still has addresses of processes that have ended. So the

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of containers
+CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _UNKNOWN = 2**33
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -3, -4, -8  # malloc.h of glibc
 _LARGE = 2**25  # bytes; the most that glibc takes as the size from which it maps
@@ -21,7 +21,7 @@ def memory_bytes() -> int:
     if sys.platform != "win32":
         with suppress(ValueError, OSError):  # no such name on this system
             amounts.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    for file in _LIMITS:
+    for file in CONTAINER_LIMITS:
         with suppress(ValueError, OSError):  # "max": no limit
             amounts.append(int(Path(file).read_text()))
     return min(amounts, default=_UNKNOWN)

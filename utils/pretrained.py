@@ -88,7 +88,7 @@ class PretrainedFile:
         cached, remedy = self.cached, f"delete it, and it will be downloaded again from {self.url}"
         if not cached.is_file():
             try:
-                _download(self.url, cached)
+                download(self.url, cached)
             except (OSError, RuntimeError, HTTPException) as error:
                 raise WeightsError(
                     f"{self.what}, {self.name} ({self.megabytes} MB), which are not in {cached.parent} and could not "
@@ -103,8 +103,13 @@ class PretrainedFile:
         return Weights(cached, tensors if isinstance(tensors, dict) else {}, remedy)
 
 
-def _download(url: str, path: Path) -> None:
-    """Download a file whose name ends in its SHA-256; raise if the server sends nothing for SILENCE_S."""
+def download(url: str, path: Path) -> None:
+    """Download a file whose name ends in its SHA-256.
+
+    Raises:
+        OSError, HTTPException: the server refuses, or sends nothing for SILENCE_S.
+        RuntimeError: the file has another SHA-256.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(SILENCE_S)  # torch.hub has no argument for it

@@ -291,7 +291,7 @@ def test_room_is_left_to_batches_and_checkpoints(
 ) -> None:
     usage = SimpleNamespace(total=2**30, used=0, free=int(free_share * 2**30))
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
-    monkeypatch.setattr(sample_cache, "_SHARED_MEMORY", tmp_path)
+    monkeypatch.setattr(sample_cache, "SHARED_MEMORY", tmp_path)
     cache = [f"data.root={label_data_set}", f"data.cache={kind if kind == 'memory' else tmp_path}"]
     config = load_config(tiny_config, [*SETTINGS, *cache])
     layout = build.build_layout(config, "train", needs_targets=True)

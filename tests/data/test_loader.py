@@ -2,8 +2,10 @@
 
 import logging
 import multiprocessing
+import signal
 from functools import partial
 from itertools import islice
+from multiprocessing import forkserver
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +74,21 @@ def test_processes_that_are_not_forked_load_the_same(monkeypatch: pytest.MonkeyP
     expected = batches(FACADES, 3)
     monkeypatch.setattr(multiprocessing, "get_context", partial(multiprocessing.get_context, method))
     assert_same(batches(FACADES, 3, n_workers=1), expected)
+
+
+@pytest.mark.parametrize(("method", "n_calls"), [("fork", 0), ("forkserver", 1)])
+def test_the_server_of_processes_starts_before_signals_are_held_back_from_it(
+    monkeypatch: pytest.MonkeyPatch, method: str, n_calls: int
+) -> None:
+    held_back = list[set[int]]()
+
+    def start() -> None:
+        held_back.append({*signal.pthread_sigmask(signal.SIG_BLOCK, ())})
+
+    monkeypatch.setattr(multiprocessing, "get_context", partial(multiprocessing.get_context, method))
+    monkeypatch.setattr(forkserver, "ensure_running", start)
+    batches(FACADES, 1, n_workers=1)
+    assert held_back == [set()] * n_calls
 
 
 @pytest.mark.parametrize("n_workers", [0, 1])

@@ -128,7 +128,7 @@ def test_s3_gives_the_bytes_that_are_asked_for(folder: Path, monkeypatch: pytest
             monkeypatch.delenv(name)
         monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
         monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
-        ranges._system.cache_clear()
+        ranges.file_system.cache_clear()
         with pytest.raises(StoreError, match=r"access denied\. Give credentials by AWS_ACCESS_KEY_ID and "):
             file.read(10, 20)
 
@@ -186,7 +186,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
             raise ImportError(name)
         return real(name, *arguments)  # type: ignore[arg-type]
 
-    ranges._system.cache_clear()  # as in a new process
+    ranges.file_system.cache_clear()  # as in a new process
     monkeypatch.setattr(builtins, "__import__", fail)
     with pytest.raises(StoreError, match=r'^https://host/a: needs other packages: python -m pip .* "\.\[remote\]"$'):
         RemoteFile("https://host/a").read(0, 1)

@@ -166,7 +166,7 @@ def test_a_run_with_a_cache_equals_one_without(tiny_config: Path, label_data_set
 def test_one_command_removes_it(
     tiny_config: Path, label_data_set: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sample_cache, "_SHARED_MEMORY", tmp_path / "shm")
+    monkeypatch.setattr(sample_cache, "SHARED_MEMORY", tmp_path / "shm")
     arguments = settings(label_data_set, "train.max_steps=3")
     run(tiny_config, *arguments, f"data.cache={tmp_path / 'cache'}")
     (tmp_path / "cache" / "mine.txt").touch()

@@ -87,6 +87,8 @@ def test_exported_files_hold_a_direction_and_name_it(run: Path, caplog: pytest.L
         export(["--checkpoint", str(run), "--direction", direction, "--format", "safetensors"])
         assert f"direction    {direction}" in caplog.text
         file = run / f"generator_{direction}.safetensors"
+        with pytest.raises(UserError, match=r"has no split 'held_back'\. Choose [^,]*, or --input FOLDER\.$"):
+            translate("--checkpoint", str(file), "--split", "held_back", f"data.root={run.parents[1] / 'heaps'}")
         again, loaded = load_generator(file), load_generator(checkpoint_path(run, 1), direction=direction)
         assert (again.direction, again.named_direction, again.conditioning) == (
             direction,

@@ -50,7 +50,7 @@ def test_a_dry_run_downloads_nothing(
     tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("torch.hub.get_dir", lambda: str(tmp_path / "hub"))
-    monkeypatch.setattr("utils.pretrained._download", lambda *_: pytest.fail("a download"))
+    monkeypatch.setattr("utils.pretrained.download", lambda *_: pytest.fail("a download"))
     settings = ["loss.vgg=10", "metrics.extra=[lpips,fid]", "checkpoint.best=fid"]
     run(tiny_config, *settings, "--dry-run")
     out = capfd.readouterr().out

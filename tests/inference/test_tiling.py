@@ -224,8 +224,8 @@ class Sluggish(FileIO):
 
 def test_a_system_that_takes_and_gives_little_at_once_loses_nothing(tmp_path: Path) -> None:
     with closing(TensorFile(tmp_path, width=6)) as file:
-        file._file.close()
-        file._file = Sluggish(tmp_path / "x", "w+b")
+        file.file.close()
+        file.file = Sluggish(tmp_path / "x", "w+b")
         file.write(WHOLE, PART)
         assert torch.equal(file.read(WHOLE), PART)
         assert torch.equal(file.read(Window(1, 3, 2, 5)), PART[..., 1:3, 2:5])
@@ -247,7 +247,7 @@ def test_a_disk_that_is_full_within_the_last_row_is_an_error(tmp_path: Path) -> 
 def test_a_file_that_ends_early_is_an_error(tmp_path: Path) -> None:
     with closing(TensorFile(tmp_path, width=6)) as file:
         file.write(WHOLE, PART)
-        file._file.truncate(4 * ROW - 5)
+        file.file.truncate(4 * ROW - 5)
         assert torch.equal(file.read(Window(0, 3, 0, 6)), PART[..., :3, :])
         with pytest.raises(OSError, match="is shorter than what was written"):
             file.read(WHOLE)

@@ -92,6 +92,14 @@ def test_a_start_that_fails_is_recorded_where_a_run_is(tmp_path: Path) -> None:
     assert (state_of(tmp_path)["state"], state_of(tmp_path)["step"]) == ("failed", 2)
 
 
+def test_a_file_that_cannot_be_opened_leaves_no_handler(tmp_path: Path) -> None:
+    (tmp_path / "log.txt").mkdir()
+    before = list(logger.handlers)
+    with pytest.raises(IsADirectoryError), recorded(tmp_path) as record:
+        record.open()
+    assert logger.handlers == before
+
+
 def test_a_failure_before_there_is_a_folder_makes_none_and_a_signal_makes_one(tmp_path: Path) -> None:
     for error, is_made in ((RuntimeError(), False), (Interrupted(Signals.SIGTERM), True)):
         with suppress(RuntimeError, Interrupted), recorded(tmp_path / "run"):

@@ -41,7 +41,7 @@ def test_gpus_are_joined_by_nccl_and_their_hosts_by_gloo(monkeypatch: pytest.Mon
         monkeypatch.setattr(dist, name, called)
     store, waits = dist.HashStore(), timedelta(seconds=5)
     monkeypatch.setattr(distributed, "choose_device", lambda device, index, option: torch.device("cuda", index))
-    monkeypatch.setattr(distributed, "_fresh_store", lambda _: (store, 3, 4))  # asks a server
+    monkeypatch.setattr(distributed, "fresh_store", lambda _: (store, 3, 4))  # asks a server
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: calls.update(set_device=device))
     with joined_world("auto", timeout_s=5) as world:
         assert world == World(3, 4, GPU, 2, control="of CPUs")
