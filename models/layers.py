@@ -1,5 +1,6 @@
 """Layers that torch lacks, or computes slowly or wrongly."""
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -9,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from utils.device import cpu_has_avx2_alone
 from utils.precision import at_least_float32
 
 
@@ -173,6 +175,7 @@ def _merged(kernel: Tensor) -> Tensor:
 
 WIDE_WEIGHTS = 2**23  # 1024 x 1024 x 3 x 3 has more; for smaller weights torch's own gradient is as fast
 MANY_CHANNELS = 128  # with fewer, Winograd's form moves more memory than it saves products
+MANY_CHANNELS_CONTIGUOUS = 256 if cpu_has_avx2_alone() else math.inf  # likewise of contiguous images
 
 
 class WideConv2d(nn.Conv2d):
@@ -180,14 +183,14 @@ class WideConv2d(nn.Conv2d):
 
     On a CPU the gradient of a weight of at least WIDE_WEIGHTS elements is computed as one matrix product. In bfloat16
     that is faster than torch's own gradient; in float32 it avoids torch's copies of the gradient in other layouts.
-    Between MANY_CHANNELS and WIDE_WEIGHTS, a 3x3 convolution of channels-last images has Winograd's form in training.
+    Between MANY_CHANNELS and WIDE_WEIGHTS, a 3x3 convolution has Winograd's form in training.
     """
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (N, in_channels, H, W) to (N, out_channels, H - k + 1, W - k + 1)."""
         if self._has_fewer_products(x):
             convolved: Tensor = WinogradConvolution.apply(x, self.weight)
-            return convolved
+            return convolved if is_channels_last(x) else convolved.contiguous()
         if x.device.type != "cpu" or not torch.is_grad_enabled() or self.weight.numel() < WIDE_WEIGHTS:
             return super().forward(x)
         dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else self.weight.dtype
@@ -196,11 +199,12 @@ class WideConv2d(nn.Conv2d):
         return result
 
     def _has_fewer_products(self, x: Tensor) -> bool:
-        """Return whether Winograd's form is faster: in training on channels-last images, without half precision."""
+        """Return whether Winograd's form is faster: in training, without half precision."""
         is_half = torch.is_autocast_enabled("cpu") or x.dtype not in (torch.float32, torch.float64)
-        if not self.training or x.device.type != "cpu" or is_half or self.bias is not None or not is_channels_last(x):
+        if not self.training or x.device.type != "cpu" or is_half or self.bias is not None:
             return False
-        return min(self.weight.shape[:2]) >= MANY_CHANNELS and self.weight.numel() < WIDE_WEIGHTS
+        least = MANY_CHANNELS if is_channels_last(x) else MANY_CHANNELS_CONTIGUOUS
+        return min(self.weight.shape[:2]) >= least and self.weight.numel() < WIDE_WEIGHTS
 
 
 class _Convolution(torch.autograd.Function):

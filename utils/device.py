@@ -114,3 +114,8 @@ def _show(message: Warning | str, *details: Any, **options: Any) -> None:
     elif found[1] not in _named:
         _named.add(found[1])
         logger.warning("train.deterministic: %s has no deterministic algorithm; the last bits may differ", found[1])
+
+
+def cpu_has_avx2_alone() -> bool:
+    """Return whether the CPU has AVX2 and not AVX-512: torch's convolutions of channels-last images are slow there."""
+    return torch.backends.cpu.get_cpu_capability() == "AVX2"

@@ -57,7 +57,8 @@ class TrainConfig(Section, prefix="train."):
     where runs are exact in any case, it changes nothing."""
     channels_last: Literal["auto", "always", "never"] = "auto"
     """Layout of the networks in memory, in training and translation. auto: channels last on a GPU, whose tensor cores
-    want it, on a CPU in training without pairs, and for VGG19 on CPUs with matrix units (AMX)."""
+    want it, in training without pairs on a CPU, unless it has AVX2 alone, and for VGG19 on CPUs with matrix units
+    (AMX)."""
     cudnn_benchmark: bool = True
     """Have a GPU try which algorithm of each convolution is the fastest, when a size comes for the first time."""
     profile_steps: int = 0

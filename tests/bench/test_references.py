@@ -32,7 +32,7 @@ from tests.training.methods.test_paired_update import make_pair, make_update, up
 from training.methods import METHODS
 from training.methods.contrastive import Contrastive
 from training.methods.cycle import Cycle
-from training.methods.unpaired import Pair
+from training.methods.unpaired import Pair, layout_on_cpu
 from utils.distributed import World
 
 TWO_LEVELS = 2 / 127.5
@@ -139,7 +139,7 @@ def test_unpaired_updates_of_the_bench_are_those_of_the_originals(settings: list
     for network, expected in zip(method.networks.values(), networks, strict=True):
         torch.testing.assert_close(network.module.state_dict(), expected.state_dict(), rtol=0, atol=1e-12)
         kernels = [weight for weight in network.module.parameters() if weight.ndim == 4]
-        assert all(kernel.is_contiguous(memory_format=torch.channels_last) for kernel in kernels)
+        assert all(kernel.is_contiguous(memory_format=layout_on_cpu()) for kernel in kernels)
 
 
 def test_both_sides_of_the_bench_make_the_same_update() -> None:

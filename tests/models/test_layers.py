@@ -1,5 +1,6 @@
 """Layers compute what torch's do, or the formula that torch lacks."""
 
+import math
 from collections.abc import Callable
 from itertools import product
 from typing import Any
@@ -279,7 +280,10 @@ def test_winograds_form_is_a_convolution_with_its_gradients(
     torch.testing.assert_close(gradients(ours, x.detach()), gradients(plain, x.detach()), rtol=1e-12, atol=1e-12)
 
 
-def test_winograds_form_is_for_training_on_channels_last_images_without_half_precision() -> None:
+def test_winograds_form_is_for_training_on_channels_last_images_without_half_precision(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("models.layers.MANY_CHANNELS_CONTIGUOUS", math.inf)
     layer, x = (
         WideConv2d(128, 128, 3, bias=False),
         torch.randn(1, 128, 8, 8).contiguous(memory_format=torch.channels_last),
@@ -290,6 +294,19 @@ def test_winograds_form_is_for_training_on_channels_last_images_without_half_pre
     assert torch.equal(layer.eval()(x), plain)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert layer.train()(x).dtype == torch.bfloat16
+
+
+def test_contiguous_images_of_many_channels_have_winograds_form_and_stay_contiguous(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("models.layers.MANY_CHANNELS_CONTIGUOUS", 256)  # as with AVX2 alone
+    layer, x = WideConv2d(256, 256, 3, bias=False), torch.randn(1, 256, 8, 8)
+    convolved, plain = layer(x), nn.functional.conv2d(x, layer.weight)
+    assert not torch.equal(convolved, plain)
+    assert convolved.is_contiguous()
+    torch.testing.assert_close(convolved, plain, rtol=1e-4, atol=1e-4)
+    narrow, x = WideConv2d(128, 128, 3, bias=False), torch.randn(1, 128, 8, 8)
+    assert torch.equal(narrow(x), nn.functional.conv2d(x, narrow.weight))
 
 
 @pytest.mark.parametrize("layer", [ReflectionPadding(1), InstanceNorm(4), AntialiasedDownsampling()])

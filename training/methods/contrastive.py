@@ -15,7 +15,7 @@ from models.global_generator import GlobalGenerator
 from models.initialization import initialize
 from models.patch_projection import PatchProjection, draw_positions
 from training.methods.method import NetworkBuilder, translators
-from training.methods.unpaired import ImageDiscriminator, Pair, Unpaired
+from training.methods.unpaired import ImageDiscriminator, Pair, Unpaired, layout_on_cpu
 from training.running_means import RunningMeans
 from training.trained_network import TrainedNetwork, synchronized_passes
 from utils.distributed import World
@@ -195,7 +195,7 @@ def build_contrastive(config: Config, world: World) -> Contrastive:
         ConfigError: the generator has no layer that contrastive.taps names.
     """
     torch.manual_seed(config.run.seed)
-    builder, settings = NetworkBuilder(config, world, torch.channels_last), config.contrastive
+    builder, settings = NetworkBuilder(config, world, layout_on_cpu()), config.contrastive
     modules = build.build_generator(config), build.build_discriminator(config)
     projection_module = build_projection(config, modules[0])
     torch.manual_seed(config.run.seed + world.rank)  # patches differ by process

@@ -12,7 +12,7 @@ from configs import build
 from configs.schema import Config, CycleConfig
 from training.methods.judge import ImagePool
 from training.methods.method import NetworkBuilder, translators
-from training.methods.unpaired import ImageDiscriminator, Pair, Unpaired
+from training.methods.unpaired import ImageDiscriminator, Pair, Unpaired, layout_on_cpu
 from training.running_means import RunningMeans
 from training.trained_network import TrainedNetwork, synchronized_passes
 from utils.distributed import World
@@ -133,7 +133,7 @@ class Cycle(Unpaired):
 def build_cycle(config: Config, world: World) -> Cycle:
     """Return networks, optimizers and losses with initial weights, on the device of `world`."""
     torch.manual_seed(config.run.seed)
-    builder, means = NetworkBuilder(config, world, torch.channels_last), RunningMeans()
+    builder, means = NetworkBuilder(config, world, layout_on_cpu()), RunningMeans()
     generators = {name: build.build_generator(config, way) for way, name in config.method.translators.items()}
     sides = {side: build.build_discriminator(config, way) for side, way in (("A", "BtoA"), ("B", "AtoB"))}
     torch.manual_seed(config.run.seed + world.rank)  # dropout and pools differ by process

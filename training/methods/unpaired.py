@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from configs import build
@@ -14,6 +15,7 @@ from losses.pixel_weights import PixelWeights
 from training.methods.judge import Judge
 from training.methods.method import Averages, Method
 from training.validation import UnpairedValidation, Validation
+from utils.device import cpu_has_avx2_alone
 
 
 class Pair(NamedTuple):
@@ -29,6 +31,11 @@ class Pair(NamedTuple):
     def outside_mask(self, fake: Tensor) -> dict[str, Tensor]:
         """Return the L1 between sources and translations outside the classes that may change, 0-d, if it is wanted."""
         return {"outside_mask": self.outside.mean((fake - self.source).abs())} if self.outside else {}
+
+
+def layout_on_cpu() -> torch.memory_format:
+    """Return the memory layout in which a CPU makes a step without pairs in the least time, by measurement."""
+    return torch.contiguous_format if cpu_has_avx2_alone() else torch.channels_last
 
 
 @dataclass
