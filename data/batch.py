@@ -71,6 +71,10 @@ class _Maps:
         mapped: dict[str, Any] = {name: function(tensor) for name, tensor in self.maps.items()}
         return replace(self, **mapped)
 
+    def exchanged(self) -> Self:
+        """Return the same with the target as source and the source as target, both images, for the way back."""
+        return replace(self, source=self.maps["target"], target=self.source)
+
 
 MAPS = tuple(field.name for field in fields(_Maps))
 
@@ -181,7 +185,7 @@ class SentBatch:
 
     def __init__(self, batch: Batch) -> None:
         if sys.platform != "linux":
-            raise NotImplementedError
+            raise OSError("only Linux has files in memory; see HAS_MEMORY_FILES")
         self._names = batch.names
         self._places = []
         with open(os.memfd_create("batch"), "wb") as file:  # noqa: PTH123  of a descriptor

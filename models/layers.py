@@ -1,6 +1,5 @@
 """Layers that torch lacks, or computes slowly or wrongly."""
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -175,7 +174,7 @@ def _merged(kernel: Tensor) -> Tensor:
 
 WIDE_WEIGHTS = 2**23  # 1024 x 1024 x 3 x 3 has more; for smaller weights torch's own gradient is as fast
 MANY_CHANNELS = 128  # with fewer, Winograd's form moves more memory than it saves products
-MANY_CHANNELS_CONTIGUOUS = 256 if cpu_has_avx2_alone() else math.inf  # likewise of contiguous images
+CHANNELS_CONTIGUOUS = range(256, 512) if cpu_has_avx2_alone() else range(0)  # where it is faster on contiguous images
 
 
 class WideConv2d(nn.Conv2d):
@@ -183,7 +182,8 @@ class WideConv2d(nn.Conv2d):
 
     On a CPU the gradient of a weight of at least WIDE_WEIGHTS elements is computed as one matrix product. In bfloat16
     that is faster than torch's own gradient; in float32 it avoids torch's copies of the gradient in other layouts.
-    Between MANY_CHANNELS and WIDE_WEIGHTS, a 3x3 convolution has Winograd's form in training.
+    Between MANY_CHANNELS and WIDE_WEIGHTS, a 3x3 convolution of channels-last images has Winograd's form in training,
+    and one of contiguous images with CHANNELS_CONTIGUOUS.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -203,8 +203,10 @@ class WideConv2d(nn.Conv2d):
         is_half = torch.is_autocast_enabled("cpu") or x.dtype not in (torch.float32, torch.float64)
         if not self.training or x.device.type != "cpu" or is_half or self.bias is not None:
             return False
-        least = MANY_CHANNELS if is_channels_last(x) else MANY_CHANNELS_CONTIGUOUS
-        return min(self.weight.shape[:2]) >= least and self.weight.numel() < WIDE_WEIGHTS
+        channels = self.weight.shape[:2]
+        if is_channels_last(x):
+            return min(channels) >= MANY_CHANNELS and self.weight.numel() < WIDE_WEIGHTS
+        return all(count in CHANNELS_CONTIGUOUS for count in channels)
 
 
 class _Convolution(torch.autograd.Function):

@@ -1,7 +1,6 @@
 """Moving averages of the weights of networks that translate, and the statistics of batch norm that belong to them."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -94,7 +93,7 @@ def estimate_statistics(method: Method, averages: Averages, batches: Sequence[Ba
         with estimating_statistics(network), method.precision.autocast():
             for on_cpu in batches:
                 batch = on_cpu.to(method.device)
-                if direction == "BtoA":  # which translates targets
-                    batch = replace(batch, source=batch.maps["target"], target=batch.source)
+                if direction == "BtoA":
+                    batch = batch.exchanged()
                 draw_latents(network, [image_seed(0, name) for name in batch.names])
                 network(*conditioning.generator_inputs(batch, conditioning(batch)))

@@ -103,7 +103,7 @@ def joined(config: Config) -> Iterator[World]:
             log_to_console(world.is_main)
             yield world
     finally:
-        del _training[os.getpid()]
+        _training.pop(os.getpid(), None)
 
 
 def run_to_end(config: Config, world: World, options: ResumeOptions, stop: GracefulStop, callbacks: Callbacks) -> None:

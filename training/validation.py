@@ -207,7 +207,7 @@ class UnpairedValidation(Validation):
 
     def _back_figures(self, back: Predictor) -> Iterable[tuple[str, float]]:
         features = []
-        for number, sample in enumerate(map(_exchanged, self.samples)):
+        for number, sample in enumerate(map(Sample.exchanged, self.samples)):
             fake = back.translate(Batch.of([sample]))[0]
             features.append(self.of_sources.features(fake, number))
             self.back_hints.add(back.show_source(sample), back.show_target(fake))
@@ -220,7 +220,7 @@ class UnpairedValidation(Validation):
 
     def pictures(self, sample: Sample, fake: Tensor) -> dict[str, Tensor]:
         """Return source, translation and a real image of the target side; of both directions where there are two."""
-        predictor, back, exchanged = self.predictor, self.back, _exchanged(sample)
+        predictor, back, exchanged = self.predictor, self.back, sample.exchanged()
         pictures = {"source": predictor.show_source(sample), "translated": predictor.show_target(fake)}
         real = {"real": predictor.show_target(sample.maps["target"])}
         if back is None:
@@ -235,18 +235,14 @@ class UnpairedValidation(Validation):
     def describe(self) -> list[str]:
         """Return the figures that those of translations are to be compared with."""
         # where the target side has fewer images, some samples share theirs
-        distinct = {hash(_exchanged(sample).source.numpy().tobytes()): n for n, sample in enumerate(self.samples)}
+        distinct = {hash(sample.maps["target"].numpy().tobytes()): n for n, sample in enumerate(self.samples)}
         references = self.evaluator.references(self._sources, [self._targets[n] for n in distinct.values()])
         return [f"to compare     {references}"] if str(references) else []
 
     @cached_property
     def _targets(self) -> list[Features]:
-        return [self.evaluator.features(_exchanged(s).source, number) for number, s in enumerate(self.samples)]
+        return [self.evaluator.features(sample.maps["target"], number) for number, sample in enumerate(self.samples)]
 
     @cached_property
     def _sources(self) -> list[Features]:
         return [self.of_sources.features(sample.source, number) for number, sample in enumerate(self.samples)]
-
-
-def _exchanged(sample: Sample) -> Sample:
-    return replace(sample, source=sample.maps["target"], target=sample.source)

@@ -1,6 +1,5 @@
 """Layers compute what torch's do, or the formula that torch lacks."""
 
-import math
 from collections.abc import Callable
 from itertools import product
 from typing import Any
@@ -283,7 +282,7 @@ def test_winograds_form_is_a_convolution_with_its_gradients(
 def test_winograds_form_is_for_training_on_channels_last_images_without_half_precision(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("models.layers.MANY_CHANNELS_CONTIGUOUS", math.inf)
+    monkeypatch.setattr("models.layers.CHANNELS_CONTIGUOUS", range(0))
     layer, x = (
         WideConv2d(128, 128, 3, bias=False),
         torch.randn(1, 128, 8, 8).contiguous(memory_format=torch.channels_last),
@@ -299,14 +298,15 @@ def test_winograds_form_is_for_training_on_channels_last_images_without_half_pre
 def test_contiguous_images_of_many_channels_have_winograds_form_and_stay_contiguous(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("models.layers.MANY_CHANNELS_CONTIGUOUS", 256)  # as with AVX2 alone
+    monkeypatch.setattr("models.layers.CHANNELS_CONTIGUOUS", range(256, 512))  # as with AVX2 alone
     layer, x = WideConv2d(256, 256, 3, bias=False), torch.randn(1, 256, 8, 8)
     convolved, plain = layer(x), nn.functional.conv2d(x, layer.weight)
     assert not torch.equal(convolved, plain)
     assert convolved.is_contiguous()
     torch.testing.assert_close(convolved, plain, rtol=1e-4, atol=1e-4)
-    narrow, x = WideConv2d(128, 128, 3, bias=False), torch.randn(1, 128, 8, 8)
-    assert torch.equal(narrow(x), nn.functional.conv2d(x, narrow.weight))
+    for n_channels in (128, 512):
+        other, x = WideConv2d(n_channels, n_channels, 3, bias=False), torch.randn(1, n_channels, 8, 8)
+        assert torch.equal(other(x), nn.functional.conv2d(x, other.weight))
 
 
 @pytest.mark.parametrize("layer", [ReflectionPadding(1), InstanceNorm(4), AntialiasedDownsampling()])
