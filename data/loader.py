@@ -165,7 +165,7 @@ def read_fixed(layout: Layout, preprocessing: Preprocessing, index: int) -> Samp
     Raises:
         DataError: its files cannot be used.
     """
-    samples = [(side, side.read(place)) for side, place in layout.places(index)]
+    samples = [(side, side.read(index_of_side)) for side, index_of_side in layout.places(index)]
     return layout.joined(
         [place(sample, preprocessing.fixed(sample), source_is_ids=side.n_classes > 0) for side, sample in samples]
     )
