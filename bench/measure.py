@@ -1,6 +1,7 @@
 """Timing in turns, of which the median counts, also of processes; reports with the machine's facts.
 
-A side that is compared has a process of its own, for its settings and memory.
+On a CPU, whose speed drifts, the sides of a case take turns, each in a process of its own for its settings and memory.
+On a GPU, which may have no room for all, they follow one another in one process, where cuDNN chooses algorithms once.
 """
 
 import gc
@@ -23,6 +24,7 @@ import torch
 import torchvision
 
 from bench.cases import Case
+from training.cuda_graph import WARM_UP_STEPS
 from utils.precision import OptLevel, choose_precision
 
 K = TypeVar("K")
@@ -100,25 +102,34 @@ def prepare(side: str, make: Callable[[], Work], device: torch.device) -> int:
     """Make the work of a side, which this process keeps, and warm up; return the peak memory before, in bytes."""
     before = peak_memory_bytes(device)
     work = _works[side] = make()
-    for _ in range(1 if device.type == "cpu" else 5):
+    for _ in range(1 if device.type == "cpu" else WARM_UP_STEPS + 2):
         work()
     forget_peak(device)
+    if device.type == "cuda":
+        work()  # allocates again what was freed
     return before
 
 
 def turn(side: str, device: torch.device) -> float:
-    """Return the seconds of a call, the mean of as many as take half a second.
-
-    On a GPU a side frees its memory between turns, and allocates it again in a call that is not timed.
-    """
+    """Return the seconds of a call, the mean of as many as take half a second."""
     work = _works[side]
-    if device.type == "cuda":
-        work()
     seconds = seconds_of(work, device)
     if (n_calls := round(TURN_S / seconds)) > 1:
         seconds = seconds_of(work, device, n_calls)
-    forget_cache(device)
     return seconds
+
+
+def time_on_gpu(side: str, make: Callable[[], Work], device: torch.device, repeats: int) -> Timed:
+    """Return the measurement of a side in this process, which then has no GPU memory any more."""
+    forget_peak(device)
+    try:
+        before = prepare(side, make, device)
+        seconds = [turn(side, device) for _ in range(repeats)]
+        return Timed(seconds, (peak_memory_bytes(device) - before) / 2**30)
+    finally:
+        _works.clear()
+        torch.compiler.reset()
+        forget_cache(device)
 
 
 def time_processes(sides: Mapping[str, Callable[[], Work]], device: torch.device, repeats: int) -> dict[str, Timed]:
@@ -149,36 +160,35 @@ def compare(
     device: torch.device,
     repeats: int,
 ) -> list[dict[str, Any]]:
-    """Return a row for each side, compared with the first in the same turns. levels: by side.
+    """Return a row for each side, compared with the first. levels: by side.
 
-    On a CPU all take turns. A GPU has no room for all: there each takes turns with the first, and one that does not fit
-    is reported and left out.
+    A side that does not fit on a GPU is reported and left out; without the first, nothing is compared.
     """
-    first = next(iter(levels))
-    rows = []
-    for sides in [list(levels)] if device.type == "cpu" else [[side] for side in levels]:
-        try:
-            makes = {side: partial(make_work, case, side, device) for side in dict.fromkeys((first, *sides))}
-            timed = time_processes(makes, device, repeats)
-        except Exception as error:
-            if device.type == "cpu":
-                raise
-            print(f"{sides[0]}: {type(error).__name__}: {error}", flush=True)
-            continue
-        rows += [_row(case, side, levels[side], device, timed[side], timed[first]) for side in sides]
-    return rows
+    makes, timed = {side: partial(make_work, case, side, device) for side in levels}, dict[str, Timed]()
+    if device.type == "cpu":
+        timed = time_processes(makes, device, repeats)
+    else:
+        for side, make in makes.items():
+            try:
+                timed[side] = time_on_gpu(side, make, device, repeats)
+            except RuntimeError as error:  # too little memory, or a compiler's
+                print(f"{side}: {type(error).__name__}: {error}", flush=True)
+    first = timed.get(next(iter(levels)))
+    return [_row(case, side, levels[side], device, one, first) for side, one in timed.items()]
 
 
-def _row(case: Case, side: str, level: OptLevel, device: torch.device, timed: Timed, first: Timed) -> dict[str, Any]:
+def _row(
+    case: Case, side: str, level: OptLevel, device: torch.device, timed: Timed, first: Timed | None
+) -> dict[str, Any]:
     return {
         "case": case.name,
         "side": side,
         "dtype": str(choose_precision(level, "auto", device).compute_dtype).removeprefix("torch."),
         "s": median(timed.seconds),
         "images/s": case.batch_size / median(timed.seconds),
-        "times as fast": median_ratio(first.seconds, timed.seconds),
+        "times as fast": median_ratio(first.seconds, timed.seconds) if first else None,
         "peak GiB": timed.peak_gib,
-        "memory ratio": timed.peak_gib / first.peak_gib,
+        "memory ratio": timed.peak_gib / first.peak_gib if first else None,
     }
 
 

@@ -15,10 +15,11 @@ from configs import build
 from configs.schema import Config
 from data.conditioning import images_to_float
 from losses.perceptual import PerceptualLoss
+from training.cuda_graph import make_step as training_step
 from training.methods import METHODS
 from utils.device import choose_device
 from utils.distributed import World
-from utils.precision import choose_precision
+from utils.precision import allow_tf32, choose_precision
 
 UNPAIRED = {"CUT": CUT, "CycleGAN": CYCLE}
 CPU_CASES = [
@@ -41,7 +42,11 @@ GPU_CASES = [
 LOCAL = ("generator.name=local", "generator.base_channels=32", "discriminator.n_scales=3")
 LARGE = [Case("local enhancer, 2048x1024, batch 1", 1024, 2048, settings=LOCAL)]  # on request
 CASES = {case.name: case for case in [*CPU_CASES, *GPU_CASES, *LARGE, TINY]}
-REFERENCES = {"reference": ["amp.opt_level=O0"], "reference, autocast": ["amp.opt_level=O1"]}
+REFERENCES = {  # the first one on a GPU computes as torch does by itself: convolutions in TF32
+    "reference": ["amp.opt_level=O0"],
+    "reference in float32": ["amp.opt_level=O0"],
+    "reference, autocast": ["amp.opt_level=O1"],
+}
 OURS: dict[str, list[str]] = {
     **{level: [f"amp.opt_level={level}"] for level in ("O0", "O2", "O3")},
     **{f"{level}, compiled": [f"amp.opt_level={level}", "train.compile=true"] for level in ("O0", "O2", "O3")},
@@ -49,10 +54,11 @@ OURS: dict[str, list[str]] = {
     "default, compiled": ["train.compile=true"],
     "default, checkpointing": ["train.activation_checkpointing=true"],
     "default, not channels last": ["train.channels_last=never"],
+    "default, without a CUDA graph": ["train.cuda_graph=false"],
 }
 SETTINGS = REFERENCES | OURS
 CPU_SIDES = ["O0", "default", "default, checkpointing"]  # compiled sides on request: compiling takes a minute on a CPU
-GPU_SIDES = ["reference, autocast", *OURS]
+GPU_SIDES = [*list(REFERENCES)[1:], *OURS]
 
 
 def make_reference(config: Config, device: torch.device) -> Reference:
@@ -80,11 +86,13 @@ def make_step(case: Case, side: str, device: torch.device) -> Callable[[], objec
     The reference uses the memory allocator's default, as pix2pixHD does; the other sides are set up as by train.py.
     """
     torch.backends.cudnn.benchmark = True  # as in train.py and pix2pix
+    allow_tf32(side != "reference in float32")
     config = case.config(*SETTINGS[side])
     batch = case.batch(device)
     if side not in REFERENCES:
         build.prepare_device(config, device)
-        step = METHODS[config.method.name](config, World(0, 1, device)).step
+        world = World(0, 1, device)
+        step = training_step(METHODS[config.method.name](config, world), config, world)
         return lambda: step([[batch]])
     reference, conditioning = make_reference(config, device), build.build_conditioning(config)
     assert batch.target is not None

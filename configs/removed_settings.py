@@ -53,7 +53,6 @@ REMOVED = {
     "style.height": Removed((8,), "style.size=[height,width]", is_merged=True),
     "style.width": Removed((8,), "style.size=[height,width]", is_merged=True),
     "train.async_upload": Removed((True,), "batches always have a stream of their own on a GPU"),
-    "train.cuda_graph": Removed((False,), "train.compile=true fuses the generator's kernels"),
     "train.freeze_discriminator": Removed(([],), "train.freeze=[discriminator.PART]", is_merged=True),
     "train.freeze_generator": Removed(([],), "train.freeze=[generator.PART]", is_merged=True),
 }

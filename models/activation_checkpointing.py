@@ -32,14 +32,23 @@ class Recomputable(nn.Module):
             return function(*inputs)
         spectral, batch = spectral_norms(self), batch_norms(self)
         if spectral or batch:
-            return _with_norms_as_before(spectral, batch, function, *inputs)
-        recomputed: Tensor = checkpoint(function, *inputs, use_reentrant=False)
+            return _with_norms_as_before(spectral, batch, draws(self), function, *inputs)
+        recomputed: Tensor = checkpoint(function, *inputs, use_reentrant=False, preserve_rng_state=draws(self))
         return recomputed
+
+
+def draws(part: nn.Module) -> bool:
+    """Return whether a part of a network draws random numbers; a CUDA graph cannot ask where their generator stands."""
+    return any(isinstance(module, nn.Dropout) for module in part.modules())
 
 
 @left_out_of_compilation  # torch.compile traces one pass, in place of the first and of those that replay its vectors
 def _with_norms_as_before(
-    spectral: list[SpectralNorm], batch: list[BatchNorm], function: Callable[..., Tensor], *inputs: Tensor
+    spectral: list[SpectralNorm],
+    batch: list[BatchNorm],
+    preserve_rng_state: bool,
+    function: Callable[..., Tensor],
+    *inputs: Tensor,
 ) -> Tensor:
     vectors: dict[SpectralNorm, list[Vectors]] = {norm: [] for norm in spectral}
     numbers = count()
@@ -50,7 +59,7 @@ def _with_norms_as_before(
         with keeping_vectors(vectors, replays=not is_first), untracked([] if is_first else batch):
             return function(*inputs)
 
-    recomputed: Tensor = checkpoint(compute, *inputs, use_reentrant=False)
+    recomputed: Tensor = checkpoint(compute, *inputs, use_reentrant=False, preserve_rng_state=preserve_rng_state)
     return recomputed
 
 

@@ -43,7 +43,18 @@ class ReflectionPadding(nn.ReflectionPad2d):
         if x.device.type == "cpu" and is_channels_last(x):
             with torch.autocast("cpu", enabled=False):  # which makes float32 of it
                 return super().forward(x)
-        return super().forward(x)
+        return padded(x, self.padding[0], "reflect")
+
+
+def padded(x: Tensor, padding: int, mode: Literal["reflect", "replicate"]) -> Tensor:
+    """Return (N, C, H, W) with `padding` mirrored or repeated pixels on each side, in the layout of the image.
+
+    torch's padding of images on a GPU makes contiguous ones. That of volumes keeps the order of pixels and channels.
+    """
+    if not (x.is_cuda and is_channels_last(x)):
+        return F.pad(x, (padding,) * 4, mode=mode)
+    volumes = x.permute(0, 2, 3, 1).unsqueeze(1)
+    return F.pad(volumes, (0, 0, *(padding,) * 4), mode=mode).squeeze(1).permute(0, 3, 1, 2)
 
 
 def reflect(x: Tensor, padding: int) -> Tensor:
@@ -66,7 +77,7 @@ class InstanceNorm(nn.InstanceNorm2d):
         """Normalise each channel of each image of x, (N, C, H, W); H W is at least 2."""
         if not self.training or x.shape[2:].numel() == 1:
             return super().forward(x)  # exporters know it; and it refuses a single pixel
-        if x.device.type == "cpu" and is_channels_last(x):  # a ReLU in place is slow on the view of a single image
+        if is_channels_last(x) and (len(x) > 1 or x.device.type == "cpu"):  # of which a ReLU in place is faster
             return torch.cat([self._normalized(image) for image in x.split(1)])
         if x.shape[0] > 1:
             return F.instance_norm(x.flatten(2), eps=self.eps).view(x.shape)
@@ -157,7 +168,7 @@ class UpsampledConv2d(nn.Conv2d):
         if self.border == "zeros":
             return F.conv_transpose2d(x, kernel, self.bias, stride=2, padding=1)
         # of the enlarged image, the pixel mirrored at the border repeats the one at the border
-        bordered = F.pad(x, (1, 1, 1, 1), mode="replicate")
+        bordered = padded(x, 1, "replicate")
         return F.conv_transpose2d(bordered, kernel, self.bias, stride=2, padding=3)
 
 

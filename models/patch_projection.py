@@ -43,7 +43,7 @@ def draw_positions(features: Sequence[Tensor], n_patches: int) -> list[Tensor]:
     """Return S different positions for each tap, (S,) int64 on the features' device; S is n_patches, or all there are.
 
     features: of each tap, (N, C, H, W); the positions serve all images. Draws come from torch's global generator of the
-    CPU, which checkpoints hold.
+    device, which checkpoints hold.
     """
     sizes = [feature.shape[2] * feature.shape[3] for feature in features]
-    return [torch.randperm(size)[:n_patches].to(features[0].device, non_blocking=True) for size in sizes]
+    return [torch.randperm(size, device=features[0].device)[:n_patches] for size in sizes]

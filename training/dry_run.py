@@ -22,6 +22,7 @@ from data.loader import BadSamples, SampleKey
 from losses.perceptual import VGG19
 from metrics import METRICS
 from metrics.metric import FeatureSource, PairMetric, SetMetric
+from training.cuda_graph import WARM_UP_STEPS, make_step
 from training.disk_space import describe_shortage, size
 from training.methods.method import Method
 from training.resume import ResumeOptions, continues_in, find_checkpoint_together, start
@@ -157,16 +158,19 @@ def describe_time(training: Training, batch: Batch, loading_s: float) -> list[st
 
 
 def time_steps(training: Training, batch: Batch) -> float:
-    """Return the median of the seconds of a few steps with `batch`, after one that is not counted."""
+    """Return the median of the seconds of a few steps with `batch`, after those that are slower."""
     train, world = training.config.train, training.world
     batches = [[batch] * train.accumulation_steps] * train.discriminator_steps
+    step, n_slower = make_step(training.method, training.config, world), 1
+    if world.device.type == "cuda":
+        n_slower += WARM_UP_STEPS
     durations_s: list[float] = []
-    for number in range(1 + MOST_STEPS):
+    for number in range(n_slower + MOST_STEPS):
         begin_s = time.perf_counter()
-        training.method.step(batches)
+        step(batches)
         if world.device.type == "cuda":
             torch.cuda.synchronize(world.device)
-        if number:
+        if number >= n_slower:
             durations_s.append(time.perf_counter() - begin_s)
             if world.all_reduce_max(int(sum(durations_s) > ENOUGH_S)):  # each process has to make as many
                 break

@@ -11,6 +11,7 @@ from training.averages import read_statistics_batches
 from training.batches import BatchReader, open_batches, sample_names
 from training.callbacks import Callbacks
 from training.checkpointing import CheckpointManager
+from training.cuda_graph import make_step
 from training.optimizer_group import CHECKED_EVERY_STEPS, SkippedUpdates
 from training.profiler import profiler
 from training.run_log import RunLog
@@ -47,6 +48,7 @@ class TrainingLoop:
         """
         training, method, state = self.training, self.training.method, self.training.loop
         total_steps, skipped = training.total_steps, SkippedUpdates(method.optimizers)
+        step = make_step(method, training.config, training.world)
         self.end_reason = self.end_reason or training.patience.end_reason
         while state.step < total_steps:
             epoch = state.epoch
@@ -62,7 +64,7 @@ class TrainingLoop:
                 training.world.barrier()  # torchrun ends all once one has ended: the main process has to have saved
                 raise Interrupted(request, state.step or None)
             assert batches is not None, "waiting ends for a signal alone"
-            method.step(batches)
+            step(batches)
             training.update_averages()
             state.step += 1
             state.batches += training.config.batches_per_step

@@ -107,7 +107,10 @@ class OptimizerGroup:
     @learning_rate.setter
     def learning_rate(self, value: float) -> None:
         for group in self.optimizer.param_groups:
-            group["lr"] = value
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(value)
+            else:
+                group["lr"] = value
 
     @property
     def moments(self) -> list[Tensor]:

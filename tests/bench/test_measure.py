@@ -82,7 +82,7 @@ def make_work(case: Case, side: str, device: torch.device) -> Work:
     return lambda: None
 
 
-def compared(*sides: str, device: str = "cpu") -> list[tuple[str, float]]:
+def compared(*sides: str, device: str = "cpu") -> list[tuple[str, float | None]]:
     levels: dict[str, OptLevel] = dict.fromkeys(sides, "O0")
     rows = compare(Case("x", 32, 32), levels, make_work, torch.device(device), repeats=2)
     return [(row["side"], row["times as fast"]) for row in rows]
@@ -95,10 +95,12 @@ def test_a_side_that_fails_is_an_error_or_left_out_where_it_does_not_fit_a_gpu(
     monkeypatch.setattr(bench.measure, "prepare", lambda _, make, __: len([make()]))
     monkeypatch.setattr(bench.measure, "turn", lambda side, _: {"1": 1.0, "2": 2.0}[side])
     monkeypatch.setattr(bench.measure, "peak_memory_bytes", lambda _: 2**31)
+    monkeypatch.setattr(bench.measure, "forget_peak", lambda _: None)
     assert compared("1", "2") == [("1", 1.0), ("2", 0.5)]
     with pytest.raises(torch.OutOfMemoryError):
         compared("1", "large")
     assert compared("1", "large", "2", device="cuda") == [("1", 1.0), ("2", 0.5)]
+    assert compared("large", "2", device="cuda") == [("2", None)]
     assert "large: OutOfMemoryError: cuda has no room for x" in capsys.readouterr().out
 
 

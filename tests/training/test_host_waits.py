@@ -5,6 +5,7 @@ question for a value. It has no autocast: what the opt levels do is watched on t
 """
 
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -110,7 +111,7 @@ class Watch(TorchDispatchMode):
         to = kwargs.get("device", self.device).type
         if name == "_to_copy" and froms != {to}:
             assert to == self.device.type, "a copy to the host"
-            assert kwargs.get("non_blocking"), "a copy to the device that waits"
+            raise AssertionError("a copy to the device, which no CUDA graph can repeat")
         return func(*args, **kwargs)
 
     def _problem(self, name: str, args: Any) -> str | None:
@@ -134,8 +135,10 @@ def called_by(functions: Any) -> bool:
 
 @contextmanager
 def torch_watches() -> Iterator[None]:
-    torch.cuda.set_sync_debug_mode("error")
     try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that torch does not detect all of them
+            torch.cuda.set_sync_debug_mode("error")
         yield
     finally:
         torch.cuda.set_sync_debug_mode("default")

@@ -14,7 +14,7 @@ from losses.patch_nce import patch_nce
 from models.global_generator import GlobalGenerator
 from models.initialization import initialize
 from models.patch_projection import PatchProjection, draw_positions
-from training.methods.method import NetworkBuilder, translators
+from training.methods.method import NetworkBuilder, StepBatches, translators
 from training.methods.unpaired import ImageDiscriminator, Pair, Unpaired, layout_on_cpu
 from training.running_means import RunningMeans
 from training.trained_network import TrainedNetwork, synchronized_passes
@@ -63,6 +63,7 @@ class Contrastive(Unpaired):
         the same steps as one of each; and "discriminator".
     shares_encoder: whether the keys may come from the pass that translates; not where two passes of the generator
         differ, as with dropout, or batch norm's statistics of other images.
+    is_flipped: whether the next pass mirrors its images, where that is drawn ahead.
     """
 
     generator: TrainedNetwork
@@ -70,6 +71,20 @@ class Contrastive(Unpaired):
     projection: TrainedNetwork
     contrastive: ContrastiveConfig
     shares_encoder: bool
+    is_flipped: bool | None = None
+
+    def draw_ahead(self, batches: StepBatches) -> object:
+        """Draw the coin of the one pass, since a pass of mirrored images has other kernels."""
+        if not self.contrastive.flip_equivariance:
+            return ()
+        if sum(map(len, batches)) > 1:
+            return None
+        self.is_flipped = draw_coin() < 0.5
+        return self.is_flipped
+
+    def settle(self) -> None:
+        """Forget the coin."""
+        self.is_flipped = None
 
     def update(self, groups: Sequence[Sequence[Pair]]) -> None:
         """Update generator and projection from the last of `groups`, and the discriminator from each of them."""
@@ -89,7 +104,9 @@ class Contrastive(Unpaired):
         """Return the translations of each pass."""
         made = []
         for pair in synchronized_passes(passes, self.discriminator.trained):
-            flipped = self.contrastive.flip_equivariance and draw_coin() < 0.5
+            flipped = self.is_flipped
+            if flipped is None:
+                flipped = self.contrastive.flip_equivariance and draw_coin() < 0.5
             with self.precision.autocast():
                 with torch.set_grad_enabled(keeps_graph):
                     made.append(self._translate(pair.source, flipped))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from configs import build
 from configs.schema import Config, CycleConfig
-from training.methods.judge import ImagePool
+from training.methods.image_pool import ImagePool
 from training.methods.method import NetworkBuilder, translators
 from training.methods.unpaired import ImageDiscriminator, Pair, Unpaired, layout_on_cpu
 from training.running_means import RunningMeans
@@ -114,6 +114,11 @@ class Cycle(Unpaired):
         fake_b, fake_a = self.a_to_b.compute_copy(pair.source), self.b_to_a.compute_copy(pair.target)
         self.a.trained.compute_copy(fake_a[:, :0], fake_a)
         self.b.trained.compute_copy(fake_b[:, :0], fake_b)
+
+    @property
+    def pools(self) -> list[tuple[ImagePool, str]]:
+        """Those of both discriminators, if they have some."""
+        return [(pool, name) for pool, name in ((self.b.pool, "source"), (self.a.pool, "target")) if pool]
 
     @property
     def _pools(self) -> dict[str, ImagePool]:

@@ -1,4 +1,4 @@
-"""A discriminator in training: its passes and its loss, alike with and without pairs, and a pool of translations."""
+"""A discriminator in training: its passes and its loss, alike with and without pairs."""
 
 from dataclasses import dataclass, field
 from typing import Self
@@ -11,10 +11,10 @@ from losses.adversarial import mean_logits
 from losses.augmentation import Augmentation, Transform
 from losses.objective import DiscriminatorLosses, DiscriminatorLossInputs
 from models.patch_discriminator import DiscriminatorOutput
+from training.methods.image_pool import ImagePool
 from training.methods.method import NetworkBuilder
 from training.running_means import RunningMeans
 from training.trained_network import TrainedNetwork
-from utils.precision import at_least_float32
 
 Outputs = list[DiscriminatorOutput]
 """The discriminator's output at each scale."""
@@ -36,7 +36,7 @@ class Judge:
     means: RunningMeans
     tag: str = "D"
     augmentation: Augmentation = field(default_factory=Augmentation)
-    pool: "ImagePool | None" = None
+    pool: ImagePool | None = None
 
     @classmethod
     def of(cls, builder: NetworkBuilder, module: nn.Module, means: RunningMeans, tag: str = "D") -> Self:
@@ -98,62 +98,3 @@ class Judge:
         self.means.add(terms, f"loss/{self.tag}/")
         self.means.add({name: mean_logits(scales) for name, scales in logits.items()}, f"logits/{self.tag}/")
         return terms["total"]
-
-
-Pair = tuple[Tensor, Tensor]
-"""The condition (1, C, H, W) of a translation, and the translation (1, 3, H, W)."""
-
-
-class ImagePool:
-    """Up to `size` earlier translations; half of the time one of them is shown in place of a present one.
-
-    Shrivastava et al. 2017, section 2.3, as pix2pixHD and pix2pix have it: a new translation that is not shown takes
-    the place of the one that is. Draws come from torch's global generator of the CPU.
-
-    coin_first: whether a place is drawn only where the coin wants one, as CycleGAN has it.
-    """
-
-    def __init__(self, size: int, *, coin_first: bool = False) -> None:
-        self._size = size
-        self._coin_first = coin_first
-        self._pairs: list[Pair] = []
-
-    def exchange(self, source: Tensor, fake: Tensor) -> Pair:
-        """Return what to show: (N, C, H, W) conditions and (N, 3, H, W) float32 translations without graph.
-
-        In a batch, a translation is exchanged only for one of the same size. A batch of one takes any size.
-        """
-        pairs = zip(source.split(1), at_least_float32(fake.detach()).split(1), strict=True)
-        sources, fakes = zip(*(self._exchange_one(pair, is_alone=len(source) == 1) for pair in pairs), strict=True)
-        return torch.cat(sources), torch.cat(fakes)
-
-    def _exchange_one(self, pair: Pair, is_alone: bool) -> Pair:
-        if len(self._pairs) < self._size:
-            self._pairs.append(_copy(pair))
-            return pair
-        place = self.draw_place()
-        if place is None:
-            return pair
-        earlier, self._pairs[place] = self._pairs[place], _copy(pair)
-        # the images of a batch have one size: an earlier one of another size is dropped without being shown
-        return earlier if is_alone or earlier[0].shape == pair[0].shape else pair
-
-    def draw_place(self) -> int | None:
-        """Return the place of the translation to show; None: the present one."""
-        if self._coin_first:
-            return int(torch.randint(self._size, ())) if torch.rand(()) > 0.5 else None
-        place = int(torch.randint(self._size, ()))
-        return None if torch.rand(()) < 0.5 else place
-
-    def state_dict(self) -> list[Pair]:
-        """Return the pairs, on the CPU."""
-        return [(source.cpu(), fake.cpu()) for source, fake in self._pairs]
-
-    def load_state_dict(self, pairs: list[Pair], device: torch.device) -> None:
-        """Load copies of the pairs that `state_dict` returned, or of as many as there is room for."""
-        self._pairs = [_copy((source.to(device), fake.to(device))) for source, fake in pairs[: self._size]]
-
-
-def _copy(pair: Pair) -> Pair:
-    """Return a pair with memory of its own: a view would keep its batch in memory."""
-    return pair[0].clone(), pair[1].clone()

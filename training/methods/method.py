@@ -19,6 +19,7 @@ from data.batch import Batch, Sample
 from data.conditioning import Conditioning
 from inference.predictor import Predictor
 from models.style_encoder import inference_network
+from training.methods.image_pool import ImagePool
 from training.optimizer_group import OptimizerGroup
 from training.run_data import LoopState, Splits
 from training.running_means import RunningMeans
@@ -91,6 +92,35 @@ class Method(ABC):
     def conditioning(self) -> Conditioning:
         """The conditioning of the default direction."""
         return next(iter(self.translators.values())).conditioning
+
+    @property
+    def pools(self) -> Sequence[tuple[ImagePool, str]]:
+        """Pools in the order in which a step draws from them, and the maps of a batch that have their images' size."""
+        return ()
+
+    def draw_ahead(self, batches: StepBatches) -> object:
+        """Draw what the CPU draws in a step before it, as a CUDA graph needs it.
+
+        Returns what a graph is captured for, beside the form of its batches; None, without a draw, where it cannot be.
+        """
+        if self.pools and not are_one_image(batches):
+            return None
+        if not all(pool.can_draw_ahead(batches[0][0].maps[name].shape[-2:]) for pool, name in self.pools):
+            return None
+        for pool, _ in self.pools:
+            pool.draw_ahead()
+        return ()
+
+    def settle(self) -> None:
+        """End a step whose draws were made ahead."""
+        for pool, _ in self.pools:
+            pool.settle()
+
+    def forget_gradients(self) -> None:
+        """Forget what a step has left that did not come to its end."""
+        for network in self.networks.values():
+            network.module.zero_grad()
+            network.compute_copy.zero_grad()
 
     def step(self, batches: StepBatches) -> None:
         """Make one update from the batches of a step."""
@@ -173,6 +203,16 @@ class Method(ABC):
         )
 
 
+def are_one_image(batches: StepBatches) -> bool:
+    """Return whether a step makes one pass with a batch of one."""
+    return [[len(batch.names) for batch in group] for group in batches] == [[1]]
+
+
+def uses_cuda_graph(config: Config, world: World) -> bool:
+    """Return whether steps are repeated as a CUDA graph: by one process with a GPU, if the settings want that."""
+    return config.train.cuda_graph and world.device.type == "cuda" and world.size == 1
+
+
 @dataclass(frozen=True)
 class NetworkBuilder:
     """Puts networks on the device of `world`, in the precision and the memory layout of the settings.
@@ -209,8 +249,15 @@ class NetworkBuilder:
         """Return networks with an optimizer and a GradScaler of their own."""
         settings = self.config.optimizer
         parameters = [parameter for network in networks.values() for parameter in network.module.parameters()]
-        # the fused one alone leaves out an update by itself where gradients are broken, without the host asking
-        adam = Adam(parameters, lr=settings.learning_rate, betas=(settings.beta1, settings.beta2), fused=True)
+        is_repeated = uses_cuda_graph(self.config, self.world)
+        rate = torch.tensor(settings.learning_rate, device=parameters[0].device)  # which a graph reads in each step
+        adam = Adam(
+            parameters,
+            lr=rate if is_repeated else settings.learning_rate,
+            betas=(settings.beta1, settings.beta2),
+            fused=True,  # it alone leaves out an update by itself where gradients are broken, without the host asking
+            capturable=is_repeated,
+        )
         return OptimizerGroup(networks, adam, self.precision.make_scaler(), settings.max_gradient_norm)
 
 

@@ -17,6 +17,7 @@ from losses.objective import GeneratorObjective, LossInputs
 from losses.pixel_weights import LossWeights
 from models.style_encoder import StyledImages, StyleDistribution, inference_network
 from training.augmentation_controller import MOST_CHANGE, RAMP_SHARE, AugmentationController
+from training.methods.image_pool import ImagePool
 from training.methods.judge import Judge, Outputs
 from training.methods.method import Averages, Method, NetworkBuilder, translators
 from training.run_data import LoopState, Splits
@@ -69,6 +70,11 @@ class Paired(Method):
     objective: GeneratorObjective
     retain_graph: bool = True
     controller: AugmentationController | None = None
+
+    @property
+    def pools(self) -> list[tuple[ImagePool, str]]:
+        """The discriminator's, if it has one."""
+        return [(self.discriminator.pool, "target")] if self.discriminator.pool else []
 
     def inputs(self, batch: Batch) -> ModelInputs:
         """Return the float tensors of a batch of uint8 images and ids, on the batch's device."""

@@ -1,7 +1,7 @@
 import torch
 from torch import Tensor
 
-from training.methods.judge import ImagePool
+from training.methods.image_pool import ImagePool
 
 
 def pair(value: int, n: int = 1) -> tuple[Tensor, Tensor]:

@@ -17,7 +17,7 @@ from training.lr_schedule import LearningRateSchedule
 from training.methods import contrastive
 from training.methods.contrastive import Contrastive, TappedGenerator
 from training.methods.cycle import Cycle
-from training.methods.judge import ImagePool
+from training.methods.image_pool import ImagePool
 from training.methods.unpaired import ImageDiscriminator, Pair
 from training.optimizer_group import OptimizerGroup
 from training.running_means import RunningMeans

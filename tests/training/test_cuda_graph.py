@@ -1,0 +1,152 @@
+"""A step that is repeated as a CUDA graph trains the same networks as one that is computed as it is written."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from configs.schema import Config
+from data.batch import Batch
+from tests.runs import NEEDS_GPU, assert_equal
+from tests.training.recorded_graphs import RecordedGraphs
+from tests.training.test_host_waits import CASES, batch_of, config_of
+from training.cuda_graph import WARM_UP_STEPS, CudaGraphs, CudaGraphStep, make_step
+from training.methods import METHODS
+from training.methods.method import Method
+from utils.device import use_deterministic_algorithms
+from utils.distributed import World
+
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+POOL, TWICE = "train.pool_size=2", ["train.accumulation_steps=2"]
+UNCUT = "augmentation.policy=[]"  # whose draws on a CPU come from the generator from which pools draw ahead of them
+N_STEPS = WARM_UP_STEPS + 7
+
+
+@pytest.fixture(autouse=True)
+def _vgg19(monkeypatch: pytest.MonkeyPatch, vgg19_weights: dict[str, Tensor]) -> None:
+    monkeypatch.setattr("losses.perceptual.load_vgg19_weights", lambda: vgg19_weights)
+
+
+def make(config: Config, device: torch.device = CPU) -> Method:
+    return METHODS[config.method.name](config, World(0, 1, device))
+
+
+def batches_of(config: Config, n: int, device: torch.device, size: int = 1) -> list[Batch]:
+    torch.manual_seed(1)
+    batches = [batch_of(config, device) for _ in range(n)]
+    return [Batch(batch.names[:size], **{k: m[:size] for k, m in batch.maps.items()}) for batch in batches]
+
+
+def train(method: Method, step: Any, batches: list[Batch], n_passes: int = 1) -> dict[str, Any]:
+    """Train, on a GPU at a rate that changes, which is a number in a recording; return what has become of it."""
+    torch.manual_seed(0)
+    for number in range(0, len(batches), n_passes):
+        for group in method.optimizers.values():
+            group.learning_rate = 1e-3 / (1 + number // 8 if method.device.type == "cuda" else 1)
+        step([batches[number : number + n_passes]])
+    groups = {name: group.state_dict() for name, group in method.optimizers.items()}
+    weights = {name: network.module.state_dict() for name, network in method.networks.items()}
+    means = method.means.flush(World(0, 1, method.device))
+    state = [method.state_dict(), method.process_state()]
+    return {"groups": groups, "weights": weights, "means": means, "state": state}
+
+
+@pytest.mark.parametrize(
+    ("case", "settings", "n_captured"),
+    [
+        *((case, [], 1) for case in CASES if case not in ("CycleGAN", "pix2pixHD", "FastCUT, scaled gradients")),
+        ("FastCUT, scaled gradients", [], 2),  # mirrored and not
+        ("CycleGAN", [POOL, UNCUT], 1),
+        ("pix2pixHD", [POOL], 1),
+        ("pix2pixHD", [POOL, *TWICE], 0),
+        ("pix2pix", ["amp.opt_level=O2", "amp.dtype=bfloat16"], 1),
+    ],
+)
+def test_a_repeated_step_makes_the_updates_of_a_step(case: str, settings: list[str], n_captured: int) -> None:
+    config, graphs = config_of(case, *settings, "optimizer.learning_rate=1e-3"), RecordedGraphs()
+    batches, n_passes = batches_of(config, n_captured * N_STEPS or 8, CPU), config.train.accumulation_steps
+    plain, repeated = make(config), make(config)
+    expected = train(plain, plain.step, batches, n_passes)
+    found = train(repeated, CudaGraphStep(repeated, graphs), batches, n_passes)  # type: ignore[arg-type]
+    assert graphs.n_captured == n_captured
+    assert_equal(found, expected)
+
+
+def test_images_of_another_size_and_other_parts_are_stepped_as_written() -> None:
+    config, graphs = config_of("CycleGAN", POOL, UNCUT), RecordedGraphs()
+    batches = batches_of(config, 2 * N_STEPS, CPU)
+    halves = [Batch(b.names, **{k: m[..., ::2, ::2] for k, m in b.maps.items()}) for b in batches[:N_STEPS]]
+    mixed = [*halves[:2], *batches[:N_STEPS], *halves[2:], *batches[N_STEPS:]]
+    plain, repeated = make(config), make(config)
+    expected = train(plain, plain.step, mixed)
+    step = CudaGraphStep(repeated, graphs)  # type: ignore[arg-type]
+    assert_equal(train(repeated, step, mixed), expected)
+    assert graphs.n_captured == 1
+    repeated.networks["generator_AtoB"].freeze(["stem"])
+    train(repeated, step, batches)
+    assert graphs.n_captured == 2
+
+
+def test_a_step_that_cannot_be_captured_is_computed(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(RecordedGraphs):
+        def capture(self, work: Any) -> Any:
+            work()
+            raise RuntimeError("operation not permitted when stream is capturing\nmore")
+
+    caplog.set_level("INFO")
+    config = config_of("CUT")
+    batches, method = batches_of(config, N_STEPS, CPU), make(config)
+    train(method, CudaGraphStep(method, Broken()), batches)  # type: ignore[arg-type]
+    line = "steps are computed without a CUDA graph: operation not permitted when stream is capturing"
+    assert caplog.messages == [line]
+
+
+@contextmanager
+def deterministic() -> Iterator[None]:
+    use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        use_deterministic_algorithms(False)
+
+
+LEVELS = [["amp.opt_level=O0"], ["amp.opt_level=O1"], ["amp.opt_level=O1", "amp.dtype=float16"], ["amp.opt_level=O2"]]
+IN_FLOAT32 = ("local enhancer", "SPADE")  # their penalties' gradients, so not O2
+
+
+@pytest.mark.parametrize(
+    ("case", "level"),
+    [
+        (case, level)
+        for case, level in product([*CASES, "FastCUT", "pix2pixHD, pool"], LEVELS)
+        if case not in IN_FLOAT32 or level != LEVELS[-1]
+    ],
+)
+@NEEDS_GPU[0]
+@NEEDS_GPU[1]
+def test_a_gpu_repeats_a_step_with_the_same_bits(
+    case: str, level: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    n_captured, original = 0, CudaGraphs.capture
+
+    def capture(graphs: CudaGraphs, work: Any) -> Any:
+        nonlocal n_captured
+        n_captured += 1
+        return original(graphs, work)
+
+    monkeypatch.setattr(CudaGraphs, "capture", capture)
+    known = {"FastCUT": "FastCUT, scaled gradients", "pix2pixHD, pool": "pix2pixHD"}
+    config = config_of(known.get(case, case), *level, *([POOL] if "pix2pixHD" in case or "Cycle" in case else []))
+    batches, world = batches_of(config, 2 * N_STEPS, CUDA), World(0, 1, CUDA)
+    plain, repeated = make(config, CUDA), make(config, CUDA)
+    with deterministic():
+        expected = train(plain, plain.step, batches)
+        found = train(repeated, make_step(repeated, config, world), batches)
+    assert not [line for line in caplog.messages if "without a CUDA graph" in line]
+    assert n_captured > 0
+    assert_equal(found, expected)

@@ -1,0 +1,124 @@
+"""A step that a GPU repeats by itself, as a CUDA graph: one launch in place of thousands."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from configs.schema import Config
+from data.batch import Batch
+from training.methods.method import Method, StepBatches, uses_cuda_graph
+from utils.distributed import World
+from utils.log import logger
+
+Run = Callable[[], None]
+
+SPARE_SHARE = 1 / 8  # of a GPU's memory, for validation and steps without the graph, which cannot use the graph's
+WARM_UP_STEPS = 3  # make what is made at first use: the optimizer's state, cuDNN's choices, compiled kernels
+
+
+def make_step(method: Method, config: Config, world: World) -> Callable[[StepBatches], None]:
+    """Return the method's step, or what repeats it as a CUDA graph."""
+    return CudaGraphStep(method, CudaGraphs()) if uses_cuda_graph(config, world) else method.step
+
+
+class CudaGraphs:
+    """Runs and captures work in one stream beside the current one, as torch asks for; its graphs share their memory."""
+
+    def __init__(self) -> None:
+        self._stream = torch.cuda.Stream()
+        self._pool: Any = None
+
+    def run(self, work: Run) -> None:
+        """Do the work now, in the stream in which it is captured later."""
+        self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):
+            work()
+        torch.cuda.current_stream().wait_stream(self._stream)
+
+    def capture(self, work: Run) -> Run:
+        """Return a function that repeats the work on the same memory; nothing is computed now.
+
+        Raises:
+            RuntimeError: something of it cannot be captured, or too little memory is left beside it.
+        """
+        graph = torch.cuda.CUDAGraph()
+        # thread_local: the loader's thread may continue to take page-locked memory meanwhile
+        with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
+            work()
+        free, total = torch.cuda.mem_get_info()
+        if free < SPARE_SHARE * total:
+            raise RuntimeError(f"{free / 2**30:.1f} GiB of the GPU's {total / 2**30:.0f} would be left beside it")
+        self._pool = graph.pool()
+        return graph.replay
+
+
+class CudaGraphStep:
+    """A method's step that is computed as it is written at first, and then repeated from a CUDA graph.
+
+    The CPU needs longer to launch the kernels of small images and networks than a GPU to run them. The step may not ask
+    the GPU for a value, and what changes between steps has to be a tensor that changes in place; what the CPU draws is
+    drawn ahead. Batches of another form than the first one that came WARM_UP_STEPS times (images of another size, say)
+    are computed as the step is written, and all batches where the step cannot be captured.
+    """
+
+    def __init__(self, method: Method, graphs: CudaGraphs) -> None:
+        self._method = method
+        self._graphs = graphs
+        self._trained = self._what_is_trained()
+        self._n_seen = Counter[tuple[str, object]]()
+        self._form: str | None = None
+        self._batches: list[list[Batch]] = []  # whose memory the graphs read
+        self._repeats: dict[object, Run] = {}  # by what was drawn ahead
+        self._is_possible = True
+
+    def __call__(self, batches: StepBatches) -> None:
+        """Make one step."""
+        if (trained := self._what_is_trained()) != self._trained:
+            self._trained, self._form = trained, None
+            self._n_seen.clear()
+            self._repeats.clear()
+        form = _form(batches)
+        may_repeat = self._is_possible and self._form in (None, form)
+        drawn = self._method.draw_ahead(batches) if may_repeat else None
+        repeat = None if drawn is None else self._repeat(drawn, form, batches)
+        if repeat is None:
+            self._graphs.run(lambda: self._method.step(batches))
+        else:
+            repeat()
+        self._method.settle()
+
+    def _what_is_trained(self) -> Mapping[str, object]:
+        return {name: network.frozen for name, network in self._method.networks.items()}
+
+    def _repeat(self, drawn: object, form: str, batches: StepBatches) -> Run | None:
+        """Return what repeats the step with these batches; None while their form has not come often enough."""
+        self._n_seen[form, drawn] += 1
+        if self._n_seen[form, drawn] <= WARM_UP_STEPS:
+            return None
+        if self._form is None:
+            self._form = form
+            self._batches = [[batch.mapped(torch.Tensor.clone) for batch in group] for group in batches]
+        for kept, new in zip(_flat(self._batches), _flat(batches), strict=True):
+            for name, maps in kept.maps.items():
+                maps.copy_(new.maps[name])
+        if drawn not in self._repeats:
+            try:
+                self._repeats[drawn] = self._graphs.capture(lambda: self._method.step(self._batches))
+            except RuntimeError as error:
+                self._is_possible, self._batches = False, []
+                self._repeats.clear()
+                self._method.forget_gradients()
+                reason = str(error).strip().splitlines()[0]
+                logger.info(f"steps are computed without a CUDA graph: {reason}")
+        return self._repeats.get(drawn)
+
+
+def _flat(batches: StepBatches) -> list[Batch]:
+    return [batch for group in batches for batch in group]
+
+
+def _form(batches: StepBatches) -> str:
+    of_groups = [[{name: (maps.shape, maps.dtype) for name, maps in one.maps.items()} for one in g] for g in batches]
+    return str(of_groups)

@@ -1,0 +1,115 @@
+"""A pool of earlier translations, of which a discriminator sees some in place of the present ones."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from utils.precision import at_least_float32
+
+Pair = tuple[Tensor, Tensor]
+"""The condition (1, C, H, W) of a translation, and the translation (1, 3, H, W)."""
+
+
+@dataclass
+class _Ahead:
+    """An exchange of one image whose place is drawn, in memory that stays, so that a CUDA graph reads and writes it.
+
+    earlier: what is at the place. present: the translation that is exchanged. is_shown: 0-d bool, whether the earlier
+    one is shown; place is None where not. is_drawn: whether the exchange is still to be settled.
+    """
+
+    earlier: Pair
+    present: Pair
+    is_shown: Tensor
+    place: int | None = None
+    is_drawn: bool = False
+
+
+class ImagePool:
+    """Up to `size` earlier translations; half of the time one of them is shown in place of a present one.
+
+    Shrivastava et al. 2017, section 2.3, as pix2pixHD and pix2pix have it: a new translation that is not shown takes
+    the place of the one that is. Draws come from torch's global generator of the CPU.
+
+    coin_first: whether a place is drawn only where the coin wants one, as CycleGAN has it.
+    """
+
+    def __init__(self, size: int, *, coin_first: bool = False) -> None:
+        self._size = size
+        self._coin_first = coin_first
+        self._pairs: list[Pair] = []
+        self._ahead: _Ahead | None = None
+
+    def can_draw_ahead(self, sides: Sequence[int]) -> bool:
+        """Return whether `draw_ahead` may be called for an image of some height and width: the pool is full of such."""
+        return len(self._pairs) == self._size and {fake.shape[-2:] for _, fake in self._pairs} == {tuple(sides)}
+
+    def draw_ahead(self) -> None:
+        """Draw the place for the next exchange, of one image; lay what is there where a CUDA graph reads it."""
+        place = self.draw_place()
+        earlier = self._pairs[place or 0]
+        if self._ahead is None or self._ahead.earlier[1].shape != earlier[1].shape:
+            self._ahead = _Ahead(_copy(earlier), _copy(earlier), earlier[1].new_zeros((), dtype=torch.bool))
+        self._ahead.place, self._ahead.is_drawn = place, True
+        _write(self._ahead.earlier, earlier)
+        self._ahead.is_shown.fill_(place is not None)
+
+    def settle(self) -> None:
+        """Put the translation of an exchange that was drawn ahead into its place."""
+        if self._ahead and self._ahead.is_drawn and self._ahead.place is not None:
+            self._pairs[self._ahead.place] = _copy(self._ahead.present)
+        if self._ahead:
+            self._ahead.is_drawn = False
+
+    def exchange(self, source: Tensor, fake: Tensor) -> Pair:
+        """Return what to show: (N, C, H, W) conditions and (N, 3, H, W) float32 translations without graph.
+
+        In a batch, a translation is exchanged only for one of the same size. A batch of one takes any size.
+        """
+        if self._ahead and self._ahead.is_drawn:
+            present = source, at_least_float32(fake.detach())
+            _write(self._ahead.present, present)
+            both = zip(self._ahead.earlier, present, strict=True)
+            shown, translated = (torch.where(self._ahead.is_shown, laid, new) for laid, new in both)
+            return shown, translated
+        pairs = zip(source.split(1), at_least_float32(fake.detach()).split(1), strict=True)
+        sources, fakes = zip(*(self._exchange_one(pair, is_alone=len(source) == 1) for pair in pairs), strict=True)
+        return torch.cat(sources), torch.cat(fakes)
+
+    def _exchange_one(self, pair: Pair, is_alone: bool) -> Pair:
+        if len(self._pairs) < self._size:
+            self._pairs.append(_copy(pair))
+            return pair
+        place = self.draw_place()
+        if place is None:
+            return pair
+        earlier, self._pairs[place] = self._pairs[place], _copy(pair)
+        # the images of a batch have one size: an earlier one of another size is dropped without being shown
+        return earlier if is_alone or earlier[0].shape == pair[0].shape else pair
+
+    def draw_place(self) -> int | None:
+        """Return the place of the translation to show; None: the present one."""
+        if self._coin_first:
+            return int(torch.randint(self._size, ())) if torch.rand(()) > 0.5 else None
+        place = int(torch.randint(self._size, ()))
+        return None if torch.rand(()) < 0.5 else place
+
+    def state_dict(self) -> list[Pair]:
+        """Return the pairs, on the CPU."""
+        return [(source.cpu(), fake.cpu()) for source, fake in self._pairs]
+
+    def load_state_dict(self, pairs: list[Pair], device: torch.device) -> None:
+        """Load copies of the pairs that `state_dict` returned, or of as many as there is room for."""
+        self._pairs = [_copy((source.to(device), fake.to(device))) for source, fake in pairs[: self._size]]
+
+
+def _copy(pair: Pair) -> Pair:
+    """Return a pair with memory of its own: a view would keep its batch in memory."""
+    return pair[0].clone(), pair[1].clone()
+
+
+def _write(kept: Pair, new: Pair) -> None:
+    for into, values in zip(kept, new, strict=True):
+        into.copy_(values)
