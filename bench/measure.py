@@ -25,6 +25,7 @@ import torchvision
 
 from bench.cases import Case
 from training.cuda_graph import WARM_UP_STEPS
+from utils.errors import UserError
 from utils.precision import OptLevel, choose_precision
 
 K = TypeVar("K")
@@ -171,7 +172,7 @@ def compare(
         for side, make in makes.items():
             try:
                 timed[side] = time_on_gpu(side, make, device, repeats)
-            except RuntimeError as error:  # too little memory, or a compiler's
+            except (RuntimeError, UserError) as error:  # too little memory, or no compiler
                 print(f"{side}: {type(error).__name__}: {error}", flush=True)
     first = timed.get(next(iter(levels)))
     return [_row(case, side, levels[side], device, one, first) for side, one in timed.items()]

@@ -2,40 +2,52 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import torch
 
 from configs.schema import Config
 from data.batch import Batch
+from losses import REGISTERED_LOSSES
 from training.methods.method import Method, StepBatches, uses_cuda_graph
 from utils.distributed import World
 from utils.log import logger
 
 Run = Callable[[], None]
 
-SPARE_SHARE = 1 / 8  # of a GPU's memory, for validation and steps without the graph, which cannot use the graph's
+SPARE_SHARE = 1 / 4  # of a GPU's memory, for validation, which cannot use that of a graph
 WARM_UP_STEPS = 3  # make what is made at first use: the optimizer's state, cuDNN's choices, compiled kernels
 
 
 def make_step(method: Method, config: Config, world: World) -> Callable[[StepBatches], None]:
-    """Return the method's step, or what repeats it as a CUDA graph."""
-    return CudaGraphStep(method, CudaGraphs()) if uses_cuda_graph(config, world) else method.step
+    """Return the method's step, or what repeats it as a CUDA graph: not with losses of others, which may use Python."""
+    repeats = uses_cuda_graph(config, world) and not REGISTERED_LOSSES
+    return CudaGraphStep(method, CudaGraphs()) if repeats else method.step
+
+
+@cache
+def _stream() -> torch.cuda.Stream:
+    return torch.cuda.Stream()
 
 
 class CudaGraphs:
     """Runs and captures work in one stream beside the current one, as torch asks for; its graphs share their memory."""
 
     def __init__(self) -> None:
-        self._stream = torch.cuda.Stream()
         self._pool: Any = None
 
     def run(self, work: Run) -> None:
         """Do the work now, in the stream in which it is captured later."""
-        self._stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self._stream):
+        stream, current = _stream(), torch.cuda.current_stream()
+        stream.wait_stream(current)
+        with torch.cuda.stream(stream):
             work()
-        torch.cuda.current_stream().wait_stream(self._stream)
+        current.wait_stream(stream)
+
+    def forget(self) -> None:
+        """Use new memory for the next graph: the former ones are no more."""
+        self._pool = None
 
     def capture(self, work: Run) -> Run:
         """Return a function that repeats the work on the same memory; nothing is computed now.
@@ -45,7 +57,7 @@ class CudaGraphs:
         """
         graph = torch.cuda.CUDAGraph()
         # thread_local: the loader's thread may continue to take page-locked memory meanwhile
-        with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
+        with torch.cuda.graph(graph, pool=self._pool, stream=_stream(), capture_error_mode="thread_local"):
             work()
         free, total = torch.cuda.mem_get_info()
         if free < SPARE_SHARE * total:
@@ -59,8 +71,8 @@ class CudaGraphStep:
 
     The CPU needs longer to launch the kernels of small images and networks than a GPU to run them. The step may not ask
     the GPU for a value, and what changes between steps has to be a tensor that changes in place; what the CPU draws is
-    drawn ahead. Batches of another form than the first one that came WARM_UP_STEPS times (images of another size, say)
-    are computed as the step is written, and all batches where the step cannot be captured.
+    drawn ahead. Where the step cannot be captured, and as soon as batches have another form than those of the graph
+    (images of another size, say), which need memory of their own, steps are computed as they are written.
     """
 
     def __init__(self, method: Method, graphs: CudaGraphs) -> None:
@@ -75,13 +87,16 @@ class CudaGraphStep:
 
     def __call__(self, batches: StepBatches) -> None:
         """Make one step."""
-        if (trained := self._what_is_trained()) != self._trained:
-            self._trained, self._form = trained, None
-            self._n_seen.clear()
-            self._repeats.clear()
         form = _form(batches)
-        may_repeat = self._is_possible and self._form in (None, form)
-        drawn = self._method.draw_ahead(batches) if may_repeat else None
+        if self._is_possible and self._form not in (None, form):
+            self._give_up("images differ in size")
+        if not self._is_possible:
+            self._method.step(batches)
+            return
+        if (trained := self._what_is_trained()) != self._trained:
+            self._trained = trained
+            self._forget()
+        drawn = self._method.draw_ahead(batches)
         repeat = None if drawn is None else self._repeat(drawn, form, batches)
         if repeat is None:
             self._graphs.run(lambda: self._method.step(batches))
@@ -107,12 +122,25 @@ class CudaGraphStep:
             try:
                 self._repeats[drawn] = self._graphs.capture(lambda: self._method.step(self._batches))
             except RuntimeError as error:
-                self._is_possible, self._batches = False, []
-                self._repeats.clear()
-                self._method.forget_gradients()
-                reason = str(error).strip().splitlines()[0]
-                logger.info(f"steps are computed without a CUDA graph: {reason}")
+                cause: BaseException = error
+                while cause.__context__ is not None:
+                    cause = cause.__context__
+                for group in self._method.optimizers.values():
+                    group.forget_step()
+                self._give_up(str(cause).strip().splitlines()[0])
         return self._repeats.get(drawn)
+
+    def _give_up(self, reason: str) -> None:
+        logger.info(f"steps are computed without a CUDA graph: {reason}")
+        self._is_possible = False
+        self._forget()
+
+    def _forget(self) -> None:
+        """Give the memory of the graphs back."""
+        self._form, self._batches = None, []
+        self._n_seen.clear()
+        self._repeats.clear()
+        self._graphs.forget()
 
 
 def _flat(batches: StepBatches) -> list[Batch]:

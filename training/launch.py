@@ -15,9 +15,11 @@ from configs.splits import HELD_BACK, has_split
 from data.batch import DataError
 from training.best import BEST
 from training.callbacks import Callback, Callbacks
+from training.cuda_graph import WARM_UP_STEPS
 from training.disk_space import describe_shortage
 from training.dry_run import dry_run
 from training.loop import open_loop
+from training.methods.method import uses_cuda_graph
 from training.resume import ResumeOptions, continues_in, find_checkpoint_together, start
 from training.run_folder import prepare_folder, run_folder, run_lock, write_settings
 from training.run_record import RunRecord, recorded, write_state
@@ -168,11 +170,11 @@ def translation_command(config: Config, folder: Path) -> str:
 
 
 def smoke(config: Config, world: World, stop: GracefulStop) -> None:
-    """Make two steps, a validation, a checkpoint, and a step from it, in a folder that is removed.
+    """Make some steps, a validation, a checkpoint, and a step from it, in a folder that is removed.
 
     The folder is in run.root, or above it where that does not exist: the only place that all machines of a run see.
     """
-    n_steps = 2
+    n_steps = WARM_UP_STEPS + 2 if uses_cuda_graph(config, world) else 2
     root = Path(config.run.root).expanduser()
     place = next(folder for folder in (root, *root.parents) if folder.is_dir())
     with TemporaryDirectory(prefix=".smoke-", dir=place) if world.is_main else nullcontext("") as own:

@@ -38,6 +38,7 @@ class OptimizerGroup:
     def __post_init__(self) -> None:
         self.skipped_steps = torch.zeros((), dtype=torch.int64, device=self.parameters[0].device)
         self.skipped_in_a_row = torch.zeros_like(self.skipped_steps)
+        self._learning_rate = float(self.optimizer.param_groups[0]["lr"])
         self._statistics = [value for network in self.networks.values() for value in running_statistics(network.module)]
 
     @property
@@ -99,13 +100,25 @@ class OptimizerGroup:
         self.skipped_steps += is_broken
         self.skipped_in_a_row.add_(1).mul_(is_broken)
 
+    def forget_step(self) -> None:
+        """Forget what a step has left that did not come to its end: gradients, and that the scaler has seen them."""
+        for network in self.networks.values():
+            network.module.zero_grad()
+            network.compute_copy.zero_grad()
+        state = self.scaler.state_dict()
+        self.scaler = GradScaler(self.skipped_steps.device.type, enabled=self.scaler.is_enabled())
+        self.scaler.load_state_dict(state)
+
     @property
     def learning_rate(self) -> float:
         """The learning rate of the next steps."""
-        return float(self.optimizer.param_groups[0]["lr"])
+        return self._learning_rate
 
     @learning_rate.setter
     def learning_rate(self, value: float) -> None:
+        if value == self._learning_rate:
+            return
+        self._learning_rate = value  # that of a CUDA graph is a tensor, in float32
         for group in self.optimizer.param_groups:
             if isinstance(group["lr"], Tensor):
                 group["lr"].fill_(value)

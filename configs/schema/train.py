@@ -52,9 +52,9 @@ class TrainConfig(Section, prefix="train."):
     """Fuse the generator's layers with torch.compile, which takes up to a minute before the first step. A C++ compiler
     has to be there, on a GPU triton."""
     cuda_graph: bool = True
-    """Have a GPU repeat the steps of one process by itself (CUDA graph), without the CPU launching each kernel. Images
-    of another size than the first are trained on without, and pools with batches of more than one image. The graph
-    keeps the memory of a step: where less than an eighth of the GPU's would be left beside it, there is none."""
+    """Have a GPU repeat the steps of one process by itself (CUDA graph), without the CPU launching each kernel. Not
+    where images differ in size, or where less than a quarter of the GPU's memory would be left beside the graph, which
+    keeps that of a step."""
     deterministic: bool = False
     """Use deterministic algorithms alone, so that on a GPU too a resumed run ends with the same bits; slower, and
     without cudnn_benchmark. An operation that has no deterministic algorithm is named once in a warning. On a CPU,

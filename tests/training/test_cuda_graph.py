@@ -11,6 +11,7 @@ from torch import Tensor
 
 from configs.schema import Config
 from data.batch import Batch
+from losses import REGISTERED_LOSSES
 from tests.runs import NEEDS_GPU, assert_equal
 from tests.training.recorded_graphs import RecordedGraphs
 from tests.training.test_host_waits import CASES, batch_of, config_of
@@ -76,29 +77,57 @@ def test_a_repeated_step_makes_the_updates_of_a_step(case: str, settings: list[s
     assert_equal(found, expected)
 
 
-def test_images_of_another_size_and_other_parts_are_stepped_as_written() -> None:
+def test_images_of_another_size_end_the_graph(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     config, graphs = config_of("CycleGAN", POOL, UNCUT), RecordedGraphs()
     batches = batches_of(config, 2 * N_STEPS, CPU)
-    halves = [Batch(b.names, **{k: m[..., ::2, ::2] for k, m in b.maps.items()}) for b in batches[:N_STEPS]]
-    mixed = [*halves[:2], *batches[:N_STEPS], *halves[2:], *batches[N_STEPS:]]
+    halves = [Batch(b.names, **{k: m[..., ::2, ::2] for k, m in b.maps.items()}) for b in batches[:2]]
+    mixed = [*batches[:N_STEPS], *halves[:2], *batches[N_STEPS:]]
     plain, repeated = make(config), make(config)
     expected = train(plain, plain.step, mixed)
-    step = CudaGraphStep(repeated, graphs)  # type: ignore[arg-type]
-    assert_equal(train(repeated, step, mixed), expected)
+    assert_equal(train(repeated, CudaGraphStep(repeated, graphs), mixed), expected)  # type: ignore[arg-type]
     assert graphs.n_captured == 1
-    repeated.networks["generator_AtoB"].freeze(["stem"])
-    train(repeated, step, batches)
-    assert graphs.n_captured == 2
+    assert caplog.messages == ["steps are computed without a CUDA graph: images differ in size"]
 
 
-def test_a_step_that_cannot_be_captured_is_computed(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_trained_is_captured_anew() -> None:
+    config, graphs = config_of("CUT"), RecordedGraphs()
+    batches, plain, repeated = batches_of(config, N_STEPS, CPU), make(config), make(config)
+    step = CudaGraphStep(repeated, graphs)  # type: ignore[arg-type]
+    for frozen in ([], ["stem"], []):
+        for method in (plain, repeated):
+            method.networks["generator"].freeze(frozen)
+        expected = train(plain, plain.step, batches)
+        assert_equal(train(repeated, step, batches), expected)
+    assert graphs.n_captured == 3
+
+
+def test_losses_of_others_are_computed_by_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    method = make(config_of("pix2pixHD"))
+    config, world = config_of("pix2pixHD"), World(0, 1, CUDA)
+    assert isinstance(make_step(method, config, world), CudaGraphStep)
+    monkeypatch.setitem(REGISTERED_LOSSES, "mine", (lambda _: torch.zeros(()), 1.0))
+    assert make_step(method, config, world) == method.step
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_step_that_cannot_be_captured_is_computed(dtype: str, caplog: pytest.LogCaptureFixture) -> None:
+    """It may end at any place, as before an optimizer's step, and torch may add an error of its own."""
+
     class Broken(RecordedGraphs):
         def capture(self, work: Any) -> Any:
-            work()
-            raise RuntimeError("operation not permitted when stream is capturing\nmore")
+            with pytest.MonkeyPatch.context() as context:
+                context.setattr(torch.optim.Adam, "step", refuse)
+                try:
+                    work()
+                finally:
+                    raise RuntimeError("operation failed due to a previous error during capture")
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise RuntimeError("operation not permitted when stream is capturing\nmore")
 
     caplog.set_level("INFO")
-    config = config_of("CUT")
+    config = config_of("CUT", "amp.opt_level=O1", f"amp.dtype={dtype}")
     batches, method = batches_of(config, N_STEPS, CPU), make(config)
     train(method, CudaGraphStep(method, Broken()), batches)  # type: ignore[arg-type]
     line = "steps are computed without a CUDA graph: operation not permitted when stream is capturing"
@@ -150,3 +179,26 @@ def test_a_gpu_repeats_a_step_with_the_same_bits(
     assert not [line for line in caplog.messages if "without a CUDA graph" in line]
     assert n_captured > 0
     assert_equal(found, expected)
+
+
+@NEEDS_GPU[0]
+@NEEDS_GPU[1]
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_gpu_goes_on_where_a_step_asks_it_for_a_value(
+    dtype: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    config = config_of("CUT", "amp.opt_level=O1", f"amp.dtype={dtype}")
+    batches, world = batches_of(config, N_STEPS, CUDA), World(0, 1, CUDA)
+    plain, repeated = make(config, CUDA), make(config, CUDA)
+    update = repeated.update
+
+    def asking(groups: Any) -> None:
+        update(groups)
+        float(torch.ones((), device=CUDA))
+
+    monkeypatch.setattr(repeated, "update", asking)
+    with deterministic():
+        expected = train(plain, plain.step, batches)
+        assert_equal(train(repeated, make_step(repeated, config, world), batches), expected)
+    assert "without a CUDA graph" in caplog.text

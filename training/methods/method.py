@@ -116,12 +116,6 @@ class Method(ABC):
         for pool, _ in self.pools:
             pool.settle()
 
-    def forget_gradients(self) -> None:
-        """Forget what a step has left that did not come to its end."""
-        for network in self.networks.values():
-            network.module.zero_grad()
-            network.compute_copy.zero_grad()
-
     def step(self, batches: StepBatches) -> None:
         """Make one update from the batches of a step."""
         with ExitStack() as stack:
@@ -209,8 +203,12 @@ def are_one_image(batches: StepBatches) -> bool:
 
 
 def uses_cuda_graph(config: Config, world: World) -> bool:
-    """Return whether steps are repeated as a CUDA graph: by one process with a GPU, if the settings want that."""
-    return config.train.cuda_graph and world.device.type == "cuda" and world.size == 1
+    """Return whether steps are repeated as a CUDA graph: by one process with a GPU, if the settings allow that.
+
+    Dropout that is drawn again for recomputed activations asks the GPU where its random generator stands.
+    """
+    asks = config.train.activation_checkpointing and config.generator.dropout
+    return config.train.cuda_graph and world.device.type == "cuda" and world.size == 1 and not asks
 
 
 @dataclass(frozen=True)
