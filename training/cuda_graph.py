@@ -12,12 +12,17 @@ from data.batch import Batch
 from losses import REGISTERED_LOSSES
 from training.methods.method import Method, StepBatches, uses_cuda_graph
 from utils.distributed import World
+from utils.errors import UserError
 from utils.log import logger
 
 Run = Callable[[], None]
 
 SPARE_SHARE = 1 / 4  # of a GPU's memory, for validation, which cannot use that of a graph
 WARM_UP_STEPS = 3  # make what is made at first use: the optimizer's state, cuDNN's choices, compiled kernels
+
+
+class CaptureError(UserError):
+    """A step cannot be captured as a CUDA graph."""
 
 
 def make_step(method: Method, config: Config, world: World) -> Callable[[StepBatches], None]:
@@ -49,11 +54,13 @@ class CudaGraphs:
         """Use new memory for the next graph: the former ones are no more."""
         self._pool = None
 
-    def capture(self, work: Run) -> Run:
-        """Return a function that repeats the work on the same memory; nothing is computed now.
+    def capture(self, work: Run) -> Run | None:
+        """Return a function that repeats the work on the same memory; None where too little would be left beside it.
+
+        Nothing is computed now.
 
         Raises:
-            RuntimeError: something of it cannot be captured, or too little memory is left beside it.
+            RuntimeError: something of it cannot be captured. torch may then compute no more (2.11: random numbers).
         """
         graph = torch.cuda.CUDAGraph()
         # thread_local: the loader's thread may continue to take page-locked memory meanwhile
@@ -61,7 +68,7 @@ class CudaGraphs:
             work()
         free, total = torch.cuda.mem_get_info()
         if free < SPARE_SHARE * total:
-            raise RuntimeError(f"{free / 2**30:.1f} GiB of the GPU's {total / 2**30:.0f} would be left beside it")
+            return None
         self._pool = graph.pool()
         return graph.replay
 
@@ -71,8 +78,8 @@ class CudaGraphStep:
 
     The CPU needs longer to launch the kernels of small images and networks than a GPU to run them. The step may not ask
     the GPU for a value, and what changes between steps has to be a tensor that changes in place; what the CPU draws is
-    drawn ahead. Where the step cannot be captured, and as soon as batches have another form than those of the graph
-    (images of another size, say), which need memory of their own, steps are computed as they are written.
+    drawn ahead. Where the graph would leave too little memory, and as soon as batches have another form than its own
+    (images of another size, say), which need memory too, steps are computed as they are written.
     """
 
     def __init__(self, method: Method, graphs: CudaGraphs) -> None:
@@ -86,7 +93,11 @@ class CudaGraphStep:
         self._is_possible = True
 
     def __call__(self, batches: StepBatches) -> None:
-        """Make one step."""
+        """Make one step.
+
+        Raises:
+            CaptureError: it cannot be captured.
+        """
         form = _form(batches)
         if self._is_possible and self._form not in (None, form):
             self._give_up("images differ in size")
@@ -120,15 +131,18 @@ class CudaGraphStep:
                 maps.copy_(new.maps[name])
         if drawn not in self._repeats:
             try:
-                self._repeats[drawn] = self._graphs.capture(lambda: self._method.step(self._batches))
+                repeat = self._graphs.capture(lambda: self._method.step(self._batches))
             except RuntimeError as error:
                 cause: BaseException = error
-                while cause.__context__ is not None:
+                while cause.__context__ is not None:  # torch adds an error of its own
                     cause = cause.__context__
-                for group in self._method.optimizers.values():
-                    group.forget_step()
-                self._give_up(str(cause).strip().splitlines()[0])
-        return self._repeats.get(drawn)
+                reason = str(cause).strip().partition("\n")[0]
+                raise CaptureError(f"a step cannot be a CUDA graph ({reason}): set train.cuda_graph=false") from error
+            if repeat is None:
+                self._give_up("it would leave too little memory")
+                return None
+            self._repeats[drawn] = repeat
+        return self._repeats[drawn]
 
     def _give_up(self, reason: str) -> None:
         logger.info(f"steps are computed without a CUDA graph: {reason}")

@@ -100,15 +100,6 @@ class OptimizerGroup:
         self.skipped_steps += is_broken
         self.skipped_in_a_row.add_(1).mul_(is_broken)
 
-    def forget_step(self) -> None:
-        """Forget what a step has left that did not come to its end: gradients, and that the scaler has seen them."""
-        for network in self.networks.values():
-            network.module.zero_grad()
-            network.compute_copy.zero_grad()
-        state = self.scaler.state_dict()
-        self.scaler = GradScaler(self.skipped_steps.device.type, enabled=self.scaler.is_enabled())
-        self.scaler.load_state_dict(state)
-
     @property
     def learning_rate(self) -> float:
         """The learning rate of the next steps."""
