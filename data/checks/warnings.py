@@ -156,9 +156,12 @@ def shared_files(splits: Mapping[str, Sequence[Observation]]) -> Iterator[str]:
             shared[first, other].append((file, its_file))
     for (first, other), pairs in shared.items():
         file, its_file = pairs[0]
-        sides = {seen.side for split in (first, other) for seen in splits[split]}
+        (side,), (other_side,) = ({seen.side for seen in splits[split]} for split in (first, other))
         effect = "metrics of samples that were trained on are too good"
-        effect = effect if len(sides) == 1 else "a picture of both sides teaches to change nothing; take it out of one"
+        if side != other_side:
+            is_of_one_split = first[:-1] == other[:-1]  # as trainA and trainB
+            of_both = "teaches to change nothing" if is_of_one_split else "is no new one of the other side"
+            effect = f"a picture of both sides {of_both}; take it out of one"
         yield f"{first} and {other} share {counted(len(pairs), 'file')}, as {file} and {its_file}: {effect}"
 
 

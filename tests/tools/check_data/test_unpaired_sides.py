@@ -26,6 +26,7 @@ def test_what_concerns_one_picture_is_checked_by_side(tmp_path: Path, command_li
     shutil.copy(tmp_path / "trainA/trainA01.png", tmp_path / "trainB/same.png")
     shutil.copy(tmp_path / "trainA/trainA02.png", tmp_path / "trainA/copy.png")
     shutil.copy(tmp_path / "testB/testB00.png", tmp_path / "trainB/leak.png")
+    shutil.copy(tmp_path / "testB/testB01.png", tmp_path / "trainA/trainA03.png")
     (tmp_path / "trainB/bad.png").write_bytes(b"")
     code, out, _ = command_line.run(main, str(tmp_path))
     assert code == 2
@@ -41,9 +42,11 @@ def test_what_concerns_one_picture_is_checked_by_side(tmp_path: Path, command_li
         "warning: trainA: 1 of 14 samples are copies of others: trainA02 of copy",
         f"warning: trainA and trainB share 1 file, as {tmp_path}/trainA/trainA01.png and {tmp_path}/trainB/same.png: a "
         "picture of both sides teaches to change nothing; take it out of one",
+        f"warning: trainA and testB share 1 file, as {tmp_path}/trainA/trainA03.png and {tmp_path}/testB/testB01.png: "
+        "a picture of both sides is no new one of the other side; take it out of one",
         f"warning: trainB and testB share 1 file, as {tmp_path}/trainB/leak.png and {tmp_path}/testB/testB00.png: "
         "metrics of samples that were trained on are too good",
-        "1 problem in train, test; 5 warnings",
+        "1 problem in train, test; 6 warnings",
     ]
 
 
