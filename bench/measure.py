@@ -24,7 +24,7 @@ import torch
 import torchvision
 
 from bench.cases import Case
-from training.cuda_graph import WARM_UP_STEPS
+from training.cuda_graph import WARM_UP_STEPS, CaptureError
 from utils.errors import UserError
 from utils.precision import OptLevel, choose_precision
 
@@ -172,6 +172,8 @@ def compare(
         for side, make in makes.items():
             try:
                 timed[side] = time_on_gpu(side, make, device, repeats)
+            except CaptureError:  # after which torch may be of no use
+                raise
             except (RuntimeError, UserError) as error:  # too little memory, or no compiler
                 print(f"{side}: {type(error).__name__}: {error}", flush=True)
     first = timed.get(next(iter(levels)))

@@ -70,14 +70,15 @@ class InstanceNorm(nn.InstanceNorm2d):
 
     torch's own is batch norm of a view (1, N C, H, W) of a contiguous copy. On a CPU the gradient of a single image is
     wrong, without a message, where the one that comes in is channels-last (torch 2.15). Batch norm of the image itself
-    gives the same values, and copies nothing. So do those of channels-last images on a CPU, which keep their layout.
+    gives the same values, and copies nothing. So do those of channels-last images one by one, which keep their layout.
     """
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise each channel of each image of x, (N, C, H, W); H W is at least 2."""
         if not self.training or x.shape[2:].numel() == 1:
             return super().forward(x)  # exporters know it; and it refuses a single pixel
-        if is_channels_last(x) and (len(x) > 1 or x.device.type == "cpu"):  # of which a ReLU in place is faster
+        # on a CPU one image too: a ReLU in place is slow on its view
+        if is_channels_last(x) and (len(x) > 1 or x.device.type == "cpu"):
             return torch.cat([self._normalized(image) for image in x.split(1)])
         if x.shape[0] > 1:
             return F.instance_norm(x.flatten(2), eps=self.eps).view(x.shape)

@@ -26,7 +26,7 @@ class CaptureError(UserError):
 
 
 def make_step(method: Method, config: Config, world: World) -> Callable[[StepBatches], None]:
-    """Return the method's step, or what repeats it as a CUDA graph: not with losses of others, which may use Python."""
+    """Return the method's step, or what repeats it as a CUDA graph; not with registered losses, which may be Python."""
     repeats = uses_cuda_graph(config, world) and not REGISTERED_LOSSES
     return CudaGraphStep(method, CudaGraphs()) if repeats else method.step
 
@@ -41,6 +41,7 @@ class CudaGraphs:
 
     def __init__(self) -> None:
         self._pool: Any = None
+        torch.cuda.reset_peak_memory_stats()
 
     def run(self, work: Run) -> None:
         """Do the work now, in the stream in which it is captured later."""
@@ -62,13 +63,15 @@ class CudaGraphs:
         Raises:
             RuntimeError: something of it cannot be captured. torch may then compute no more (2.11: random numbers).
         """
+        allocated, (free, total) = torch.cuda.memory_allocated(), torch.cuda.mem_get_info()
+        free += torch.cuda.memory_reserved() - allocated
+        of_a_step = torch.cuda.max_memory_allocated() - allocated
+        if self._pool is None and free - of_a_step < SPARE_SHARE * total:
+            return None
         graph = torch.cuda.CUDAGraph()
         # thread_local: the loader's thread may continue to take page-locked memory meanwhile
         with torch.cuda.graph(graph, pool=self._pool, stream=_stream(), capture_error_mode="thread_local"):
             work()
-        free, total = torch.cuda.mem_get_info()
-        if free < SPARE_SHARE * total:
-            return None
         self._pool = graph.pool()
         return graph.replay
 
@@ -90,7 +93,7 @@ class CudaGraphStep:
         self._form: str | None = None
         self._batches: list[list[Batch]] = []  # whose memory the graphs read
         self._repeats: dict[object, Run] = {}  # by what was drawn ahead
-        self._is_possible = True
+        self._may_repeat = True
 
     def __call__(self, batches: StepBatches) -> None:
         """Make one step.
@@ -99,9 +102,9 @@ class CudaGraphStep:
             CaptureError: it cannot be captured.
         """
         form = _form(batches)
-        if self._is_possible and self._form not in (None, form):
+        if self._may_repeat and self._form not in (None, form):
             self._give_up("images differ in size")
-        if not self._is_possible:
+        if not self._may_repeat:
             self._method.step(batches)
             return
         if (trained := self._what_is_trained()) != self._trained:
@@ -137,7 +140,10 @@ class CudaGraphStep:
                 while cause.__context__ is not None:  # torch adds an error of its own
                     cause = cause.__context__
                 reason = str(cause).strip().partition("\n")[0]
-                raise CaptureError(f"a step cannot be a CUDA graph ({reason}): set train.cuda_graph=false") from error
+                raise CaptureError(
+                    f"a step cannot be a CUDA graph ({reason}): the same command with train.cuda_graph=false "
+                    "continues from the newest checkpoint"
+                ) from error
             if repeat is None:
                 self._give_up("it would leave too little memory")
                 return None
@@ -146,7 +152,7 @@ class CudaGraphStep:
 
     def _give_up(self, reason: str) -> None:
         logger.info(f"steps are computed without a CUDA graph: {reason}")
-        self._is_possible = False
+        self._may_repeat = False
         self._forget()
 
     def _forget(self) -> None:

@@ -24,7 +24,7 @@ from metrics import METRICS
 from metrics.metric import FeatureSource, PairMetric, SetMetric
 from training.cuda_graph import WARM_UP_STEPS, make_step
 from training.disk_space import describe_shortage, size
-from training.methods.method import Method
+from training.methods.method import Method, uses_cuda_graph
 from training.resume import ResumeOptions, continues_in, find_checkpoint_together, start
 from training.run_folder import run_folder
 from training.run_state import Training
@@ -162,7 +162,7 @@ def time_steps(training: Training, batch: Batch) -> float:
     train, world = training.config.train, training.world
     batches = [[batch] * train.accumulation_steps] * train.discriminator_steps
     step, n_slower = make_step(training.method, training.config, world), 1
-    if world.device.type == "cuda":
+    if uses_cuda_graph(training.config, world):
         n_slower += 4 * WARM_UP_STEPS + train.pool_size  # by what was drawn, and until a pool is full
     durations_s: list[float] = []
     for number in range(n_slower + MOST_STEPS):

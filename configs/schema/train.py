@@ -53,8 +53,8 @@ class TrainConfig(Section, prefix="train."):
     has to be there, on a GPU triton."""
     cuda_graph: bool = True
     """Have a GPU repeat the steps of one process by itself (CUDA graph), without the CPU launching each kernel. Not
-    where images differ in size, or where less than a quarter of the GPU's memory would be left beside the graph, which
-    keeps that of a step."""
+    where images differ in size, or where less than a quarter of the GPU's memory would be left: a graph keeps the
+    memory of a step for itself."""
     deterministic: bool = False
     """Use deterministic algorithms alone, so that on a GPU too a resumed run ends with the same bits; slower, and
     without cudnn_benchmark. An operation that has no deterministic algorithm is named once in a warning. On a CPU,

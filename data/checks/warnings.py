@@ -160,8 +160,9 @@ def shared_files(splits: Mapping[str, Sequence[Observation]]) -> Iterator[str]:
         effect = "metrics of samples that were trained on are too good"
         if side != other_side:
             is_of_one_split = first[:-1] == other[:-1]  # as trainA and trainB
-            of_both = "teaches to change nothing" if is_of_one_split else "is no new one of the other side"
-            effect = f"a picture of both sides {of_both}; take it out of one"
+            effect = "a picture of both sides teaches to change nothing; take it out of one"
+            if not is_of_one_split:
+                effect = "a picture that one side is trained on is no unseen one of the other; take it out of one"
         yield f"{first} and {other} share {counted(len(pairs), 'file')}, as {file} and {its_file}: {effect}"
 
 

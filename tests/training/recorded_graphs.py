@@ -43,7 +43,7 @@ class RecordedGraphs:
     def run(self, work: Callable[[], None]) -> None:
         work()
 
-    def capture(self, work: Callable[[], None]) -> Callable[[], None]:
+    def capture(self, work: Callable[[], None]) -> Callable[[], None] | None:
         self.n_captured += 1
         with Recorder() as recorder:
             work()

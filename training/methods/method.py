@@ -101,7 +101,7 @@ class Method(ABC):
     def draw_ahead(self, batches: StepBatches) -> object:
         """Draw what the CPU draws in a step before it, as a CUDA graph needs it.
 
-        Returns what a graph is captured for, beside the form of its batches; None, without a draw, where it cannot be.
+        Returns the key of the graph for what was drawn; None, without a draw, where no graph can make the step.
         """
         if self.pools and not are_one_image(batches):
             return None
@@ -207,8 +207,8 @@ def uses_cuda_graph(config: Config, world: World) -> bool:
 
     Dropout that is drawn again for recomputed activations asks the GPU where its random generator stands.
     """
-    asks = config.train.activation_checkpointing and config.generator.dropout
-    return config.train.cuda_graph and world.device.type == "cuda" and world.size == 1 and not asks
+    asks_for_state = config.train.activation_checkpointing and config.generator.dropout
+    return config.train.cuda_graph and world.device.type == "cuda" and world.size == 1 and not asks_for_state
 
 
 @dataclass(frozen=True)

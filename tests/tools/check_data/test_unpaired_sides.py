@@ -43,7 +43,7 @@ def test_what_concerns_one_picture_is_checked_by_side(tmp_path: Path, command_li
         f"warning: trainA and trainB share 1 file, as {tmp_path}/trainA/trainA01.png and {tmp_path}/trainB/same.png: a "
         "picture of both sides teaches to change nothing; take it out of one",
         f"warning: trainA and testB share 1 file, as {tmp_path}/trainA/trainA03.png and {tmp_path}/testB/testB01.png: "
-        "a picture of both sides is no new one of the other side; take it out of one",
+        "a picture that one side is trained on is no unseen one of the other; take it out of one",
         f"warning: trainB and testB share 1 file, as {tmp_path}/trainB/leak.png and {tmp_path}/testB/testB00.png: "
         "metrics of samples that were trained on are too good",
         "1 problem in train, test; 6 warnings",
