@@ -158,11 +158,10 @@ def shared_files(splits: Mapping[str, Sequence[Observation]]) -> Iterator[str]:
         file, its_file = pairs[0]
         (side,), (other_side,) = ({seen.side for seen in splits[split]} for split in (first, other))
         effect = "metrics of samples that were trained on are too good"
-        if side != other_side:
-            is_of_one_split = first[:-1] == other[:-1]  # as trainA and trainB
+        if side != other_side and first[:-1] == other[:-1]:  # as trainA and trainB
             effect = "a picture of both sides teaches to change nothing; take it out of one"
-            if not is_of_one_split:
-                effect = "a picture that one side is trained on is no unseen one of the other; take it out of one"
+        elif side != other_side:
+            effect = "a picture that one side is trained on is no unseen one of the other; take it out of one"
         yield f"{first} and {other} share {counted(len(pairs), 'file')}, as {file} and {its_file}: {effect}"
 
 

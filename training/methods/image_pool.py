@@ -58,10 +58,10 @@ class ImagePool:
 
     def settle(self) -> None:
         """Put the translation of an exchange that was drawn ahead into its place."""
-        if self._ahead and self._ahead.is_drawn and self._ahead.place is not None:
-            self._pairs[self._ahead.place] = _copy(self._ahead.present)
-        if self._ahead:
+        if self._ahead and self._ahead.is_drawn:
             self._ahead.is_drawn = False
+            if self._ahead.place is not None:
+                self._pairs[self._ahead.place] = _copy(self._ahead.present)
 
     def exchange(self, source: Tensor, fake: Tensor) -> Pair:
         """Return what to show: (N, C, H, W) conditions and (N, 3, H, W) float32 translations without graph.

@@ -247,11 +247,10 @@ class NetworkBuilder:
         """Return networks with an optimizer and a GradScaler of their own."""
         settings = self.config.optimizer
         parameters = [parameter for network in networks.values() for parameter in network.module.parameters()]
-        is_repeated = uses_cuda_graph(self.config, self.world)
-        rate = torch.tensor(settings.learning_rate, device=parameters[0].device)  # which a graph reads in each step
+        is_repeated, rate = uses_cuda_graph(self.config, self.world), settings.learning_rate
         adam = Adam(
             parameters,
-            lr=rate if is_repeated else settings.learning_rate,
+            lr=torch.tensor(rate, device=parameters[0].device) if is_repeated else rate,  # a graph reads a tensor
             betas=(settings.beta1, settings.beta2),
             fused=True,  # it alone leaves out an update by itself where gradients are broken, without the host asking
             capturable=is_repeated,
