@@ -20,6 +20,7 @@ from models.layers import (
     UniformToZeros,
     UpsampledConv2d,
     WideConv2d,
+    is_channels_last,
     reflect,
 )
 from models.spectral_norm import add_spectral_norm, spectral_norms
@@ -78,6 +79,15 @@ def test_values_and_gradients_of_instance_norm_are_those_of_the_formula(
             assert found.dtype == dtype
             error = (found.double() - expected).norm() / expected.norm()
             assert error < tolerance, (n, x_layout, gradient_layout)
+
+
+@pytest.mark.parametrize("device", ["cpu", ON_GPU])
+def test_translations_are_normalized_as_in_training_and_keep_their_layout_on_a_gpu(device: str) -> None:
+    norm = InstanceNorm(4).eval()
+    for n, layout in product((1, 2), LAYOUTS):
+        x = LAYOUTS[layout](torch.randn(n, 4, 8, 6, dtype=torch.float64, device=device))
+        torch.testing.assert_close(norm(x), formula(x), rtol=1e-12, atol=1e-12)
+        assert device == "cpu" or layout != "channels-last" or is_channels_last(norm(x)), n
 
 
 @pytest.mark.parametrize("n", [1, 2])
