@@ -34,9 +34,10 @@ READERS: dict[str, Callable[[object, str], object]] = {  # of settings whose val
     "data.instances": read_instances,
     "loss.class_weights": read_class_weights,
 }
+_FORMERLY_TRUE, _FORMERLY_FALSE = ("true", "yes", "on"), ("false", "no", "off")
 FORMER_VALUES: dict[str, Mapping[str, object]] = {  # of settings whose type has changed, by what they were
-    "discriminator.spectral_norm": dict.fromkeys(("true", "yes", "on"), "all")
-    | dict.fromkeys(("false", "no", "off"), "none"),
+    "discriminator.spectral_norm": dict.fromkeys(_FORMERLY_TRUE, "all") | dict.fromkeys(_FORMERLY_FALSE, "none"),
+    "generator.skips": dict.fromkeys(_FORMERLY_TRUE, "half") | dict.fromkeys(_FORMERLY_FALSE, "none"),
     "metrics.n_samples": {"none": 4},
 }
 

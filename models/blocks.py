@@ -14,6 +14,7 @@ Downsample = Literal["strided", "antialiased"]
 Upsample = Literal["transposed", "nearest", "bilinear", "residual", "antialiased"]
 Padding = Literal["zeros", "reflect"]
 Output = Literal["tanh", "linear"]
+Skips = Literal["none", "half", "full"]
 
 _NARROWEST = 16  # channels of a convolution at a multiple of the source's sides, unless base_channels is less
 
@@ -97,6 +98,13 @@ def make_up(in_channels: int, out_channels: int, norm: Norm, upsample: Upsample)
         case _:
             layers = make_interpolation(in_channels, out_channels, upsample)
     return RecomputableSequential(*layers, make_norm(norm, out_channels), nn.ReLU(inplace=True))
+
+
+def make_join(channels: int, norm: Norm) -> RecomputableSequential:
+    """Return layers that halve the channels of two concatenated maps: reflection-padded 3x3 convolution, norm, ReLU."""
+    return RecomputableSequential(
+        *_padded_conv3(2 * channels, channels), make_norm(norm, channels), nn.ReLU(inplace=True)
+    )
 
 
 def make_interpolation(

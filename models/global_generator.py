@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -14,9 +15,11 @@ from models.blocks import (
     Output,
     Padding,
     ResidualBlock,
+    Skips,
     Upsample,
     make_down,
     make_head,
+    make_join,
     make_stem,
     make_up,
     n_doublings,
@@ -36,8 +39,9 @@ class GlobalGenerator(Generator):
     subtracts the mean. pix2pix's ResNet generator has 2 downsamplings, 6 or 9 blocks, and dropout; CycleGAN's is the
     same, and CUT's down- and upsampling are antialiased.
 
-    skips: whether the encoder's activations are added to the decoder's between half of the sides and the lowest
-        resolution (Mao et al. 2016), so that lines of the source need not pass that; takes no parameters.
+    skips: half: the encoder's activations are added to the decoder's between half of the sides and the lowest
+        resolution (Mao et al. 2016), so that lines of the source need not pass that; takes no parameters. full: those
+        at the full sides join too, through a convolution; not with a scale below 1.
     biased_downs: whether the strided convolutions have biases, which count where features before the norm are compared.
     scale: sides of the output, in those of the source, a power of 2: more upsamplings, each of which halves the
         channels, or fewer of them.
@@ -57,7 +61,7 @@ class GlobalGenerator(Generator):
         upsample: Upsample = "transposed",
         padding: Padding = "zeros",
         downsample: Downsample = "strided",
-        skips: bool = False,
+        skips: Skips = "none",
         biased_downs: bool = False,
         scale: float = 1.0,
         output: Output | None = "tanh",
@@ -73,6 +77,7 @@ class GlobalGenerator(Generator):
         n_left_out = max(-n_doublings(scale), 0)
         rising = [*reversed(widths[n_left_out:]), *widths_beyond(base_channels, scale)]
         self.ups = nn.Sequential(*(make_up(wide, narrow, norm, upsample) for wide, narrow in pairwise(rising)))
+        self.join = make_join(base_channels, norm) if skips == "full" else None
         self.head = nn.Identity() if output is None else make_head(rising[-1], out_channels, output)
         self.uniform = UniformToZeros() if norm == "instance" and output else nn.Identity()
 
@@ -96,15 +101,23 @@ class GlobalGenerator(Generator):
         The output is in [-1, 1], unless it is linear.
         """
         x, levels = self.stem(self.uniform(source)), []
-        for down in self.downs:
+        for number, down in enumerate(self.downs):
+            levels += [x] if self._joins(number) else []
             x = down(x)
-            levels += [x] if self.skips else []
-        return self._decoded(self.blocks(x), levels[:-1])
+        return self._decoded(self.blocks(x), levels)
+
+    def _joins(self, number: int) -> bool:
+        """Return whether what a downsampling takes joins the decoder; the first takes the full sides."""
+        return self.skips == "full" or (self.skips == "half" and number > 0)
 
     def _decoded(self, x: Tensor, levels: Sequence[Tensor]) -> Tensor:
-        """Return the translation of the lowest resolution, to which levels of the encoder are added, finest first."""
+        """Return the translation of the lowest resolution, which levels of the encoder join, finest first."""
         for up in self.ups:
-            x = up(x) + levels[-1] if levels else up(x)
+            x = up(x)
+            if self.join and len(levels) == 1:
+                x = self.join(torch.cat([x, levels[0]], dim=1))
+            elif levels:
+                x = x + levels[-1]
             levels = levels[:-1]
         return self.head(x)
 
@@ -122,15 +135,15 @@ class GlobalGenerator(Generator):
         return self._decoded(encoded, levels), features
 
     def _encoded(self, x: Tensor, taps: Sequence[str], *, stops: bool) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        """Return the lowest resolution, the features at `taps` and the levels that are added in the decoder."""
+        """Return the lowest resolution, the features at `taps` and the levels that join the decoder."""
         layers = {name: layer for name, layer in self.named_modules() if _LAYERS.fullmatch(name)}
         known = [name for name, layer in layers.items() if not isinstance(layer, nn.InstanceNorm2d | nn.BatchNorm2d)]
         if unknown := set(taps).difference(known):
             raise KeyError(f"no layer {min(unknown)}; there are {', '.join(known)}")
         features, levels = [], []
         for name, layer in layers.items():
-            if self.skips and re.fullmatch(r"downs\.[1-9]\d*\.0", name):
-                levels.append(x)
+            down = re.fullmatch(r"downs\.(\d+)\.0", name)
+            levels += [x] if down and self._joins(int(down[1])) else []
             x = layer(x)
             if name in taps:
                 features.append(x)

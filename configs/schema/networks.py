@@ -46,9 +46,10 @@ class GeneratorConfig(Section, prefix="generator."):
     """global, unet: drop half of the inner activations in training, the noise of pix2pix."""
     downsample: Literal["strided", "antialiased"] = "strided"
     """global: strided convolutions, as pix2pixHD and CycleGAN; or convolutions and a blur that halves, as CUT."""
-    skips: bool = False
-    """global: add the encoder's activations to the decoder's, from half of the sides on, so that fine lines of the
-    source are kept. Not in the originals."""
+    skips: Literal["none", "half", "full"] = "none"
+    """global: add the encoder's activations to the decoder's, so that fine lines of the source are kept. half: from
+    half of the sides on. full: those of the full sides too, through a convolution, which keeps thin lines sharper. Not
+    in the originals. true and false of earlier versions are half and none."""
     upsample: Literal["transposed", "nearest", "bilinear", "residual", "antialiased"] = "transposed"
     """global, local, unet: transposed convolution, as most originals; interpolation and convolution, which leave no
     checkerboard; or, but for unet, residual blocks. antialiased: for global alone, CUT's bilinear interpolation."""
@@ -84,6 +85,8 @@ class GeneratorConfig(Section, prefix="generator."):
         if self.scale != 1:
             expected = f"1 with generator.name={self.name}; global and unet have other scales"
             self.require(self.name in ("global", "unet"), "scale", expected)
+        if self.scale < 1:
+            self.require(self.skips != "full", "skips", "none or half with generator.scale below 1")
         fewest = round(-math.log2(self.scale))
         expected = f"at least {fewest} with generator.scale={self.scale:g}"
         self.require(self.n_downsamplings >= fewest, "n_downsamplings", expected)

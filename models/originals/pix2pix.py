@@ -192,7 +192,7 @@ def _has_trunk(*, has_blocks: bool) -> Callable[[StateDict], bool]:
 def _faults(network: nn.Module) -> dict[str, bool]:
     parts = list(network.modules())
     return {
-        "skips": isinstance(network, GlobalGenerator) and network.skips,
+        "skips": isinstance(network, GlobalGenerator) and network.skips != "none",
         "spectral_norm": bool(spectral_norms(network)),
         "upsample other than transposed": any(isinstance(part, nn.Upsample | UpsampledConv2d) for part in parts),
         "padding=reflect": any(isinstance(part, nn.Conv2d) and part.padding_mode != "zeros" for part in parts),

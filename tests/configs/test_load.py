@@ -4,7 +4,14 @@ from typing import Any
 import pytest
 import yaml
 
-from configs.load import config_differences, config_from_dict, config_to_dict, config_to_yaml, load_config
+from configs.load import (
+    config_differences,
+    config_from_dict,
+    config_to_dict,
+    config_to_yaml,
+    load_config,
+    settings_by_key,
+)
 from configs.schema import Config
 from configs.unused_settings import unused_settings
 from utils.errors import ConfigError
@@ -92,6 +99,7 @@ def test_overrides_win_over_the_file_and_the_last_one_over_the_others(tmp_path: 
         ("generator: {scale: 2, name: local}", [], r"scale is 2\.0, expected 1 with generator\.name=local; global"),
         ("generator: {scale: 2, name: spade}", [], r"expected 1 with generator\.name=spade; global and unet have"),
         ("generator: {scale: 0.25, n_downsamplings: 1}", [], r"n_downsamplings is 1, expected at least 2 with"),
+        ("generator: {scale: 0.5, skips: full}", [], r"skips is full, expected none or half with generator\.scale"),
         (HALVES, ["generator.scale=2"], r"scale is 2\.0, expected 1 with data\.layout=side_by_side, .*to-folders"),
         ("{generator: {scale: 2}, features: {n_channels: 3}}", [], r"scale is 2\.0, expected 1 with features\."),
         (DRAWN, ["data.n_classes=4"], r"data\.n_classes is 4, expected 0 or 3, the number of classes of data"),
@@ -162,13 +170,18 @@ def test_settings_of_a_damaged_checkpoint_are_refused(values: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"),
-    [("true", "all"), ("false", "none"), ("inner", "inner"), ("all", "all"), ("none", "none"), ("yes", "all")],
+    ("key", "value", "expected"),
+    [
+        *(("discriminator.spectral_norm", value, "all") for value in ("true", "yes", "all")),
+        *(("discriminator.spectral_norm", value, "none") for value in ("false", "none")),
+        ("discriminator.spectral_norm", "inner", "inner"),
+        *(("generator.skips", value, "half") for value in ("true", "half")),
+        *(("generator.skips", value, "none") for value in ("no", "none")),
+    ],
 )
-def test_spectral_norm_of_the_discriminator_was_a_truth_value(tmp_path: Path, value: str, expected: str) -> None:
-    saved = config_to_dict(Config())
-    saved["discriminator"]["spectral_norm"] = yaml.safe_load(value)
-    assert config_from_dict(saved, "checkpoint").discriminator.spectral_norm == expected
-    in_file = load(tmp_path, f"discriminator: {{spectral_norm: {value}}}")
-    overridden = load(tmp_path, "{}", f"discriminator.spectral_norm={value}")
-    assert in_file.discriminator.spectral_norm == overridden.discriminator.spectral_norm == expected
+def test_settings_that_were_truth_values_take_them(tmp_path: Path, key: str, value: str, expected: str) -> None:
+    (section, name), saved = key.split("."), config_to_dict(Config())
+    saved[section][name] = yaml.safe_load(value)
+    of_checkpoint = config_from_dict(saved, "checkpoint")
+    in_file, overridden = load(tmp_path, f"{section}: {{{name}: {value}}}"), load(tmp_path, "{}", f"{key}={value}")
+    assert {settings_by_key(config)[key] for config in (of_checkpoint, in_file, overridden)} == {expected}

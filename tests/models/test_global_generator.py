@@ -5,7 +5,7 @@ from typing import get_args
 import pytest
 import torch
 
-from models.blocks import Downsample, Norm, Padding, Upsample
+from models.blocks import Downsample, Norm, Padding, Skips, Upsample
 from models.global_generator import GlobalGenerator, LocalEnhancer
 from models.instance_features import FeatureConditionedGenerator, FeatureEncoder
 
@@ -37,19 +37,31 @@ def test_every_option_translates_and_trains(
     assert norm == "batch" or biases == ["head.1.bias"]
 
 
-@pytest.mark.parametrize("scale", [1.0, 2.0, 0.5])
-def test_with_skips_a_point_of_the_source_reaches_the_decoder_past_the_blocks(scale: float) -> None:
+@pytest.mark.parametrize(
+    ("skips", "scale"), [("half", 1.0), ("half", 2.0), ("half", 0.5), ("full", 1.0), ("full", 2.0)]
+)
+def test_with_skips_a_point_of_the_source_reaches_the_decoder_past_the_blocks(skips: Skips, scale: float) -> None:
     plain, skipping = (
-        GlobalGenerator(in_channels=3, base_channels=4, n_downsamplings=2, n_blocks=1, scale=scale, skips=skips)
-        for skips in (False, True)
+        GlobalGenerator(in_channels=3, base_channels=4, n_downsamplings=2, n_blocks=1, scale=scale, skips=which)
+        for which in ("none", skips)
     )
-    skipping.load_state_dict(plain.state_dict())
+    lacking = skipping.load_state_dict(plain.state_dict(), strict=False).missing_keys
+    assert lacking == (["join.1.weight"] if skips == "full" else [])
     source = torch.randn(1, 3, 16, 16)
     output, features = skipping.translate_with_features(source, ["stem.0", "blocks.0"])
     assert len(features) == 2
     assert torch.equal(output, skipping(source))
     for generator, passes in ((plain, False), (skipping, True)):
         generator.blocks.register_forward_hook(lambda *outputs: torch.zeros_like(outputs[-1]))
+        assert (generator(source).std(dim=(2, 3)).min().item() > 1e-3) == passes
+
+
+def test_full_skips_alone_pass_the_full_sides() -> None:
+    source = torch.randn(1, 3, 16, 16)
+    for skips, passes in (("half", False), ("full", True)):
+        generator = GlobalGenerator(in_channels=3, base_channels=4, n_downsamplings=2, n_blocks=1, skips=skips)
+        generator.downs.register_forward_hook(lambda *outputs: torch.zeros_like(outputs[-1]))
+        generator.downs[0].register_forward_hook(lambda *outputs: torch.zeros_like(outputs[-1]))
         assert (generator(source).std(dim=(2, 3)).min().item() > 1e-3) == passes
 
 
