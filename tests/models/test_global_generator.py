@@ -58,11 +58,11 @@ def test_with_skips_a_point_of_the_source_reaches_the_decoder_past_the_blocks(sk
 
 def test_full_skips_alone_pass_the_full_sides() -> None:
     source = torch.randn(1, 3, 16, 16)
-    for skips, passes in (("half", False), ("full", True)):
+    for skips in get_args(Skips):
         generator = GlobalGenerator(in_channels=3, base_channels=4, n_downsamplings=2, n_blocks=1, skips=skips)
         generator.downs.register_forward_hook(lambda *outputs: torch.zeros_like(outputs[-1]))
         generator.downs[0].register_forward_hook(lambda *outputs: torch.zeros_like(outputs[-1]))
-        assert (generator(source).std(dim=(2, 3)).min().item() > 1e-3) == passes
+        assert (generator(source).std(dim=(2, 3)).min().item() > 1e-3) == (skips == "full")
 
 
 @pytest.mark.parametrize("n_enhancers", [1, 2])
