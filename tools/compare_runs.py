@@ -43,7 +43,8 @@ Row = tuple[str, ...]
 class RecordedRun:
     """The files of a run, read; what an earlier version did not write, or a killed run could not, is missing.
 
-    name: distinguishes it from the others. settings: by `section.key`. problem: why there are none, or empty.
+    name: distinguishes it from the others. settings: by `section.key`, with the weights of the losses that its program
+        registered, as registered_losses.NAME. problem: why there are none, or empty.
     state: the content of state.json. records: those of metrics.jsonl. rows: those of the page of validation samples.
     """
 
@@ -68,6 +69,8 @@ class RecordedRun:
             problem = f"settings of {name} are not compared: {str(error.args[-1]).partition(';')[0]}"
         with suppress(ValueError, TypeError, OSError):
             state = dict(read_json((folder / "state.json").read_text(encoding="utf-8")))
+            losses = dict(state.get("registered_losses", {})) if settings else {}
+            settings |= {f"registered_losses.{loss}": weight for loss, weight in losses.items()}
         rows = [row for row in read_rows(folder / "web/rows.jsonl") if is_whole(row.get("name"), row.get("images"))]
         return cls(name, folder, settings, problem, state, read_rows(folder / METRICS_FILE), rows)
 
@@ -147,7 +150,7 @@ def tables(runs: Sequence[RecordedRun]) -> dict[str, list[Row]]:
 def differing_settings(runs: Sequence[RecordedRun]) -> Iterator[Row]:
     """Yield the settings that differ, with the value of each run."""
     for key in dict.fromkeys(key for run in runs for key in run.settings if key not in ("run.name", "run.root")):
-        values = [shortened(run.settings[key]) if run.settings else NONE for run in runs]
+        values = [shortened(run.settings.get(key, 0)) if run.settings else NONE for run in runs]  # 0: not registered
         if len({*values} - {NONE}) > 1:
             yield from zip([key, *[""] * len(values)], (run.name for run in runs), values, strict=False)
 

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import torch
 
+from losses import registered_weights
 from training.run_data import LoopState
 from utils.atomic_file import replacing
 from utils.checkpoint_folder import latest_step
@@ -105,11 +106,14 @@ def recorded(folder: Path) -> Iterator[RunRecord]:
 def write_state(folder: Path, state: State, step: int, *, signal: str | None = None, reason: str | None = None) -> None:
     """Write state.json, which is complete at any time. A failing disk costs the file alone.
 
+    It names the losses that the program has registered, which are no settings.
+
     step: the latest one that was made. signal: the name of the one that stopped the run.
     reason: why it failed, or ended early.
     """
     path = folder / STATE_FILE
-    text = json.dumps({"state": state, "step": step, "signal": signal, "reason": reason}) + "\n"
+    losses = {"registered_losses": weights} if (weights := registered_weights()) else {}
+    text = json.dumps({"state": state, "step": step, "signal": signal, "reason": reason, **losses}) + "\n"
     try:
         with replacing(path) as unfinished:
             unfinished.write_text(text, encoding="utf-8")

@@ -1,5 +1,6 @@
 """Losses that the program that calls `train` registers."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -87,8 +88,10 @@ def test_a_run_is_trained_by_it_and_needs_it_no_more(tiny_config: Path, caplog: 
     parts = [("adversarial", 1), ("feature_matching", 10), ("l1", 10), ("edges", 100), ("of_network", 1)]
     expected = sum(weight * figures[f"loss/G/{name}"] for name, weight in parts)
     assert figures["loss/G/total"] == pytest.approx(expected, rel=1e-2)
-    REGISTERED_LOSSES.clear()
     folder = tiny_config.parent / "runs" / "tiny"
+    state = json.loads((folder / "state.json").read_text())
+    assert state["registered_losses"] == {"edges": 100.0, "of_network": 1.0}
+    REGISTERED_LOSSES.clear()
     translate("--checkpoint", str(folder), "--output", str(tiny_config.parent / "translated"))
     run(tiny_config, "train.max_steps=3", "amp.opt_level=O1")
     assert "registered losses have changed: {'edges': 100.0, 'of_network': 1.0} -> none" in caplog.messages
