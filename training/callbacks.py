@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from utils.errors import ConfigError
+
 Callback = Callable[[int, dict[str, float]], object]
 """Gets the step and its own copy of figures by name. The result True ends the run; any other has no effect."""
 
@@ -22,6 +24,11 @@ class Callbacks:
     on_report: Callback | None = None
     on_validation: Callback | None = None
     error: BaseException | None = None
+
+    def __post_init__(self) -> None:
+        for name, callback in (("on_report", self.on_report), ("on_validation", self.on_validation)):
+            if not (callback is None or callable(callback)):
+                raise ConfigError(f"{name}: {callback!r} is no function: give one of a step and a mapping of figures")
 
     def report(self, step: int, scalars: Mapping[str, float]) -> str | None:
         """Call `on_report`; return why the run shall end, None where it shall go on."""

@@ -71,9 +71,9 @@ def train(
     if not isinstance(config, Config):
         raise ConfigError(f"config: {config!r} is no Config: configs.load.load_config(FILE) returns one")
     folder, options = run_folder(config), ResumeOptions(resume, accepts_changed_data)
+    callbacks = Callbacks(on_report, on_validation)
     with joined(config) as world, GracefulStop() as stop, run_lock(folder) if world.is_main else nullcontext():
-        callbacks = Callbacks(on_report, on_validation) if world.is_main else Callbacks()
-        run_to_end(config, world, options, stop, callbacks)
+        run_to_end(config, world, options, stop, callbacks if world.is_main else Callbacks())
         logger.info("finished: %s", translation_command(config, folder))
     best, validation = folder / BEST, last_validation(folder)
     keeps_best = config.checkpoint.best != "none"  # or a best.pt is of an earlier session

@@ -54,6 +54,10 @@ class ResumeOptions:
     source: str | Path = "auto"
     accepts_changed_data: bool = False
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.source, str | Path):
+            raise ConfigError(f"resume: {self.source!r} is no path: give one, 'auto' or 'never'")
+
 
 def start(training: Training, found: LoadedCheckpoint | None, options: ResumeOptions) -> list[str]:
     """Bring a run to where it starts: to a checkpoint, or with new networks to the weights that `init` names.

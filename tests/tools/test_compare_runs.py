@@ -96,11 +96,10 @@ def test_settings_that_differ_and_the_last_and_best_of_each_metric_are_printed(
 
 def test_losses_that_one_program_registered_are_compared(tmp_path: Path, command_line: CommandLine) -> None:
     state = {"state": "finished", "step": 2, "signal": None, "reason": None}
-    registered = [{}, {"registered_losses": {"edges": 5.0}}, {"registered_losses": [1]}]
-    runs = [
-        write_run(tmp_path / name, l1={2: 0.5}, state=state | more)
-        for name, more in zip(("a", "b", "forged"), registered, strict=True)
-    ]
+    registered: dict[str, dict[str, Any]] = {
+        "a": {}, "b": {"registered_losses": {"edges": 5.0}}, "forged": {"registered_losses": [1]},
+    }  # fmt: skip
+    runs = [write_run(tmp_path / name, l1={2: 0.5}, state=state | more) for name, more in registered.items()]
     lines = [line.split() for line in compared(command_line, *runs, "--output", tmp_path / "c.html")]
     first = lines.index(["registered_losses.edges", "a", "0"])
     assert lines[first + 1 : first + 3] == [["b", "5.0"], ["forged", "0"]]
