@@ -32,7 +32,7 @@ from utils.pictures import picture_table
 
 DRAWN = ["data.layout=synthetic_facades", "data.synthetic.train_samples=125", "data.synthetic.test_samples=100"]
 LOGS = ["log.every_steps=50", "log.images_every_steps=1000000", "checkpoint.every_steps=1000000", "checkpoint.keep=1"]
-RECIPES = ["own_pairs_small", "own_pairs_small generator.skips=none loss.l1=20 loss.ms_ssim=0"]
+RECIPES = ["own_pairs_small", "own_pairs_small generator.skips=half discriminator.n_layers=3 data.augment.scale=[]"]
 FIGURES = {"L1": "l1", "PSNR": "psnr", "SSIM": "ssim", "MS-SSIM": "ms_ssim", "sharpness": "sharpness"}
 N_SHOWN = 6
 

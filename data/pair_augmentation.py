@@ -8,12 +8,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
+from typing import Literal
 
 import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
-from torch.nn.functional import grid_sample
+from torch.nn.functional import grid_sample, max_pool2d
 
 from utils.limits import CONTROLS_PER_SIDE
 
@@ -112,16 +113,12 @@ def controls_of(height: int, width: int) -> tuple[int, int]:
 def image_at(image: Tensor, positions: Tensor) -> Tensor:
     """Return a (C, H, W) image read at (2, h, w) positions from its upper left corner, in its own dtype.
 
-    Bicubic, since bilinear reading blurs, and within the range of the values. Beyond the borders the image continues as
-    its reflection.
+    Bicubic, since bilinear reading blurs, and within the range of each channel. Beyond the borders the image continues
+    as its reflection.
     """
-    x, y = _reflected(positions, image)
-    left, top = (max(0, math.floor(float(axis.min()) - 1.5)) for axis in (x, y))
-    part = image[:, top : math.ceil(float(y.max()) + 1.5), left : math.ceil(float(x.max()) + 1.5)].float()
-    height, width = part.shape[-2:]
-    grid = torch.stack([(x - left) * (2 / width) - 1, (y - top) * (2 / height) - 1], dim=-1)
-    read = grid_sample(part[None], grid[None], mode="bicubic", padding_mode="border", align_corners=False)[0]
-    read = read.clamp_(*part.aminmax())  # it overshoots at edges
+    values = image.numpy()
+    bounds = (end(axis=(1, 2), keepdims=True).astype(np.float32) for end in (values.min, values.max))
+    read = _read(image, positions, "bicubic").clamp_(*map(torch.from_numpy, bounds))  # it overshoots at edges
     return read if image.is_floating_point() else read.round_().to(image.dtype)
 
 
@@ -132,11 +129,37 @@ def ids_at(ids: Tensor, positions: Tensor) -> Tensor:
 
 
 def weights_at(weights: Tensor, positions: Tensor) -> Tensor:
-    """Return a (1, H, W) map of weights read as `image_at` reads, and 0 beyond the borders."""
+    """Return a (1, H, W) map of weights read bilinearly, and 0 beyond the borders and where a weight of 0 is near.
+
+    Near is what `image_at` reads, so that pixels of weight 0 have no part in others.
+    """
     height, width = weights.shape[-2:]
     x, y = positions
     is_inside = (x >= 0) & (x <= width) & (y >= 0) & (y <= height)
-    return image_at(weights, positions).float().mul_(is_inside).to(weights.dtype)  # torch multiplies no uint16
+    near_0 = max_pool2d((weights == 0).float(), kernel_size=3, stride=1, padding=1)  # bicubic reads one pixel farther
+    read = _read(weights, positions, "bilinear") * (is_inside & (_read(near_0, positions, "bilinear") == 0))
+    return read if weights.is_floating_point() else read.round_().to(weights.dtype)
+
+
+def _read(image: Tensor, positions: Tensor, mode: Literal["bilinear", "bicubic"]) -> Tensor:
+    """Return a (C, H, W) image at (2, h, w) positions, float32; only the part that is read is copied."""
+    x, y = _reflected(positions, image)
+    x, columns = _within(x, image.shape[2])
+    y, rows = _within(y, image.shape[1])
+    part = torch.from_numpy(image.numpy().take(rows, axis=1).take(columns, axis=2)).float()  # much faster than torch's
+    grid = torch.stack([x, y], dim=-1)
+    return grid_sample(part[None], grid[None], mode=mode, padding_mode="border", align_corners=False)[0]
+
+
+def _within(positions: Tensor, side: int) -> tuple[Tensor, Tensor]:
+    """Return positions along a side as grid_sample counts them in the pixels that it reads, and the numbers of these.
+
+    Beyond a border, which a bicubic reading crosses by up to two pixels, they are those of the reflection.
+    """
+    first, last = (math.floor(float(end) - 0.5) for end in positions.aminmax())
+    pixels = torch.arange(first - 1, last + 3)
+    folded = pixels.remainder(2 * side)
+    return (positions - pixels[0]) * (2 / len(pixels)) - 1, torch.minimum(folded, 2 * side - 1 - folded)
 
 
 def _reflected(positions: Tensor, image: Tensor) -> tuple[Tensor, Tensor]:

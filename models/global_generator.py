@@ -67,6 +67,7 @@ class GlobalGenerator(Generator):
         output: Output | None = "tanh",
     ) -> None:
         super().__init__()
+        assert skips != "full" or scale >= 1
         self.downsample, self.upsample, self.biased_downs = downsample, upsample, biased_downs
         self.skips = skips
         widths = [base_channels * 2**level for level in range(n_downsamplings + 1)]
@@ -91,9 +92,10 @@ class GlobalGenerator(Generator):
         return ImageSides(multiple, minimum=max(2 * multiple, math.ceil(4 / scale)))
 
     @staticmethod
-    def without_effect(*, n_blocks: int) -> Sequence[str]:
-        """Return dropout where there is no block for it."""
-        return () if n_blocks else ("dropout",)
+    def without_effect(*, n_blocks: int, n_downsamplings: int, scale: float, skips: Skips) -> Sequence[str]:
+        """Return dropout where there is no block for it, and skips where no level of the encoder meets the decoder."""
+        joins_nothing = skips == "half" and (n_downsamplings < 2 or n_downsamplings + n_doublings(scale) < 1)
+        return [*([] if n_blocks else ["dropout"]), *(["skips"] if joins_nothing else [])]
 
     def forward(self, source: Tensor) -> Tensor:
         """Translate (N, in_channels, H, W) into (N, out_channels, scale * H, scale * W); `image_sides` bounds H and W.
@@ -102,7 +104,8 @@ class GlobalGenerator(Generator):
         """
         x, levels = self.stem(self.uniform(source)), []
         for number, down in enumerate(self.downs):
-            levels += [x] if self._joins(number) else []
+            if self._joins(number):
+                levels.append(x)
             x = down(x)
         return self._decoded(self.blocks(x), levels)
 
@@ -143,7 +146,8 @@ class GlobalGenerator(Generator):
         features, levels = [], []
         for name, layer in layers.items():
             down = re.fullmatch(r"downs\.(\d+)\.0", name)
-            levels += [x] if down and self._joins(int(down[1])) else []
+            if down and self._joins(int(down[1])):
+                levels.append(x)
             x = layer(x)
             if name in taps:
                 features.append(x)

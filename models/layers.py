@@ -66,19 +66,19 @@ def reflect(x: Tensor, padding: int) -> Tensor:
 
 
 class InstanceNorm(nn.InstanceNorm2d):
-    """nn.InstanceNorm2d without parameters and running statistics, which keeps the layout of the images.
+    """nn.InstanceNorm2d without parameters and statistics, which keeps images' layout: in training, on a GPU always.
 
-    In training, and on a GPU in translation too. torch's own is batch norm of a view (1, N C, H, W) of a contiguous
-    copy. On a CPU the gradient of a single image is wrong, without a message, where the one that comes in is
-    channels-last (torch 2.15). Batch norm of the image itself gives the same values, and copies nothing. So do those of
-    channels-last images one by one, which keep their layout.
+    torch's own is batch norm of a view (1, N C, H, W) of a contiguous copy. On a CPU the gradient of a single image is
+    wrong, without a message, where the one that comes in is channels-last (torch 2.15). Batch norm of the image itself
+    gives the same values, and copies nothing. So do those of channels-last images one by one, which keep their layout.
     """
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise each channel of each image of x, (N, C, H, W); H W is at least 2."""
-        is_known = x.device.type == "cpu" or torch.compiler.is_compiling()  # to exporters, who see CPUs; to compilers
-        if (is_known and not self.training) or x.shape[2:].numel() == 1:
-            return super().forward(x)  # which refuses a single pixel
+        # exporters, which run on a CPU, and compilers know torch's own; it refuses a single pixel
+        is_known = not self.training and (x.device.type == "cpu" or torch.compiler.is_compiling())
+        if is_known or x.shape[2:].numel() == 1:
+            return super().forward(x)
         # on a CPU one image too: a ReLU in place is slow on its view
         if is_channels_last(x) and (len(x) > 1 or x.device.type == "cpu"):
             return torch.cat([self._normalized(image) for image in x.split(1)])

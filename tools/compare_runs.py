@@ -70,7 +70,7 @@ class RecordedRun:
         with suppress(ValueError, TypeError, OSError):
             state = dict(read_json((folder / "state.json").read_text(encoding="utf-8")))
             losses = dict(state.get("registered_losses", {})) if settings else {}
-            settings |= {f"registered_losses.{loss}": weight for loss, weight in losses.items()}
+            settings |= {f"registered_losses.{loss}": f"{float(weight):g}" for loss, weight in losses.items()}
         rows = [row for row in read_rows(folder / "web/rows.jsonl") if is_whole(row.get("name"), row.get("images"))]
         return cls(name, folder, settings, problem, state, read_rows(folder / METRICS_FILE), rows)
 
@@ -150,7 +150,10 @@ def tables(runs: Sequence[RecordedRun]) -> dict[str, list[Row]]:
 def differing_settings(runs: Sequence[RecordedRun]) -> Iterator[Row]:
     """Yield the settings that differ, with the value of each run."""
     for key in dict.fromkeys(key for run in runs for key in run.settings if key not in ("run.name", "run.root")):
-        values = [shortened(run.settings.get(key, 0)) if run.settings else NONE for run in runs]  # 0: not registered
+        lacking = [
+            "0" if run.settings and run.state else NONE for run in runs
+        ]  # a loss that the run has not registered
+        values = [shortened(run.settings.get(key, other)) for run, other in zip(runs, lacking, strict=True)]
         if len({*values} - {NONE}) > 1:
             yield from zip([key, *[""] * len(values)], (run.name for run in runs), values, strict=False)
 

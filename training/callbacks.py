@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from utils.errors import ConfigError
+from utils.yaml_file import shortened
 
 Callback = Callable[[int, dict[str, float]], object]
 """Gets the step and its own copy of figures by name. The result True ends the run; any other has no effect."""
@@ -28,7 +29,9 @@ class Callbacks:
     def __post_init__(self) -> None:
         for name, callback in (("on_report", self.on_report), ("on_validation", self.on_validation)):
             if not (callback is None or callable(callback)):
-                raise ConfigError(f"{name}: {callback!r} is no function: give one of a step and a mapping of figures")
+                raise ConfigError(
+                    f"{name}: {shortened(callback)} is no function: give one of a step and a mapping of figures"
+                )
 
     def report(self, step: int, scalars: Mapping[str, float]) -> str | None:
         """Call `on_report`; return why the run shall end, None where it shall go on."""

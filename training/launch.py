@@ -31,6 +31,7 @@ from utils.errors import ConfigError, Interrupted, UserError
 from utils.log import log_to_console, logger
 from utils.run_figures import last_validation
 from utils.signals import GracefulStop
+from utils.yaml_file import shortened
 
 Trial = Literal["dry-run", "smoke"]
 
@@ -69,7 +70,7 @@ def train(
         Interrupted: a signal stopped the run, which is saved; only in the main thread, which alone gets signals.
     """
     if not isinstance(config, Config):
-        raise ConfigError(f"config: {config!r} is no Config: configs.load.load_config(FILE) returns one")
+        raise ConfigError(f"config: {shortened(config)} is no Config: configs.load.load_config(FILE) returns one")
     folder, options = run_folder(config), ResumeOptions(resume, accepts_changed_data)
     callbacks = Callbacks(on_report, on_validation)
     with joined(config) as world, GracefulStop() as stop, run_lock(folder) if world.is_main else nullcontext():

@@ -27,6 +27,7 @@ from utils.checkpoint_folder import LoadedCheckpoint, latest_valid, list_checkpo
 from utils.distributed import World
 from utils.errors import ConfigError
 from utils.log import logger
+from utils.yaml_file import shortened
 
 _OF_NETWORKS = (
     "method.",
@@ -56,7 +57,7 @@ class ResumeOptions:
 
     def __post_init__(self) -> None:
         if not isinstance(self.source, str | Path):
-            raise ConfigError(f"resume: {self.source!r} is no path: give one, 'auto' or 'never'")
+            raise ConfigError(f"resume: {shortened(self.source)} is no path: give one, 'auto' or 'never'")
 
 
 def start(training: Training, found: LoadedCheckpoint | None, options: ResumeOptions) -> list[str]:
@@ -254,7 +255,11 @@ def _initialize(
     network.load_weights(network.module.state_dict())
     if not transfer.loaded:
         raise ConfigError(f"{title}: nothing of {file} has a place in this {role}; it holds {transfer.left[0]}, …")
-    for setting in ("downsample", "upsample"):  # the layers in which weights of the same shapes compute something else
+    for setting in (
+        "downsample",
+        "upsample",
+        "skips",
+    ):  # the layers in which weights of the same shapes compute something else
         of_file, ours = (getattr(getattr(part, "generator", part), setting, None) for part in (loaded, network.module))
         if None not in (of_file, ours) and of_file != ours:
             remedy = f"set {role}.{setting}={of_file} to start with the same function"

@@ -15,9 +15,12 @@ def read_json(text: str) -> Any:
     """Return the value of JSON, with None for numbers that are not finite, which earlier versions wrote as NaN.
 
     Raises:
-        ValueError: the text is no JSON.
+        ValueError: the text is no JSON, or nested too deeply.
     """
-    return json.loads(text, parse_constant=lambda _: None, parse_float=_finite)
+    try:
+        return json.loads(text, parse_constant=lambda _: None, parse_float=_finite)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
 
 
 def _finite(text: str) -> float | None:

@@ -85,7 +85,7 @@ class GeneratorConfig(Section, prefix="generator."):
         if self.scale != 1:
             expected = f"1 with generator.name={self.name}; global and unet have other scales"
             self.require(self.name in ("global", "unet"), "scale", expected)
-        if self.scale < 1:
+        if self.name == "global" and self.scale < 1:
             self.require(self.skips != "full", "skips", "none or half with generator.scale below 1")
         fewest = round(-math.log2(self.scale))
         expected = f"at least {fewest} with generator.scale={self.scale:g}"

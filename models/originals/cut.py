@@ -57,6 +57,7 @@ def _generator_faults(network: GlobalGenerator) -> dict[str, bool]:
     return {
         "spectral_norm": bool(spectral_norms(network)),
         "n_downsamplings other than 2": len(network.downs) != 2,
+        "skips": network.skips != "none",
         f"upsample={network.upsample}": network.upsample not in ("antialiased", "transposed"),
         "padding=reflect": any(part.padding_mode != "zeros" for part in convolutions),
     }

@@ -267,10 +267,30 @@ def test_beyond_its_borders_an_image_continues_as_its_reflection() -> None:
     assert torch.equal(ids_at(image, far), whole)
 
 
-def test_at_a_border_an_image_mixes_with_its_reflection() -> None:
-    image = torch.tensor([[[0.0, 10.0]]])
-    where = torch.tensor([[[0.0, 0.5, 1.0, 2.0]], [[0.5] * 4]])
-    assert image_at(image, where).tolist() == [[[0.0, 0.0, 5.0, 10.0]]]
+@pytest.mark.parametrize("size", [(16, 16), (1, 12), (3, 2)])
+def test_at_a_border_an_image_mixes_with_its_reflection(size: tuple[int, int]) -> None:
+    height, width = size
+    image = photo(*size).float()
+    whole = torch.cat([image.flip(-1), image, image.flip(-1)], dim=2)
+    whole = torch.cat([whole.flip(-2), whole, whole.flip(-2)], dim=1)
+    where = positions(Warp(affine_inverse(20, 0.8, 0)), *size)
+    shift = torch.tensor([width, height])[:, None, None]
+    torch.testing.assert_close(image_at(image, where), image_at(whole, where + shift), rtol=1e-4, atol=0.01)
+
+
+def test_a_part_of_a_reading_is_that_part_of_the_whole() -> None:
+    image = photo(40, 50).float()
+    image[:, :5], image[0, 0, 0] = image[:, :5] * 100, -9000  # which the part does not see
+    where = positions(Warp(affine_inverse(10, 1.1, 0)), 40, 50)
+    part = image_at(image, where[:, 20:30, 10:30])
+    torch.testing.assert_close(part, image_at(image, where)[:, 20:30, 10:30], rtol=1e-4, atol=0.01)
+
+
+def test_each_channel_stays_within_its_own_range() -> None:
+    image = photo(20, 20).float() * torch.tensor([1.0, 0.01, -30.0])[:, None, None]
+    read = image_at(image, positions(Warp(affine_inverse(10, 1.1, 0)), 20, 20))
+    assert (read.amin((1, 2)) >= image.amin((1, 2))).all()
+    assert (read.amax((1, 2)) <= image.amax((1, 2))).all()
 
 
 def test_between_pixels_an_image_keeps_its_sharpness_and_its_range() -> None:
@@ -305,6 +325,23 @@ def test_images_of_any_channels_and_types_keep_theirs(dtype: torch.dtype, n_chan
         found = read(image, positions(elastic(20, 30, 0.1), 20, 30))
         assert (found.shape, found.dtype) == (image.shape, dtype)
         assert torch.equal(found.float()[0], found.float()[-1])
+
+
+def test_what_weighs_nothing_has_no_part_in_what_weighs() -> None:
+    target = torch.arange(100.0, 300.0, 5.0).expand(1, 40, 40).clone()
+    weights = torch.ones(1, 40, 40)
+    weights[..., 12:15, 20:22] = target[..., 12:15, 20:22] = 0  # missing values
+    where = positions(Warp(affine_inverse(25, 0.9, 0)), 40, 40)
+    expected = 100 + 5 * (where[0] - 0.5)
+    inside = ((where > 3) & (where < 37)).all(0) & (weights_at(weights, where)[0] > 0)
+    assert 0.3 < inside.float().mean() < 0.9
+    assert (image_at(target, where)[0] - expected)[inside].abs().max() < 0.3  # torch's bicubic is 0.05 pixels off
+
+
+def test_a_weight_beside_a_larger_one_stays() -> None:
+    weights = torch.tensor([[[1.0, 1.0, 1.0, 100.0, 100.0, 1.0]]]).expand(1, 6, 6)
+    read = weights_at(weights, positions(Warp(affine_inverse(0, 1.2, 0)), 6, 6))
+    assert read.min() == 1
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.float32])

@@ -55,7 +55,7 @@ def test_an_original_is_written_back_with_the_biases_that_it_had(
     [
         (["generator.spectral_norm=true"], "pix2pixHD", "pix2pixHD has no such network: spectral_norm"),
         (["generator.upsample=residual"], "pix2pixHD", "no such network: upsample"),
-        (["generator.skips=true"], "pix2pixHD", "no such network: skips"),
+        (["generator.skips=full"], "pix2pixHD", "no such network: skips"),
         (["generator.upsample=nearest"], "pix2pixHD", "no such network: upsample"),
         (["generator.padding=reflect"], "pix2pixHD", "no such network: padding=reflect"),
         (["generator.dropout=true"], "pix2pixHD", "--family pix2pixHD has no such generator, only pix2pix"),
@@ -63,6 +63,7 @@ def test_an_original_is_written_back_with_the_biases_that_it_had(
         ([*CUT, "generator.spectral_norm=true"], None, "^CUT has no such network: spectral_norm; --format"),
         ([*CUT, "generator.n_downsamplings=3"], None, "^CUT has no such network: n_downsamplings other than 2; "),
         ([*CUT, "generator.upsample=bilinear"], None, "^CUT has no such network: upsample=bilinear; "),
+        ([*CUT, "generator.skips=half"], None, "^CUT has no such network: skips; "),
         ([*CUT, "generator.padding=reflect"], None, "^CUT has no such network: padding=reflect; "),
         ([*SPADE, *SIZES, "generator.spectral_norm=false"], None, "^SPADE has .*: no spectral_norm; --format"),
         ([*SPADE], None, "^SPADE has no such network: n_upsamplings below 5; --format safetensors, onnx and pt2 take"),
