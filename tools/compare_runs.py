@@ -150,10 +150,8 @@ def tables(runs: Sequence[RecordedRun]) -> dict[str, list[Row]]:
 def differing_settings(runs: Sequence[RecordedRun]) -> Iterator[Row]:
     """Yield the settings that differ, with the value of each run."""
     for key in dict.fromkeys(key for run in runs for key in run.settings if key not in ("run.name", "run.root")):
-        lacking = [
-            "0" if run.settings and run.state else NONE for run in runs
-        ]  # a loss that the run has not registered
-        values = [shortened(run.settings.get(key, other)) for run, other in zip(runs, lacking, strict=True)]
+        # what settings lack is a loss that the run has not registered, if that is known
+        values = [shortened(run.settings.get(key, "0" if run.settings and run.state else NONE)) for run in runs]
         if len({*values} - {NONE}) > 1:
             yield from zip([key, *[""] * len(values)], (run.name for run in runs), values, strict=False)
 

@@ -29,9 +29,7 @@ class Callbacks:
     def __post_init__(self) -> None:
         for name, callback in (("on_report", self.on_report), ("on_validation", self.on_validation)):
             if not (callback is None or callable(callback)):
-                raise ConfigError(
-                    f"{name}: {shortened(callback)} is no function: give one of a step and a mapping of figures"
-                )
+                raise ConfigError(f"{name}: {shortened(callback)} is no function: give one of a step and figures")
 
     def report(self, step: int, scalars: Mapping[str, float]) -> str | None:
         """Call `on_report`; return why the run shall end, None where it shall go on."""

@@ -255,11 +255,7 @@ def _initialize(
     network.load_weights(network.module.state_dict())
     if not transfer.loaded:
         raise ConfigError(f"{title}: nothing of {file} has a place in this {role}; it holds {transfer.left[0]}, …")
-    for setting in (
-        "downsample",
-        "upsample",
-        "skips",
-    ):  # the layers in which weights of the same shapes compute something else
+    for setting in ("downsample", "upsample", "skips"):  # by which weights of the same shapes compute something else
         of_file, ours = (getattr(getattr(part, "generator", part), setting, None) for part in (loaded, network.module))
         if None not in (of_file, ours) and of_file != ours:
             remedy = f"set {role}.{setting}={of_file} to start with the same function"
