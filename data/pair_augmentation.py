@@ -158,15 +158,18 @@ def _within(positions: Tensor, side: int) -> tuple[Tensor, Tensor]:
     """
     first, last = (math.floor(float(end) - 0.5) for end in positions.aminmax())
     pixels = torch.arange(first - 1, last + 3)
-    folded = pixels.remainder(2 * side)
-    return (positions - pixels[0]) * (2 / len(pixels)) - 1, torch.minimum(folded, 2 * side - 1 - folded)
+    return (positions - pixels[0]) * (2 / len(pixels)) - 1, _mirrored(pixels + 0.5, side).long()
 
 
 def _reflected(positions: Tensor, image: Tensor) -> tuple[Tensor, Tensor]:
     """Return x and y within 0 .. width and 0 .. height: pixel k lies between k and k + 1."""
     height, width = image.shape[-2:]
-    x, y = positions[0].remainder(2 * width), positions[1].remainder(2 * height)
-    return torch.minimum(x, 2 * width - x), torch.minimum(y, 2 * height - y)
+    return _mirrored(positions[0], width), _mirrored(positions[1], height)
+
+
+def _mirrored(positions: Tensor, side: int) -> Tensor:
+    folded = positions.remainder(2 * side)
+    return torch.minimum(folded, 2 * side - folded)
 
 
 def _between(controls: Tensor, height: int, width: int) -> Tensor:

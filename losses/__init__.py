@@ -54,6 +54,11 @@ def register_loss(name: str, loss: GeneratorLoss, weight: float) -> None:
         REGISTERED_LOSSES[name] = loss, float(weight)  # not a number of NumPy, which no checkpoint can hold
 
 
+def registered_record() -> dict[str, dict[str, float]]:
+    """Return `registered_losses` with their weights, for the records of a run; nothing where none is registered."""
+    return {"registered_losses": weights} if (weights := registered_weights()) else {}
+
+
 def registered_weights() -> dict[str, float]:
     """Return the weights of REGISTERED_LOSSES by name."""
     return {name: weight for name, (_, weight) in REGISTERED_LOSSES.items()}

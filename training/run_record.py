@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import torch
 
-from losses import registered_weights
+from losses import registered_record
 from training.run_data import LoopState
 from utils.atomic_file import replacing
 from utils.checkpoint_folder import latest_step
@@ -112,8 +112,8 @@ def write_state(folder: Path, state: State, step: int, *, signal: str | None = N
     reason: why it failed, or ended early.
     """
     path = folder / STATE_FILE
-    losses = {"registered_losses": weights} if (weights := registered_weights()) else {}
-    text = json.dumps({"state": state, "step": step, "signal": signal, "reason": reason, **losses}) + "\n"
+    record = {"state": state, "step": step, "signal": signal, "reason": reason, **registered_record()}
+    text = json.dumps(record) + "\n"
     try:
         with replacing(path) as unfinished:
             unfinished.write_text(text, encoding="utf-8")

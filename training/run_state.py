@@ -14,7 +14,7 @@ from data.batch import Batch
 from data.layout import Layout
 from data.loader import TrainingDataset
 from data.preprocessing import Preprocessing
-from losses import registered_weights
+from losses import registered_record
 from models.spectral_norm import settle_spectral_norm
 from models.style_encoder import inference_network
 from training.averages import estimate_statistics
@@ -153,7 +153,7 @@ class Training:
             "data": self.fingerprint,
             "n_samples": len(self.layout),
             **({"plateau": self.schedule.plateau.state_dict()} if self.schedule.plateau else {}),
-            **({"registered_losses": weights} if (weights := registered_weights()) else {}),
+            **registered_record(),
             **({"best": self.best.value} if self.best.value is not None else {}),
             "patience": [self.patience.best.value, self.patience.n_without],
             "measured_on": dict(self.measured_on),

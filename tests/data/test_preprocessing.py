@@ -179,8 +179,8 @@ def test_a_warp_is_about_the_same_point(scale: float) -> None:
         source, target = at_the_coarser(sample, settings.draw(sample, np.random.default_rng(seed)), scale)
         inside = (source > 4) & (source < torch.tensor([92.0, 116.0]).view(2, 1, 1))  # away from reflections
         assert inside.float().mean() > 0.5
-        # pixels of the source: an elastic warp is not linear; torch's bicubic is 0.047 pixels off a quarter between two
-        assert (source - target)[inside].abs().max() < 0.2 + 0.05 * max(1, 1 / scale)
+        # pixels of the source: an elastic warp is not linear, and torch's bicubic is up to 0.05 pixels of either off
+        assert (source - target)[inside].abs().max() < max(0.2, 0.1 / scale)
 
 
 @SCALES
