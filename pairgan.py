@@ -12,6 +12,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext, suppress
@@ -27,12 +28,14 @@ ImageLike = str | os.PathLike[str] | Image.Image | np.ndarray
 Images = Iterable[ImageLike]
 Other = ImageLike | None  # beside the source
 Others = Images | None
-Translated = Any  # an Image.Image where translations are RGB images, otherwise an array
 Maps = dict[str, np.ndarray]
 
 IMAGE_FORMATS = ("PNG", "JPEG", "PPM", "BMP", "TIFF", "WEBP")
 MAX_PIXELS = 89_478_485  # Pillow's own limit: a file of a few bytes can expand to more than any memory holds
 MAX_SIDE = 4096  # that a network may need: the sides of smaller images are padded to it
+HIDDEN = re.compile(  # names that begin with a dot, and folders that systems and NAS devices add
+    r"(?i)/(\.|([#@$]recycle(\.bin)?|@(eadir|recently-snapshot)|[#~]snapshot|lost\+found|__macosx|system volume \w+)/)"
+)
 OWN_CLASSES = {"synthetic_facades": 12}  # of data sets whose settings do not hold their number
 BYTES, FLOATS, VALUES = "uint8", "float32 in [-1, 1]", "finite values"
 _TYPES: dict[str, tuple[type, ...]] = {BYTES: (np.uint8,), FLOATS: (np.floating,), VALUES: (np.integer, np.floating)}
@@ -89,7 +92,7 @@ class Model:
 
     def __call__(
         self, source: ImageLike, instances: Other = None, features: Other = None, source_images: Other = None
-    ) -> Translated:
+    ) -> Any:
         """Return the translation of an image, of its size times the scale, upright by EXIF.
 
         It is an RGB image, or values in the unit of the training targets: an array (C, H, W), as test.py writes .npy.
@@ -103,7 +106,7 @@ class Model:
 
     def batch(
         self, images: Images, instances: Others = None, features: Others = None, source_images: Others = None
-    ) -> list[Translated]:
+    ) -> list[Any]:
         """Return the translations of several images in their order; each argument holds what __call__ takes.
 
         Images of one padded size are computed together: give as many as fit into memory. Errors are those of __call__.
@@ -114,8 +117,7 @@ class Model:
         lists = {kind: list(maps) for kind, maps in given.items() if maps is not None}
         if lists.keys() != self.inputs.keys():
             raise ImageError(f"{self.path.name} takes {', '.join(self.inputs)}; given: {', '.join(lists)}. Give those.")
-        n = len(lists["source"])
-        if {len(maps) for maps in lists.values()} != {n}:
+        if {len(maps) for maps in lists.values()} != {n := len(lists["source"])}:
             raise ImageError(f"given: {', '.join(f'{len(lists[k])} {k}' for k in lists)}. Give one for each image.")
         groups: dict[tuple[int, ...], list[tuple[int, Maps]]] = {}
         for index in range(n):
@@ -123,7 +125,7 @@ class Model:
             multiples = (-(-side // self.size_multiple) * self.size_multiple for side in sample["source"].shape[:2])
             groups.setdefault(tuple(max(self.min_size, side) for side in multiples), []).append((index, sample))
         unit = max(1, round(1 / (scale := self.settings.get("generator", {}).get("scale", 1))))
-        results: dict[int, Translated] = {}
+        results: dict[int, Any] = {}
         for sides, samples in groups.items():
             try:
                 translated = self.run({k: np.stack([_padded(s[k], sides, unit) for _, s in samples]) for k in lists})
@@ -151,12 +153,11 @@ class Model:
                 raise ImageError(f"{name}: give an (H, W) array of ids in label_colors' order. test.py takes files.")
             values = "ids" if n_channels == 1 else BYTES
             values = (FLOATS if kind == "features" else VALUES) if dtype == "float32" else values
-            highest = max((self.settings["data"].get("source_range") or [0, 255])[1::2])
-            pixels = _pixels(image, name, values, n_channels, highest)
+            source_range = self.settings["data"].get("source_range") or [0, 255]
+            pixels = _pixels(image, name, values, n_channels, max(source_range[1::2]))
             if kind == "source" and self.n_classes:
                 is_ignored = pixels == self.ignore_id  # nowhere for None
-                wrong = np.argwhere(((pixels < 0) | (pixels >= self.n_classes)) & ~is_ignored)
-                if len(wrong):
+                if len(wrong := np.argwhere(((pixels < 0) | (pixels >= self.n_classes)) & ~is_ignored)):
                     (y, x), also = wrong[0], "" if self.ignore_id is None else f" and {self.ignore_id}"
                     also += f". Change it, or train with data.ignore_id={pixels[y, x]}."
                     what = f"{name}: pixel (row {y}, column {x}) holds id {pixels[y, x]}, allowed are 0 to"
@@ -197,8 +198,7 @@ def load(path: str | os.PathLike[str], device: Device = "auto") -> Model:
 def _check_digest(file: Path) -> None:
     """Raise ModelError if a file is not as it was exported; those of earlier versions have no digest."""
     content: Any = np.memmap(file, mode="r")
-    end = len(content) - len(_DIGEST) - 64
-    mark, digest = np.split(content[max(end, 0) :], [len(_DIGEST)])
+    mark, digest = np.split(content[max(end := len(content) - len(_DIGEST) - 64, 0) :], [len(_DIGEST)])
     if mark.tobytes() == _DIGEST and digest.tobytes() != hashlib.sha256(content[:end]).hexdigest().encode():
         raise ModelError(f"{file}: has changed since its export. Copy or export it again, or remove its sha256.")
 
@@ -316,7 +316,7 @@ def _line(error: Exception) -> str:
 
 def _images_in(folder: Path) -> dict[str, Path]:
     """Return the images or else arrays below a folder, also broken links but none hidden, by path without suffix."""
-    files = [file for file in sorted(folder.rglob("*")) if "/." not in f"/{file.relative_to(folder).as_posix()}"]
+    files = [f for f in sorted(folder.rglob("*")) if not HIDDEN.search(f"/{f.relative_to(folder).as_posix()}/")]
     kinds = {f: Image.registered_extensions().get(f.suffix.lower()) for f in files if f.is_file() or not f.exists()}
     taken = [f for f in kinds if kinds[f] in IMAGE_FORMATS] or [f for f in kinds if f.suffix.lower() == ".npy"]
     found: dict[str, Path] = {}

@@ -13,6 +13,9 @@ from data.store import Blob, Folder, Store
 from utils.data_root import data_root_problem
 
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".ppm", ".bmp", ".tif", ".tiff", ".webp"})
+HIDDEN = re.compile(  # names that begin with a dot, and folders that systems and NAS devices add
+    r"(?i)/(\.|([#@$]recycle(\.bin)?|@(eadir|recently-snapshot)|[#~]snapshot|lost\+found|__macosx|system volume \w+)/)"
+)
 SPLITS = ("train", "val", "test")
 _LISTED_FOLDERS = 8
 
@@ -50,22 +53,22 @@ class FolderStore(Store):
 
         found, root = list[Blob](), Path(folder.path)
         for parent, folders, files in os.walk(root, onerror=fail if root.is_dir() else None):
-            folders[:] = [name for name in folders if not name.startswith(".")]
+            folders[:] = [name for name in folders if not is_hidden(name)]
             below = Path(parent).relative_to(root)
             for name in files:
                 path = Path(parent, name)
-                if not name.startswith(".") and (path.is_file() or not path.exists()):
+                if not is_hidden(name) and (path.is_file() or not path.exists()):
                     found.append(LocalFile(folder, (below / name).as_posix()))
         return found
 
     def has(self, folder: Folder) -> bool:
-        """Return whether a path is that of a folder, which may be empty."""
+        """Return whether a path names a folder, which may be empty."""
         return Path(folder.path).is_dir()
 
     def absence(self, folder: Folder) -> str:
         """Return what is wrong with the path of a folder, which folders are beside it, and a remedy."""
         path = Path(folder.path)
-        beside = sorted(path.parent.iterdir()) if path.parent.is_dir() else []
+        beside = visible_entries(path.parent) if path.parent.is_dir() else []
         named = ", ".join([other.name for other in beside if other.is_dir()][:_LISTED_FOLDERS]) or "none"
         named += (misplaced := misplaced_folder(path))
         may_be_photos = not misplaced and not path.exists()
@@ -106,8 +109,21 @@ class LocalFile(Blob):
 
 
 def local_folder(folder: Folder | Path) -> Folder:
-    """Return a folder of a store; a path is that of a folder of this machine."""
+    """Return a folder of a store. A path names a folder of this machine."""
     return Folder(FolderStore(), folder) if isinstance(folder, Path) else folder
+
+
+def is_hidden(name: str) -> bool:
+    """Return whether a file or folder is no data: its name begins with a dot, or a system or a NAS has made it.
+
+    Every list of images leaves these out. Otherwise thumbnails and deleted images would count as images.
+    """
+    return HIDDEN.search(f"/{name}/") is not None
+
+
+def visible_entries(folder: Path) -> list[Path]:
+    """Return the files and folders in a folder that are not hidden, sorted."""
+    return sorted(path for path in folder.iterdir() if not is_hidden(path.name))
 
 
 def misplaced_folder(folder: Path) -> str:
@@ -134,14 +150,14 @@ def misplaced_folder(folder: Path) -> str:
 def _elsewhere(folder: Path) -> Iterator[Path]:
     """Yield a folder of that name above the root, and those one folder further down."""
     yield folder.parent.parent / folder.name
-    for beside in sorted(folder.parent.iterdir()):
+    for beside in visible_entries(folder.parent):
         yield beside / folder.name
 
 
 def _named_otherwise(folder: Path) -> Iterator[Path]:
     """Yield what else train_A may be called: trainA, A/train."""
     letters = folder.name.replace("_", "").casefold()
-    for beside in sorted(folder.parent.iterdir()):
+    for beside in visible_entries(folder.parent):
         if re.sub(r"[\W_]", "", beside.name).casefold() == letters:
             yield beside
     split, _, kind = folder.name.rpartition("_")

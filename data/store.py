@@ -39,7 +39,7 @@ class Store(ABC):
 
     @abstractmethod
     def list(self, folder: "Folder") -> "list[Blob]":
-        """Return the files below a folder that are not hidden; none where there is no such folder.
+        """Return the files below a folder that are not hidden; none if there is no such folder.
 
         Raises:
             DataError: a folder cannot be listed.

@@ -19,6 +19,7 @@ from configs.schema import Config
 from data.batch import Batch
 from data.conditioning import images_to_uint8
 from data.files.image_files import write_png
+from data.folder_store import visible_entries
 from data.layout import Layout
 from data.loader import read_fixed
 from data.paired_folders import FEATURE_FOLDER
@@ -134,7 +135,7 @@ def main(argv: Sequence[str]) -> None:
         )
     usual = Path(data.root).expanduser() / FEATURE_FOLDER.replace("{split}", arguments.split)
     folder: Path = arguments.output or usual
-    if folder.is_dir() and any(folder.iterdir()):
+    if folder.is_dir() and visible_entries(folder):
         raise ConfigError(f"{folder}: is not empty; choose another --output, or remove it")
     for sample in split:
         write_png(folder / f"{sample.name}.png", images_to_uint8(sample.features[0]))

@@ -55,10 +55,10 @@ _OTHER_FILES = {
 def find_images(folder: Folder | Path, problems: list[str], if_missing: str = "") -> dict[str, Blob]:
     """Return the image files below a folder by name: the path below it without suffix, in Unicode's form NFC.
 
-    Hidden files are skipped, links to folders are not followed, and `count_other_files` counts other formats. Where
-    there is no file of IMAGE_SUFFIXES, arrays (.npy) are the images. Problems are appended to `problems`: the folder is
-    missing or empty, or two files have the same name, of which the first is returned.
-    if_missing: the remedy where the folder is missing.
+    The store leaves out hidden files, and does not follow links to folders. `count_other_files` counts other formats.
+    If no file has one of IMAGE_SUFFIXES, arrays (.npy) are the images. Problems are appended to `problems`: the folder
+    is missing or empty, or two files have the same name, of which the first is returned.
+    if_missing: Remedy for a missing folder.
 
     Raises:
         DataError: a folder below cannot be listed.

@@ -1,9 +1,14 @@
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import pairgan
 from data.files.image_files import find_images
 from data.folder_store import misplaced_folder
+from tests.conftest import save_image
+from tools.check_data.recognized_layout import data_set_in
+from tools.convert_data.layouts import to_folders
 
 
 @pytest.mark.parametrize(
@@ -39,3 +44,23 @@ def test_images_in_a_folder_of_a_split_are_no_photographs_to_convert(tmp_path: P
     find_images(tmp_path / "train" / "train", problems)
     assert f"did you mean {tmp_path}/train? Set data.root={tmp_path}" in problems[0]
     assert "from-photos" not in problems[0]
+
+
+SYSTEM_NAMES = [
+    *("@eaDir", "@EADIR", "@Recycle", "@Recently-Snapshot", "#recycle", "#snapshot", "~snapshot", "$RECYCLE.BIN"),
+    *("lost+found", "__MACOSX", "System Volume Information", ".snapshot", ".Trash-1000", ".ipynb_checkpoints"),
+]
+
+
+def test_folders_of_systems_hold_no_images(tmp_path: Path) -> None:
+    for name in SYSTEM_NAMES:
+        save_image(tmp_path / name / "a" / "1.png", np.zeros((4, 8, 3), np.uint8))
+        save_image(tmp_path / "train" / name / "1.png" / "SYNOPHOTO_THUMB_M.png", np.zeros((4, 8, 3), np.uint8))
+    images = ["1", "@user/2", "#tag/3", "recycle/4", "snapshot/5"]
+    for name in ("._1", *images):
+        save_image(tmp_path / "train" / f"{name}.png", np.zeros((4, 8, 3), np.uint8))
+    assert sorted(find_images(tmp_path / "train", [])) == sorted(images)
+    assert sorted(pairgan._images_in(tmp_path / "train")) == sorted(images)
+    assert {conversion.name for conversion in to_folders(tmp_path, tmp_path / "to", ".png", [])} == {*images}
+    config, splits = data_set_in(tmp_path, None, [])
+    assert (config.data.layout, splits) == ("side_by_side", {"train": True})

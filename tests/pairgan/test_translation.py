@@ -13,6 +13,7 @@ from PIL import Image
 import pairgan
 from data import LAYOUTS
 from data.files.image_files import IMAGE_FORMATS
+from data.folder_store import HIDDEN
 from inference.load import load_generator
 from tests.conftest import save_image, write_tiny_config
 from tests.pairgan.conftest import INSTANCES, LABELS, LARGE_WEIGHTS, changed, exported, rng, trained
@@ -289,3 +290,4 @@ def test_constants_are_those_of_the_application() -> None:
     own = {name: layout.own_classes for name, layout in LAYOUTS.items()}
     assert {name: len(table.names) for name, table in own.items() if table} == pairgan.OWN_CLASSES
     assert pairgan.IMAGE_FORMATS == IMAGE_FORMATS
+    assert pairgan.HIDDEN.pattern == HIDDEN.pattern

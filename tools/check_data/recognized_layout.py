@@ -11,7 +11,7 @@ from configs.schema import Config
 from configs.schema.sides import TWO_SIDES, read_source_folder
 from data import data_set_folder
 from data.batch import DataError
-from data.folder_store import IMAGE_SUFFIXES, SPLITS
+from data.folder_store import IMAGE_SUFFIXES, SPLITS, is_hidden, visible_entries
 from data.layout import PairingError
 from data.shards import tar_store
 from data.tar_store import MANIFEST
@@ -55,7 +55,7 @@ def _data_set_of_folders(
         data["layout"], names = "unpaired_folders", [split for split in SPLITS if (folder / f"{split}A").is_dir()]
     elif not names and not (names := _splits(folder, "{split}_A")):
         data["layout"] = "side_by_side"
-        names = [path.name for path in sorted(folder.iterdir()) if path.is_dir() and _holds_images(path)]
+        names = [path.name for path in visible_entries(folder) if path.is_dir() and _holds_images(path)]
         _check_sides(folder, names)
     if data["layout"] == "paired_folders" and _splits(folder, "{split}_weight"):
         data["weight_folder"] = "{split}_weight"
@@ -101,7 +101,7 @@ def _method(layout: str, overrides: Sequence[str]) -> dict[str, Any]:
 def _check_sides(folder: Path, names: Sequence[str]) -> None:
     """Raise DataError if the only two folders hold files of the same names: they are sides and not splits."""
     if len(names) == 2 and not {"train", "val", "test"} & set(names):
-        first, second = ({path.stem for path in (folder / name).iterdir()} for name in names)
+        first, second = ({path.stem for path in visible_entries(folder / name)} for name in names)
         if first & second:
             raise DataError(
                 f"{folder}: {names[0]} and {names[1]} hold files of the same names. Sides of pairs are named by "
@@ -125,9 +125,10 @@ def _splits(folder: Path, pattern: str) -> list[str]:
     before, _, after = pattern.partition("{split}")
     found = (path.relative_to(folder).as_posix() for path in sorted(folder.glob(f"{before}*{after}")) if path.is_dir())
     names = [name.removeprefix(before).removesuffix(after) for name in found]
+    names = [name for name in names if not is_hidden(name)]
     # without train_A_label, which is of train_A
     return [name for name in names if not (name.endswith("A") and (folder / name).is_dir())]
 
 
 def _holds_images(folder: Path) -> bool:
-    return any(path.suffix.lower() in IMAGE_SUFFIXES for path in folder.iterdir())
+    return any(path.suffix.lower() in IMAGE_SUFFIXES for path in visible_entries(folder))

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from data.batch import DataError
 from data.class_ids import IGNORE_ID, packed_colors
-from data.files.image_files import has_transparent_pixels, read_rgb
+from data.files.image_files import find_image_paths, has_transparent_pixels, read_rgb
 from data.map_reader import MapReader
 from tools.convert_data.conversion import Conversion, Existing, convert_all, convert_each, found_images, kept_and_to_do
 from utils.atomic_file import replacing
@@ -92,7 +92,7 @@ def colors_to_ids(origin: Path, target: Path, colors_file: str | None, existing:
 def _kept_colors(target: Path, table: Path, colors_file: str | None) -> str | None:
     """Return the colours whose ids the maps in `target` have: of their table; of `colors_file` where there is none."""
     if not table.exists():
-        if not colors_file and next(target.rglob("*.png"), None):
+        if not colors_file and find_image_paths(target, []):
             raise DataError(
                 f"{target}: maps without their colour table {table}. Use --existing replace, or --colors FILE"
             )

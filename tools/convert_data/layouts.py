@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from data.batch import DataError
-from data.folder_store import IMAGE_SUFFIXES
+from data.folder_store import IMAGE_SUFFIXES, local_folder, visible_entries
 from data.layout import Layout, PairingError
 from data.paired_folders import PairedFolders, SideBySide
 from tools.convert_data.conversion import Conversion
@@ -20,8 +20,8 @@ def to_folders(origin: Path, target: Path, suffix: str, problems: list[str]) -> 
     Raises:
         DataError: no folder holds images, or two of them are sources and targets already.
     """
-    suffixes = {folder: {path.suffix.lower() for path in folder.rglob("*")} for folder in _folders_in(origin)}
-    folders = [folder for folder, found in suffixes.items() if found & IMAGE_SUFFIXES]
+    files = {folder: local_folder(folder).store.list(local_folder(folder)) for folder in _folders_in(origin)}
+    folders = [folder for folder in files if any(file.suffix.lower() in IMAGE_SUFFIXES for file in files[folder])]
     if not folders:
         raise DataError(f"{origin}: expected a folder of images for each split, such as {origin / 'train'}")
     names = {folder.name for folder in folders}
@@ -77,4 +77,4 @@ def _read_joined(layout: Layout, index: int) -> tuple[Tensor]:
 def _folders_in(origin: Path) -> list[Path]:
     if not origin.is_dir():
         raise DataError(f"{origin}: no such folder")
-    return [path for path in sorted(origin.iterdir()) if path.is_dir() and not path.name.startswith(".")]
+    return [path for path in visible_entries(origin) if path.is_dir()]
