@@ -1,11 +1,19 @@
 """Writing files that other processes, and the next start after a crash, see complete or not at all."""
 
+import errno
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
+from utils.log import logger
+
 T = TypeVar("T")
+
+_REFUSALS = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOTTY, errno.EBADF, errno.EISDIR}
+_REFUSALS |= {errno.EACCES, errno.EPERM}  # a folder may be written to and not be opened
+_unsynced: list[Path] = []  # the folder that this process has warned of
 
 
 def temporary_path(path: Path) -> Path:
@@ -65,3 +73,29 @@ def _state(path: Path) -> tuple[int, ...] | None:
             state = path.stat()
             return state.st_ino, state.st_size, state.st_mtime_ns
     return None
+
+
+def sync_folder(folder: Path) -> None:
+    """Sync a folder, so that a rename in it survives a power cut; Windows opens no folders.
+
+    Some file systems refuse this, such as CIFS, DrvFs and some FUSE file systems. Their files are complete all the
+    same, so a process only warns, once.
+
+    Raises:
+        OSError: The disk fails or is full.
+    """
+    if os.name == "nt":
+        return
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if error.errno not in _REFUSALS:
+            raise
+        if not _unsynced:
+            _unsynced.append(folder)
+            text = "%s: its file system cannot sync folders (%s). A power cut may undo the latest checkpoint."
+            logger.warning(text, folder, error.strerror)

@@ -14,7 +14,7 @@ from typing import IO, Any, cast
 import torch
 
 from utils import fault_points
-from utils.atomic_file import path_in_errors, replacing, unreplaced
+from utils.atomic_file import path_in_errors, replacing, sync_folder, unreplaced
 from utils.digest import sha256_of_file
 from utils.errors import UserError
 from utils.torch_private import is_refused_type, is_system_error
@@ -254,7 +254,7 @@ def _write_atomically(
             before_it_counts()
             fault_points.reached("synced", path)
         fault_points.reached("renamed", path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
         free = shutil.disk_usage(path.parent).free
         raise OSError(error.errno, f"{error.strerror} ({free:,} bytes are free)", str(path)) from error
@@ -327,14 +327,3 @@ def _serialize(state: dict[str, Any], file: IO[bytes]) -> None:
         while cause is not None and not isinstance(cause, OSError):
             cause = cause.__context__
         raise (cause or error) from None
-
-
-def _sync_folder(folder: Path) -> None:
-    """Sync a folder, so that a rename in it survives a power cut; Windows opens no folders."""
-    if os.name == "nt":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,6 +1,8 @@
 import errno
 import os
+import stat
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -8,7 +10,7 @@ import pytest
 import torch
 
 from tests.mapped_files import lists_mapped_files, mapped_bytes
-from utils import checkpoint
+from utils import atomic_file, checkpoint
 from utils.checkpoint import (
     FORMAT_VERSION,
     CheckpointError,
@@ -124,3 +126,43 @@ def test_parts_of_earlier_versions_find_their_places() -> None:
     }
     assert upgrade(expected) is expected
     assert upgrade({"format_version": 1, "generator": None})["networks"] == {}
+
+
+@pytest.fixture
+def folder_sync_fails(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Let each sync of a folder raise an error from now on; files are synced."""
+    sync = os.fsync
+
+    def set_error(number: int) -> None:
+        def fsync(descriptor: int) -> None:
+            if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+                raise OSError(number, os.strerror(number))
+            sync(descriptor)
+
+        monkeypatch.setattr(os, "fsync", fsync)
+
+    monkeypatch.setattr(atomic_file, "_unsynced", [])
+    return set_error
+
+
+def test_a_file_system_that_refuses_to_sync_folders_is_reported_once(
+    tmp_path: Path, folder_sync_fails: Callable[[int], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EACCES, errno.EPERM, errno.EBADF):
+        folder_sync_fails(number)
+        path = tmp_path / str(number) / "checkpoint-00000001.pt"
+        save_checkpoint(path, {"step": number})
+        assert manifest_path(path).is_file()
+        assert load_checkpoint(path)["step"] == number
+    (record,) = caplog.records
+    assert record.getMessage().startswith(
+        f"{tmp_path / str(errno.EINVAL)}: its file system cannot sync folders (Invalid argument). "
+    )
+
+
+def test_a_disk_that_fails_while_it_syncs_a_folder_is_an_error(
+    tmp_path: Path, folder_sync_fails: Callable[[int], None]
+) -> None:
+    folder_sync_fails(errno.EIO)
+    with pytest.raises(OSError, match="Input/output error"):
+        save_checkpoint(tmp_path / "checkpoint-00000001.pt", {"step": 1})
