@@ -22,6 +22,7 @@ from configs.schema.loss import read_class_weights
 from configs.schema.method import METHODS
 from configs.schema.sides import read_instances, read_source_folder
 from utils.errors import ConfigError
+from utils.home import expanded
 from utils.label_colors import read_color_table
 from utils.text import did_you_mean
 from utils.yaml_file import parse_yaml, shortened
@@ -55,7 +56,19 @@ def load_config(path: Path | str, overrides: Sequence[str] = ()) -> Config:
 
 
 def config_of(layers: Sequence[Layer], overrides: Sequence[str] = ()) -> Config:
-    """Return the Config of layers of settings, of which later ones replace earlier ones, with overrides.
+    """Return the Config of layers of settings with overrides. Later layers replace earlier ones.
+
+    Raises:
+        ConfigError: Keys or values are wrong, or a path is below a home folder that is not on this machine.
+    """
+    config = _merged(layers, overrides)
+    for key, value in settings_by_key(config).items():
+        expanded(str(value), key)
+    return config
+
+
+def _merged(layers: Sequence[Layer], overrides: Sequence[str]) -> Config:
+    """Return the Config of layers of settings with overrides. Paths may be below home folders of other machines.
 
     Raises:
         ConfigError: keys or values are wrong; names them all.
@@ -88,7 +101,7 @@ def config_from_dict(values: object, origin: str, overrides: Sequence[str] = ())
     """
     if isinstance(values, Mapping):
         values = without_removed(dict(_settings(values)), origin)
-    return config_of([(origin, values)], overrides)
+    return _merged([(origin, values)], overrides)
 
 
 def config_to_dict(config: Config) -> dict[str, Any]:
@@ -181,8 +194,6 @@ def _assign(config: DictConfig, key: str, value: object) -> str | None:
         return f"{key} holds {text}, which is not supported; write the value itself"
     if "\0" in str(value):
         return f"{key} holds a NUL character; leave it out"
-    if _lacks_home(value):
-        return f"{key} is {text}, and there is no such home folder; write the path in full"
     value = FORMER_VALUES.get(key, {}).get(str(value).lower(), value)
     try:
         value = READERS[key](value, key) if key in READERS else value
@@ -199,15 +210,6 @@ def _put(config: DictConfig, key: str, value: object) -> str | None:
         text = shortened(value)
         return f"{key} is {text}, expected {_expectation(_TYPES[key], text)}"
     return None
-
-
-def _lacks_home(value: object) -> bool:
-    """Return whether a text is a path below the home folder of a user who does not exist."""
-    try:
-        Path(str(value)).expanduser()
-    except RuntimeError:
-        return True
-    return False
 
 
 def _known_keys(key: str) -> str:

@@ -10,6 +10,7 @@ from configs.schema import Config
 from data.cache import CachedLayout, SampleCache
 from data.layout import Layout
 from utils.errors import ConfigError
+from utils.home import expanded
 
 DISK_FOLDER = "~/.cache/pairgan"
 CACHE_NAME = "samples"
@@ -46,7 +47,7 @@ def cache_folder(config: Config, run_folder: Path) -> Path | None:
             run = hashlib.sha256(str(run_folder.resolve()).encode()).hexdigest()[:16]
             return SHARED_MEMORY / f"{_MEMORY_CACHE}-{run}"
         case place:
-            return Path(DISK_FOLDER if place == "disk" else place).expanduser() / CACHE_NAME
+            return expanded(DISK_FOLDER if place == "disk" else place, "data.cache") / CACHE_NAME
 
 
 def memory_caches() -> list[Path]:

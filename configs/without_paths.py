@@ -1,11 +1,11 @@
 """The settings that an exported file holds: those of its run without the paths of the machine that trained it."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from configs.schema import Config
 from configs.schema.run import RunConfig
+from utils.home import expanded
 from utils.label_colors import DATA_SETS
 
 ROOT = "."  # data.root where no data set is named; it may not be empty
@@ -40,5 +40,5 @@ def _name(folders: str | list[str] | None) -> Any:
         names = [_name(folder) for folder in folders]
         are_distinct = len(set(names)) == len(names)  # a stack has each folder once; not so rgb/{split}, depth/{split}
         return names if are_distinct else [f"{number}/{name}" for number, name in enumerate(names, 1)]
-    path = Path(folders).expanduser()
+    path = expanded(folders, "data.source_folder")
     return path.name if path.is_absolute() or ".." in path.parts else folders

@@ -11,6 +11,7 @@ from typing import BinaryIO, Literal
 from data.batch import DataError
 from data.store import Blob, Folder, Store
 from utils.data_root import data_root_problem
+from utils.home import expanded
 
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".ppm", ".bmp", ".tif", ".tiff", ".webp"})
 HIDDEN = re.compile(  # names that begin with a dot, and folders that systems and NAS devices add
@@ -33,7 +34,7 @@ class FolderStore(Store):
         """
         if problem := data_root_problem(root):
             raise DataError(problem)
-        return Folder(cls(), Path(root).expanduser())
+        return Folder(cls(), expanded(root, "data.root"))
 
     def place(self, path: os.PathLike[str]) -> str:
         """Return the path."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from data.ranges import RemoteFile, StoreError
 from data.store import Blob, Folder, Store
+from utils.home import expanded
 
 MANIFEST = "shards.json"
 _VERSION = 1  # of manifest and indices
@@ -75,7 +76,7 @@ class TarStore(Store):
         Raises:
             StoreError: the manifest cannot be read.
         """
-        root = root if "://" in root else str(Path(root).expanduser())
+        root = root if "://" in root else str(expanded(root, "data.root"))
         if "://" not in root and not Path(root, MANIFEST).is_file():
             return None
         file = RemoteFile(f"{root.rstrip('/')}/{MANIFEST}")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from configs import sample_cache
 from utils.cli import ArgumentParser, run_entry_point
+from utils.home import expanded
 from utils.log import log_to_console, logger
 
 
@@ -17,7 +18,7 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--folder", type=Path, default=Path(default), metavar="DIR", help=f"default: {default}")
     arguments = parser.parse_args(argv)
     log_to_console(is_main=True)
-    folders = [arguments.folder.expanduser() / sample_cache.CACHE_NAME, *sample_cache.memory_caches()]
+    folders = [expanded(arguments.folder, "--folder") / sample_cache.CACHE_NAME, *sample_cache.memory_caches()]
     for folder in folders:
         if folder.is_dir():
             shutil.rmtree(folder)

@@ -23,6 +23,7 @@ from utils.atomic_file import replacing
 from utils.cli import ArgumentParser, OnlyOnce, run_entry_point
 from utils.errors import ConfigError
 from utils.gallery import page_template
+from utils.home import expanded
 from utils.run_figures import METRICS_FILE, Point, best, curves, read_rows
 from utils.strict_json import read_json
 from utils.text import printable
@@ -129,7 +130,7 @@ def read_runs(folders: Sequence[Path]) -> list[RecordedRun]:
     Raises:
         ConfigError: a folder is not that of a run.
     """
-    folders = list({folder.expanduser().resolve(): folder.expanduser() for folder in folders}.values())
+    folders = list({folder.resolve(): folder for folder in (expanded(folder, "a run") for folder in folders)}.values())
     names = [folder.resolve().name for folder in folders]
     labels = [str(path) if names.count(name) > 1 else name for path, name in zip(folders, names, strict=True)]
     return [RecordedRun.read(*pair) for pair in zip(folders, labels, strict=True)]

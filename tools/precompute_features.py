@@ -29,6 +29,7 @@ from models.originals.format import FileRole, OriginalWeightsError
 from utils.cli import ArgumentParser, OnlyOnce, run_entry_point
 from utils.device import choose_device
 from utils.errors import ConfigError
+from utils.home import expanded
 from utils.log import log_to_console, logger
 from utils.precision import allow_tf32
 
@@ -133,7 +134,7 @@ def main(argv: Sequence[str]) -> None:
         raise ConfigError(
             f"{split.file}: has {split.encoder.n_features} features, an image holds 3; train with features.n_channels=3"
         )
-    usual = Path(data.root).expanduser() / FEATURE_FOLDER.replace("{split}", arguments.split)
+    usual = expanded(data.root, "data.root") / FEATURE_FOLDER.replace("{split}", arguments.split)
     folder: Path = arguments.output or usual
     if folder.is_dir() and visible_entries(folder):
         raise ConfigError(f"{folder}: is not empty; choose another --output, or remove it")

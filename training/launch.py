@@ -28,6 +28,7 @@ from training.setup import build_training
 from training.start_report import describe
 from utils.distributed import LONGEST_WAIT_S, World, joined_world
 from utils.errors import ConfigError, Interrupted, UserError
+from utils.home import expanded
 from utils.log import log_to_console, logger
 from utils.run_figures import last_validation
 from utils.signals import GracefulStop
@@ -176,7 +177,7 @@ def smoke(config: Config, world: World, stop: GracefulStop) -> None:
     The folder is in run.root, or above it where that does not exist: the only place that all machines of a run see.
     """
     n_steps = WARM_UP_STEPS + 2 if uses_cuda_graph(config, world) else 2
-    root = Path(config.run.root).expanduser()
+    root = expanded(config.run.root, "run.root")
     place = next(folder for folder in (root, *root.parents) if folder.is_dir())
     with TemporaryDirectory(prefix=".smoke-", dir=place) if world.is_main else nullcontext("") as own:
         small = replace(

@@ -26,6 +26,7 @@ from utils.checkpoint import CheckpointError, check_training_state, checkpoints_
 from utils.checkpoint_folder import LoadedCheckpoint, latest_valid, list_checkpoints
 from utils.distributed import World
 from utils.errors import ConfigError
+from utils.home import expanded
 from utils.log import logger
 from utils.yaml_file import shortened
 
@@ -230,7 +231,7 @@ def initialize_networks(training: Training) -> list[str]:
         if (setting := given.get(key)) is None:
             continue
         way = direction_of(config, name) if len(config.method.translators) > 1 else None
-        file, line = _initialize(network, name, network.role, Path(setting).expanduser(), f"init.{key}", way)
+        file, line = _initialize(network, name, network.role, expanded(setting, f"init.{key}"), f"init.{key}", way)
         if way and (of_file := original_direction(file) or way) != way:
             of_direction = {"generator": translator_name, "discriminator": discriminator_name}
             remedy = f"Set init.{of_direction[network.role](config, of_file)}, or name a copy that has another name"

@@ -12,6 +12,7 @@ from training.run_record import LOG_FILE, STATE_FILE
 from utils.atomic_file import path_in_errors
 from utils.checkpoint_folder import archive_damaged, remove_incomplete_files
 from utils.errors import ConfigError, UserError
+from utils.home import expanded
 from utils.log import logger
 
 
@@ -21,7 +22,7 @@ class RunLockedError(UserError):
 
 def run_folder(config: Config) -> Path:
     """Return where a run's files go."""
-    return Path(config.run.root).expanduser() / config.run.name
+    return expanded(config.run.root, "run.root") / config.run.name
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """Where a data set is, data.root. Imports nothing slow: a wrong one is reported before torch is there."""
 
 import re
-from pathlib import Path
+
+from utils.home import expanded
 
 CREDENTIALS = {  # how they are given, by the schemes of addresses that are read
     "http": "a line of ~/.netrc",
@@ -13,7 +14,7 @@ CREDENTIALS = {  # how they are given, by the schemes of addresses that are read
 
 def data_root_problem(root: str) -> str | None:
     """Return why `root` is no folder of a data set, with the remedy; None where it is one. `~` is the user's home."""
-    folder = Path(root).expanduser()
+    folder = expanded(root, "data.root")
     if folder.is_file():
         return f"data.root: is a file: {root}. Name its folder: data.root=FOLDER."
     return None if folder.is_dir() else f"data.root: no such folder: {root}. Set data.root=FOLDER."

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from utils.errors import ConfigError
+from utils.home import expanded
 from utils.yaml_file import read_yaml, shortened
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def read_label_colors(name: str, setting: str = "metrics.label_colors") -> Label
         colors = dict.fromkeys((*evaluated.values(), *(kind.color for kind in DATA_SETS[name])))  # each once
         rgb = tuple((red, green, blue) for red, green, blue in map(bytes.fromhex, colors))
         return LabelColors(name, tuple(evaluated), rgb)
-    path = Path(name).expanduser()
+    path = expanded(name, setting)
     if not path.is_file():
         raise ConfigError(f"{setting}: no such file: {path}; {_EXPECTED}")
     values = read_yaml(path)

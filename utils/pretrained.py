@@ -11,6 +11,7 @@ from torch import Tensor
 
 from utils.digest import sha256_of_file
 from utils.errors import UserError
+from utils.home import expanded
 from utils.torch_private import is_system_error
 
 SILENCE_S = 10.0  # without data, after which a download has failed
@@ -69,7 +70,7 @@ class PretrainedFile:
     @property
     def cached(self) -> Path:
         """The file in torch's cache, which may be missing."""
-        return Path(torch.hub.get_dir()) / "checkpoints" / self.name
+        return expanded(torch.hub.get_dir(), "TORCH_HOME") / "checkpoints" / self.name
 
     @property
     def announcement(self) -> str:

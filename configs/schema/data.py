@@ -1,13 +1,13 @@
 """The pairs: section `data`."""
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 from configs.schema.checks import Section, require
 from configs.schema.sides import OF_MAPS, PAIRS_OF_MAPS, check_side, check_stack, check_target_files
 from utils.data_root import address_problem, data_root_problem
 from utils.errors import ConfigError
+from utils.home import expanded
 from utils.label_colors import LabelColors
 from utils.limits import MOST_ELASTIC
 
@@ -287,7 +287,7 @@ def check_data_root(data: DataConfig) -> None:
 
     Files and addresses are left to `data.STORES`.
     """
-    may_be_other_store = "://" in data.root or Path(data.root).expanduser().is_file()
+    may_be_other_store = "://" in data.root or expanded(data.root, "data.root").is_file()
     if data.layout not in DRAWN and not may_be_other_store and (problem := data_root_problem(data.root)):
         raise ConfigError(problem)
 

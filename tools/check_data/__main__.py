@@ -16,6 +16,7 @@ from configs.load import load_config
 from configs.schema.data import check_data_root
 from utils.cli import TO_MEND, ArgumentParser, OnlyOnce, run_entry_point, whole_number
 from utils.errors import ConfigError
+from utils.home import expanded
 from utils.log import log_to_console, logger
 from utils.signals import handling_ctrl_c, leave_at_once
 
@@ -48,7 +49,7 @@ def main(argv: Sequence[str]) -> None:
     arguments = parse_arguments(argv)
     config = load_config(arguments.config, arguments.settings) if arguments.config else None
     root = next(iter(arguments.settings), "")
-    folder = Path(root).expanduser()
+    folder = expanded(root, "the data set")
     if config:
         check_data_root(config.data)
     elif "://" not in root and not folder.is_dir():

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tools.export.file import ExportError
 from utils.atomic_file import replacing
+from utils.home import expanded
 from utils.log import logger
 
 VERSION = "1.30.0"
@@ -40,10 +41,12 @@ def runtime_files(names: tuple[str, ...], given: Path | None) -> dict[str, bytes
     Raises:
         ExportError: a file is missing, is none of version VERSION, or cannot be downloaded.
     """
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pairgan" / PACKAGE
-    if given is None and not all((folder / name).is_file() for name in names):
-        _download(names, folder)
-    origin, place = (f"--web-runtime {given}", given) if given else (str(folder), folder)
+    origin, place = f"--web-runtime {given}", given
+    if place is None:
+        place = expanded(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "XDG_CACHE_HOME") / "pairgan" / PACKAGE
+        origin = str(place)
+        if not all((place / name).is_file() for name in names):
+            _download(names, place)
     return {name: _checked(name, _content(name, place, origin), origin) for name in names}
 
 
