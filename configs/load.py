@@ -22,8 +22,8 @@ from configs.schema.loss import read_class_weights
 from configs.schema.method import METHODS
 from configs.schema.sides import read_instances, read_source_folder
 from utils.errors import ConfigError
-from utils.home import expanded
 from utils.label_colors import read_color_table
+from utils.paths import expanded
 from utils.text import did_you_mean
 from utils.yaml_file import parse_yaml, shortened
 

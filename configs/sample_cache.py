@@ -10,7 +10,7 @@ from configs.schema import Config
 from data.cache import CachedLayout, SampleCache
 from data.layout import Layout
 from utils.errors import ConfigError
-from utils.home import expanded
+from utils.paths import expanded
 
 DISK_FOLDER = "~/.cache/pairgan"
 CACHE_NAME = "samples"

@@ -5,8 +5,8 @@ from typing import Any
 
 from configs.schema import Config
 from configs.schema.run import RunConfig
-from utils.home import expanded
 from utils.label_colors import DATA_SETS
+from utils.paths import expanded
 
 ROOT = "."  # data.root where no data set is named; it may not be empty
 

@@ -11,7 +11,7 @@ from typing import BinaryIO, Literal
 from data.batch import DataError
 from data.store import Blob, Folder, Store
 from utils.data_root import data_root_problem
-from utils.home import expanded
+from utils.paths import expanded
 
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".ppm", ".bmp", ".tif", ".tiff", ".webp"})
 HIDDEN = re.compile(  # names that begin with a dot, and folders that systems and NAS devices add

@@ -16,7 +16,7 @@ import numpy as np
 
 from data.ranges import RemoteFile, StoreError
 from data.store import Blob, Folder, Store
-from utils.home import expanded
+from utils.paths import expanded
 
 MANIFEST = "shards.json"
 _VERSION = 1  # of manifest and indices

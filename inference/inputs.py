@@ -33,6 +33,7 @@ from models.instance_features import FeatureConditionedGenerator
 from utils.distributed import World
 from utils.errors import UserError
 from utils.log import logger
+from utils.paths import without_dots
 from utils.text import counted
 
 STANDARD_INPUT = Path("-")
@@ -122,7 +123,7 @@ def _is_folder(path: Path) -> bool:
 
 def _check_stack(paths: Sequence[Path], names: Sequence[str]) -> None:
     """Raise DataError unless --input is a folder for each of the source folders `names`, or a file for each."""
-    n_paths, remedy = len({path.absolute() for path in paths}), f"for each of {', '.join(names)}, in this order."
+    n_paths, remedy = len({without_dots(path) for path in paths}), f"for each of {', '.join(names)}, in this order."
     if n_paths != len(names) or n_paths < len(paths):
         named = f"names {counted(n_paths, 'path')}{' repeatedly' if n_paths < len(paths) else ''}"
         raise DataError(f"--input: {named}, this generator takes {len(names)} sources. Name a folder {remedy}")
@@ -211,8 +212,8 @@ def _listed(paths: Sequence[Path], problems: list[str]) -> dict[str, Blob]:
     root = common_folder(paths)
     images: dict[str, Path] = {}
     for path in files:
-        name = unicodedata.normalize("NFC", path.absolute().relative_to(root).with_suffix("").as_posix())
-        if images.setdefault(name, path).absolute() != path.absolute():
+        name = unicodedata.normalize("NFC", without_dots(path).relative_to(root).with_suffix("").as_posix())
+        if without_dots(images.setdefault(name, path)) != without_dots(path):
             problems.append(f"{path} and {images[name]} have the same name: keep one of them")
     return {name: LocalFile.of(path) for name, path in images.items()}
 
@@ -221,7 +222,7 @@ def common_folder(paths: Sequence[Path]) -> Path:
     """Return the innermost folder that contains all paths; for a single folder, that folder."""
     if len(paths) == 1 and paths[0].is_dir():
         return paths[0].resolve()
-    return Path(os.path.commonpath([path.absolute().parent for path in paths]))
+    return Path(os.path.commonpath([without_dots(path).parent for path in paths]))
 
 
 class JoinedPictures(DerivedLayout):

@@ -23,7 +23,7 @@ from utils.atomic_file import replacing
 from utils.cli import ArgumentParser, OnlyOnce, run_entry_point
 from utils.errors import ConfigError
 from utils.gallery import page_template
-from utils.home import expanded
+from utils.paths import expanded
 from utils.run_figures import METRICS_FILE, Point, best, curves, read_rows
 from utils.strict_json import read_json
 from utils.text import printable

@@ -29,8 +29,8 @@ from models.originals.format import FileRole, OriginalWeightsError
 from utils.cli import ArgumentParser, OnlyOnce, run_entry_point
 from utils.device import choose_device
 from utils.errors import ConfigError
-from utils.home import expanded
 from utils.log import log_to_console, logger
+from utils.paths import expanded
 from utils.precision import allow_tf32
 
 

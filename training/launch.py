@@ -28,8 +28,8 @@ from training.setup import build_training
 from training.start_report import describe
 from utils.distributed import LONGEST_WAIT_S, World, joined_world
 from utils.errors import ConfigError, Interrupted, UserError
-from utils.home import expanded
 from utils.log import log_to_console, logger
+from utils.paths import expanded
 from utils.run_figures import last_validation
 from utils.signals import GracefulStop
 from utils.yaml_file import shortened

@@ -26,8 +26,8 @@ from utils.checkpoint import CheckpointError, check_training_state, checkpoints_
 from utils.checkpoint_folder import LoadedCheckpoint, latest_valid, list_checkpoints
 from utils.distributed import World
 from utils.errors import ConfigError
-from utils.home import expanded
 from utils.log import logger
+from utils.paths import expanded
 from utils.yaml_file import shortened
 
 _OF_NETWORKS = (

@@ -12,8 +12,8 @@ from training.run_record import LOG_FILE, STATE_FILE
 from utils.atomic_file import path_in_errors
 from utils.checkpoint_folder import archive_damaged, remove_incomplete_files
 from utils.errors import ConfigError, UserError
-from utils.home import expanded
 from utils.log import logger
+from utils.paths import expanded
 
 
 class RunLockedError(UserError):

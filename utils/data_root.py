@@ -2,7 +2,7 @@
 
 import re
 
-from utils.home import expanded
+from utils.paths import expanded
 
 CREDENTIALS = {  # how they are given, by the schemes of addresses that are read
     "http": "a line of ~/.netrc",

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from utils.errors import ConfigError
-from utils.home import expanded
+from utils.paths import expanded
 from utils.yaml_file import read_yaml, shortened
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from utils.digest import sha256_of_file
 from utils.errors import UserError
-from utils.home import expanded
+from utils.paths import expanded
 from utils.torch_private import is_system_error
 
 SILENCE_S = 10.0  # without data, after which a download has failed

@@ -7,9 +7,9 @@ from configs.schema.checks import Section, require
 from configs.schema.sides import OF_MAPS, PAIRS_OF_MAPS, check_side, check_stack, check_target_files
 from utils.data_root import address_problem, data_root_problem
 from utils.errors import ConfigError
-from utils.home import expanded
 from utils.label_colors import LabelColors
 from utils.limits import MOST_ELASTIC
+from utils.paths import expanded
 
 DRAWN = ("synthetic_facades", "synthetic_day_night")  # layouts without files
 SIZED_BY_CROP = ("resize_and_crop", "scale_width_and_crop", "crop")

@@ -16,8 +16,8 @@ from configs.load import load_config
 from configs.schema.data import check_data_root
 from utils.cli import TO_MEND, ArgumentParser, OnlyOnce, run_entry_point, whole_number
 from utils.errors import ConfigError
-from utils.home import expanded
 from utils.log import log_to_console, logger
+from utils.paths import expanded
 from utils.signals import handling_ctrl_c, leave_at_once
 
 MAX_SAMPLES = 200  # on a sheet, so that it can be opened

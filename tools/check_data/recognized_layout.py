@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from glob import glob
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -123,7 +124,8 @@ def _splits(folder: Path, pattern: str) -> list[str]:
     if "{split}" not in pattern:
         return ["train"] if (folder / pattern).is_dir() else []
     before, _, after = pattern.partition("{split}")
-    found = (path.relative_to(folder).as_posix() for path in sorted(folder.glob(f"{before}*{after}")) if path.is_dir())
+    found = glob(f"{before}*{after}", root_dir=folder)  # noqa: PTH207  Path.glob takes no absolute pattern
+    found = sorted(name for name in found if (folder / name).is_dir())
     names = [name.removeprefix(before).removesuffix(after) for name in found]
     names = [name for name in names if not is_hidden(name)]
     # without train_A_label, which is of train_A

@@ -106,13 +106,21 @@ def problems_of_split(config: Config, split: str, *, needs_targets: bool, found:
         return
     kinds = _SIDES if len(layout.sides) > 1 else (None,)
     for side, kind in zip(layout.sides, kinds, strict=True):
-        name = side.folders[0].path.relative_to(data_set_folder(config.data.root).path).as_posix() if kind else split
+        name = _side_name(side, kind, config) if kind else split
         yield from _problems_of_side(config, side, kind, name, is_for_training=split == "train", found=found)
     if split == "train" and config.train.batch_size > 1:
         try:
             check_enough(layout, config.train.batch_size)
         except DataError as error:
             yield from error.problems
+
+
+def _side_name(side: Layout, kind: Side, config: Config) -> str:
+    """Return the folder of a side, below data.root if it is there. A drawn side has none, and its kind is its name."""
+    if not side.folders:
+        return kind
+    folder, root = side.folders[0].path, data_set_folder(config.data.root).path
+    return (folder.relative_to(root) if folder.is_relative_to(root) else folder).as_posix()
 
 
 def _problems_of_side(

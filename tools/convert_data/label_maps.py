@@ -21,6 +21,7 @@ from utils.errors import ConfigError
 from utils.label_colors import IGNORED, LabelColors, read_label_colors
 from utils.log import logger
 from utils.machine import usable_cores
+from utils.paths import without_dots
 from utils.text import counted, listed
 from utils.worker_threads import in_order, worker_threads
 
@@ -60,7 +61,8 @@ def colors_to_ids(origin: Path, target: Path, colors_file: str | None, existing:
     """
     problems: list[str] = []
     maps = found_images(origin, problems)
-    table = target.with_name(f"{target.resolve().name}.yaml")
+    named = without_dots(target) if target.name in ("", "..") else target
+    table = named.with_name(f"{target.resolve().name}.yaml")
     if table.exists() and existing == "refuse":
         raise DataError(f"{table}: already exists; choose another TO, or --existing keep or replace")
     if existing == "keep":

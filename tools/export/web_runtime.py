@@ -12,8 +12,8 @@ from pathlib import Path
 
 from tools.export.file import ExportError
 from utils.atomic_file import replacing
-from utils.home import expanded
 from utils.log import logger
+from utils.paths import expanded
 
 VERSION = "1.30.0"
 PACKAGE = f"onnxruntime-web@{VERSION}"

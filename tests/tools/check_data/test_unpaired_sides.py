@@ -113,3 +113,19 @@ def test_classes_of_the_mask_that_never_occur_are_named(tmp_path: Path, command_
     (tmp_path / "train_A_label/train_A01.png").unlink()
     code, out, _ = command_line.run(main, str(tmp_path), "data.layout=unpaired_folders", *settings)
     assert "train_A01.png: without a partner of the same name in" in out
+
+
+def test_sides_may_be_outside_of_the_data_set(tmp_path: Path, command_line: CommandLine) -> None:
+    for seed, side in enumerate("AB"):
+        fill(tmp_path / "elsewhere" / f"train{side}", 3, seed)
+    (tmp_path / "root").mkdir()
+    for elsewhere in (f"{tmp_path}/elsewhere", "../elsewhere"):
+        folders = [f"data.{side}_folder={elsewhere}/{{split}}{end}" for side, end in (("source", "A"), ("target", "B"))]
+        code, out, _ = command_line.run(main, str(tmp_path / "root"), "data.layout=unpaired_folders", *folders)
+        assert (code, out.count("train: 3 samples"), out.count("3 samples")) == (0, 0, 2)
+
+
+def test_drawn_sides_are_called_by_their_kinds(command_line: CommandLine) -> None:
+    sizes = [f"data.synthetic.{split}_samples=2" for split in ("train", "val", "test")]
+    code, out, _ = command_line.run(main, "--config", "unpaired_small", *sizes)
+    assert (code, "warning: source: 2 pictures" in out, "warning: target: 2 pictures" in out) == (0, True, True)

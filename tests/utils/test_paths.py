@@ -8,7 +8,7 @@ from configs.sample_cache import cache_folder
 from tools import clear_cache
 from tools.export.web_runtime import runtime_files
 from utils.errors import ConfigError
-from utils.home import expanded
+from utils.paths import expanded, without_dots
 from utils.pretrained import PretrainedFile
 
 
@@ -50,3 +50,19 @@ def test_a_checkpoint_may_hold_paths_below_a_home_folder_that_is_not_here(tiny_c
     settings = config_to_dict(load_config(tiny_config))
     settings["data"]["root"] = "~/data"
     assert config_from_dict(settings, "checkpoint").data.root == "~/data"
+
+
+def test_only_folders_before_dots_are_resolved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "real" / "b").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real" / "b")
+    monkeypatch.chdir(tmp_path / "real" / "b")
+    for written, path in (
+        ("../a/x.png", "real/a/x.png"),
+        ("../../link/x.png", "link/x.png"),
+        ("y/../../x.png", "real/x.png"),
+        ("..", "real"),
+        ("x.png", "real/b/x.png"),
+    ):
+        assert without_dots(Path(written)) == tmp_path / path
+    assert without_dots(tmp_path / "link" / ".." / "x.png") == tmp_path / "real" / "x.png"
+    assert without_dots(tmp_path / "link" / "x.png") == tmp_path / "link" / "x.png"
