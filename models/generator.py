@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -41,6 +41,19 @@ class Generator(nn.Module):
     def coarse_parts(self) -> Sequence[str]:
         """Prefixes of the names of the parameters that train.freeze_global_epochs freezes."""
         return ()
+
+
+@runtime_checkable
+class FeatureGenerator(Protocol):
+    """A generator with features at named layers, which method.name=contrastive compares (`GlobalGenerator`)."""
+
+    def features(self, source: Tensor, taps: Sequence[str]) -> list[Tensor]:
+        """Return the outputs of the layers `taps`, (N, C, H, W) each; raise KeyError if there is no such layer."""
+        ...
+
+    def translate_with_features(self, source: Tensor, taps: Sequence[str]) -> tuple[Tensor, list[Tensor]]:
+        """Return the translation, and the features of `source` at `taps`, from one pass."""
+        ...
 
 
 class EncodedGenerator(nn.Module):

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +12,7 @@ from configs import build
 from configs.image_sides import image_sides
 from configs.schema import Config, ContrastiveConfig
 from losses.patch_nce import patch_nce
-from models.global_generator import GlobalGenerator
+from models.generator import FeatureGenerator
 from models.initialization import initialize
 from models.patch_projection import PatchProjection, draw_positions
 from training.methods.method import NetworkBuilder, StepBatches, translators
@@ -30,8 +31,7 @@ class TappedGenerator(nn.Module):
 
     def __init__(self, generator: nn.Module, taps: Sequence[str]) -> None:
         super().__init__()
-        assert isinstance(generator, GlobalGenerator), type(generator)
-        self.generator = generator
+        self.generator = with_features(generator)
         self.taps = taps
 
     def forward(self, images: Tensor) -> tuple[Tensor, list[Tensor]]:
@@ -142,9 +142,7 @@ class Contrastive(Unpaired):
         return _Translation(fake, [tap.detach() for tap in features], flipped)
 
     def _encode(self, images: Tensor) -> Features:
-        generator = self.generator.compute_copy
-        assert isinstance(generator, GlobalGenerator), type(generator)
-        return generator.features(images, self.contrastive.taps)
+        return cast(FeatureGenerator, self.generator.compute_copy).features(images, self.contrastive.taps)
 
     def _of_source(self, pair: Pair, made: _Translation) -> dict[str, Tensor]:
         adversarial = self.discriminator.adversarial_loss(made.fake)
@@ -187,17 +185,27 @@ def draw_coin() -> float:
     return float(torch.rand(()))
 
 
+def with_features(generator: nn.Module) -> FeatureGenerator:
+    """Return a generator; raise ConfigError if its class has no features to compare."""
+    if not isinstance(generator, FeatureGenerator):
+        lacking = [name for name in ("features", "translate_with_features") if not hasattr(generator, name)]
+        raise ConfigError(
+            f"method.name=contrastive: {type(generator).__name__} lacks {' and '.join(lacking)}. Define them as "
+            "models.global_generator.GlobalGenerator does, or set generator.name=global or method.name=cycle."
+        )
+    return generator
+
+
 def build_projection(config: Config, generator: nn.Module) -> PatchProjection:
     """Return what projects the features of a generator at contrastive.taps, with random weights.
 
     Raises:
-        ConfigError: the generator has no such layer.
+        ConfigError: The generator has no such layer, or no features.
     """
-    assert isinstance(generator, GlobalGenerator), type(generator)
     settings, side = config.contrastive, 4 * image_sides(config).minimum
     images = torch.empty(1, config.data.source_channels, side, side, device="meta")
     try:
-        features = deepcopy(generator).to("meta").features(images, settings.taps)
+        features = with_features(deepcopy(generator).to("meta")).features(images, settings.taps)
     except KeyError as error:
         raise ConfigError(f"contrastive.taps: {error.args[0]}") from error
     projection = PatchProjection([feature.shape[1] for feature in features], channels=settings.channels)
@@ -209,7 +217,7 @@ def build_contrastive(config: Config, world: World) -> Contrastive:
     """Return networks, optimizers and losses with initial weights, on the device of `world`.
 
     Raises:
-        ConfigError: the generator has no layer that contrastive.taps names.
+        ConfigError: The generator has no features, or no layer that contrastive.taps names.
     """
     torch.manual_seed(config.run.seed)
     builder, settings = NetworkBuilder(config, world, layout_on_cpu()), config.contrastive
