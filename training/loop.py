@@ -82,8 +82,9 @@ class TrainingLoop:
         if (is_last or step % CHECKED_EVERY_STEPS == 0) and (error := skipped.error(step)):
             self.checkpoints.save_with_retries(step)
             raise error
-        if is_last or step % settings.every_steps == 0:
-            self._report()
+        is_reported = step % settings.every_steps == 0
+        if is_last or is_reported:
+            self._report(is_periodic=is_reported)
         is_plateau_due = plateau is not None and is_new_epoch
         if is_last or is_plateau_due or is_validated:
             progress = self._validate(is_periodic=is_validated)
@@ -94,10 +95,13 @@ class TrainingLoop:
         if not is_last:
             self.checkpoints.save_if_due(step)
 
-    def _report(self) -> None:
-        """Report the means since the last report: the one transfer of losses from device to host."""
+    def _report(self, *, is_periodic: bool) -> None:
+        """Report the means since the last periodic report: the one transfer of losses from device to host.
+
+        is_periodic: Otherwise the run ends, and the means stay in its checkpoint: it may continue later.
+        """
         training, method, state = self.training, self.training.method, self.training.loop
-        means = method.means.flush(training.world)
+        means = method.means.flush(training.world, resets=is_periodic)
         speed, waiting_share = self.batches.lap(state.step)
         n_batches = training.config.batches_per_step
         scalars = self.log.report(

@@ -30,10 +30,14 @@ from utils.log import logger
 
 
 class ProcessState(NamedTuple):
-    """The state that each process has of its own: of its random generators, and `Method.process_state`."""
+    """The state that each process has of its own.
+
+    random: States of its random generators. of_method: See `Method.process_state`. means: See `RunningMeans.state`.
+    """
 
     random: Mapping[str, Tensor]
     of_method: Mapping[str, Any] = {}
+    means: Sequence[Any] = ()
 
 
 @dataclass
@@ -129,7 +133,7 @@ class Training:
         random, device = {"cpu": torch.get_rng_state()}, self.world.device
         if device.type == "cuda":
             random["cuda"] = torch.cuda.get_rng_state(device)
-        return ProcessState(random, self.method.process_state())
+        return ProcessState(random, self.method.process_state(), self.method.means.state())
 
     def state_dict(self, processes: Sequence[ProcessState]) -> dict[str, Any]:
         """Return everything that is needed to continue as if never stopped.
@@ -150,6 +154,7 @@ class Training:
             "method": method.state_dict(),
             "random_states": [process.random for process in processes],
             "method_of_processes": [process.of_method for process in processes],
+            "means_of_processes": [process.means for process in processes],
             "data": self.fingerprint,
             "n_samples": len(self.layout),
             **({"plateau": self.schedule.plateau.state_dict()} if self.schedule.plateau else {}),
@@ -180,6 +185,8 @@ class Training:
             self.method.load_process_state(of_processes[rank])
         elif any(of_processes):
             logger.info("train.pool_size: the pools begin empty, since there were %d processes", len(of_processes))
+        if len(means := state.get("means_of_processes", [])) == self.world.size:
+            self.method.means.load_state(means[rank], self.world.device)
         if rank < len(state["random_states"]):
             random = state["random_states"][rank]
             torch.set_rng_state(random["cpu"])

@@ -1,8 +1,9 @@
 """Means of 0-d tensors over many passes, without a transfer from the device at each."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import chain
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,16 +31,25 @@ class RunningMeans:
             self._totals[tags] = torch.zeros_like(present)
         self._totals[tags].add_(present)
 
-    def flush(self, world: World) -> dict[str, float]:
-        """Return the means over the passes since the last call and over the processes, by tag, and reset them.
+    def flush(self, world: World, *, resets: bool = True) -> dict[str, float]:
+        """Return the means over the passes since the last reset and over the processes, by tag, and reset them.
 
-        NaN where no value was finite.
+        A mean is NaN if no value was finite.
         """
         totals = list(self._totals.values())
         taken = world.mean(torch.cat(totals, dim=1)).cpu().double()
-        for total in totals:
+        for total in totals if resets else ():
             total.zero_()
         summed: dict[str, Tensor] = defaultdict(lambda: taken.new_zeros(len(taken)))
         for tag, column in zip(chain.from_iterable(self._totals), taken.T, strict=True):
             summed[tag] = summed[tag] + column
         return {tag: float(total / n_finite) for tag, (total, n_finite, n_seen) in summed.items() if n_seen}
+
+    def state(self) -> list[tuple[list[str], Tensor]]:
+        """Return the tags of each kind of addition, and their sums and counts, (3, tags) float32 on the CPU."""
+        return [(list(tags), total.cpu()) for tags, total in self._totals.items()]
+
+    def load_state(self, state: Sequence[Any], device: torch.device) -> None:
+        """Load what `state` returned."""
+        for tags, total in state:
+            self._totals[tuple(tags)] = torch.zeros(3, len(tags), device=device).copy_(total)

@@ -119,6 +119,27 @@ def test_a_run_that_forgets_its_place_is_noticed(tiny_config: Path, monkeypatch:
         assert_same_end(tiny_config, 7)
 
 
+@pytest.mark.row(19)
+def test_means_of_an_interrupted_report_are_those_of_a_whole_run(
+    tiny_config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run is saved at step 6, between the reports of steps 4 and 8, and dies after it."""
+    settings = ["log.every_steps=4", "log.images_every_steps=5", "checkpoint.every_steps=3", "train.max_steps=12"]
+    run(tiny_config, *settings, "run.name=whole")
+    with monkeypatch.context() as context:
+        context.setattr(Paired, "step", struck(Paired.step, [8], lambda: throw(MemoryError())))
+        with pytest.raises(MemoryError):
+            run(tiny_config, *settings)
+    run(tiny_config, *settings)
+    speed = {"progress/images_per_s", "progress/waiting_for_data"}
+    whole, resumed = (
+        [{tag: row[tag] for tag in row.keys() - speed} for row in records(tiny_config, "", name)]
+        for name in ("whole", "tiny")
+    )
+    assert len(whole) == 6
+    assert resumed == whole
+
+
 @pytest.mark.row(20)
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_the_steps_of_tensorboard_rise(tiny_config: Path, monkeypatch: pytest.MonkeyPatch, is_killed: bool) -> None:

@@ -46,3 +46,13 @@ def test_what_is_not_finite_counts_for_no_mean() -> None:
     assert math.isnan(found.pop("c"))
     assert found == {"a": 2.0, "b": 5.0}
     assert means.flush(ALONE) == {}
+
+
+def test_means_continue_from_a_state() -> None:
+    means, resumed = RunningMeans(), RunningMeans()
+    means.add(tensors(a=1.0, b=2.0), "")
+    means.add(tensors(c=5.0), "")
+    resumed.load_state(means.state(), ALONE.device)
+    assert means.flush(ALONE, resets=False) == means.flush(ALONE) == {"a": 1.0, "b": 2.0, "c": 5.0}
+    resumed.add(tensors(a=3.0, b=4.0), "")
+    assert resumed.flush(ALONE) == {"a": 2.0, "b": 3.0, "c": 5.0}
