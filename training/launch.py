@@ -22,7 +22,7 @@ from training.loop import open_loop
 from training.methods.method import uses_cuda_graph
 from training.resume import ResumeOptions, continues_in, find_checkpoint_together, start
 from training.run_folder import prepare_folder, run_folder, run_lock, write_settings
-from training.run_record import RunRecord, recorded, write_state
+from training.run_record import RunRecord, recorded, recorded_losses, write_state
 from training.run_state import Training
 from training.setup import build_training
 from training.start_report import describe
@@ -67,7 +67,8 @@ def train(
     resume, accepts_changed_data: see `ResumeOptions`.
 
     Raises:
-        UserError, OSError: a setting, the data or a file cannot be used, or this process trains already.
+        UserError, OSError: a setting, the data or a file cannot be used, this process trains already, or the run is
+            finished and would have another result with these settings.
         Interrupted: a signal stopped the run, which is saved; only in the main thread, which alone gets signals.
     """
     if not isinstance(config, Config):
@@ -127,20 +128,30 @@ def run_to_end(config: Config, world: World, options: ResumeOptions, stop: Grace
 def start_training(
     config: Config, world: World, options: ResumeOptions, stop: GracefulStop, record: RunRecord | None
 ) -> Training | None:
-    """Return a run where it starts, with its folder; None where it is finished already.
+    """Return a run where it starts, with its folder; None if it is finished already.
 
-    record: of the main process, which alone writes.
+    record: Record of the main process. Other processes write nothing.
+
+    Raises:
+        ConfigError: The run is finished, and would have another result with these settings.
     """
     build.prepare_device(config, world.device)
     folder = run_folder(config)
     found = find_checkpoint_together(folder, options.source, world)
     training = build_training(config, world, found)
+    is_own = found is not None and found.path.resolve().parent == folder.resolve()
+    if record and found and is_own:
+        record.losses = recorded_losses(found.state)
     initialized = start(training, found, options)
     state = training.loop
     if record:
         record.loop = state
     lines = [*describe(training), *initialized]
-    if found and state.step >= training.total_steps and found.path.resolve().parent == folder.resolve():
+    if is_own and state.step >= training.total_steps:
+        if training.changes:
+            remedy = "Set them back, raise train.epochs or train.max_steps, or start a new run with --resume never"
+            what = f"finished at step {state.step} with other settings ({training.changes})"
+            raise ConfigError(f"{folder}: {what}. {remedy}.")
         logger.info("finished at step %d; raise train.epochs or train.max_steps to train on", state.step)
         return None
     continues = continues_in(folder, options.source, found)
@@ -152,6 +163,7 @@ def start_training(
         prepare_folder(folder, found.damaged if found else [], continues=continues)
         write_state(folder, "running", state.step)
         write_settings(folder, training.config)
+        record.losses = None
         record.open()
     for line in lines:
         logger.info(line)

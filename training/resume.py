@@ -1,6 +1,7 @@
 """Where a run starts: from a checkpoint, or with initial weights."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -41,6 +42,14 @@ _OF_NETWORKS = (
     "data.source_range",
     "data.target_range",
 )
+_NOT_OF_RESULTS = (
+    *("run.name", "run.root", "run.device", "log.", "checkpoint."),
+    *("data.root", "data.workers", "data.cache", "data.timeout_s", "data.test_split"),
+    *("train.activation_checkpointing", "train.compile", "train.cuda_graph", "train.channels_last"),
+    *("train.cudnn_benchmark", "train.deterministic", "train.profile_steps"),
+)
+"""Settings of places, speed and reports. A finished run may be started again with others."""
+
 _NEW_RUN = "start a new run with --resume never"
 _NEXT_EPOCH = "resume from the next epoch with --accept-changed-data"
 
@@ -113,7 +122,7 @@ def restore(training: Training, found: LoadedCheckpoint, *, accepts_changed_data
     continues = training.world.gather(is_latest_of(training.folder, found))[0]  # the main process knows the damaged
     check_training_state(state, path, needed_keys=["config"])
     try:
-        check_same_networks(config_from_dict(state["config"], str(path)), training.config, path)
+        changes = check_same_networks(config_from_dict(state["config"], str(path)), training.config, path)
         check_training_state(state, path, training.needed_keys)  # of the same networks: otherwise it lacks them
         training.load_state_dict(state)
         _restore_scores(training, state, continues=continues)
@@ -124,8 +133,11 @@ def restore(training: Training, found: LoadedCheckpoint, *, accepts_changed_data
         raise CheckpointError(
             f"{path}: does not fit, or is ill-formed: {' '.join(str(error).split())}; use another checkpoint"
         ) from error
+    changes = {key: change for key, change in changes.items() if not key.startswith(_NOT_OF_RESULTS)}
     if (before := state.get("registered_losses", {})) != (now := registered_weights()):
         logger.warning("registered losses have changed: %s -> %s", before or "none", now or "none")
+        changes["registered losses"] = before or "none", now or "none"
+    training.changes = _listed(changes)
     if continues:
         training.saved_step = training.loop.step
     if has_changed and state["samples_into_epoch"]:
@@ -134,8 +146,12 @@ def restore(training: Training, found: LoadedCheckpoint, *, accepts_changed_data
     logger.info("resuming from %s", path)
 
 
-def check_same_networks(saved: Config, wanted: Config, path: Path) -> None:
-    """Raise CheckpointError where a checkpoint's networks have another form; log other changed settings."""
+def check_same_networks(saved: Config, wanted: Config, path: Path) -> dict[str, tuple[object, object]]:
+    """Return the settings that have changed since a checkpoint, and log them.
+
+    Raises:
+        CheckpointError: The networks have another form.
+    """
     changes = config_differences(saved, wanted)
     for key, (old, new) in changes.items():
         if key.startswith(_OF_NETWORKS):
@@ -149,7 +165,12 @@ def check_same_networks(saved: Config, wanted: Config, path: Path) -> None:
         changed = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in pairs.items() if old != new)
         raise CheckpointError(f"{path}: networks take other inputs ({changed}): set data.* back, or {_NEW_RUN}")
     if changes:
-        logger.info("changed since: %s", ", ".join(f"{key} {old} -> {new}" for key, (old, new) in changes.items()))
+        logger.info("changed since: %s", _listed(changes))
+    return changes
+
+
+def _listed(changes: Mapping[str, tuple[object, object]]) -> str:
+    return ", ".join(f"{name} {old} -> {new}" for name, (old, new) in changes.items())
 
 
 def _has_changed_data(training: Training, found: LoadedCheckpoint, *, is_accepted: bool) -> bool:

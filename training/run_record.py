@@ -25,7 +25,7 @@ from utils.distributed import is_of_a_lost_peer
 from utils.errors import Interrupted
 from utils.log import logger
 from utils.run_figures import read_rows
-from utils.strict_json import strict_json
+from utils.strict_json import read_json, strict_json
 
 LOG_FILE, STATE_FILE = "log.txt", "state.json"
 
@@ -36,12 +36,15 @@ class RunRecord:
     """log.txt of a run's folder: the messages of all its sessions, each with its time.
 
     loop: how far the run has come; None before that is known.
+    losses: Weights of the registered losses that the run in the folder was trained with. None while it trains: the
+        losses that are registered now.
     end_reason: why a run that is finished ended before its last step.
     is_open: whether messages go to the file as they come. Before, they are collected, since a new run has no folder.
     """
 
     def __init__(self, folder: Path) -> None:
         self.loop: LoopState | None = None
+        self.losses: Mapping[str, float] | None = recorded_losses(read_state(folder))
         self.end_reason: str | None = None
         self.is_open = False
         self._folder = folder
@@ -92,27 +95,52 @@ def recorded(folder: Path) -> Iterator[RunRecord]:
         record.write(str(error) if is_stopped else f"{when}: {reason}")
         record.close()
         if isinstance(error, Interrupted):
-            write_state(folder, "stopped", record.step, signal=Signals(error.signal_number).name)
+            name = Signals(error.signal_number).name
+            write_state(folder, "stopped", record.step, signal=name, losses=record.losses)
         elif folder.is_dir():
             state: State = "lost" if is_of_a_lost_peer(error) else "failed"
-            write_state(folder, state, record.step, reason=reason.partition("\n")[0])
+            write_state(folder, state, record.step, reason=reason.partition("\n")[0], losses=record.losses)
         raise
     if record.is_open:
         record.write(f"finished at step {record.step}")
     record.close()
-    write_state(folder, "finished", record.step, reason=record.end_reason)
+    write_state(folder, "finished", record.step, reason=record.end_reason, losses=record.losses)
 
 
-def write_state(folder: Path, state: State, step: int, *, signal: str | None = None, reason: str | None = None) -> None:
-    """Write state.json, which is complete at any time. A failing disk costs the file alone.
+def recorded_losses(record: Mapping[str, Any]) -> dict[str, float]:
+    """Return the weights of registered losses that a checkpoint or state.json holds; none if they are damaged."""
+    weights = record.get("registered_losses")
+    if not isinstance(weights, dict):
+        return {}
+    return {name: weight for name, weight in weights.items() if isinstance(name, str) and isinstance(weight, float)}
 
-    It names the losses that the program has registered, which are no settings.
 
-    step: the latest one that was made. signal: the name of the one that stopped the run.
-    reason: why it failed, or ended early.
+def read_state(folder: Path) -> dict[str, Any]:
+    """Return the content of state.json; an empty one if it cannot be read."""
+    with suppress(OSError, ValueError):
+        content = read_json((folder / STATE_FILE).read_text(encoding="utf-8"))
+        return content if isinstance(content, dict) else {}
+    return {}
+
+
+def write_state(
+    folder: Path,
+    state: State,
+    step: int,
+    *,
+    signal: str | None = None,
+    reason: str | None = None,
+    losses: Mapping[str, float] | None = None,
+) -> None:
+    """Write state.json, which is complete at any time. If the disk fails, only this file is lost.
+
+    step: Latest step that was made. signal: Name of the signal that stopped the run.
+    reason: Why it failed, or ended early.
+    losses: Weights of the registered losses, which are no settings; None for the losses that are registered now.
     """
     path = folder / STATE_FILE
-    record = {"state": state, "step": step, "signal": signal, "reason": reason, **registered_record()}
+    weights = registered_record() if losses is None else {"registered_losses": losses} if losses else {}
+    record = {"state": state, "step": step, "signal": signal, "reason": reason, **weights}
     text = json.dumps(record) + "\n"
     try:
         with replacing(path) as unfinished:

@@ -52,7 +52,8 @@ class Training:
         processes than the main one.
     statistics_batches: of samples from which the running statistics of averages are estimated, from the beginning of
         the loop on; none where no average has batch norm. estimated_step: that of the latest estimate.
-    saved_step: that of the latest checkpoint of the run in its folder.
+    saved_step: Step of the latest checkpoint of the run in its folder.
+    changes: Settings and registered losses that matter for results and differ from the restored checkpoint, as text.
     """
 
     config: Config
@@ -71,6 +72,7 @@ class Training:
     statistics_batches: Sequence[Batch] = ()
     estimated_step: int | None = None
     saved_step: int = 0
+    changes: str = ""
 
     @property
     def folder(self) -> Path:

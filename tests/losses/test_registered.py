@@ -1,6 +1,7 @@
 """Losses that the program that calls `train` registers."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from configs.load import load_config
 from losses import REGISTERED_LOSSES, register_loss
 from losses.objective import GeneratorObjective, LossInputs
 from tests.runs import checkpoint, records, run, translate
+from utils.checkpoint import CheckpointError
 from utils.errors import ConfigError
 
 
@@ -96,6 +98,30 @@ def test_a_run_is_trained_by_it_and_needs_it_no_more(tiny_config: Path, caplog: 
     run(tiny_config, "train.max_steps=3", "amp.opt_level=O1")
     assert "registered losses have changed: {'edges': 100.0, 'of_network': 1.0} -> none" in caplog.messages
     assert "registered_losses" not in checkpoint(tiny_config, 3)
+
+
+def test_a_finished_run_keeps_the_weights_that_it_was_trained_with(tiny_config: Path) -> None:
+    def state() -> dict[str, Any]:
+        content: dict[str, Any] = json.loads((tiny_config.parent / "runs" / "tiny" / "state.json").read_text())
+        return content
+
+    register_loss("edges", edges, 5.0)
+    run(tiny_config, "train.max_steps=1")
+    register_loss("edges", edges, 7.0)
+    changed = re.escape("other settings (registered losses {'edges': 5.0} -> {'edges': 7.0})")
+    with pytest.raises(ConfigError, match=changed):
+        run(tiny_config, "train.max_steps=1")
+    assert (state()["state"], state()["registered_losses"]) == ("failed", {"edges": 5.0})
+    with pytest.raises(CheckpointError):
+        run(tiny_config, "train.max_steps=2", "generator.base_channels=5")
+    assert state()["registered_losses"] == {"edges": 5.0}
+    register_loss("edges", edges, 5.0)
+    (tiny_config.parent / "runs" / "tiny" / "state.json").unlink()  # as the script for SLURM does
+    run(tiny_config, "train.max_steps=1")
+    assert (state()["state"], state()["registered_losses"]) == ("finished", {"edges": 5.0})
+    register_loss("edges", edges, 7.0)
+    run(tiny_config, "train.max_steps=2")
+    assert (state()["state"], state()["registered_losses"]) == ("finished", {"edges": 7.0})
 
 
 def test_without_pairs_the_plan_says_that_it_has_no_effect(tiny_config: Path, caplog: pytest.LogCaptureFixture) -> None:

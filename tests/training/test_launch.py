@@ -19,7 +19,7 @@ from tests.conftest import save_image
 from tests.runs import assert_equal, checkpoint, run, translate, translation_script, uninterrupted, without_config
 from training import launch
 from training.launch import translation_command
-from utils.errors import Interrupted, UserError
+from utils.errors import ConfigError, Interrupted, UserError
 from utils.log import logger
 
 
@@ -96,6 +96,21 @@ def test_a_run_has_its_folder_its_last_figures_and_its_best_checkpoint(tiny_conf
     assert launch.train(config) == ended  # finished before
     assert len(logger.handlers) == len(handlers) == 1
     assert launch.train(load_config(tiny_config, [*settings, "checkpoint.best=none"])).best is None
+
+
+def test_a_finished_run_is_not_taken_for_one_with_other_settings(trained_config: Path) -> None:
+    folder = trained_config.parent / "runs" / "tiny"
+    places = ["data.workers=0", "log.every_steps=1", f"run.root={trained_config.parent}/other/../runs"]
+    (trained_config.parent / "other").mkdir()
+    before = launch.train(load_config(trained_config))
+    assert launch.train(load_config(trained_config, places)).metrics == before.metrics
+    for setting in ("optimizer.learning_rate=1e-3", "train.max_steps=3", "loss.l1=3", "metrics.extra=[swd]"):
+        wanted = rf"runs/tiny: finished at step 4 with other settings \({setting.partition('=')[0]} .* -> .*\)\. Set "
+        with pytest.raises(ConfigError, match=wanted):
+            launch.train(load_config(trained_config, [setting]))
+    assert [path.name for path in folder.glob("*.pt")] == ["checkpoint-00000004.pt"]
+    launch.train(load_config(trained_config, ["train.max_steps=1", "loss.l1=3"]), resume="never")
+    assert checkpoint(trained_config, 1)["config"]["loss"]["l1"] == 3
 
 
 def test_a_callback_ends_a_run_that_goes_on_exactly(tiny_config: Path) -> None:
