@@ -20,8 +20,8 @@ def to_folders(origin: Path, target: Path, suffix: str, problems: list[str]) -> 
     Raises:
         DataError: no folder holds images, or two of them are sources and targets already.
     """
-    files = {folder: local_folder(folder).store.list(local_folder(folder)) for folder in _folders_in(origin)}
-    folders = [folder for folder in files if any(file.suffix.lower() in IMAGE_SUFFIXES for file in files[folder])]
+    found = {folder: local_folder(folder).store.list(local_folder(folder)) for folder in _folders_in(origin)}
+    folders = [folder for folder in found if any(file.suffix.lower() in IMAGE_SUFFIXES for file in found[folder])]
     if not folders:
         raise DataError(f"{origin}: expected a folder of images for each split, such as {origin / 'train'}")
     names = {folder.name for folder in folders}
