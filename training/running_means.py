@@ -46,8 +46,8 @@ class RunningMeans:
         return {tag: float(total / n_finite) for tag, (total, n_finite, n_seen) in summed.items() if n_seen}
 
     def state(self) -> list[tuple[list[str], Tensor]]:
-        """Return the tags of each kind of addition, and their sums and counts, (3, tags) float32 on the CPU."""
-        return [(list(tags), total.cpu()) for tags, total in self._totals.items()]
+        """Return the tags that were added together since the last reset, with sums and counts, (3, tags) float32."""
+        return [(list(tags), total.cpu()) for tags, total in self._totals.items() if total[2].any()]
 
     def load_state(self, state: Sequence[Any], device: torch.device) -> None:
         """Load what `state` returned."""
