@@ -10,6 +10,7 @@ from unittest.mock import MagicMock
 
 import optuna
 import pytest
+import torch
 
 from configs import load
 from configs.schema import Config
@@ -72,8 +73,11 @@ def test_a_run_is_trained_and_loaded(capsys: pytest.CaptureFixture[str]) -> None
     trained = run_block("From programs", mine="demo")["run"]
     assert isinstance(trained, Run)
     assert trained.best == Path("runs/demo/best.pt")
+    best = torch.load(trained.best, weights_only=True)
+    assert trained.best_metrics["l1"] == pytest.approx(-best["best"])
     names = run_block("Load")
-    assert "torch.Size([2, 3, 32, 32]) torch.uint8\n{'loss/D/fake'" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert re.search(r"torch\.Size\(\[2, 3, 32, 32\]\) torch\.uint8\n\{'l1': .*\}\n\{'loss/D/fake'", printed)
     assert all(weight.grad is not None for weight in names["run"].networks["generator"].parameters())
 
 

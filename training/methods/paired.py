@@ -199,7 +199,7 @@ class Paired(Method):
         fake, _ = translate(self.generator.compute_copy, inputs.generator_inputs)
         self.discriminator.trained.compute_copy(inputs.source, fake)
 
-    def build_validation(self, config: Config, split: str, samples: list[Sample], averages: Averages) -> Validation:
+    def build_validation(self, config: Config, split: str, samples: Sequence[Sample], averages: Averages) -> Validation:
         """Return the validation against targets."""
         predictor = self.predictor(config, averages)
         judge, min_side = self.discriminator, discriminated_side(config)
