@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -41,6 +41,7 @@ from utils.precision import allow_tf32
 from utils.signatures import accepted, argument_names, required_names
 from utils.torch_private import cpu_has_matrix_units
 
+Made = TypeVar("Made", bound=nn.Module)
 _LABEL_IDS = 2**16  # of label maps beside sources that are images: as many as 16 bits hold
 
 
@@ -281,7 +282,7 @@ def build_discriminator(config: Config, direction: str | None = None) -> nn.Modu
     return discriminator
 
 
-def _made(maker: Callable[..., nn.Module], values: Mapping[str, Any], key: str) -> nn.Module:
+def _made(maker: Callable[..., Made], values: Mapping[str, Any], key: str) -> Made:
     """Return a network with those of `values` that its constructor names; raise ConfigError if it needs others."""
     if missing := sorted(required_names(maker) - values.keys()):
         name = maker.__name__

@@ -51,7 +51,7 @@ def register_discriminator(name: str, discriminator: type[Discriminator]) -> Non
 
 
 def _register(
-    name: str, network: type, registry: dict[str, Any], own: set[str], base: type, needed: Sequence[str], rule: str
+    name: str, network: Any, registry: dict[str, Any], own: set[str], base: type, needed: Sequence[str], rule: str
 ) -> None:
     kind = base.__name__.lower()
     if not name.isidentifier() or (name in registry and name not in own):

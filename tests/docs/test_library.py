@@ -140,5 +140,5 @@ def test_networks_of_the_caller_are_trained() -> None:
     names = run_block("A network")
     own = ["run.name=plain", "generator.name=plain", "discriminator.name=judge"]
     train(load.load_config("demo", ["train.max_steps=1", "generator.spectral_norm=false", *own]))
-    assert OWN_GENERATORS == {"plain"}
+    assert {"plain"} == OWN_GENERATORS
     assert isinstance(build.build_generator(load.load_config("demo", own)), names["Plain"])
