@@ -63,7 +63,7 @@ _SETTINGS = {  # with the options that they are; a value that is not named here 
     "train.pool_size": "pool_size",
     "init.generator": "pretrained_name",
 }
-_REMEDIES = {  # for options that are no setting, or several
+_REMEDIES = {  # options that are no setting, or several settings
     "run.device=cpu for -1, torchrun for several GPUs": "gpu_ids",
     "set by torchrun": "local_rank",
     "the same command again": "continue_train epoch_count",

@@ -25,8 +25,8 @@ MAX_BYTES_IN_PAGE = 2**26  # of weights
 GENERATOR = "generator.onnx"
 PAGE = "index.html"
 FILE_SIDE = 4096  # pixels
-PAGE_MEMORY = 2**31  # bytes: WebAssembly addresses 4 GiB, of which the runtime and the weights take a part
-LIVE_TENSORS = 4  # of the size of the largest activation, which a runtime holds at once
+PAGE_MEMORY = 2**31  # bytes; WebAssembly addresses 4 GiB, and the runtime and the weights need a part of it
+LIVE_TENSORS = 4  # a runtime holds about four tensors as large as the largest activation
 
 
 def export_page(
