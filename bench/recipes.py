@@ -78,7 +78,7 @@ class Run:
         n_pairs = len(build.build_layout(config, "train", needs_targets=True))
         n_epochs = max(2, round(n_steps * config.train.batch_size * config.train.accumulation_steps / n_pairs))
         n_decay = n_epochs // 2 if config.train.decay_epochs else 0
-        return [f"train.epochs={n_epochs - n_decay}", f"train.decay_epochs={n_decay}"]
+        return ["train.steps_per_epoch=null", f"train.epochs={n_epochs - n_decay}", f"train.decay_epochs={n_decay}"]
 
     def make(self, n_steps: int, n_threads: int) -> None:
         """Train, and translate the test split, unless an earlier call has done so."""

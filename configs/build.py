@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from configs.directions import reversed_data, sides_of
-from configs.image_sides import check_sizes, image_sides, trained_side
+from configs.image_sides import check_sizes, discriminated_side, image_sides, trained_side
 from configs.label_maps import class_table, class_weights
 from configs.schema import Config, DataConfig
 from configs.stored_images import EIGHT_BITS, stored_forms, value_ranges
@@ -28,6 +28,7 @@ from metrics.evaluator import Evaluator
 from metrics.image_metrics import Bounds
 from models import DISCRIMINATORS, GENERATORS
 from models.activation_checkpointing import enable_activation_checkpointing
+from models.contract import check_discriminator, check_generator, is_own
 from models.initialization import initialize
 from models.instance_features import FeatureConditionedGenerator, FeatureEncoder
 from models.spectral_norm import add_spectral_norm, normed_convolutions
@@ -37,9 +38,10 @@ from utils.errors import ConfigError
 from utils.machine import keep_freed_memory, usable_cores
 from utils.pictures import label_colors
 from utils.precision import allow_tf32
-from utils.signatures import accepted, argument_names
+from utils.signatures import accepted, argument_names, required_names
 from utils.torch_private import cpu_has_matrix_units
 
+Made = TypeVar("Made", bound=nn.Module)
 _LABEL_IDS = 2**16  # of label maps beside sources that are images: as many as 16 bits hold
 
 
@@ -226,7 +228,11 @@ def build_generator(config: Config, direction: str | None = None) -> nn.Module:
     compares = config.method.declaration.compares_features or "antialiased" in (settings.downsample, settings.upsample)
     biases = {"biased_downs": compares and settings.norm == "instance"}
     values = vars(settings) | style | images | biases
-    generator = maker(**channels, **accepted(maker, values))
+    generator = _made(maker, channels | values, "generator.name")
+    if is_own(maker):
+        side, scale = image_sides(config).minimum, settings.scale
+        target = (data.target_channels, round(scale * side), round(scale * side))
+        check_generator(generator, f"generator.name={settings.name}", in_channels, target, side)
     is_spade, norm = settings.name == "spade", "all" if settings.spectral_norm else "none"
     _draw_weights(generator, config, norm, as_spade=is_spade)
     network: nn.Module = generator
@@ -266,11 +272,22 @@ def build_discriminator(config: Config, direction: str | None = None) -> nn.Modu
     source_channels = build_conditioning(config, direction).channels if sees_source else 0
     channels = {"source_channels": source_channels, "image_channels": data.target_channels}
     values = vars(settings) | channels | {"n_classes": number_of_classes(data)}
-    discriminator = maker(**accepted(maker, values))
+    discriminator = _made(maker, values, "discriminator.name")
+    if is_own(maker):
+        key, side = f"discriminator.name={settings.name}", discriminated_side(config)
+        check_discriminator(discriminator, key, source_channels, data.target_channels, side)
     is_oasis = settings.name == "segmentation"  # which draws weights before its network is moved
     norm = settings.spectral_norm
     _draw_weights(discriminator, config, norm, as_spade=norm == "inner", misses_normed=not is_oasis)
     return discriminator
+
+
+def _made(maker: Callable[..., Made], values: Mapping[str, Any], key: str) -> Made:
+    """Return a network with those of `values` that its constructor names; raise ConfigError if it needs others."""
+    if missing := sorted(required_names(maker) - values.keys()):
+        name = maker.__name__
+        raise ConfigError(f"{key}: {name} needs {missing[0]}, which is no setting. Give this argument a default.")
+    return maker(**accepted(maker, values))
 
 
 def _draw_weights(network: nn.Module, config: Config, norm: str, *, as_spade: bool, misses_normed: bool = True) -> None:

@@ -17,9 +17,17 @@ def translator_name(config: Config, direction: str | None = None) -> str:
     chosen = direction or config.method.default_direction
     if chosen not in translators:
         known = ", ".join(translators)
-        other = f" trains {known}. Choose one of these; data.direction={chosen} exchanges the sides of a training."
-        raise ConfigError(f"direction {chosen}: method.name={config.method.name}{other}")
+        remedy = f"Leave --direction out, or train another run with data.direction={chosen}"
+        raise ConfigError(f"direction {chosen}: method.name={config.method.name} trains {known}. {remedy}.")
     return translators[chosen]
+
+
+def method_direction(config: Config, wanted: str | None) -> str | None:
+    """Return the method's direction for the one that the user names; None is the default direction.
+
+    A run with one generator has data.direction as a second name for its only direction.
+    """
+    return None if wanted == config.data.direction and wanted not in config.method.translators else wanted
 
 
 def sides_of(config: Config, direction: str | None) -> DataConfig:

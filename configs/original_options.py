@@ -63,28 +63,70 @@ _SETTINGS = {  # with the options that they are; a value that is not named here 
     "train.pool_size": "pool_size",
     "init.generator": "pretrained_name",
 }
-_OTHERS = """
-aspect_ratio cluster_path continue_train crop_size CUT_mode data_type dataset_mode debug display_env display_id
-display_ncols display_port display_server display_single_pane_ncols display_winsize easy_label engine epoch epoch_count
-eval evaluation_freq export_onnx fineSize fp16 gpu_ids how_many identity init_gain init_type label_feat
-lambda_feat lambda_R1 load_features load_iter load_pretrain load_size loadSize local_rank lr_policy max_dataset_size
-model model_suffix n_clusters netD netF netG no_html norm ntest num_test onnx phase random_scale_max results_dir
-save_by_iter save_epoch_freq serial_batches stylegan2_G_num_downsampling suffix tf_log use_encoded_image use_wandb
-verbose wandb_project_name which_epoch which_model_netD which_model_netG
-"""
+_REMEDIES = {  # options that are no setting, or several settings
+    "run.device=cpu for -1, torchrun for several GPUs": "gpu_ids",
+    "set by torchrun": "local_rank",
+    "the same command again": "continue_train epoch_count",
+    "--resume FILE, for their files init.generator=FILE": "epoch which_epoch load_iter",
+    "init.generator=FILE init.discriminator=FILE": "load_pretrain",
+    "data.load_width=… data.load_height=…": "load_size loadSize",
+    "data.crop_width=… data.crop_height=…": "crop_size fineSize",
+    "data.layout=…": "dataset_mode",
+    "fewer files in the folder": "max_dataset_size",
+    "method.name=…": "model",
+    "the recipe cut_256 or fastcut_256": "CUT_mode",
+    "generator.name=…": "netG which_model_netG",
+    "discriminator.name=…": "netD which_model_netD",
+    "generator.norm=… discriminator.norm=…": "norm",
+    "init.distribution=…": "init_type",
+    "init.gain=…": "init_gain",
+    "optimizer.decay=…": "lr_policy",
+    "loss.feature_matching=… loss.vgg=…": "lambda_feat",
+    "loss.r1=…": "lambda_R1",
+    "features.n_channels=3 features.regions=labels": "label_feat",
+    "features.n_channels=3 features.origin=precomputed": "load_features",
+    "python -m tools.cluster_features --clusters N": "n_clusters",
+    "amp.opt_level=O1, the default": "fp16",
+    "--smoke": "debug",
+    "--dry-run": "verbose",
+    "part of run.name": "suffix easy_label",
+    "checkpoint.every_steps=… checkpoint.keep=0": "save_epoch_freq save_by_iter",
+    "log.images_every_steps=…": "evaluation_freq",
+    "python -m tools.export --format onnx": "export_onnx onnx engine",
+    "an option of test.py": """
+        cluster_path eval how_many model_suffix ntest num_test phase results_dir use_encoded_image""",
+    "always there, as TensorBoard and web/index.html": """
+        display_env display_id display_ncols display_port display_server display_single_pane_ncols display_winsize
+        no_html tf_log use_wandb wandb_project_name""",
+    "no counterpart, leave it out": """
+        aspect_ratio data_type netF random_scale_max serial_batches stylegan2_G_num_downsampling""",
+}
 
-OF_TRAINING = dict.fromkeys(_OTHERS.split(), "") | {
-    option: setting if "=" in setting else f"{setting}=…"
-    for setting, options in _SETTINGS.items()
+OF_TRAINING = {
+    option: setting if "=" in setting or setting in _REMEDIES else f"{setting}=…"
+    for setting, options in (_REMEDIES | _SETTINGS).items()
     for option in options.split()
 }
-# networks and sizes are in the checkpoint
-OF_TRANSLATION = dict.fromkeys(OF_TRAINING, "") | {
+OF_TRANSLATION = dict.fromkeys(OF_TRAINING, "not needed, leave it out") | {
     "name": "--checkpoint runs/NAME",
     "dataroot": "data.root=…, or --input",
     "results_dir": "--output",
     "phase": "--split",
     "which_epoch": "--checkpoint FILE",
     "epoch": "--checkpoint FILE",
+    "load_iter": "--checkpoint FILE",
     "cluster_path": "--clusters",
+    "use_encoded_image": "--features given",
+    "gpu_ids": "--device cpu for -1",
+    "eval": "the default, without it --noise",
+    "ntest": "--input with fewer files",
+    "num_test": "--input with fewer files",
+    "how_many": "--input with fewer files",
+    "batch_size": "--batch-size",
+    "batchSize": "--batch-size",
+    "direction": "--direction of a run with two directions",
+    "model_suffix": "--direction of a run with two directions",
+    "preprocess": "--size own or trained",
+    "resize_or_crop": "--size own or trained",
+    "export_onnx": "python -m tools.export --format onnx",
 }

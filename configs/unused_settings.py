@@ -58,7 +58,6 @@ def not_taken(registry: Mapping[str, Callable[..., Any]], chosen: Iterable[str])
 def _unused_of_data(config: Config) -> list[str]:
     data, features = config.data, config.features
     unused = [f"data.{name}" for name in not_taken(_LAYOUTS, [data.layout])]
-    unused += [f"data.synthetic.{name}" for name in not_taken(_LAYOUTS, [data.layout])]
     needs_instances = data.instance_edges or (features.n_channels > 0 and features.regions == "instances")
     unused += ["data.instance_folder"] if not needs_instances or data.makes_instances else []
     unused += ["data.instances"] if not needs_instances or data.layout not in PAIRS_OF_MAPS else []

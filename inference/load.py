@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from torch import Tensor, nn
 
 from configs import build
-from configs.directions import direction_of, discriminator_name, sides_of, translator_name
+from configs.directions import direction_of, discriminator_name, method_direction, sides_of, translator_name
 from configs.image_sides import image_sides
 from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config
@@ -199,6 +199,8 @@ def load_generator(
         return LoadedGenerator(file, config, None, generator, of_file)
     check_training_state(state, file, needed_keys=["config", "step"])
     settings, stack = state["config"], None
+    if direction is not None:
+        direction = method_direction(config_from_dict(settings, str(file)), direction)
     if direction == "BtoA":  # overrides replace what that direction sees
         config = config_from_dict(settings, str(file))
         stack = config.data.source_folder if config.data.is_stacked else None
@@ -246,6 +248,7 @@ def load_network(
         if role == "discriminator":
             check_training_state(state, file, needed_keys=["config"])
             config = config_from_dict(state["config"], str(file))
+            direction = method_direction(config, direction)
             translator_name(config, direction)
             name = name or discriminator_name(config, direction)
             check_training_state(state, file, needed_keys=[f"networks.{name}"])
@@ -292,7 +295,7 @@ def _load_exported(file: Path, overrides: Sequence[str], wanted: str | None) -> 
         raise CheckpointError(f"{file}: its settings are damaged. Export it again.")
     config = config_from_dict(settings, str(file), overrides)
     direction = facts.get("direction", config.method.default_direction)  # files of earlier versions do not name it
-    _check_direction(file, direction, wanted)
+    _check_direction(file, direction, method_direction(config, wanted))
     generator = _with_weights(build.build_generator(config), weights, file)
     return LoadedGenerator(file, config, step, generator, direction, card=card)
 

@@ -4,7 +4,7 @@ import os
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
@@ -13,7 +13,7 @@ from configs import build
 from configs.schema import Config
 from configs.splits import HELD_BACK, has_split
 from data.batch import DataError
-from training.best import BEST
+from training.best import BEST, read_best
 from training.callbacks import Callback, Callbacks
 from training.cuda_graph import WARM_UP_STEPS
 from training.disk_space import describe_shortage
@@ -45,11 +45,13 @@ class Run:
 
     metrics: the figures of its last validation by name, those that are finite; none where it has made none.
     best: the checkpoint that was best on the validation samples; None where the folder has none, or none is kept.
+    best_metrics: Finite figures of the validation that chose `best`, by name; empty without a best checkpoint.
     """
 
     folder: Path
     metrics: Mapping[str, float]
     best: Path | None
+    best_metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 def train(
@@ -78,9 +80,12 @@ def train(
     with joined(config) as world, GracefulStop() as stop, run_lock(folder) if world.is_main else nullcontext():
         run_to_end(config, world, options, stop, callbacks if world.is_main else Callbacks())
         logger.info("finished: %s", translation_command(config, folder))
-    best, validation = folder / BEST, last_validation(folder)
-    keeps_best = config.checkpoint.best != "none"  # or a best.pt is of an earlier session
-    return Run(folder, validation.figures if validation else {}, best if keeps_best and best.is_file() else None)
+    validation = last_validation(folder)
+    metrics = validation.figures if validation else {}
+    if config.checkpoint.best == "none" or not (best := read_best(folder)):  # best.pt may be from an earlier session
+        return Run(folder, metrics, None)
+    chosen = last_validation(folder, best["step"])
+    return Run(folder, metrics, folder / BEST, chosen.figures if chosen else {})
 
 
 def try_out(config: Config, job: Trial, resume: str = "auto", *, accepts_changed_data: bool = False) -> None:

@@ -1,9 +1,9 @@
 """A run in memory, for programs that use or examine it: its networks, the translator, and its losses."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -11,8 +11,10 @@ from torch import Tensor, nn
 from configs import build
 from configs.schema import Config
 from configs.splits import open_split
-from data.batch import Batch, DataError
+from data.batch import Batch, DataError, Sample
+from data.layout import Layout
 from data.loader import read_fixed
+from data.preprocessing import Preprocessing
 from inference.load import load_from, load_generator
 from inference.predictor import Predictor
 from inference.request import ComputeOptions, DrawingOptions
@@ -37,6 +39,22 @@ class Losses:
     generator: Tensor
     discriminator: Tensor
     terms: dict[str, float]
+
+
+@dataclass(frozen=True)
+class _SplitSamples(Sequence[Sample]):
+    """The samples of a split, each read when it is asked for: a split may not fit into memory."""
+
+    layout: Layout
+    preprocessing: Preprocessing
+
+    def __len__(self) -> int:
+        return len(self.layout)
+
+    def __getitem__(self, index: Any) -> Any:
+        if index not in range(len(self)):
+            raise IndexError(index)
+        return read_fixed(self.layout, self.preprocessing, index)
 
 
 @dataclass(frozen=True)
@@ -69,6 +87,20 @@ class LoadedRun:
             raise DataError(f"split {split}: indices are {wanted}, expected some of 0 to {len(layout) - 1}")
         preprocessing = build.build_preprocessing(self.config)
         return Batch.of([read_fixed(layout, preprocessing, index) for index in wanted]).to(self.method.device)
+
+    def evaluate(self, split: str) -> dict[str, float]:
+        """Translate a split and return the figures of all its images, by name, as `test.py` measures them.
+
+        Images without pairs are measured as a set: `swd` and the metrics of metrics.extra.
+
+        Raises:
+            UserError: There is no such split, a file cannot be used, or the weights of a metric are not available.
+        """
+        layout = open_split(self.config, split, needs_targets=True)
+        samples = _SplitSamples(layout, build.build_preprocessing(self.config))
+        validation = self.method.build_validation(self.config, split, samples, {})
+        fakes = (self.predictor.translate(Batch.of([sample]))[0] for sample in samples)
+        return validation.evaluator.summarize([validation.measure(*numbered) for numbered in enumerate(fakes)]).figures
 
     def losses(self, batch: Batch) -> Losses:
         """Return the losses of all networks for a batch, as a step of the training computes them."""

@@ -1,5 +1,6 @@
 """The data of a run: the samples that it is trained on and validated with, and how far it has come in them."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -97,20 +98,32 @@ def open_data(config: Config, world: World, found: LoadedCheckpoint | None) -> t
 class LoopState:
     """How far a run has come.
 
-    batches_per_epoch: joint batches, those of all processes together, that an epoch has.
-    joint_batch_size: samples of such a batch.
-    step: updates made. batches: joint batches taken from the data.
+    batches_per_epoch: Joint batches (one batch of each process) in a pass through the data.
+    joint_batch_size: Number of samples in a joint batch.
+    step: Number of updates made.
+    batches: Number of joint batches taken from the data.
+    steps_per_epoch: Number of steps that count as an epoch of the schedule. None: a pass through the data.
     """
 
     batches_per_epoch: int
     joint_batch_size: int
     step: int = 0
     batches: int = 0
+    steps_per_epoch: int | None = None
 
     @property
     def epoch(self) -> int:
-        """The epoch of the next step, from 0."""
+        """The schedule's epoch of the next step, from 0."""
+        if self.steps_per_epoch:
+            return self.step // self.steps_per_epoch
         return self.batches // self.batches_per_epoch
+
+    def last_step(self, n_epochs: int, batches_per_step: int) -> int:
+        """Return the step that ends epoch number `n_epochs` of the schedule."""
+        if self.steps_per_epoch:
+            return n_epochs * self.steps_per_epoch
+        batches_to_go = max(n_epochs * self.batches_per_epoch - self.batches, 0)
+        return self.step + math.ceil(batches_to_go / batches_per_step)
 
     def state_dict(self) -> dict[str, int]:
         """Return the position as a checkpoint holds it: independent of batch size and number of processes."""

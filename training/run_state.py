@@ -87,8 +87,7 @@ class Training:
     @property
     def total_steps(self) -> int:
         """The step at which the run is finished."""
-        batches_to_go = max(self.config.total_epochs * self.loop.batches_per_epoch - self.loop.batches, 0)
-        steps = self.loop.step + -(-batches_to_go // self.config.batches_per_step)
+        steps = self.loop.last_step(self.config.total_epochs, self.config.batches_per_step)
         return min(steps, self.config.train.max_steps or steps)
 
     def dataset(self, layout: Layout) -> TrainingDataset:

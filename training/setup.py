@@ -32,7 +32,9 @@ def build_training(config: Config, world: World, found: LoadedCheckpoint | None 
     layout = splits.train
     joint_batch_size = config.train.batch_size * world.size
     check_enough(layout, joint_batch_size)
-    loop_state = LoopState(len(layout) // joint_batch_size, joint_batch_size)
+    loop_state = LoopState(
+        len(layout) // joint_batch_size, joint_batch_size, steps_per_epoch=config.train.steps_per_epoch
+    )
     preprocessing, samples = build.build_preprocessing(config), list[Sample]()
     check_trained_sizes(config)
     if world.is_main:

@@ -17,7 +17,7 @@ from data.layout import Layout
 from data.loader import SampleKey
 from losses import registered_weights
 from training.disk_space import size
-from training.run_data import Splits
+from training.run_data import LoopState, Splits
 from training.run_state import Training
 from training.trained_network import TrainedNetwork
 from utils.text import counted, listed
@@ -57,7 +57,7 @@ def describe(training: Training) -> list[str]:
         *(describe_validation(config, training.splits, len(validation.samples)) if validation else []),
         *(validation.describe() if validation else []),
         f"plan           step {state.step} to {training.total_steps}, each of {_samples_of_step(config, world.size)}; "
-        f"{counted(state.batches_per_epoch, 'batch', 'batches')} an epoch, {counted(config.total_epochs, 'epoch')}",
+        f"{_describe_epoch(state)}, {counted(config.total_epochs, 'epoch')}",
         f"device         {world.device}, {counted(world.size, 'process', 'processes')}, {dtype}",
         *(["slow           float16 on a CPU: amp.dtype=auto"] if precision.is_slow else []),
         *([f"without effect {', '.join(unused)}"] if unused else []),
@@ -82,6 +82,12 @@ def check_palettes(config: Config, splits: Splits) -> None:
     problems = palette_problems(path for layout in layouts for path in label_maps(layout, CHECKED_SAMPLES))
     if problems:
         raise DataError(*problems)
+
+
+def _describe_epoch(state: LoopState) -> str:
+    if state.steps_per_epoch:
+        return f"{counted(state.steps_per_epoch, 'step')} count as an epoch"
+    return f"{counted(state.batches_per_epoch, 'batch', 'batches')} an epoch"
 
 
 def _describe_samples(layout: Layout, first: Sample) -> str:

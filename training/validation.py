@@ -94,7 +94,7 @@ class Validation:
     """
 
     split: str
-    samples: list[Sample]
+    samples: Sequence[Sample]
     predictor: Predictor
     evaluator: Evaluator
     logits: ValidationLogits | None

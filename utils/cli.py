@@ -53,7 +53,7 @@ _WORD = re.compile(r"[\w.-]+")
 class ArgumentParser(argparse.ArgumentParser):
     """An argument parser that prints errors as `run_entry_point` does.
 
-    foreign: options of other programs, without dashes, with what they are here or an empty text.
+    foreign: Options of other programs, without dashes, each with its counterpart here.
     foreign_page: the page that explains them.
     """
 
@@ -85,9 +85,11 @@ class ArgumentParser(argparse.ArgumentParser):
         foreign = [option for option in others if option.lstrip("-") in self._foreign]
         if foreign:
             problem = f"{', '.join(foreign)}: not of this program; see {self._foreign_page}"
-            meanings = {option: self._foreign[option.lstrip("-")] for option in foreign}
-            here = ", ".join(f"{option} is {meaning}" for option, meaning in meanings.items() if meaning)
-            problem += f"; here {here}" if here else ""
+            by_meaning: dict[str, list[str]] = {}
+            for option in foreign:
+                by_meaning.setdefault(self._foreign[option.lstrip("-")], []).append(option)
+            here = "; ".join(f"{', '.join(options)}: {meaning}" for meaning, options in by_meaning.items())
+            problem += f"; here {here}"
         else:
             problem = f"{message}; {self._hint(message, unknown, options)}"
         sys.exit(_report([problem]))

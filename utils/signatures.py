@@ -17,3 +17,9 @@ def accepted(function: Callable[..., Any], values: Mapping[str, Any]) -> dict[st
     """Return those of `values` that are keyword arguments of a function."""
     names = argument_names(function)
     return {name: value for name, value in values.items() if name in names}
+
+
+def required_names(function: Callable[..., Any]) -> frozenset[str]:
+    """Return the names of the keyword arguments without a default."""
+    parameters = inspect.signature(function).parameters
+    return frozenset(name for name in argument_names(function) if parameters[name].default is inspect.Parameter.empty)

@@ -1,23 +1,42 @@
 """The networks: sections `generator`, `discriminator`, `features`, `style` and `init`."""
 
 import math
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from configs.schema.checks import MOST_HALVINGS, MOST_LAYERS, Section
 from utils.limits import TARGET_SCALES
+from utils.registered_networks import OWN_DISCRIMINATORS, OWN_GENERATORS
+from utils.text import did_you_mean
 
+GENERATORS = ("global", "local", "unet", "spade")
+DISCRIMINATORS = ("multiscale_patch", "pixel", "segmentation")
 MOST_UPSAMPLINGS = 7  # of spade
 MOST_STYLE_SIDE = 1024  # pixels, of a map at the lowest resolution: more than images have
 
 
+class _NetworkSection(Section, prefix=""):
+    """A section that chooses a network by its name."""
+
+    name: str
+
+    def _require_network(self, built_in: Sequence[str], own: Collection[str], register: str) -> None:
+        """Raise ConfigError unless `name` is a built-in network, or one of the program's own."""
+        names = [*built_in, *sorted(own)]
+        meant = did_you_mean(self.name, names)
+        hint = meant or f"one of your own is added by {register}, see docs/library.md"
+        self.require(self.name in names, "name", f"one of {', '.join(names)}; {hint}")
+
+
 @dataclass(frozen=True)
-class GeneratorConfig(Section, prefix="generator."):
+class GeneratorConfig(_NetworkSection, prefix="generator."):
     """The network that translates."""
 
-    name: Literal["global", "local", "unet", "spade"] = "global"
+    name: str = "global"
     """global: pix2pixHD's global generator; with n_downsamplings 2 it is pix2pix's ResNet generator. local: pix2pixHD's
-    local enhancer. unet: pix2pix's U-Net. spade: SPADE's, for label maps."""
+    local enhancer. unet: pix2pix's U-Net. spade: SPADE's, for label maps. Or the name of a network of your own, which
+    your program has registered (docs/library.md)."""
     base_channels: int = 64
     """Channels after the first convolution (ngf); each downsampling doubles them, in a U-Net up to 8 times. spade:
     channels at the full sides; the coarsest blocks have up to 16 times as many."""
@@ -69,6 +88,7 @@ class GeneratorConfig(Section, prefix="generator."):
     training."""
 
     def __post_init__(self) -> None:
+        self._require_network(GENERATORS, OWN_GENERATORS, "register_generator")
         self.require_numbers("base_channels", "hidden_channels", least=1)
         self.require_numbers("noise_channels", least=0)
         self.require_numbers("n_downsamplings", "n_enhancers", least=1, most=MOST_HALVINGS)
@@ -82,7 +102,7 @@ class GeneratorConfig(Section, prefix="generator."):
             self.require(self.base_channels % 2 == 0, "base_channels", expected)
         expected = f"one of {', '.join(f'{scale:g}' for scale in TARGET_SCALES)}"
         self.require(self.scale in TARGET_SCALES, "scale", expected)
-        if self.scale != 1:
+        if self.scale != 1 and self.name in GENERATORS:
             expected = f"1 with generator.name={self.name}; global and unet have other scales"
             self.require(self.name in ("global", "unet"), "scale", expected)
         if self.name == "global" and self.scale < 1:
@@ -94,20 +114,21 @@ class GeneratorConfig(Section, prefix="generator."):
             self.require(self.n_downsamplings >= 5, "n_downsamplings", "at least 5 for generator.name=unet")
             expected = "transposed, nearest or bilinear with generator.name=unet"
             self.require(self.upsample != "residual", "upsample", expected)
-        if self.name != "global":
+        if self.name in GENERATORS and self.name != "global":
             expected = f"another value with generator.name={self.name}: global alone has it"
             self.require(self.downsample != "antialiased", "downsample", expected)
             self.require(self.upsample != "antialiased", "upsample", expected)
 
 
 @dataclass(frozen=True)
-class DiscriminatorConfig(Section, prefix="discriminator."):
+class DiscriminatorConfig(_NetworkSection, prefix="discriminator."):
     """The network that distinguishes translated from real images."""
 
-    name: Literal["multiscale_patch", "pixel", "segmentation"] = "multiscale_patch"
+    name: str = "multiscale_patch"
     """multiscale_patch: pix2pixHD's PatchGAN on an image pyramid; with n_scales 1 and padding 1 it is pix2pix's. pixel:
     pix2pix's 1x1 convolutions. segmentation: OASIS's U-Net, which classifies the pixels of the image; for label maps,
-    with loss.gan_mode=segmentation and loss.feature_matching=0."""
+    with loss.gan_mode=segmentation and loss.feature_matching=0. Or the name of a network of your own, which your
+    program has registered (docs/library.md)."""
     base_channels: int = 64
     """Channels after the first convolution (ndf); each layer doubles them, up to max_channels.
     segmentation: channels behind the last block; the first has twice as many, and every second block doubles them."""
@@ -131,10 +152,11 @@ class DiscriminatorConfig(Section, prefix="discriminator."):
     """Normalisation layer."""
 
     def __post_init__(self) -> None:
+        self._require_network(DISCRIMINATORS, OWN_DISCRIMINATORS, "register_discriminator")
         self.require_numbers("base_channels", "max_channels", least=1)
         self.require_numbers("n_layers", "n_scales", "n_downsamplings", least=1, most=MOST_HALVINGS)
         self.require_numbers("padding", least=1, most=MOST_LAYERS)
-        if self.name != "multiscale_patch":
+        if self.name in DISCRIMINATORS and self.name != "multiscale_patch":
             expected = f"strided with discriminator.name={self.name}: multiscale_patch alone has it"
             self.require(self.downsample == "strided", "downsample", expected)
 

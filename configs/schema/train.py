@@ -21,6 +21,9 @@ class TrainConfig(Section, prefix="train."):
     over all epochs."""
     max_steps: int | None = None
     """Stop after this many steps, wherever the epochs stand. Default: no limit."""
+    steps_per_epoch: int | None = None
+    """Steps that count as one epoch for train.epochs and all other settings in epochs, so that a run has the same
+    length with any number of images. null: an epoch sees each image once."""
     patience: int | None = None
     """End the run after this many validations in a row in which the figure of checkpoint.best has not improved. Those
     every log.images_every_steps count. null: never."""
@@ -81,7 +84,7 @@ class TrainConfig(Section, prefix="train."):
     def __post_init__(self) -> None:
         self.require_numbers("epochs", "decay_epochs", "pool_size", "freeze_global_epochs", "profile_steps", least=0)
         require(self.epochs + self.decay_epochs > 0, "train.epochs + train.decay_epochs", 0, "at least 1 epoch")
-        self.require_numbers("max_steps", "patience", "batch_size", least=1)
+        self.require_numbers("max_steps", "steps_per_epoch", "patience", "batch_size", least=1)
         self.require_numbers("accumulation_steps", "discriminator_steps", least=1)
         are_parts = all(type(part) is str and all(part.partition(".")) for part in self.freeze)
         self.require(are_parts, "freeze", "a list of parts of networks: [generator.stem]")

@@ -97,7 +97,9 @@ def test_a_direction_names_the_network_that_translates(config: Config) -> None:
     assert translator_name(config) == translator_name(config, "AtoB") == "generator"
     assert build.build_conditioning(config) == build.build_conditioning(config, "AtoB")
     for part in (translator_name, build.build_conditioning, build.build_generator):
-        with pytest.raises(ConfigError, match=r"direction BtoA: method.name=paired trains AtoB\. Choose"):
+        with pytest.raises(
+            ConfigError, match=r"direction BtoA: method.name=paired trains AtoB\. Leave --direction out"
+        ):
             part(config, "BtoA")
 
 

@@ -18,8 +18,13 @@ def test_every_option_of_the_originals_is_known() -> None:
 def test_the_settings_are_those_that_the_page_names() -> None:
     pages = [(Path(__file__).parents[2] / page).read_text(encoding="utf-8") for page in PAGE.split(" or ")]
     page = "\n".join(pages)
-    keys = {meaning.partition("=")[0] for meaning in OF_TRAINING.values() if meaning}
-    assert keys <= settings_by_key(Config()).keys()
-    for option, meaning in OF_TRAINING.items():
+    named = {option: re.findall(r"[a-z]+\.[a-z0-9_]+(?==)", meaning) for option, meaning in OF_TRAINING.items()}
+    assert {key for keys in named.values() for key in keys} <= settings_by_key(Config()).keys()
+    for option, keys in named.items():
         if rows := [line for line in page.splitlines() if re.search(rf"^\|[^|]*--{option}\b", line)]:
-            assert not meaning or any(meaning.partition("=")[0] in row for row in rows), option
+            assert not keys or any(keys[0] in row for row in rows), option
+
+
+def test_every_option_of_the_originals_has_a_remedy() -> None:
+    assert all(OF_TRAINING.values())
+    assert all(OF_TRANSLATION.values())

@@ -14,6 +14,7 @@ from tests.images import write_data_set
 from tests.runs import run, translate
 from tools import cluster_features
 from tools.export.original_weights import scheme_of
+from training.run_data import LoopState
 
 TRIED_APART = ("reference", "demo", "unpaired_small")
 RECIPES = sorted(path for path in Path("configs").glob("*.yaml") if path.stem not in TRIED_APART)
@@ -156,6 +157,23 @@ def test_small_data_trains_on_label_maps_with_the_settings_in_its_head(
     settings = [*settings_of(recipe, data_sets), f"data.root={data_sets['labels']}"]
     run(recipe, *shown, *settings, "generator.hidden_channels=4", f"run.root={tmp_path / 'runs'}")
     assert (tmp_path / "runs" / "small_data" / "checkpoint-00000002.pt").is_file()
+
+
+@pytest.mark.parametrize(
+    ("name", "n_steps"),
+    {
+        "demo": 500,
+        "unpaired_small": 1800,
+        "own_pairs_small": 3000,
+        "small_data": 20_000,
+        "colorization": 10_000,
+    }.items(),
+)
+def test_small_recipes_make_as_many_steps_with_any_number_of_images(name: str, n_steps: int) -> None:
+    config = load_config(name, ["data.root=."] if name not in TRIED_APART else [])
+    for n_batches in (3, 60, 5000):
+        state = LoopState(n_batches, config.train.batch_size, steps_per_epoch=config.train.steps_per_epoch)
+        assert state.last_step(config.total_epochs, config.batches_per_step) == n_steps
 
 
 @pytest.mark.parametrize("is_drawn", [True, False])

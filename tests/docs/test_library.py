@@ -10,12 +10,15 @@ from unittest.mock import MagicMock
 
 import optuna
 import pytest
+import torch
 
-from configs import load
+from configs import build, load
 from configs.schema import Config
 from losses import REGISTERED_LOSSES
+from models import DISCRIMINATORS, GENERATORS
 from tests.docs.documents import ROOT
-from training.launch import Run
+from training.launch import Run, train
+from utils.registered_networks import OWN_DISCRIMINATORS, OWN_GENERATORS
 
 SMALL = [
     *("run.device=cpu", "data.workers=0", "data.synthetic.height=32", "data.synthetic.width=32", "metrics.n_samples=2"),
@@ -24,7 +27,7 @@ SMALL = [
     *("discriminator.n_layers=2", "train.max_steps=4", "log.every_steps=2", "log.images_every_steps=2"),
 ]
 PAGE = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
-TITLES = ["From programs", "Follow", "Search", "Weights & Biases", "MLflow", "A loss", "Load"]
+TITLES = ["From programs", "Follow", "Search", "Weights & Biases", "MLflow", "A loss", "A network", "Load"]
 
 
 def block(title: str) -> str:
@@ -45,6 +48,10 @@ def small_runs_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     monkeypatch.chdir(tmp_path)
     yield
     REGISTERED_LOSSES.clear()
+    for registry, own in ((GENERATORS, OWN_GENERATORS), (DISCRIMINATORS, OWN_DISCRIMINATORS)):
+        for name in own:
+            del registry[name]
+        own.clear()
 
 
 def run_block(title: str, **changes: str) -> dict[str, Any]:
@@ -72,8 +79,11 @@ def test_a_run_is_trained_and_loaded(capsys: pytest.CaptureFixture[str]) -> None
     trained = run_block("From programs", mine="demo")["run"]
     assert isinstance(trained, Run)
     assert trained.best == Path("runs/demo/best.pt")
+    best = torch.load(trained.best, weights_only=True)
+    assert trained.best_metrics["l1"] == pytest.approx(-best["best"])
     names = run_block("Load")
-    assert "torch.Size([2, 3, 32, 32]) torch.uint8\n{'loss/D/fake'" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert re.search(r"torch\.Size\(\[2, 3, 32, 32\]\) torch\.uint8\n\{'l1': .*\}\n\{'loss/D/fake'", printed)
     assert all(weight.grad is not None for weight in names["run"].networks["generator"].parameters())
 
 
@@ -124,3 +134,11 @@ def test_a_loss_of_the_caller_is_trained() -> None:
     run_block("A loss")
     rows = [json.loads(line) for line in Path("runs/edges/metrics.jsonl").read_text().splitlines()]
     assert sum("loss/G/edges" in row for row in rows) == 2
+
+
+def test_networks_of_the_caller_are_trained() -> None:
+    names = run_block("A network")
+    own = ["run.name=plain", "generator.name=plain", "discriminator.name=judge"]
+    train(load.load_config("demo", ["train.max_steps=1", "generator.spectral_norm=false", *own]))
+    assert {"plain"} == OWN_GENERATORS
+    assert isinstance(build.build_generator(load.load_config("demo", own)), names["Plain"])

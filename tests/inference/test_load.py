@@ -62,6 +62,18 @@ def test_networks_are_read_by_kind_and_by_name(file: Path, state: dict[str, Any]
             load(file, direction="BtoA")
 
 
+def test_a_run_with_one_generator_knows_data_direction_as_its_direction(tiny_config: Path, tmp_path: Path) -> None:
+    data = ["data.layout=side_by_side", "data.root=.", "data.instance_edges=false", "data.direction=BtoA"]
+    file = checkpoint_path(untrained_run(tiny_config, *data), 1)
+    for direction in (None, "AtoB", "BtoA"):
+        loaded = load_generator(file, direction=direction)
+        assert (loaded.direction, loaded.named_direction) == ("AtoB", None)
+        load_network(file, "discriminator", direction=direction)
+    loaded = load_generator(file)
+    write_safetensors(tmp_path / "x.safetensors", loaded.generator.state_dict(), loaded.facts())
+    assert load_generator(tmp_path / "x.safetensors", direction="BtoA").direction == "AtoB"
+
+
 def test_an_exported_file_records_its_direction(file: Path, tmp_path: Path) -> None:
     loaded = load_generator(file)
     facts = loaded.facts()

@@ -1,5 +1,6 @@
 """A run in memory: it translates as test.py does, and has networks and losses as they were trained."""
 
+import json
 import re
 from pathlib import Path
 
@@ -40,6 +41,16 @@ def test_a_run_is_loaded(tiny_config: Path, tmp_path: Path, settings: list[str],
     for name, image in zip(batch.names, loaded.predictor.translate(batch), strict=True):
         translated = np.asarray(Image.open(tmp_path / "out" / f"{name}.png"))
         assert np.array_equal(translated, image.permute(1, 2, 0).numpy())
+
+    report = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    figures = loaded.evaluate("test")
+    if settings is CYCLE:
+        assert list(figures) == ["swd"]
+    else:
+        assert figures.keys() == {"l1", "psnr", "ssim", "ms_ssim", "sharpness"}
+        assert figures == pytest.approx({name: report["mean"][name] for name in figures})
+    with pytest.raises(UserError, match=r"^split held_back: no sample was held back"):
+        loaded.evaluate("held_back")
 
     losses = loaded.losses(batch)
     for indices in ([99], [-1, 0], []):

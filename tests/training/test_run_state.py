@@ -60,6 +60,19 @@ def test_a_position_is_independent_of_the_batch_size(batch_size: int, per_epoch:
     assert (loaded.step, loaded.batches) == (7, batches)
 
 
+@pytest.mark.parametrize("n_images", [3, 60, 200, 5000])
+def test_steps_per_epoch_gives_the_same_schedule_for_any_number_of_images(n_images: int) -> None:
+    state = LoopState(n_images, joint_batch_size=1, steps_per_epoch=200)
+    assert state.last_step(n_epochs=9, batches_per_step=2) == 1800
+    epochs = []
+    for step in (0, 199, 200, 1799):
+        state.step, state.batches = step, 2 * step
+        epochs.append(state.epoch)
+    assert epochs == [0, 0, 1, 8]
+    state.load_state_dict(state.state_dict())
+    assert (state.step, state.epoch) == (1799, 8)
+
+
 def test_an_average_that_a_checkpoint_lacks_starts_from_the_weights(build_fake: Build) -> None:
     plain = build_fake()
     step(plain)

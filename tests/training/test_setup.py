@@ -39,6 +39,8 @@ def test_averages_are_of_what_translates(build_fake: Build) -> None:
         (["train.max_steps=7"], 7),
         (["train.max_steps=null", "train.epochs=2", "train.decay_epochs=1"], 15),
         (["train.max_steps=null", "train.epochs=2", "train.decay_epochs=0", "train.accumulation_steps=4"], 3),
+        (["train.max_steps=null", "train.epochs=2", "train.decay_epochs=1", "train.steps_per_epoch=40"], 120),
+        (["train.max_steps=100", "train.epochs=2", "train.decay_epochs=1", "train.steps_per_epoch=40"], 100),
     ],
     ids=str,
 )

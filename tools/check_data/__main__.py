@@ -14,6 +14,7 @@ from pathlib import Path
 
 from configs.load import load_config
 from configs.schema.data import check_data_root
+from configs.schema.loss import LossConfig
 from utils.cli import TO_MEND, ArgumentParser, OnlyOnce, run_entry_point, whole_number
 from utils.errors import ConfigError
 from utils.log import log_to_console, logger
@@ -22,6 +23,9 @@ from utils.signals import handling_ctrl_c, leave_at_once
 
 MAX_SAMPLES = 200  # on a sheet, so that it can be opened
 _SHEET = "augmented_samples.png"
+_WEIGHTS = dict.fromkeys([*LossConfig().weights_of_images, "gradient_penalty", "r1"], 0) | {"adversarial": 1}
+_LOSSES = [*(f"loss.{name}={weight}" for name, weight in _WEIGHTS.items()), "metrics.extra=[]"]
+"""Settings that every data set fits: the data are checked, and not what a training would compute from them."""
 _RECOGNIZED = {  # layouts of a folder that may be mistaken
     "side_by_side": "each image is taken to hold both sides; tools.convert_data from-photos makes pairs of photographs",
     "unpaired_folders": "the sides are taken for data.layout=unpaired_folders; images of a pair have the same name",
@@ -47,7 +51,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
 def main(argv: Sequence[str]) -> None:
     """Check a data set according to the command line; exit with code 2 if it has problems."""
     arguments = parse_arguments(argv)
-    config = load_config(arguments.config, arguments.settings) if arguments.config else None
+    config = load_config(arguments.config, [*arguments.settings, *_LOSSES]) if arguments.config else None
     root = next(iter(arguments.settings), "")
     folder = expanded(root, "the data set")
     if config:
@@ -63,7 +67,8 @@ def main(argv: Sequence[str]) -> None:
     if config:
         splits = splits_of_config(config)
     else:
-        config, splits = data_set_in(root if "://" in root else folder, arguments.n_classes, arguments.settings[1:])
+        settings = [*arguments.settings[1:], *_LOSSES]
+        config, splits = data_set_in(root if "://" in root else folder, arguments.n_classes, settings)
     log_to_console(is_main=True)
     if not arguments.config and config.data.layout in _RECOGNIZED:
         logger.info("%s", _RECOGNIZED[config.data.layout])

@@ -5,10 +5,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import torch
+from torch import Tensor, nn
+
 from configs import build
+from configs.image_sides import image_sides
 from data.batch import DataError
 from inference.load import LoadedGenerator
 from models.latent_inputs import latent_channels
+from models.style_encoder import inference_network
 from tools.export.file import Dtype, ExportError, report_file, write_program
 from tools.export.web_runtime import WASM, WEBGPU, runtime_files
 from tools.playground.page import Description, build_page, describe
@@ -19,6 +24,9 @@ from utils.log import logger
 MAX_BYTES_IN_PAGE = 2**26  # of weights
 GENERATOR = "generator.onnx"
 PAGE = "index.html"
+FILE_SIDE = 4096  # pixels
+PAGE_MEMORY = 2**31  # bytes; WebAssembly addresses 4 GiB, and the runtime and the weights need a part of it
+LIVE_TENSORS = 4  # a runtime holds about four tensors as large as the largest activation
 
 
 def export_page(
@@ -99,7 +107,26 @@ def _describe(loaded: LoadedGenerator, n_samples: int, split: str | None) -> tup
         logger.info("             %d of them are in the page; --samples 0 leaves them out", len(names))
     latents = latent_channels(loaded.generator)
     described = replace(describe(samples, takes_seed=any(latents)), latents=latents, mixes_styles=any(latents))
-    return replace(described, samples=names, sample_sizes=sizes), parts
+    most = max(min(described.max_pixels, _most_pixels(loaded)), described.width * described.height)
+    return replace(described, samples=names, sample_sizes=sizes, max_pixels=most, file_side=FILE_SIDE), parts
+
+
+def _most_pixels(loaded: LoadedGenerator) -> int:
+    """Return how many pixels of a source fit into the memory of a page, by the largest activation of the generator."""
+    largest, side = 0, 2 * image_sides(loaded.config).minimum
+    network = inference_network(loaded.generator).eval()
+
+    def observe(_module: nn.Module, _inputs: object, output: object) -> None:
+        nonlocal largest
+        if isinstance(output, Tensor):
+            largest = max(largest, output.nbytes)
+
+    hooks = [module.register_forward_hook(observe) for module in network.modules()]
+    with torch.inference_mode():
+        network(torch.zeros(1, loaded.conditioning.channels, side, side))
+    for hook in hooks:
+        hook.remove()
+    return PAGE_MEMORY * side**2 // (LIVE_TENSORS * largest)
 
 
 def _write(path: Path, content: bytes) -> None:

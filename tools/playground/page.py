@@ -48,8 +48,9 @@ class Description:
     styles: the names of photographs whose styles are chosen by number in place of a seed; none where that is drawn.
     mixes_styles: whether there are translations between two seeds or styles.
     latents: how many values of noise and of a style a page that carries its network draws by a seed.
-    width, height: of a new picture, in pixels. longest_side: to which larger files are reduced.
-    max_pixels: of any picture.
+    width, height: of a new picture, in pixels. longest_side: Longest side of a camera's frame, and of files unless
+    `file_side` is larger. file_side: Longest side of an opened file by default, in pixels.
+    max_pixels: Most pixels of a picture. A larger file is reduced.
     size_multiple, min_size: the sides that the generator takes.
     n_classes: K, without ignored pixels. ignore_id: the id of those in files; None where there are none.
     file_colors: the colours of label maps in files, in hexadecimal digits, each with its id; none where they hold ids.
@@ -84,6 +85,7 @@ class Description:
     directions: list[str] = field(default_factory=list)
     styles: list[str] = field(default_factory=list)
     mixes_styles: bool = False
+    file_side: int = 0
     latents: tuple[int, int] = (0, 0)
 
     def to_json(self) -> str:

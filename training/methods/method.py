@@ -140,7 +140,7 @@ class Method(ABC):
         """Make one pass of the `compute_copy` of each network, for the table of their layers."""
 
     @abstractmethod
-    def build_validation(self, config: Config, split: str, samples: list[Sample], averages: Averages) -> Validation:
+    def build_validation(self, config: Config, split: str, samples: Sequence[Sample], averages: Averages) -> Validation:
         """Return the validation of the main process, of the averages where there are some.
 
         samples: to validate with; `split` is theirs.

@@ -199,7 +199,7 @@ class Paired(Method):
         fake, _ = translate(self.generator.compute_copy, inputs.generator_inputs)
         self.discriminator.trained.compute_copy(inputs.source, fake)
 
-    def build_validation(self, config: Config, split: str, samples: list[Sample], averages: Averages) -> Validation:
+    def build_validation(self, config: Config, split: str, samples: Sequence[Sample], averages: Averages) -> Validation:
         """Return the validation against targets."""
         predictor = self.predictor(config, averages)
         judge, min_side = self.discriminator, discriminated_side(config)
@@ -224,7 +224,8 @@ class Paired(Method):
                 f"augmentation.target is {target:g}, expected null where validation samples are trained on: add a "
                 "split val, or hold samples back with train.validation_share"
             )
-        planned_steps = config.total_epochs * state.batches_per_epoch / config.batches_per_step
+        steps_per_epoch = state.steps_per_epoch or state.batches_per_epoch / config.batches_per_step
+        planned_steps = config.total_epochs * steps_per_epoch
         change = min(config.log.images_every_steps / (RAMP_SHARE * planned_steps), MOST_CHANGE)
         generator = inference_network(self.generator.module)
         self.controller = AugmentationController(world, probability, target, change, generator, validation)

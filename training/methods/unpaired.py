@@ -1,5 +1,6 @@
 """The parts that the methods without pairs share: their passes, and discriminators that see images alone."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -78,7 +79,7 @@ class Unpaired(Method):
         weights = weights_of_classes(labels, self.conditioning.class_weights, *labels.shape[-2:])
         return Pair(*images, PixelWeights(weights))
 
-    def build_validation(self, config: Config, split: str, samples: list[Sample], averages: Averages) -> Validation:
+    def build_validation(self, config: Config, split: str, samples: Sequence[Sample], averages: Averages) -> Validation:
         """Return the validation of translations as a set, in both directions where both are trained."""
         evaluator = build.build_evaluator(config, self.device, len(samples))
         first, *others = (self.predictor(config, averages, direction) for direction in self.translators)

@@ -130,3 +130,30 @@ def test_names_that_are_no_text_are_reported_in_a_line(tmp_path: Path, command_l
     assert out[3].endswith(
         r"/odd\udcff name.png: cannot be read as an image: it is empty; copy it again, or leave it out"
     )
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["data.target_channels=4", "data.target_range=[0,9]"],
+        ["loss.gradient_penalty=1", "amp.opt_level=O2"],
+        ["loss.adversarial=0", "loss.vgg=0", "loss.feature_matching=0"],
+        ["data.layout=unpaired_folders", "loss.l1=5", "method.name=cycle"],
+    ],
+    ids=str,
+)
+def test_settings_of_losses_do_not_prevent_a_check_of_the_data(
+    tmp_path: Path, command_line: CommandLine, settings: list[str]
+) -> None:
+    for side in "AB":
+        for split in ("train", "val"):
+            pixels = np.zeros((8, 8, 4 if side == "B" and "data.target_channels=4" in settings else 3), np.uint8)
+            save_image(tmp_path / f"{split}_{side}" / "x.png", pixels)
+    (tmp_path / "x.yaml").write_text(
+        f"run: {{name: x}}\ndata: {{root: '{tmp_path}', layout: paired_folders, preprocess: none}}"
+    )
+    for data_set in ([tmp_path], ["--config", tmp_path / "x.yaml"]):
+        code, out = check(command_line, *data_set, *settings)
+        assert "loss" not in " ".join(out)
+        assert out[-1].startswith("no problem in train")
+        assert code == 0

@@ -26,6 +26,7 @@ import { Zoom } from "zoom";
 const get = id => document.getElementById(id);
 const model = JSON.parse(get("model").textContent);
 const hasClasses = model.classes.length > 0;
+const fileSide = Math.max(model.file_side, model.longest_side); // to which larger files are reduced by default
 const camera = new Camera(stopCamera);
 
 const palette = new Palette(get("values"), get("color"), model);
@@ -156,7 +157,7 @@ function choose(name) {
 
 /** Return the longest side of a picture that is opened. */
 function longest() {
-  return Math.min(numberIn("longest", 16, 4096, model.longest_side), Math.floor(Math.sqrt(model.max_pixels)));
+  return numberIn("longest", 16, 4096, fileSide);
 }
 
 // --- pictures -------------------------------------------------------------------------------------------------------
@@ -186,14 +187,14 @@ async function openFile(file) {
   }
   let read;
   const isShown = await open(async () => {
-    read = await readPicture(file, model, longest());
+    read = await readPicture(file, model, longest(), model.max_pixels);
     return read.picture;
   });
   const { picture, width, height } = read;
   if (!isShown || picture.values.length === width * height) return;
   say(
     `${file.name}: ${width}x${height} was made smaller, to ${picture.width}x${picture.height}. ` +
-    '"Longest side" below, under More, is for larger pictures.', "note");
+    `The page takes up to ${model.max_pixels} pixels, and the "Longest side" below, under More.`, "note");
 }
 
 /** Lay a photograph under the drawing, or none. */
@@ -265,7 +266,8 @@ function showFrame() {
   if (!camera.isOn) return;
   const { video } = camera;
   if (!live.running && video.videoWidth) {
-    board.show(pictureOf(video, video.videoWidth, video.videoHeight, model.longest_side, model.needs_instances));
+    const { videoWidth: width, videoHeight: height } = video;
+    board.show(pictureOf(video, width, height, model.longest_side, model.max_pixels, model.needs_instances));
   }
   requestAnimationFrame(showFrame);
 }
@@ -284,7 +286,7 @@ function prepareControls() {
   get("source").inert = !model.can_draw;
   get("samples").replaceChildren(new Option("choose", ""), ...model.samples.map((name, at) => new Option(name, at)));
   [get("width").value, get("height").value] = [model.width, model.height];
-  get("longest").value = model.longest_side;
+  get("longest").value = fileSide;
   get("file").accept = hasClasses && !model.file_colors.length ? ".png,image/png" : "image/*";
   get("size").max = Math.max(64, Math.round(Math.max(model.width, model.height) / 8));
   styles.choose(model.styles.length ? 0 : model.seed);

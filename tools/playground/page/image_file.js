@@ -6,20 +6,21 @@ import { checkSize, decodeIds, readSize } from "png";
 import { FileError, TRACE } from "png_chunks";
 
 /**
- * Read a label map or an image, made smaller where its longer side exceeds `longest` pixels.
+ * Read a label map or an image, made smaller if its longer side exceeds `longest` pixels, or if it has more than
+ * `most` pixels.
  * Returns { picture, width, height }, with the sides in the file.
  */
-export async function readPicture(file, model, longest) {
+export async function readPicture(file, model, longest, most) {
   if (!model.classes.length) {
     const image = await openImage(file), { width, height } = image;
-    return { picture: pictureOf(image, width, height, longest, model.needs_instances), width, height };
+    return { picture: pictureOf(image, width, height, longest, most, model.needs_instances), width, height };
   }
   const ids = model.file_colors.length
     ? await readColored(file, model)
     : await decodeIds(await file.arrayBuffer(), file.name);
   checkIds(ids, model, file.name);
   const { width, height, values } = ids;
-  const picture = resized(new Picture(width, height, values), longest);
+  const picture = resized(new Picture(width, height, values), longest, most);
   if (model.needs_instances) await separateInstances(picture);
   return { picture, width, height };
 }
@@ -51,7 +52,7 @@ async function readColored(file, { file_colors: colors }) {
   const idOf = new Map(colors.map(([color, id]) => [parseInt(color, 16), id]));
   const image = await openImage(file), { width, height } = image;
   checkSize(file.name, width, height);
-  const { values } = pictureOf(image, width, height, Infinity, false);
+  const { values } = pictureOf(image, width, height, Infinity, Infinity, false);
   const at = values.findIndex(value => !idOf.has(value));
   if (at >= 0) {
     const color = [values[at] >> 16, (values[at] >> 8) & 255, values[at] & 255].join(", ");
@@ -74,11 +75,9 @@ export async function openImage(file) {
 }
 
 /** Return an image or a video's frame as a Picture of colours; what is transparent becomes white, as paper. */
-export function pictureOf(image, width, height, longest, hasInstances) {
-  const factor = Math.min(1, longest / Math.max(width, height));
+export function pictureOf(image, width, height, longest, most, hasInstances) {
   const canvas = document.createElement("canvas");
-  canvas.width = Math.max(1, Math.round(width * factor));
-  canvas.height = Math.max(1, Math.round(height * factor));
+  [canvas.width, canvas.height] = reduced(width, height, longest, most);
   const context = canvas.getContext("2d", { willReadFrequently: true });
   context.imageSmoothingQuality = "high";
   context.fillStyle = "white";
@@ -92,12 +91,17 @@ export function pictureOf(image, width, height, longest, hasInstances) {
   return picture;
 }
 
+/** Return width and height, both reduced alike so that the picture fits; unchanged if it fits already. */
+function reduced(width, height, longest, most) {
+  const factor = Math.min(1, longest / Math.max(width, height), Math.sqrt(most / (width * height)));
+  if (factor === 1) return [width, height];
+  return [width, height].map(side => Math.max(1, Math.floor(side * factor)));
+}
+
 /** Return a smaller label map, by the nearest pixel, so that ids stay ids. */
-function resized(picture, longest) {
-  const factor = longest / Math.max(picture.width, picture.height);
-  if (factor >= 1) return picture;
-  const width = Math.max(1, Math.round(picture.width * factor));
-  const height = Math.max(1, Math.round(picture.height * factor));
+function resized(picture, longest, most) {
+  const [width, height] = reduced(picture.width, picture.height, longest, most);
+  if (width === picture.width && height === picture.height) return picture;
   const smaller = Picture.blank(width, height, 0, false);
   for (let y = 0, at = 0; y < height; y++) {
     const row = Math.floor(((y + 0.5) * picture.height) / height) * picture.width;

@@ -47,5 +47,5 @@ async function pictureFrom(address) {
   const image = new Image();
   image.src = address;
   await image.decode();
-  return pictureOf(image, image.naturalWidth, image.naturalHeight, Infinity, false);
+  return pictureOf(image, image.naturalWidth, image.naturalHeight, Infinity, Infinity, false);
 }

@@ -1,0 +1,79 @@
+"""The contract of generators and discriminators, checked once before a network outside this package is used."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from models.patch_discriminator import DiscriminatorOutput
+from utils.errors import ConfigError
+
+_PAGE = "see docs/architecture.md"
+_UNLIKE = 0.01  # share of the standard deviation of logits: rounding is far below it
+
+
+def is_own(network: type[nn.Module]) -> bool:
+    """Return whether a network comes from outside this package, whose tests check the contract."""
+    return network.__module__.partition(".")[0] != __name__.partition(".")[0]
+
+
+@torch.no_grad()
+def check_generator(network: nn.Module, key: str, in_channels: int, target: tuple[int, int, int], side: int) -> None:
+    """Raise ConfigError unless a generator maps a source of `side` x `side` pixels to an image of shape `target`.
+
+    key: Setting that names the network, for the message. target: Channels, height and width of the image.
+    """
+    found = _quietly(network, torch.zeros(1, in_channels, side, side))
+    if not isinstance(found, Tensor) or found.shape != (1, *target):
+        shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        raise ConfigError(
+            f"{key}: a source of shape {(1, in_channels, side, side)} becomes {shape}. "
+            f"Return a tensor of shape {(1, *target)}; {_PAGE}."
+        )
+
+
+@torch.no_grad()
+def check_discriminator(network: nn.Module, key: str, source_channels: int, image_channels: int, side: int) -> None:
+    """Raise ConfigError unless a discriminator scores k images for each source: N sources and k N images.
+
+    An error with as many images as sources is no fault of the contract and passes unchanged.
+
+    key: Setting that names the network, for the message. side: Height and width of the images, in pixels.
+    """
+    draw = torch.Generator().manual_seed(0)
+    sources = torch.randn(2, source_channels, side, side, generator=draw)
+    images = torch.randn(4, image_channels, side, side, generator=draw)
+    repeated = _logits(key, _quietly(network, sources.repeat(2, 1, 1, 1), images))
+    if not source_channels:  # images of the two sides may differ in size, so each comes with a source of its own
+        return
+    remedy = f"Repeat the sources: source.repeat(len(image) // len(source), 1, 1, 1); {_PAGE}."
+    try:
+        found = _logits(key, _quietly(network, sources, images))
+    except (RuntimeError, ValueError, IndexError) as error:
+        (reason, *_) = str(error).splitlines() or [type(error).__name__]
+        raise ConfigError(f"{key}: fails with 2 sources and 4 images: {reason} {remedy}") from error
+    for ours, theirs in zip(repeated, found, strict=True):
+        if float((ours - theirs).abs().max()) > _UNLIKE * float(ours.std()) + 1e-5 * float(ours.abs().max()):
+            raise ConfigError(f"{key}: image i of 4 must be scored with source i % 2 of 2. {remedy}")
+
+
+def _logits(key: str, outputs: Any) -> list[Tensor]:
+    """Return the logits of each scale for 4 images; raise ConfigError if the outputs have another form."""
+    if not isinstance(outputs, list) or not outputs or not all(isinstance(one, DiscriminatorOutput) for one in outputs):
+        raise ConfigError(f"{key}: returns {type(outputs).__name__}. Return a list of DiscriminatorOutput; {_PAGE}.")
+    tensors = [tensor for output in outputs for tensor in (output.logits, *output.features)]
+    if wrong := [tuple(tensor.shape) for tensor in tensors if tensor.ndim != 4 or len(tensor) != 4]:
+        raise ConfigError(f"{key}: for 4 images it returns a tensor of shape {wrong[0]}. Return (4, C, H, W); {_PAGE}.")
+    return [output.logits for output in outputs]
+
+
+def _quietly(network: nn.Module, *inputs: Tensor) -> Any:
+    """Return the output of a network in evaluation mode, without a change of the network or of random states."""
+    modes = {module: module.training for module in network.modules()}
+    try:
+        with torch.random.fork_rng([]):
+            torch.manual_seed(0)
+            return network.eval()(*inputs)
+    finally:
+        for module, mode in modes.items():
+            module.training = mode

@@ -1,0 +1,191 @@
+"""Generators and discriminators of the calling program, from registration to an exported file."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+import models
+import pairgan
+from configs import build
+from configs.load import load_config
+from models import DISCRIMINATORS, GENERATORS, register_discriminator, register_generator
+from models.contract import check_discriminator
+from models.generator import Generator, ImageSides
+from models.patch_discriminator import Discriminator, DiscriminatorOutput
+from tests.runs import checkpoint, run, translate
+from tools.export.__main__ import main as export
+from training.loaded_run import load
+from utils.errors import ConfigError, UserError
+from utils.registered_networks import OWN_DISCRIMINATORS, OWN_GENERATORS
+
+
+@pytest.fixture(autouse=True)
+def no_own_networks() -> Iterator[None]:
+    yield
+    forget()
+
+
+def forget() -> None:
+    for registry, own in ((GENERATORS, OWN_GENERATORS), (DISCRIMINATORS, OWN_DISCRIMINATORS)):
+        for name in own:
+            del registry[name]
+        own.clear()
+
+
+class Plain(Generator):
+    def __init__(self, *, in_channels: int, out_channels: int, base_channels: int, slope: float = 0.1) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(in_channels, base_channels, 3, padding=1)
+        self.last = nn.Conv2d(base_channels, out_channels, 3, padding=1)
+
+    @staticmethod
+    def image_sides() -> ImageSides:
+        return ImageSides(multiple=2, minimum=8)
+
+    def forward(self, source: Tensor) -> Tensor:
+        return torch.tanh(self.last(torch.relu(self.first(source))))
+
+
+class Larger(Plain):
+    def forward(self, source: Tensor) -> Tensor:
+        return nn.functional.interpolate(super().forward(source), scale_factor=2)
+
+
+class Needing(Plain):
+    def __init__(self, *, in_channels: int, out_channels: int, depth: int) -> None:
+        super().__init__(in_channels=in_channels, out_channels=out_channels, base_channels=depth)
+
+
+class Judge(Discriminator):
+    def __init__(self, *, source_channels: int, image_channels: int, base_channels: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(source_channels + image_channels, base_channels, 4, stride=2, padding=1)
+        self.last = nn.Conv2d(base_channels, 1, 4, padding=1)
+
+    @staticmethod
+    def least_side() -> int:
+        return 8
+
+    def repeated(self, source: Tensor, n_images: int) -> Tensor:
+        return source.repeat(n_images // len(source), 1, 1, 1)
+
+    def forward(self, source: Tensor, image: Tensor) -> Any:
+        features = torch.relu(self.first(torch.cat([self.repeated(source, len(image)), image], dim=1)))
+        return [DiscriminatorOutput([features], self.last(features))]
+
+
+class Naive(Judge):
+    def repeated(self, source: Tensor, n_images: int) -> Tensor:
+        return source
+
+
+class Interleaved(Judge):
+    def repeated(self, source: Tensor, n_images: int) -> Tensor:
+        return source.repeat_interleave(n_images // len(source), 0)
+
+
+class Bare(Judge):
+    def forward(self, source: Tensor, image: Tensor) -> Any:
+        return super().forward(source, image)[0].logits
+
+
+class Flat(Judge):
+    def forward(self, source: Tensor, image: Tensor) -> Any:
+        return [DiscriminatorOutput([], super().forward(source, image)[0].logits.mean((1, 2, 3)))]
+
+
+OWN = ["generator.name=plain", "discriminator.name=judge"]
+
+
+def test_own_networks_train_resume_translate_and_are_exported(tiny_config: Path, tmp_path: Path) -> None:
+    register_generator("plain", Plain)
+    register_discriminator("judge", Judge)
+    run(tiny_config, *OWN, "train.max_steps=1")
+    run(tiny_config, *OWN, "train.max_steps=2")
+    assert checkpoint(tiny_config, 2)["step"] == 2
+    folder = tiny_config.parent / "runs" / "tiny"
+    assert isinstance(load(folder, device="cpu").networks["discriminator"], Judge)
+    translate("--checkpoint", str(folder), "--output", str(tmp_path / "out"))
+    exported = tmp_path / "x.onnx"
+    export(["--checkpoint", str(folder), "--format", "onnx", "--output", str(exported)])
+
+    forget()
+    for use in (
+        lambda: translate("--checkpoint", str(folder), "--output", str(tmp_path / "again")),
+        lambda: run(tiny_config, *OWN, "train.max_steps=3"),
+        lambda: load(folder, device="cpu"),
+    ):
+        with pytest.raises(
+            UserError, match=r"generator\.name is plain, expected .* added by register_generator"
+        ) as error:
+            use()
+        assert all("\n" not in line for line in getattr(error.value, "problems", [str(error.value)]))
+    assert pairgan.load(exported).size_multiple == 2
+    assert np.asarray(Image.open(next((tmp_path / "out").glob("*.png")))).ndim == 3
+
+
+@pytest.mark.parametrize(
+    ("network", "message"),
+    [
+        (Naive, r"fails with 2 sources and 4 images: Sizes of tensors must match.* Repeat the sources: source\.repeat"),
+        (Interleaved, r"image i of 4 must be scored with source i % 2 of 2"),
+        (Bare, r"returns Tensor\. Return a list of DiscriminatorOutput"),
+        (Flat, r"returns a tensor of shape \(4,\)\. Return \(4, C, H, W\)"),
+    ],
+)
+def test_a_discriminator_that_breaks_the_contract_is_an_error_of_one_line(
+    tiny_config: Path, network: type[Discriminator], message: str
+) -> None:
+    register_discriminator("judge", network)
+    with pytest.raises(ConfigError, match=message) as error:
+        build.build_discriminator(load_config(tiny_config, OWN[1:]))
+    assert str(error.value).startswith("discriminator.name=judge: ")
+    assert "\n" not in str(error.value)
+
+
+def test_a_generator_that_breaks_the_contract_is_an_error_of_one_line(tiny_config: Path) -> None:
+    register_generator("plain", Larger)
+    config = load_config(tiny_config, OWN[:1])
+    with pytest.raises(
+        ConfigError, match=r"^generator\.name=plain: a source .* becomes \(1, 3, 16, 16\)\. Return .*8, 8\)"
+    ):
+        build.build_generator(config)
+    register_generator("plain", Needing)
+    with pytest.raises(ConfigError, match=r"^generator\.name: Needing needs depth, which is no setting\. Give"):
+        build.build_generator(config)
+
+
+def test_the_built_in_discriminators_keep_the_contract() -> None:
+    for name, maker in DISCRIMINATORS.items():
+        settings = {"n_classes": 2} if name == "segmentation" else {"source_channels": 2}
+        check_discriminator(maker(**settings, base_channels=4, image_channels=3), name, 2, 3, side=64)
+
+
+@pytest.mark.parametrize(
+    ("name", "network", "message"),
+    [
+        (
+            "global",
+            Plain,
+            r"^generator 'global': not a word, or the name of a built-in network\. Choose another word\.$",
+        ),
+        ("my net", Plain, r"^generator 'my net': not a word"),
+        ("plain", nn.Conv2d, r"is no class that derives from models\.generator\.Generator\.$"),
+        ("plain", Plain(in_channels=1, out_channels=1, base_channels=1), r"is no class that derives"),
+        (
+            "plain",
+            type("Open", (Generator,), {"__init__": lambda self, *, in_channels: None}),
+            r"no argument out_channels",
+        ),
+    ],
+)
+def test_what_is_no_generator_is_not_registered(name: str, network: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        models.register_generator(name, network)
+    assert not OWN_GENERATORS
