@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -60,6 +60,10 @@ class FolderStore(Store):
                 if not is_hidden(name) and (path.is_file() or not path.exists()):
                     found.append(LocalFile(folder, (below / name).as_posix()))
         return found
+
+    def folders(self, folder: Folder) -> Sequence[str]:
+        """See Store."""
+        return [path.name for path in visible_entries(Path(folder.path)) if path.is_dir()] if self.has(folder) else []
 
     def has(self, folder: Folder) -> bool:
         """Return whether a path names a folder, which may be empty."""

@@ -51,7 +51,7 @@ def main(argv: Sequence[str]) -> None:
     folder = Path(root).expanduser()
     if config:
         check_data_root(config.data)
-    elif "://" not in root and not folder.is_dir():
+    elif not folder.is_dir():
         what = "is a file, expected a folder" if folder.exists() else "no such folder"
         raise ConfigError(f"{folder}: {what}: name that of a data set")
 
@@ -62,7 +62,7 @@ def main(argv: Sequence[str]) -> None:
     if config:
         splits = splits_of_config(config)
     else:
-        config, splits = data_set_in(root if "://" in root else folder, arguments.n_classes, arguments.settings[1:])
+        config, splits = data_set_in(folder, arguments.n_classes, arguments.settings[1:])
     log_to_console(is_main=True)
     if not arguments.config and config.data.layout in _RECOGNIZED:
         logger.info("%s", _RECOGNIZED[config.data.layout])
