@@ -78,6 +78,8 @@ class FolderStore(Store):
         may_be_photos = not misplaced and not path.exists()
         has_images = may_be_photos and any(other.suffix.lower() in IMAGE_SUFFIXES for other in beside)
         remedy = "; python -m tools.convert_data from-photos makes pairs of photographs" if has_images else ""
+        if may_be_photos and any(other.suffix == ".tar" for other in beside):
+            remedy = f"; python -m tools.convert_data index-shards {path.parent} makes a data set of the tar files"
         what = "is a file, expected a folder" if path.exists() else "no such folder"
         return f"{what}; folders beside it: {named}{remedy}"
 

@@ -24,7 +24,9 @@ from data.fingerprint import difference, fingerprint
 from data.layout import Layout
 from data.tar_store import INDEX
 from tests.conftest import save_image
+from tests.reliability.command_line import CommandLine
 from tests.runs import assert_equal
+from tools.check_data import __main__ as check_data
 from tools.convert_data.shards import to_shards
 from utils.errors import ConfigError
 
@@ -185,7 +187,10 @@ def test_a_tar_file_that_is_missing_or_short_is_named(tars: Path) -> None:
     path.unlink()
     with pytest.raises(DataError, match=rf"^{path}: No such file or directory"):
         opened(tars)
-    (tars / INDEX).rename(tars / "shards.json")
+    (tars / INDEX).rename(tars / "index")
+    with pytest.raises(DataError, match=rf"no such folder; .* index-shards {tars} makes a data set of the tar files"):
+        opened(tars)
+    (tars / "index").rename(tars / "shards.json")
     with pytest.raises(DataError, match=r"shards\.json: is an index of version 1.*pack the folders again"):
         opened(tars)
 
@@ -198,10 +203,11 @@ def test_folders_that_are_not_in_the_tar_files_are_named(tars: Path) -> None:
 @pytest.mark.parametrize(
     "root", ["s3://key:secret@bucket/x", "https://host/x?token=secret", "pipe:curl http://secret@x"]
 )
-def test_an_address_is_refused_and_not_shown(root: str) -> None:
+def test_an_address_is_refused_and_not_shown(root: str, command_line: CommandLine) -> None:
     with pytest.raises(ConfigError, match=r"^data\.root: is an address\. Mount it, and name the folder") as caught:
         check_data_root(DataConfig(layout="paired_folders", root=root))
     assert "secret" not in str(caught.value)
+    assert command_line.refusal(check_data.main, root) == [f"error: {caught.value}"]
 
 
 @pytest.mark.parametrize(("former", "now"), [("shards", "paired_folders"), ("unpaired_shards", "unpaired_folders")])

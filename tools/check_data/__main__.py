@@ -15,6 +15,7 @@ from pathlib import Path
 from configs.load import load_config
 from configs.schema.data import check_data_root
 from utils.cli import TO_MEND, ArgumentParser, OnlyOnce, run_entry_point, whole_number
+from utils.data_root import data_root_problem
 from utils.errors import ConfigError
 from utils.log import log_to_console, logger
 from utils.signals import handling_ctrl_c, leave_at_once
@@ -51,6 +52,8 @@ def main(argv: Sequence[str]) -> None:
     folder = Path(root).expanduser()
     if config:
         check_data_root(config.data)
+    elif "://" in root:
+        raise ConfigError(data_root_problem(root))
     elif not folder.is_dir():
         what = "is a file, expected a folder" if folder.exists() else "no such folder"
         raise ConfigError(f"{folder}: {what}: name that of a data set")
