@@ -197,7 +197,7 @@ def load(path: str | os.PathLike[str], device: Device = "auto") -> Model:
 
 def _check_digest(file: Path) -> None:
     """Raise ModelError if a file is not as it was exported; those of earlier versions have no digest."""
-    content: Any = np.memmap(file, mode="r")
+    content: Any = np.fromfile(file, np.uint8)
     mark, digest = np.split(content[max(end := len(content) - len(_DIGEST) - 64, 0) :], [len(_DIGEST)])
     if mark.tobytes() == _DIGEST and digest.tobytes() != hashlib.sha256(content[:end]).hexdigest().encode():
         raise ModelError(f"{file}: has changed since its export. Copy or export it again, or remove its sha256.")
@@ -262,7 +262,7 @@ def _read(image: Any, name: str, holds: str) -> np.ndarray:
     try:
         suffix = Path(image).suffix.lower() if holds == VALUES and not isinstance(image, Image.Image) else ""
         if suffix == ".npy":
-            return np.load(image, mmap_mode="r", allow_pickle=False)
+            return np.load(image, allow_pickle=False)
         if suffix in (".tif", ".tiff"):
             import tifffile
 

@@ -40,6 +40,7 @@ FORMER_VALUES: dict[str, Mapping[str, object]] = {  # of settings whose type has
     "discriminator.spectral_norm": dict.fromkeys(_FORMERLY_TRUE, "all") | dict.fromkeys(_FORMERLY_FALSE, "none"),
     "generator.skips": dict.fromkeys(_FORMERLY_TRUE, "half") | dict.fromkeys(_FORMERLY_FALSE, "none"),
     "metrics.n_samples": {"none": 4},
+    "data.layout": {"shards": "paired_folders", "unpaired_shards": "unpaired_folders"},  # now data.root has tar files
 }
 
 

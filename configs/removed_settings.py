@@ -33,6 +33,7 @@ REMOVED = {
     "data.feature_folder": Removed(("{split}_feat",), "they lie in {split}_feat of data.root, which may be a link"),
     "data.instance_classes": Removed(([],), "data.instances=[CLASS,...] lists them", is_merged=True),
     "data.prefetch": Removed((2,), "each of data.workers has 2 batches ready"),
+    "data.shuffle": Removed(("full",), "each epoch permutes all samples"),
     "discriminator.init": Removed(("normal",), f"init.distribution {_ALL}"),
     "discriminator.init_gain": Removed((0.02,), f"init.gain {_ALL}"),
     "discriminator.spectral_iteration": Removed(("u_first",), f"generator.spectral_iteration {_ALL}", is_merged=True),

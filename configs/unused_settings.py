@@ -6,7 +6,6 @@ from typing import Any
 from configs.load import changed_settings
 from configs.schema import Config, DiscriminatorConfig, GeneratorConfig
 from configs.schema.data import DRAWN
-from configs.schema.sides import PAIRS_OF_MAPS
 from configs.stored_images import stored_forms
 from data import LAYOUTS
 from data.pair_augmentation import OF_RGB_SOURCES
@@ -60,7 +59,7 @@ def _unused_of_data(config: Config) -> list[str]:
     unused = [f"data.{name}" for name in not_taken(_LAYOUTS, [data.layout])]
     needs_instances = data.instance_edges or (features.n_channels > 0 and features.regions == "instances")
     unused += ["data.instance_folder"] if not needs_instances or data.makes_instances else []
-    unused += ["data.instances"] if not needs_instances or data.layout not in PAIRS_OF_MAPS else []
+    unused += ["data.instances"] if not needs_instances or data.layout != "paired_folders" else []
     unused += ["data.ignore_id"] if data.n_classes == 0 or data.label_colors else []
     has_labels_alone = data.has_labels and not data.is_stacked
     unused += ["data.source_channels", "data.source_range"] if has_labels_alone else []

@@ -4,7 +4,6 @@ from data.facades.dataset import SyntheticDayNight, SyntheticFacades
 from data.folder_store import FolderStore
 from data.layout import RegisteredLayout
 from data.paired_folders import PairedFolders, SideBySide
-from data.shards import Shards, UnpairedShards
 from data.store import Folder, Store
 from data.tar_store import TarStore
 from data.unpaired_folders import UnpairedFolders
@@ -15,8 +14,6 @@ LAYOUTS: dict[str, type[RegisteredLayout]] = {
     "side_by_side": SideBySide,
     "unpaired_folders": UnpairedFolders,
     "synthetic_day_night": SyntheticDayNight,
-    "shards": Shards,
-    "unpaired_shards": UnpairedShards,
 }
 """The layouts by the names that `data.layout` takes."""
 

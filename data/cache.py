@@ -27,7 +27,7 @@ _UNUSED_AFTER_S = 24 * 3600
 
 
 class SampleCache:
-    """Files of uint8 and id maps, read as memory maps, in one folder for all processes and runs.
+    """Files of uint8 and id maps in one folder for all processes and runs.
 
     A file has two names, which are hard links: a key of the content of its source files, which stays when a data set is
     moved or copied, and a key of their state, which is known without reading them. On a file system without hard links
@@ -50,7 +50,7 @@ class SampleCache:
         """Return the sample of a key, or None where there is none or its file is damaged."""
         path = self._path(key)
         try:
-            maps = torch.load(path, mmap=True, weights_only=True)
+            maps = torch.load(path, weights_only=True)  # no memory map, which a shortened file ends by SIGBUS
             sample = Sample(name, **{kind: maps[kind] for kind in MAPS if kind in maps})  # earlier versions have fewer
         except FileNotFoundError:
             return None
@@ -122,7 +122,7 @@ class SampleCache:
         self._unused = sorted(unused, reverse=True)
 
     def _remove(self, used_ns: int, names: Sequence[Path]) -> None:
-        """Remove a file unless it has been used meanwhile; a process that has mapped it can still read it."""
+        """Remove a file unless it has been used meanwhile; a process that has opened it can still read it."""
         with suppress(OSError):  # another process has removed it and used the space
             if names[0].stat().st_mtime_ns == used_ns:
                 for name in names:

@@ -17,8 +17,8 @@ _LISTED = 5
 def fingerprint(layout: Layout) -> Tensor:
     """Return (M,) int64 digests of the samples' names, and of the files' sizes and names below their folders.
 
-    They stay when a data set is moved or copied, and when a file's content changes without its size. Archives are known
-    by their names and the digests of their content.
+    They stay when a data set is moved, copied or packed into tar files, and when a file's content changes without its
+    size.
 
     Raises:
         DataError: a file is missing.
@@ -47,9 +47,6 @@ def difference(saved: Tensor, layout: Layout) -> str | None:
 
 
 def _digests(layout: Layout) -> Iterator[tuple[int, str]]:
-    if layout.archives:
-        yield from ((_digest(f"archive {name} {digest}"), name) for name, digest in layout.archives)
-        return
     for name in (name for side in layout.sides for name in side.names):
         yield _digest(f"name {name}"), f"sample {name}"
     for file in layout.files:

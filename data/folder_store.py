@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -62,6 +62,10 @@ class FolderStore(Store):
                     found.append(LocalFile(folder, (below / name).as_posix()))
         return found
 
+    def folders(self, folder: Folder) -> Sequence[str]:
+        """See Store."""
+        return [path.name for path in visible_entries(Path(folder.path)) if path.is_dir()] if self.has(folder) else []
+
     def has(self, folder: Folder) -> bool:
         """Return whether a path names a folder, which may be empty."""
         return Path(folder.path).is_dir()
@@ -75,6 +79,8 @@ class FolderStore(Store):
         may_be_photos = not misplaced and not path.exists()
         has_images = may_be_photos and any(other.suffix.lower() in IMAGE_SUFFIXES for other in beside)
         remedy = "; python -m tools.convert_data from-photos makes pairs of photographs" if has_images else ""
+        if may_be_photos and any(other.suffix == ".tar" for other in beside):
+            remedy = f"; python -m tools.convert_data index-shards {path.parent} makes a data set of the tar files"
         what = "is a file, expected a folder" if path.exists() else "no such folder"
         return f"{what}; folders beside it: {named}{remedy}"
 

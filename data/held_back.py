@@ -6,8 +6,6 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
-import numpy as np
-
 from data.batch import Sample
 from data.layout import DerivedLayout, Layout, Provenance
 from utils.errors import ConfigError
@@ -23,7 +21,6 @@ class Subset(DerivedLayout):
     def __init__(self, layout: Layout, indices: Sequence[int]) -> None:
         super().__init__(layout)
         self.names = [layout.names[index] for index in indices]
-        self.blocks = None if layout.blocks is None else np.unique(np.searchsorted(indices, layout.blocks))
         self._indices = indices
 
     def provenance(self, index: int) -> Provenance:

@@ -13,8 +13,6 @@ from data.store import Blob, Folder
 from utils.label_colors import LabelColors
 from utils.text import counted
 
-_WINDOW = 1024  # samples, which are permuted where blocks are read together
-
 
 @dataclass(frozen=True)
 class Provenance:
@@ -37,7 +35,7 @@ class Provenance:
 
     def content_key(self) -> str:
         """Return a digest that changes with the rule and the files' bytes, wherever they are; raises as `state_key`."""
-        return self._key(lambda file: file.content_key())
+        return self._key(lambda file: file.digest())
 
     def _key(self, property_of: Callable[[Blob], str]) -> str:
         texts = []
@@ -65,10 +63,6 @@ class Layout(ABC):
     """Names of the samples, by index."""
     folders: Sequence[Folder] = ()
     """Folders that are read; none for drawn samples."""
-    archives: Sequence[tuple[str, str]] = ()
-    """Names and SHA-256 of the archives that hold all files; none where each file lies in one of the folders."""
-    blocks: np.ndarray | None = None
-    """First indices of runs of samples that are stored together and that an epoch is to read together; None without."""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -106,10 +100,7 @@ class Layout(ABC):
 
     def permutations(self, random: np.random.Generator, number: int) -> np.ndarray:
         """Return permutations of the indices one behind the other, (number * len(self),) int64."""
-        if self.blocks is None or len(self) <= _WINDOW:
-            return random.permuted(np.tile(np.arange(len(self)), (number, 1)), axis=1).ravel()
-        runs = np.split(np.arange(len(self)), self.blocks[1:])
-        return np.concatenate([_order_in_blocks(runs, random) for _ in range(number)])
+        return random.permuted(np.tile(np.arange(len(self)), (number, 1)), axis=1).ravel()
 
     @abstractmethod
     def provenance(self, index: int) -> Provenance:
@@ -124,20 +115,11 @@ class Layout(ABC):
         """
 
 
-def _order_in_blocks(runs: Sequence[np.ndarray], random: np.random.Generator) -> np.ndarray:
-    """Return runs of indices that are permuted, and then permuted within each window of that order."""
-    order = np.concatenate([runs[number] for number in random.permutation(len(runs))])
-    for start in range(0, len(order), _WINDOW):
-        random.shuffle(order[start : start + _WINDOW])
-    return order
-
-
 class DerivedLayout(Layout):
     """A layout whose samples are made of those of another one."""
 
     def __init__(self, layout: Layout) -> None:
         self.n_classes, self.names, self.folders = layout.n_classes, layout.names, layout.folders
-        self.archives, self.blocks = layout.archives, layout.blocks
         self._layout = layout
 
 

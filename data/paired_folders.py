@@ -116,8 +116,7 @@ class PairedFolders(RegisteredLayout):
 
     def read(self, index: int) -> Sample:
         """See Layout."""
-        fetched = self.folders[0].store.fetched([files[index] for files in self._maps.values()])
-        return self._reader.read(self.names[index], dict(zip(self._maps, fetched, strict=True)))
+        return self._reader.read(self.names[index], {kind: files[index] for kind, files in self._maps.items()})
 
 
 def folder_patterns(source_folder: FolderNames) -> Sequence[str | None]:
@@ -239,7 +238,7 @@ class SideBySide(RegisteredLayout):
             DataError: the file cannot be used, or its width is odd.
         """
         image = self._images[self.names[index]]
-        source, target = halves(read_rgb(*image.folder.store.fetched([image])), image, a_is_first=self._a_to_b)
+        source, target = halves(read_rgb(image), image, a_is_first=self._a_to_b)
         return Sample(name=self.names[index], source=source, target=target)
 
 

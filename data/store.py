@@ -2,7 +2,7 @@
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import BinaryIO, Literal, Protocol, Self
@@ -53,16 +53,9 @@ class Store(ABC):
         """Return the end of the message that there is no such folder, with remedies."""
         return "no such folder"
 
-    def problems(self, folder: "Folder") -> Iterator[str]:
-        """Yield a line for each damaged file of the store itself, such as an archive, which checks read whole."""
-        yield from ()
-
-    def fetched(self, blobs: "Sequence[Blob]") -> "Sequence[Blob]":
-        """Return the blobs of one sample, of which each is opened once. Called once per sample.
-
-        A store that reads over a network returns blobs with their content, and joins adjacent ranges into one request.
-        """
-        return blobs
+    @abstractmethod
+    def folders(self, folder: "Folder") -> Sequence[str]:
+        """Return the names of the folders in a folder that are not hidden, sorted; raises as `list`."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +76,7 @@ class Folder:
 class Blob(ABC):
     """A file of a store; `str` is its place, for messages.
 
-    folder: in which it was listed. name: its path below that, with "/" between parts.
+    folder: Folder that lists it. name: Its path below that folder, with "/" between parts.
     """
 
     folder: Folder
@@ -112,10 +105,6 @@ class Blob(ABC):
     @abstractmethod
     def state(self) -> str:
         """Return a text that changes when it is written to or replaced, without reading it; raises as `open`."""
-
-    def content_key(self) -> str:
-        """Return a text that changes with its content and not with its place; raises as `open`."""
-        return self.digest()
 
     def digest(self) -> str:
         """Return the SHA-256 of its content, in hexadecimal digits; raises as `open`."""

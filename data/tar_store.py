@@ -1,270 +1,179 @@
-"""The store of shards: tar files of samples, an index beside each, and a manifest of all of them."""
+"""The store of a data set in tar files: its folders are packed, and one index says where each file is."""
 
+import errno
 import io
 import json
-import tarfile
-from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from hashlib import sha256
-from itertools import accumulate, pairwise
+import zlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path, PurePath, PurePosixPath
-from typing import Any, BinaryIO, Literal
-from urllib.parse import quote
+from typing import Any, BinaryIO, Literal, NamedTuple
 
-import numpy as np
-
-from data.ranges import RemoteFile, StoreError
+from data.batch import DataError
 from data.store import Blob, Folder, Store
 from utils.paths import expanded
+from utils.text import listed
 
-MANIFEST = "shards.json"
-_VERSION = 1  # of manifest and indices
-_PLACE = np.dtype([("offset", "<i8"), ("size", "<i8"), ("suffix", "S5")])  # of a map in a tar file
-_MOST_BYTES = 2**28  # of a manifest
-_ROW_BYTES = 2**12  # of an index, at most
-_JOINED_BYTES = 2**14  # between two maps of a sample that are read by one request
-_PIECE_BYTES = 2**24
-_AGAIN = "Copy it again, or run python -m tools.convert_data index-shards where it was made."
+INDEX = "tar_index.jsonl"
+_VERSION = "tar_index 1"
+_FORMER_INDEX = "shards.json"
 
 
-@dataclass(frozen=True)
-class Shard:
-    """A tar file of a data set, as the manifest lists it.
+class Member(NamedTuple):
+    """A file in a tar file, as a line of the index lists it.
 
-    name: of the file below the root; its index has that name and .npy. sha256: of the file, in hexadecimal digits.
+    tar: Path of the tar file below the root. name: Path of the file below the root of the packed data set.
+    offset, n_bytes: Position and size of its content in the tar file, in bytes. crc: CRC-32 of the content.
     """
 
+    tar: str
     name: str
+    offset: int
     n_bytes: int
-    n_samples: int
-    sha256: str
+    crc: int
 
 
-Sets = Mapping[str, Sequence[Shard]]
-
-
-def is_inside(name: str) -> bool:
-    """Return whether a name is that of a file below a folder, on any system."""
-    return {"", ".", ".."}.isdisjoint(name.split("/")) and not any(mark in name for mark in "\\:\0")
-
-
-def index_type(kinds: Sequence[str], n_name_bytes: int) -> np.dtype[Any]:
-    """Return the type of the rows of an index: the name of a sample, and where its maps are in the tar file."""
-    return np.dtype([("name", f"S{n_name_bytes}"), *((kind, _PLACE) for kind in kinds)])
-
-
-def manifest_text(sets: Sets) -> str:
-    """Return the text of a manifest."""
-    return json.dumps({"version": _VERSION, "sets": {name: list(map(vars, sets[name])) for name in sets}}, indent=1)
+def index_lines(members: Collection[Member]) -> Iterator[str]:
+    """Yield the lines of an index; the first one holds the number of the others."""
+    for row in ([_VERSION, len(members)], *members):
+        yield f"{json.dumps(row)}\n"
 
 
 @dataclass(frozen=True)
 class TarStore(Store):
-    """Shards below a folder or an address.
+    """The folders of a data set in tar files.
 
-    sets: by name: the shards of a split, as train, or of one of its sides, as train_A.
+    root: Folder of the index and the tar files. members: All packed files by their names.
     """
 
-    root: str
-    sets: Sets = field(repr=False)
+    root: Path
+    members: Mapping[str, Member] = field(repr=False, compare=False)
 
     @classmethod
     def opened(cls, root: str) -> Folder | None:
-        """Return the folder of an address, or of a folder that has a manifest; None for others.
+        """Return the data set in a folder that has an index; None for other folders.
 
         Raises:
-            StoreError: the manifest cannot be read.
+            DataError: The index is damaged, or a tar file is missing or shorter than the index says.
         """
-        root = root if "://" in root else str(expanded(root, "data.root"))
-        if "://" not in root and not Path(root, MANIFEST).is_file():
-            return None
-        file = RemoteFile(f"{root.rstrip('/')}/{MANIFEST}")
-        try:
-            manifest = json.loads(file.read_all(_MOST_BYTES))
-            sets = {name: tuple(Shard(**shard) for shard in shards) for name, shards in manifest["sets"].items()}
-            all_shards = [shard for shards in sets.values() for shard in shards]
-            is_known = manifest["version"] == _VERSION and all(sets.values()) and all(map(_is_sound, all_shards))
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            sets, is_known = {}, False
-        if not is_known:
-            raise StoreError(f"{file}: is no manifest of version {_VERSION} of files below it. {_AGAIN}")
-        return Folder(cls(root.rstrip("/"), sets), PurePosixPath())
+        folder = expanded(root, "data.root")
+        if (folder / INDEX).is_file():
+            return Folder(cls(folder, _read_index(folder)), PurePosixPath())
+        if (folder / _FORMER_INDEX).is_file():
+            raise DataError(
+                f"{folder / _FORMER_INDEX}: is an index of version 1, which is no longer read. Unpack the tar files "
+                "and pack the folders again, as docs/shards.md shows"
+            )
+        return None
 
     def place(self, path: PurePath) -> str:
-        """Return the address, or the path of this machine."""
-        return f"{self.root}/{path.as_posix()}"
+        """Return the path of the root, followed by the path within the data set."""
+        return str(self.root / path)
 
     def list(self, folder: Folder) -> list[Blob]:
-        """Return none: layouts of shards read the index, since millions of samples need no object each."""
-        return []
+        """See Store."""
+        return [TarBlob(folder, name, self.root, member) for name, member in self._below(folder)]
+
+    def folders(self, folder: Folder) -> Sequence[str]:
+        """See Store."""
+        return sorted({name.partition("/")[0] for name, _ in self._below(folder) if "/" in name})
 
     def absence(self, folder: Folder) -> str:
-        """Return a remedy for a layout of folders."""
-        return f"no such folder, but {MANIFEST}; data.layout=shards or unpaired_shards reads that"
+        """See Store."""
+        beside = self.folders(Folder(self, folder.path.parent))
+        return f"no such folder; folders beside it: {listed(beside, 8) or 'none'}"
 
-    def file(self, name: str) -> RemoteFile:
-        """Return a file below the root."""
-        is_url = self.root.startswith(("http://", "https://"))  # in which %2e%2e would be .., and # the end
-        return RemoteFile(f"{self.root}/{quote(name) if is_url else name}")
-
-    def fetched(self, blobs: Sequence[Blob]) -> Sequence[Blob]:
-        """Return the blobs of one sample with their content, by one request where they are close to each other.
-
-        Raises:
-            StoreError: they cannot be read, or the tar file holds something else at their places.
-        """
-        members = sorted((blob for blob in blobs if isinstance(blob, TarBlob)), key=lambda member: member.offset)
-        are_close = all(after.offset - before.end <= _JOINED_BYTES for before, after in pairwise(members))
-        contents = dict[int, bytes]()
-        for run in [members] if are_close else [[member] for member in members]:
-            start, end = run[0].offset - tarfile.BLOCKSIZE, max(member.end for member in run)
-            if start < 0 or end > run[0].shard.n_bytes or any(member.n_bytes < 0 for member in run):
-                raise StoreError(f"{run[0]}: its place is outside of the tar file. {_AGAIN}")
-            content = self.file(run[0].shard.name).read(start, end)
-            for member in run:
-                _check_header(content[member.offset - tarfile.BLOCKSIZE - start : member.offset - start], member)
-                contents[member.offset] = content[member.offset - start : member.end - start]
-        return [replace(blob, content=contents[blob.offset]) for blob in blobs if isinstance(blob, TarBlob)]
-
-    def problems(self, folder: Folder) -> Iterator[str]:
-        """Yield a line for each shard of a set that is not the one that was indexed, by reading it whole."""
-        for shard in self.sets.get(folder.path.as_posix(), ()):
-            file, digest = self.file(shard.name), sha256()
-            for start in range(0, shard.n_bytes, _PIECE_BYTES):
-                digest.update(file.read(start, min(start + _PIECE_BYTES, shard.n_bytes)))
-            if digest.hexdigest() != shard.sha256:
-                yield f"{file}: differs from what was indexed. {_AGAIN}"
+    def _below(self, folder: Folder) -> Iterator[tuple[str, Member]]:
+        """Yield the members below a folder, with their paths below it."""
+        prefix = "/".join([*folder.path.parts, ""])
+        for name, member in self.members.items():
+            if name.startswith(prefix):
+                yield name.removeprefix(prefix), member
 
 
 @dataclass(frozen=True)
 class TarBlob(Blob):
-    """A member of a shard; one that was fetched has its content."""
+    """A file in a tar file, which is read as a whole; root: Folder of the tar file."""
 
-    shard: Shard
-    offset: int
-    n_bytes: int
-    content: bytes | None = field(default=None, repr=False)
-
-    def __str__(self) -> str:
-        return self.folder.store.place(PurePosixPath(self.shard.name, self.name))
-
-    @property
-    def end(self) -> int:
-        """The place behind its last byte."""
-        return self.offset + self.n_bytes
+    root: Path
+    member: Member
 
     def open(self, mode: Literal["rb"] = "rb", /) -> BinaryIO:
-        """See Blob."""
-        if self.content is None:
-            return self.folder.store.fetched([self])[0].open()
-        return io.BytesIO(self.content)
+        """See Blob. A tar file that has changed since it was indexed is an OSError too."""
+        try:
+            with (self.root / self.member.tar).open("rb") as file:
+                file.seek(self.member.offset)
+                content = file.read(self.member.n_bytes)
+        except OSError as error:  # names the tar file, not the image
+            raise OSError(errno.EIO, f"{self.member.tar}: {error.strerror}") from error
+        if len(content) < self.member.n_bytes or zlib.crc32(content) != self.member.crc:
+            raise OSError(errno.EIO, f"{self.member.tar} differs from {INDEX}")
+        return io.BytesIO(content)
 
     def size(self) -> int:
         """See Blob."""
-        return self.n_bytes
+        return self.member.n_bytes
 
     def state(self) -> str:
-        """Return the digest of its shard and its place there, which no byte needs to be read for."""
-        return f"{self.shard.sha256}:{self.offset}:{self.n_bytes}"
-
-    def content_key(self) -> str:
-        """See Blob."""
-        return self.state()
+        """Return the place and the checksum of the content. This reads no file."""
+        return f"{self.root.resolve()} {self.member}"
 
 
-def _is_sound(shard: Shard) -> bool:
-    """Return whether a shard is as `manifest_text` writes it."""
-    has_types = all(type(vars(shard)[one.name]) is one.type for one in fields(shard))
-    return has_types and min(shard.n_bytes, shard.n_samples) > 0 and is_inside(shard.name)
-
-
-def _check_header(header: bytes, member: TarBlob) -> None:
-    """Raise StoreError unless the block before a member is the header of a plain file of its size."""
+def _read_index(root: Path) -> dict[str, Member]:
+    """Return the members that an index lists by their names; raise DataError if it is damaged."""
     try:
-        found = tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
-        is_own = found.isreg() and found.size == member.n_bytes
-    except tarfile.HeaderError:
-        is_own = False
-    if not is_own:
-        raise StoreError(f"{member}: is not at its place in the tar file, which was changed or damaged. {_AGAIN}")
+        with (root / INDEX).open(encoding="utf-8") as lines:
+            return _checked(root, map(json.loads, lines))
+    except OSError as error:
+        raise DataError(f"{error.filename}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{root / INDEX}: is damaged. {_again(root)}") from error
 
 
-class ShardIndex(Sequence[str]):
-    """The names of the samples of a set, and the places of their maps. Indices of this machine are mapped into memory.
-
-    shards, starts: and the number of the first sample of each. kinds: of the maps that each sample has.
+def _checked(root: Path, rows: Iterator[Any]) -> dict[str, Member]:
+    """Return the members in the rows of an index by their names.
 
     Raises:
-        StoreError: a tar file or an index is missing, or is not as the manifest says.
+        DataError: A tar file is shorter than the index says.
+        OSError: A tar file is missing.
+        ValueError: The rows are not as `index_lines` writes them, or members repeat or overlap.
     """
+    head = next(rows, None)
+    members, sizes, end = dict[str, Member](), dict[str, int](), 0
+    for row in rows:
+        member = _member(row)
+        if member.tar not in sizes:
+            sizes[member.tar], end = (root / member.tar).stat().st_size, 0
+        elif member.tar != next(reversed(sizes)) or member.offset < end:
+            raise ValueError
+        if member.name in members:
+            raise ValueError
+        end = member.offset + member.n_bytes
+        if end > sizes[member.tar]:
+            raise DataError(f"{root / member.tar}: is shorter than when it was indexed. {_again(root)}")
+        members[member.name] = member
+    if not members or head != [_VERSION, len(members)]:
+        raise ValueError
+    return members
 
-    def __init__(self, store: TarStore, folder: Folder) -> None:
-        self._store, self._folder = store, folder
-        self.shards = store.sets[folder.path.as_posix()]
-        *self.starts, self._length = accumulate((shard.n_samples for shard in self.shards), initial=0)
-        self._tables = dict[int, np.ndarray]()
-        self.kinds: Sequence[str] = ()
-        self.kinds = (self._table(0).dtype.names or ())[1:]
-        for number, shard in enumerate(self.shards) if "://" not in store.root else ():
-            if (n_bytes := store.file(shard.name).size()) != shard.n_bytes:
-                raise StoreError(f"{store.file(shard.name)}: has {n_bytes} bytes, not {shard.n_bytes}. {_AGAIN}")
-            self._table(number)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_tables": {}}  # another process maps them again
+def _member(row: Any) -> Member:
+    """Return the member in a row of an index; raise ValueError if there is none."""
+    match row:
+        case [str(tar), str(name), int(), int(), int()] if is_inside(tar) and is_inside(name):
+            if all(0 <= number < 2**63 for number in row[2:]):
+                return Member(*row)
+    raise ValueError
 
-    def __len__(self) -> int:
-        return self._length
 
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return [self[number] for number in range(*index.indices(len(self)))]
-        number, row = self._place(range(len(self))[index])
-        return self._name(number, self._table(number)["name"][row])
+def is_inside(name: str) -> bool:
+    """Return whether a name is a path below a folder on any system.
 
-    def blobs(self, index: int, kinds: Sequence[str]) -> list[TarBlob]:
-        """Return the maps of a sample."""
-        number, row = self._place(index)
-        name, *places = self._table(number)[row].item()
-        own = dict(zip(self.kinds, places, strict=True))
-        members = [(f"{self._name(number, name)}.{kind}", *own[kind]) for kind in kinds]
-        return [
-            TarBlob(self._folder, f"{member}{suffix.decode('ascii', 'replace')}", self.shards[number], offset, size)
-            for member, offset, size, suffix in members
-        ]
+    Bytes that are not UTF-8 are surrogate escapes in it. Other surrogates raise UnicodeEncodeError, a ValueError.
+    """
+    name.encode("utf-8", "surrogateescape")
+    return {"", ".", ".."}.isdisjoint(name.split("/")) and not any(mark in name for mark in "\\:\0")
 
-    def _place(self, index: int) -> tuple[int, int]:
-        """Return the shard of a sample, and its row there."""
-        number = bisect_right(self.starts, index) - 1
-        return number, index - self.starts[number]
 
-    def _name(self, number: int, stored: bytes) -> str:
-        name = stored.decode("utf-8", "surrogateescape")
-        if not is_inside(name):
-            raise StoreError(f"{self._file(number)}: has no name of a sample. {_AGAIN}")
-        return name
-
-    def _file(self, number: int) -> RemoteFile:
-        return self._store.file(f"{self.shards[number].name}.npy")
-
-    def _table(self, number: int) -> np.ndarray:
-        """Return the index of a shard, (n_samples,) of `index_type`."""
-        if number in self._tables:
-            return self._tables[number]
-        file, n_samples = self._file(number), self.shards[number].n_samples
-        try:
-            if "://" in self._store.root:
-                content = io.BytesIO(file.read_all((1 + n_samples) * _ROW_BYTES))
-                table = np.asarray(np.load(content, allow_pickle=False))
-            else:
-                table = np.load(Path(file.url), mmap_mode="r", allow_pickle=False)
-            kinds = (table.dtype.names or ())[1:]
-            fits = table.shape == (n_samples,) and table.dtype == index_type(kinds, table.dtype["name"].itemsize)
-        except (OSError, ValueError, EOFError, KeyError, TypeError, SyntaxError) as error:
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error).splitlines()[0]
-            raise StoreError(f"{file}: cannot be read as an index: {reason}. {_AGAIN}") from error
-        if not fits or kinds != (self.kinds or kinds):
-            raise StoreError(f"{file}: is not the index of {n_samples} samples with the same maps. {_AGAIN}")
-        self._tables[number] = table
-        return table
+def _again(root: Path) -> str:
+    return f"Copy it again, or run python -m tools.convert_data index-shards {root}"

@@ -33,7 +33,6 @@ class UnpairedFolders(RegisteredLayout):
         self._n_shorter = len(self._sides[1 - self._longer])
         self.names = self._sides[self._longer].names if self._n_shorter else ()
         self.folders = [*source.folders, *target.folders]
-        self.archives = [*source.archives, *target.archives]
 
     @classmethod
     def open(

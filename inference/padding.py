@@ -13,7 +13,6 @@ from torch import Tensor
 from data.batch import DataError, Sample
 from data.layout import Layout
 from data.preprocessing import Preprocessing, place
-from data.ranges import StoreError
 from inference.tiling import Window
 
 
@@ -28,15 +27,9 @@ class PaddedSample:
 
 @contextmanager
 def collected(problems: list[str]) -> Iterator[None]:
-    """Collect the problems of a sample, which is skipped, instead of raising them.
-
-    Raises:
-        StoreError: a store gives no bytes; the next samples would wait as long for it.
-    """
+    """Collect the problems of a sample, which is skipped, instead of raising them."""
     try:
         yield
-    except StoreError:
-        raise
     except DataError as error:
         problems += error.problems
 

@@ -15,7 +15,6 @@ from data.batch import Batch, DataError, Sample
 from data.files.pixels import ROW_SUFFIXES, StoredForm, stored_rows
 from data.layout import Layout
 from data.preprocessing import Preprocessing
-from data.ranges import StoreError
 from inference.image_store import reduced, reduced_rows
 from inference.outputs import Results, Sizes
 from inference.padding import PaddedSample, Padding, collected, read_padded
@@ -52,7 +51,7 @@ class SampleTranslator:
     results: gets the translations. values: gets the sources; large ones reduced.
     source_form: of sources that are read as they are stored; None for others, which are read at once.
     keeps_sizes: whether images are translated at their own size, as files that are read in parts have to be.
-    problems: of samples that cannot be used, which are skipped. lost: errors of a store that gives no bytes.
+    problems: of samples that cannot be used, which are skipped.
     """
 
     layout: Layout
@@ -63,7 +62,6 @@ class SampleTranslator:
     source_form: StoredForm | None
     keeps_sizes: bool
     problems: list[str] = field(default_factory=list)
-    lost: list[StoreError] = field(default_factory=list)
 
     def translate(self, indices: Sequence[int], batch_size: int) -> Iterator[int]:
         """Translate samples, up to `batch_size` together; yield how many were done. Those read in parts come last.
@@ -85,13 +83,7 @@ class SampleTranslator:
             yield 1
 
     def _read(self, index: int) -> PaddedSample:
-        if self.lost:  # the store would be waited for again
-            raise self.lost[0]
-        try:
-            return read_padded(self.layout, self.preprocessing, index, keeps_size=self.keeps_sizes)
-        except StoreError as error:
-            self.lost.append(error)
-            raise
+        return read_padded(self.layout, self.preprocessing, index, keeps_size=self.keeps_sizes)
 
     def _translated(self, batch: Sequence[PaddedSample]) -> Iterator[tuple[Sample, Tensor] | None]:
         """Yield the samples of a batch with their translations; None for one that is written already."""

@@ -13,7 +13,7 @@ from configs.schema.loss import ContrastiveConfig, CycleConfig, LossConfig
 from configs.schema.method import MethodConfig, check_method
 from configs.schema.networks import DiscriminatorConfig, FeaturesConfig, GeneratorConfig, InitConfig, StyleConfig
 from configs.schema.run import CheckpointConfig, LogConfig, MetricsConfig, RunConfig
-from configs.schema.sides import PAIRS_OF_MAPS, RGB_CHANNELS
+from configs.schema.sides import RGB_CHANNELS
 from configs.schema.train import AmpConfig, AugmentationConfig, OptimizerConfig, TrainConfig
 
 
@@ -60,8 +60,8 @@ class Config(Section, prefix=""):
             self.require(self.features.n_channels == 0, "generator.scale", expected)
         if self.features.n_channels:
             if self.features.origin == "precomputed":
-                expected = f"encoded where data.layout is not {' or '.join(PAIRS_OF_MAPS)}"
-                self.require(self.data.layout in PAIRS_OF_MAPS, "features.origin", expected)
+                expected = "encoded where data.layout is not paired_folders"
+                self.require(self.data.layout == "paired_folders", "features.origin", expected)
             self.require(not is_side_by_side, "features.n_channels", "0: side_by_side has neither instances nor labels")
             is_possible = self.data.has_labels or self.features.regions != "labels"
             self.require(is_possible, "features.regions", "instances where data.n_classes is 0")

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from configs.schema.checks import Section, require
-from configs.schema.sides import OF_MAPS, PAIRS_OF_MAPS, check_side, check_stack, check_target_files
-from utils.data_root import address_problem, data_root_problem
+from configs.schema.sides import OF_MAPS, check_side, check_stack, check_target_files
+from utils.data_root import data_root_problem
 from utils.errors import ConfigError
 from utils.label_colors import LabelColors
 from utils.limits import MOST_ELASTIC
@@ -19,8 +19,6 @@ LayoutName = Literal[
     "side_by_side",
     "unpaired_folders",
     "synthetic_day_night",
-    "shards",
-    "unpaired_shards",
 ]
 _AUGMENTATION_LIMITS = {
     "rotation_degrees": (-180, 180),
@@ -96,14 +94,15 @@ class DataConfig(Section, prefix="data."):
     layout: LayoutName = "synthetic_facades"
     """How the data set lies on disk. unpaired_folders: images of two sides that do not belong together, any number of
     each. Drawn, without files: synthetic_facades, label maps and photos of house fronts; synthetic_day_night, house
-    fronts by day and others on winter nights, of which val and test are pairs. shards, unpaired_shards: tar files."""
+    fronts by day and others on winter nights, of which val and test are pairs."""
     root: str = ""
-    """Folder of the data set; unused by drawn ones. Of shards also an address, as https://HOST/PATH."""
+    """Folder of the data set, or of tar files and an index as tools.convert_data to-shards writes them; unused by drawn
+    data sets."""
     source_folder: Any = None
     """Folder of the sources under root; `{split}` becomes train, val or test. Default {split}_label where n_classes is
     set, otherwise {split}_A; unpaired_folders also takes {split}A. Several, as [{split}_rgb,{split}_depth]: their
     images are stacked along the channels; where n_classes or label_colors is set, the first holds the label maps and
-    the others images. Layouts of shards take the number of the folders alone."""
+    the others images."""
     target_folder: str | None = None
     """Folder of the targets, likewise. Default {split}_img where n_classes is set, otherwise {split}_B."""
     instance_folder: str = "{split}_inst"
@@ -111,7 +110,7 @@ class DataConfig(Section, prefix="data."):
     weight_folder: str | None = None
     """paired_folders: folder of maps that weigh the pixels of the targets, {split}_weight: in l1, feature_matching, vgg
     and further metrics. 0 ignores a pixel. 8- and 16-bit files hold 0 to 1, others the weights themselves. null: all
-    weigh the same. shards: any name reads these maps."""
+    weigh the same."""
     direction: Literal["AtoB", "BtoA"] = "AtoB"
     """Images: which side is translated into which."""
     n_classes: int = 0
@@ -173,8 +172,6 @@ class DataConfig(Section, prefix="data."):
     memory or a tenth of the disk stays free: when no more fits, samples that no run has used for a day are removed, and
     those without room are decoded each time. The plan says how much room all take. python -m tools.clear_cache removes
     them, also those that a killed run leaves in memory."""
-    shuffle: Literal["full", "blocks"] = "full"
-    """Layouts of shards: full permutes all samples of an epoch. blocks permutes shards, and then each 1,024 samples."""
     on_bad_sample: Literal["error", "skip"] = "error"
     """Reaction to a training or validation sample that cannot be used. error: end the run. skip: another takes its
     place, and it is named once; more than 1 % of the samples, and more than 10, end the run all the same."""
@@ -204,14 +201,12 @@ class DataConfig(Section, prefix="data."):
         self.require_numbers("load_width", "load_height", "crop_width", "crop_height", least=1)
         has_root = self.layout in DRAWN or self.root != ""
         require(has_root, "data.root", "empty", "the folder of the data set: add data.root=FOLDER")
-        if problem := address_problem(self.root):
-            raise ConfigError(f"data.root: {problem}")
         if self.layout == "side_by_side":
             self.require(self.n_classes == 0, "n_classes", "0: side_by_side holds RGB images")
             expected = "null: side_by_side holds RGB images; python -m tools.convert_data to-folders makes folders"
             self.require(not self.label_colors, "label_colors", expected)
             self.require(not self.instance_edges, "instance_edges", "false: side_by_side has no instances")
-        if self.layout in PAIRS_OF_MAPS and self.direction == "BtoA":
+        if self.layout == "paired_folders" and self.direction == "BtoA":
             self.require(not self.has_labels, "direction", "AtoB where data.n_classes or data.label_colors is set")
         crop = f"{self.crop_width}x{self.crop_height}"
         if self.preprocess == "resize_and_crop":
@@ -253,7 +248,7 @@ class DataConfig(Section, prefix="data."):
     @property
     def has_weight_maps(self) -> bool:
         """Whether files hold weights of the targets' pixels."""
-        return self.layout in PAIRS_OF_MAPS and bool(self.weight_folder)
+        return self.layout == "paired_folders" and bool(self.weight_folder)
 
     @property
     def source_images(self) -> str:
@@ -263,7 +258,7 @@ class DataConfig(Section, prefix="data."):
     @property
     def makes_instances(self) -> bool:
         """Whether instances are made from label maps."""
-        return self.instances != "files" and self.layout in PAIRS_OF_MAPS
+        return self.instances != "files" and self.layout == "paired_folders"
 
     @property
     def colors(self) -> LabelColors | None:
@@ -285,9 +280,9 @@ class DataConfig(Section, prefix="data."):
 def check_data_root(data: DataConfig) -> None:
     """Raise ConfigError where there is no folder data.root, without the seconds of torch.
 
-    Files and addresses are left to `data.STORES`.
+    Files are left to `data.STORES`.
     """
-    may_be_other_store = "://" in data.root or expanded(data.root, "data.root").is_file()
+    may_be_other_store = expanded(data.root, "data.root").is_file()
     if data.layout not in DRAWN and not may_be_other_store and (problem := data_root_problem(data.root)):
         raise ConfigError(problem)
 

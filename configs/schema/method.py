@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 
 from configs.schema.checks import require
 from configs.schema.run import ImageFigure
-from configs.schema.sides import OF_MAPS, PAIRS_OF_MAPS, TWO_SIDES
+from configs.schema.sides import OF_MAPS, TWO_SIDES
 from utils.yaml_file import shortened
 
 
@@ -76,7 +76,7 @@ class MethodDeclaration:
 _NO_TARGET = "there is no target to compare with"
 _OF_PAIRS = (*get_args(ImageFigure), "lpips", "pixel_accuracy", "mean_iou")
 _UNPAIRED = (
-    Refusal("data.layout", f"one of {', '.join(TWO_SIDES)}", ("synthetic_facades", *PAIRS_OF_MAPS, "side_by_side")),
+    Refusal("data.layout", f"one of {', '.join(TWO_SIDES)}", ("synthetic_facades", "paired_folders", "side_by_side")),
     Refusal("data.n_classes", "0: both sides are images"),
     Refusal("data.label_colors", "{}: both sides are images"),
     Refusal("data.instance_edges", "false: both sides are images"),
@@ -111,7 +111,7 @@ def _check_unpaired(config: Any, same_channels: str) -> None:
         are_ids = bool(loss.class_weights) and all(name.isdecimal() for name in loss.class_weights)
         expected = "the ids of the classes that loss.outside_mask lets change, as {11: 0, 12: 0}"
         require(are_ids, "loss.class_weights", loss.class_weights, expected)
-        expected = "unpaired_folders or unpaired_shards with loss.outside_mask, which reads label maps"
+        expected = "unpaired_folders with loss.outside_mask, which reads label maps"
         require(data.layout in OF_MAPS, "data.layout", data.layout, expected)
         same_channels = same_channels or "or loss.outside_mask=0"
     if same_channels and data.target_channels != data.source_channels:

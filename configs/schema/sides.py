@@ -8,9 +8,8 @@ from utils.errors import ConfigError
 from utils.limits import MAX_CHANNELS
 from utils.yaml_file import shortened
 
-PAIRS_OF_MAPS = ("paired_folders", "shards")  # layouts of pairs with a file for each kind of map
-OF_MAPS = (*PAIRS_OF_MAPS, "unpaired_folders", "unpaired_shards")
-TWO_SIDES = ("unpaired_folders", "unpaired_shards", "synthetic_day_night")
+OF_MAPS = ("paired_folders", "unpaired_folders")  # layouts with a file for each kind of map
+TWO_SIDES = ("unpaired_folders", "synthetic_day_night")
 DIRECTIONS = ("AtoB", "BtoA")
 RGB_CHANNELS = (1, 3)  # brightness, and colours
 _TYPES = ("uint8", "uint16", "int16", "float32")

@@ -24,13 +24,14 @@ KEYS = set(settings_by_key(Config()))
 SECTIONS = {key.partition(".")[0] for key in KEYS}
 MODULES = [path.stem for path in (ROOT / "tools").glob("*.py") if "run_entry_point" in path.read_text()]
 MODULES += [f"{path.parent.name}.__main__" for path in (ROOT / "tools").glob("*/__main__.py")]
-OF_OTHERS = {  # options of torchrun, tensorboard, pip, git, http.server, sbatch, docker, curl and the bench
+OF_OTHERS = {  # options of torchrun, tensorboard, pip, git, http.server, sbatch, docker, curl, rclone and the bench
     *("--nproc-per-node", "--nnodes", "--rdzv-backend", "--rdzv-endpoint", "--rdzv-id", "--max-restarts"),
     *("--bind", "--directory"),
     *("--case", "--data", "--recipe", "--steps"),  # of the bench
     *("--signals-to-handle", "--logdir", "--editable", "--standalone", "--nodes", "--cpus-per-task"),
     *("--tag", "--build-arg", "--rm", "--gpus", "--shm-size", "--volume", "--user", "--publish", "--env"),
     *("--fail", "--data-binary", "--form", "--header"),
+    *("--read-only", "--vfs-cache-mode", "--wildcards"),
 }
 OF_FILES = {".md", ".py", ".yaml", ".txt", ".pt", ".pt2", ".onnx", ".safetensors", ".json", ".jsonl", ".png", ".html"}
 

@@ -18,7 +18,6 @@ from data.files.pixels import StoredForm, StoredRows, read_stored
 from data.files.tiff_file import geo_tags, write_tiff_rows
 from data.map_reader import MapReader
 from data.preprocessing import Preprocessing
-from data.ranges import StoreError
 from data.value_range import ValueRange
 from inference.image_store import ImageStore
 from inference.inputs import ListedImages
@@ -158,25 +157,6 @@ def test_nothing_is_left_of_an_interrupted_image(
     with pytest.raises(KeyboardInterrupt):
         list(large.translate([0], 1))
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["gallery"]
-
-
-def test_a_store_that_is_lost_ends_the_run_and_is_waited_for_once(
-    tmp_path: Path, network: nn.Module, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    save_npy(tmp_path / "x.npy", pixels())
-    translator = replace(sample_translator(tmp_path, network, tmp_path / "x.npy"), keeps_sizes=False)
-    asked = list[int]()
-
-    def lost(_layout: object, _rule: object, index: int, **_: object) -> None:
-        asked.append(index)
-        raise StoreError("no answer")
-
-    monkeypatch.setattr("inference.sample_translator.read_padded", lost)
-    for attempt in (translator.keep, lambda index: list(translator.translate([index], 1))):
-        with pytest.raises(StoreError, match="no answer"):
-            attempt(0)
-    assert asked == [0]
-    assert not translator.problems
 
 
 def test_existing_translations_are_kept(tmp_path: Path, network: nn.Module) -> None:

@@ -16,6 +16,7 @@ from configs.load import load_config
 from configs.schema.data import check_data_root
 from configs.schema.loss import LossConfig
 from utils.cli import TO_MEND, ArgumentParser, OnlyOnce, run_entry_point, whole_number
+from utils.data_root import data_root_problem
 from utils.errors import ConfigError
 from utils.log import log_to_console, logger
 from utils.paths import expanded
@@ -56,7 +57,9 @@ def main(argv: Sequence[str]) -> None:
     folder = expanded(root, "the data set")
     if config:
         check_data_root(config.data)
-    elif "://" not in root and not folder.is_dir():
+    elif "://" in root:
+        raise ConfigError(data_root_problem(root))
+    elif not folder.is_dir():
         what = "is a file, expected a folder" if folder.exists() else "no such folder"
         raise ConfigError(f"{folder}: {what}: name that of a data set")
 
@@ -67,8 +70,7 @@ def main(argv: Sequence[str]) -> None:
     if config:
         splits = splits_of_config(config)
     else:
-        settings = [*arguments.settings[1:], *_LOSSES]
-        config, splits = data_set_in(root if "://" in root else folder, arguments.n_classes, settings)
+        config, splits = data_set_in(folder, arguments.n_classes, [*arguments.settings[1:], *_LOSSES])
     log_to_console(is_main=True)
     if not arguments.config and config.data.layout in _RECOGNIZED:
         logger.info("%s", _RECOGNIZED[config.data.layout])

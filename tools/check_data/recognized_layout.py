@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from glob import glob
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
 
 from configs import build
@@ -12,39 +11,27 @@ from configs.schema import Config
 from configs.schema.sides import TWO_SIDES, read_source_folder
 from data import data_set_folder
 from data.batch import DataError
-from data.folder_store import IMAGE_SUFFIXES, SPLITS, is_hidden, visible_entries
+from data.folder_store import IMAGE_SUFFIXES, SPLITS
 from data.layout import PairingError
-from data.shards import tar_store
-from data.tar_store import MANIFEST
+from data.store import Folder
 from utils.errors import ConfigError
 
 ANY_CLASSES = 2**31 - 1  # data.n_classes where the user has not said it
 
 
-def data_set_in(folder: Path | str, n_classes: int | None, overrides: Sequence[str]) -> tuple[Config, dict[str, bool]]:
-    """Return the settings of a folder or an address whose layout is recognized, and which of its splits need targets.
+def data_set_in(place: Path, n_classes: int | None, overrides: Sequence[str]) -> tuple[Config, dict[str, bool]]:
+    """Return the settings of a folder whose layout is recognized, and which of its splits need targets.
 
-    n_classes: of label maps; None where any id is allowed. overrides: settings as on the command line.
+    n_classes: Number of classes of label maps; None allows any id. overrides: Settings as on the command line.
 
     Raises:
         ConfigError, DataError: the layout is not recognized, or `n_classes` is without effect.
     """
-    if not isinstance(folder, str) and not (folder / MANIFEST).is_file():
-        return _data_set_of_folders(folder, n_classes, overrides)
-    root, sets = str(folder), tar_store(data_set_folder(str(folder))).sets
-    names = [name.removesuffix("_A") for name in sets if name.endswith("_A")]
-    layout = "unpaired_shards" if names else "shards"
-    data = {"root": root, "preprocess": "none", "layout": layout, "n_classes": n_classes or 0}
-    splits = {name: name != "test" for name in names or sets}
-    return config_from_dict({"data": data} | _method(layout, overrides), root, overrides), splits
-
-
-def _data_set_of_folders(
-    folder: Path, n_classes: int | None, overrides: Sequence[str]
-) -> tuple[Config, dict[str, bool]]:
-    data: dict[str, Any] = {"root": str(folder), "preprocess": "none", "layout": "paired_folders"}
+    folder = data_set_folder(str(place))
+    has = folder.store.has
+    data: dict[str, Any] = {"root": str(place), "preprocess": "none", "layout": "paired_folders"}
     source = _named_source(overrides)
-    names = [name for name in _splits(folder, source or "{split}_label") if not name.endswith("_A")]  # labels beside A
+    names = [name for name in _splits(folder, source or "{split}_label") if not name.endswith("_A")]
     if names and (source is None or source.endswith("_label") or n_classes is not None):
         number = 0 if any(text.startswith("data.label_colors=") for text in overrides) else ANY_CLASSES
         data |= {"n_classes": n_classes or number, "instance_edges": bool(_splits(folder, "{split}_inst"))}
@@ -52,27 +39,27 @@ def _data_set_of_folders(
         raise ConfigError(f"{folder}: holds no SPLIT_label for --n-classes {n_classes}; omit it")
     elif source is not None and not names:
         raise DataError(f"{folder}: holds no folder {source}: check data.source_folder")
-    elif not names and any((folder / f"{split}B").is_dir() for split in SPLITS):  # as CycleGAN names them
-        data["layout"], names = "unpaired_folders", [split for split in SPLITS if (folder / f"{split}A").is_dir()]
+    elif not names and any(has(folder / f"{split}B") for split in SPLITS):  # the names in CycleGAN
+        data["layout"], names = "unpaired_folders", [split for split in SPLITS if has(folder / f"{split}A")]
     elif not names and not (names := _splits(folder, "{split}_A")):
         data["layout"] = "side_by_side"
-        names = [path.name for path in visible_entries(folder) if path.is_dir() and _holds_images(path)]
+        names = [name for name in folder.store.folders(folder) if _image_stems(folder / name)]
         _check_sides(folder, names)
     if data["layout"] == "paired_folders" and _splits(folder, "{split}_weight"):
         data["weight_folder"] = "{split}_weight"
-    if not names and _holds_images(folder):
-        if folder.resolve().name.endswith(("_A", "_B", "_label", "_img")):
-            raise DataError(f"{folder}: is a side of pairs. Name the data set: {folder.resolve().parent}")
-        data["root"], names = str(folder.resolve().parent), [folder.resolve().name]
+    if not names and isinstance(folder.path, Path) and _image_stems(folder):
+        if place.resolve().name.endswith(("_A", "_B", "_label", "_img")):
+            raise DataError(f"{folder}: is a side of pairs. Name the data set: {place.resolve().parent}")
+        data["root"], names = str(place.resolve().parent), [place.resolve().name]
     if not names:
-        _refuse(folder)
+        _refuse(place)
     return _settings(data, names, overrides), {name: name != "test" for name in names}
 
 
 def _refuse(folder: Path) -> NoReturn:
     """Raise an error that says what the folder of a data set is expected to hold."""
     if next(folder.rglob("*.tar"), None):
-        tar_store(data_set_folder(str(folder)))  # which has no manifest
+        raise DataError(f"{folder}: holds tar files. python -m tools.convert_data index-shards makes them a data set")
     raise DataError(
         f"{folder}: expected SPLIT_label and SPLIT_img, SPLIT_A and SPLIT_B, or images that hold both sides, in it or "
         "in a folder for each split; name other folders by data.source_folder={split}_X data.target_folder={split}_Y"
@@ -99,10 +86,10 @@ def _method(layout: str, overrides: Sequence[str]) -> dict[str, Any]:
     return {"method": {"name": "cycle"}, "cycle": {"identity": 0}} if is_unpaired else {}
 
 
-def _check_sides(folder: Path, names: Sequence[str]) -> None:
+def _check_sides(folder: Folder, names: Sequence[str]) -> None:
     """Raise DataError if the only two folders hold files of the same names: they are sides and not splits."""
     if len(names) == 2 and not {"train", "val", "test"} & set(names):
-        first, second = ({path.stem for path in visible_entries(folder / name)} for name in names)
+        first, second = (_image_stems(folder / name) for name in names)
         if first & second:
             raise DataError(
                 f"{folder}: {names[0]} and {names[1]} hold files of the same names. Sides of pairs are named by "
@@ -119,18 +106,25 @@ def _named_source(overrides: Sequence[str]) -> str | None:
     return folders[0] if isinstance(folders, list) else folders
 
 
-def _splits(folder: Path, pattern: str) -> list[str]:
-    """Return the splits that have a folder of a name such as `{split}_label`; without {split} it is that of train."""
+def _splits(folder: Folder, pattern: str) -> list[str]:
+    """Return the splits that have a folder of a name such as `{split}_label`.
+
+    A pattern without {split} is a folder of train.
+    """
+    has = folder.store.has
     if "{split}" not in pattern:
-        return ["train"] if (folder / pattern).is_dir() else []
+        return ["train"] if has(folder / pattern) else []
     before, _, after = pattern.partition("{split}")
-    found = glob(f"{before}*{after}", root_dir=folder)  # noqa: PTH207  Path.glob takes no absolute pattern
-    found = sorted(name for name in found if (folder / name).is_dir())
-    names = [name.removeprefix(before).removesuffix(after) for name in found]
-    names = [name for name in names if not is_hidden(name)]
+    parent, _, prefix = before.rpartition("/")
+    suffix = after.partition("/")[0]
+    names = [name.removeprefix(prefix) for name in folder.store.folders(folder / parent) if name.startswith(prefix)]
+    names = [name.removesuffix(suffix) for name in names if name.endswith(suffix)]
+    names = [name for name in names if name and has(folder / f"{before}{name}{after}")]
     # without train_A_label, which is of train_A
-    return [name for name in names if not (name.endswith("A") and (folder / name).is_dir())]
+    return [name for name in names if not (name.endswith("A") and has(folder / name))]
 
 
-def _holds_images(folder: Path) -> bool:
-    return any(path.suffix.lower() in IMAGE_SUFFIXES for path in visible_entries(folder))
+def _image_stems(folder: Folder) -> set[str]:
+    """Return the names of the images in a folder, without suffix and without images in folders below it."""
+    images = (PurePosixPath(file.name) for file in folder.store.list(folder) if file.suffix.lower() in IMAGE_SUFFIXES)
+    return {path.stem for path in images if len(path.parts) == 1}

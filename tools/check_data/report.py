@@ -128,8 +128,6 @@ def _problems_of_side(
 ) -> Iterator[str]:
     """Yield the problems of a split or, given its kind, of one of its sides; `name` is that for messages."""
     logger.info("%s: %s", name, counted(len(layout), "sample"))
-    for folder in layout.folders:
-        yield from folder.store.problems(folder)
     if others := count_other_files(layout.folders):
         logger.info("%s: left out, being of other formats: %s", name, others)
     holds_ids = not config.data.label_colors

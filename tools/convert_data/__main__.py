@@ -33,8 +33,8 @@ _COMMANDS = {
     "source": "photographs to sources, as from-photos made them in the training pairs, for test.py to translate",
     "colors-to-ids": "label maps drawn in colours to ids, and a YAML file of the colours, TO.yaml",
     "to-instances": "label maps to instance maps: each connected part of a class is an instance",
-    "to-shards": "the files of a data set in folders to shards: tar files with an index, for data.layout=shards",
-    "index-shards": "indices of tar files of NAME.source.png, NAME.target.jpg and so on, as WebDataset writes them",
+    "to-shards": "the images of a data set to tar files with an index, which data.root can name like their folder",
+    "index-shards": "an index of tar files that hold the folders of a data set",
 }
 _OF_SHARDS = ("to-shards", "index-shards")
 _OF_PHOTOS = ("from-photos", "from-video")
@@ -82,8 +82,6 @@ def _add_arguments(command: str, add: Callable[..., argparse.Action]) -> None:
             add("target", type=Path, metavar="TO", help="folder to write to, outside FOLDER")
             size_help = "least size of a shard in MB, but for the last one; default: %(default)s"
             add("--shard-mb", type=_number(0.001, 1e6), default=512, metavar="MB", help=size_help)
-            settings_help = "settings of the folders, as data.layout=unpaired_folders"
-            add("--settings", nargs="+", default=[], metavar="data.key=value", help=settings_help)
         return
     existing_help = "existing files; default: refuse, before anything is written"
     add("--existing", choices=("refuse", "keep", "replace"), default="refuse", help=existing_help)
@@ -237,7 +235,7 @@ def main(argv: Sequence[str]) -> None:
             origin, target, classes = _origin(arguments), arguments.target, arguments.classes
             problems = to_instances(origin, target, classes, arguments.colors, arguments.existing)
         case "to-shards":
-            lines = to_shards(_origin(arguments), arguments.target, int(arguments.shard_mb * 1e6), arguments.settings)
+            lines = to_shards(_origin(arguments), arguments.target, int(arguments.shard_mb * 1e6))
         case "index-shards":
             lines = index_shards(arguments.origin)
         case _:

@@ -49,7 +49,7 @@ def test_each_method_is_declared_and_built() -> None:
         (["loss.outside_mask=-1"], r"loss\.outside_mask is -1.*, expected a number of at least 0"),
         (
             ["loss.outside_mask=1", "loss.class_weights={1: 0}", "data.layout=synthetic_day_night"],
-            r"data\.layout is synthetic_day_night, expected unpaired_folders or unpaired_shards with loss",
+            r"data\.layout is synthetic_day_night, expected unpaired_folders with loss",
         ),
         (["data.augment.vertical_flip=true"], r"data\.augment\.vertical_flip is true, expected false, its default"),
         (["data.augment.scale=[1,2]"], r"data\.augment\.scale is .*, expected \[\], its default: it changes"),

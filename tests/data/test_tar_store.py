@@ -1,0 +1,217 @@
+"""Data sets in tar files have the samples, names and fingerprints of their folders; damage is one line."""
+
+import json
+import os
+import pickle
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import tests.batches
+from configs import build
+from configs.load import config_from_dict
+from configs.schema.data import DataConfig, check_data_root
+from data import data_set_folder
+from data.batch import DataError
+from data.cache import CachedLayout, SampleCache
+from data.fingerprint import difference, fingerprint
+from data.layout import Layout
+from data.tar_store import INDEX
+from tests.conftest import save_image
+from tests.reliability.command_line import CommandLine
+from tests.runs import assert_equal
+from tools.check_data import __main__ as check_data
+from tools.convert_data.shards import to_shards
+from utils.errors import ConfigError
+
+CROPS = replace(tests.batches.CROPS, crop_height=8, crop_width=8, min_size=8)
+batches = partial(tests.batches.batches, preprocessing=CROPS, size=3)
+
+
+def save_folders(root: Path, *names: str, n_samples: int = 5) -> Path:
+    """Write images of noise to folders. Label maps have ids below 5."""
+    for number, folder in enumerate(names):
+        for sample in range(n_samples):
+            shape, most = ((16, 16), 5) if folder.endswith(("label", "inst", "weight")) else ((16, 16, 3), 256)
+            pixels = np.random.default_rng([number, sample]).integers(0, most, shape, np.uint8)
+            save_image(root / folder / ("sub" if sample else "") / f"x.{sample:03}.png", pixels)
+    return root
+
+
+def opened(root: Path, *, needs_labels: bool = False, **settings: Any) -> Layout:
+    """Open the training split, for a cycle if the layout is unpaired."""
+    method = {"method": {"name": "cycle"}, "cycle": {"identity": 0}} if "layout" in settings else {}
+    data = {"root": str(root), "layout": "paired_folders", "preprocess": "none"} | settings
+    config = config_from_dict({"data": data} | method, "test", [])
+    return build.build_layout(config, "train", needs_targets=True, needs_labels=needs_labels)
+
+
+@pytest.fixture
+def tars(tmp_path: Path) -> Path:
+    """Five pairs in several tar files."""
+    to_shards(save_folders(tmp_path / "pairs", "train_A", "train_B"), tmp_path / "tars", 4000)
+    assert len(list((tmp_path / "tars").glob("*.tar"))) > 2
+    return tmp_path / "tars"
+
+
+@pytest.mark.parametrize(
+    ("folders", "settings"),
+    [
+        (["train_A", "train_B"], {"direction": "BtoA"}),
+        (
+            ["train_label", "train_img", "train_inst", "train_weight"],
+            {"n_classes": 5, "instance_edges": True, "weight_folder": "{split}_weight"},
+        ),
+        (
+            ["rgb/train", "map/train", "train_B"],
+            {"source_folder": ["rgb/{split}", "map/{split}"], "source_channels": 6, "source_range": [0, 255]},
+        ),
+        (["trainA", "trainB"], {"layout": "unpaired_folders"}),
+        (["train_A", "train_B", "train_A_label"], {"layout": "unpaired_folders", "needs_labels": True}),
+    ],
+)
+def test_tar_files_have_the_samples_of_the_folders(
+    tmp_path: Path, folders: list[str], settings: dict[str, Any]
+) -> None:
+    root = save_folders(tmp_path / "folders", *folders)
+    to_shards(root, tmp_path / "tars", 4000)
+    expected, found = opened(root, **settings), pickle.loads(pickle.dumps(opened(tmp_path / "tars", **settings)))
+    assert list(found.names) == list(expected.names)
+    for index in range(len(expected)):
+        assert_equal(vars(found.read(index)), vars(expected.read(index)))
+    assert torch.equal(fingerprint(found), fingerprint(expected))
+    whole = batches(expected, 4)  # a run that starts with folders can resume with tar files
+    for batch, again in zip(whole[1:], batches(found, 3, first=1, n_workers=2), strict=True):
+        assert_equal(vars(batch), vars(again))
+
+
+def test_the_cache_notices_tar_files_that_were_packed_again(tars: Path, tmp_path: Path) -> None:
+    def first() -> torch.Tensor:
+        layout = opened(tars).by_side(lambda side: CachedLayout(side, CROPS, SampleCache(tmp_path / "cache")))
+        return layout.read(0).source
+
+    saved, before = fingerprint(opened(tars)), first()
+    assert torch.equal(first(), before)
+    name = next((tmp_path / "pairs" / "train_A").rglob(f"{opened(tars).names[0]}.png"))
+    save_image(name, np.zeros((16, 16, 3), np.uint8))
+    for path in tars.iterdir():
+        path.unlink()
+    to_shards(tmp_path / "pairs", tars, 4000)
+    assert not first().any()
+    assert "1 are gone or were of another size" in (difference(saved, opened(tars)) or "")
+
+
+def _row(number: int, **changes: object) -> Callable[[list[Any]], object]:
+    """Return a function that changes fields of a row."""
+    fields = ("tar", "name", "offset", "n_bytes", "crc")
+    return lambda rows: rows.__setitem__(
+        number, [changes.get(field, value) for field, value in zip(fields, rows[number], strict=True)]
+    )
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda rows: rows.pop(),
+        lambda rows: rows.pop(0),
+        lambda rows: rows.extend([rows[-1]] * 1000),
+        lambda rows: rows.reverse(),
+        lambda rows: rows.insert(2, rows.pop(-1)),  # tar files are no longer one after the other
+        lambda rows: rows.__delitem__(slice(None)),
+        lambda rows: rows.append([*rows[-1], 1]),
+        lambda rows: rows.append({"tar": 1}),
+        lambda rows: rows.append("abcde"),
+        lambda rows: rows.__setitem__(0, ["tar_index 2", len(rows) - 1]),
+        _row(1, name="../x.png"),
+        _row(1, name="/etc/passwd"),
+        _row(1, name="\ud800.png"),
+        _row(1, name=7),
+        _row(1, tar="../x.tar"),
+        _row(1, tar="x\0.tar"),
+        _row(1, offset=-512),
+        _row(1, offset=1.5),
+        _row(1, n_bytes=10**40),
+        _row(1, crc=None),
+        _row(2, offset=0),
+    ],
+)
+def test_a_damaged_index_is_one_line(tars: Path, damage: Callable[[list[Any]], object]) -> None:
+    rows = [json.loads(line) for line in (tars / INDEX).read_text().splitlines()]
+    damage(rows)
+    (tars / INDEX).write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    with pytest.raises(DataError, match=rf"^{tars}/{INDEX}: is damaged\. Copy it again, or run .* {tars}$"):
+        opened(tars)
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\n", b"[" * 100_000, b"9" * 5000, b'["tar_index 1", 1]\n["a'])
+def test_an_index_that_is_no_json_is_one_line(tars: Path, content: bytes) -> None:
+    (tars / INDEX).write_bytes(content)
+    with pytest.raises(DataError, match="is damaged"):
+        data_set_folder(str(tars))
+
+
+def test_a_tar_file_that_changes_while_it_is_read_is_an_error_of_its_samples(tars: Path) -> None:
+    layout, sample = opened(tars), opened(tars).read(0)
+    (tars / INDEX).write_bytes(b"")  # overwritten in place, as by cp
+    assert_equal(vars(layout.read(0)), vars(sample))
+    first, *_, last = sorted(tars.glob("*.tar"))
+    content = bytearray(first.read_bytes())
+    content[600] ^= 1
+    first.write_bytes(content)
+    os.truncate(last, 600)
+    messages = list[str]()
+    for index in range(len(layout)):
+        try:
+            layout.read(index)
+        except DataError as error:
+            messages.append(str(error))
+    assert len(messages) == 2
+    for path in (first, last):
+        assert sum(f"cannot be read as an image: {path.name} differs from {INDEX}" in text for text in messages) == 1
+    last.unlink()
+    with pytest.raises(DataError, match=rf"cannot be read as an image: {last.name}: No such file or directory"):
+        [layout.read(index) for index in range(1, len(layout))]
+
+
+def test_a_tar_file_that_is_missing_or_short_is_named(tars: Path) -> None:
+    path = tars / "000000.tar"
+    os.truncate(path, 600)
+    with pytest.raises(DataError, match=rf"^{path}: is shorter than when it was indexed"):
+        opened(tars)
+    path.unlink()
+    with pytest.raises(DataError, match=rf"^{path}: No such file or directory"):
+        opened(tars)
+    (tars / INDEX).rename(tars / "index")
+    with pytest.raises(DataError, match=rf"no such folder; .* index-shards {tars} makes a data set of the tar files"):
+        opened(tars)
+    (tars / "index").rename(tars / "shards.json")
+    with pytest.raises(DataError, match=r"shards\.json: is an index of version 1.*pack the folders again"):
+        opened(tars)
+
+
+def test_folders_that_are_not_in_the_tar_files_are_named(tars: Path) -> None:
+    with pytest.raises(DataError, match=rf"^{tars}/nowhere: no such folder; folders beside it: train_A, train_B"):
+        opened(tars, source_folder="nowhere")
+
+
+@pytest.mark.parametrize(
+    "root", ["s3://key:secret@bucket/x", "https://host/x?token=secret", "pipe:curl http://secret@x"]
+)
+def test_an_address_is_refused_and_not_shown(root: str, command_line: CommandLine) -> None:
+    with pytest.raises(ConfigError, match=r"^data\.root: is an address\. Mount it, and name the folder") as caught:
+        check_data_root(DataConfig(layout="paired_folders", root=root))
+    assert "secret" not in str(caught.value)
+    assert command_line.refusal(check_data.main, root) == [f"error: {caught.value}"]
+
+
+@pytest.mark.parametrize(("former", "now"), [("shards", "paired_folders"), ("unpaired_shards", "unpaired_folders")])
+def test_former_layouts_of_shards_are_those_of_folders(former: str, now: str) -> None:
+    values: dict[str, Any] = {"data": {"layout": former, "root": "x", "shuffle": "blocks"}}
+    values |= {"method": {"name": "cycle"}, "cycle": {"identity": 0}} if former.startswith("un") else {}
+    assert config_from_dict(values, "checkpoint.pt").data.layout == now
