@@ -167,14 +167,16 @@ class Predictor:
         """Set the generator's mode, and draw noise and styles for some images; afterwards it has its mode again."""
         was_training = self.generator.training
         self.generator.train(self.noise)
-        if self.noise:
-            assert len(names) == 1, names
-            torch.manual_seed(image_seed(self.seed, names[0]))
-        draw_latents(self.generator, [self._image_seed(name) for name in names])
-        if self.style:
-            choose_style(self.generator, self.style.style)
-        yield
-        self.generator.train(was_training)
+        try:
+            if self.noise:
+                assert len(names) == 1, names
+                torch.manual_seed(image_seed(self.seed, names[0]))
+            draw_latents(self.generator, [self._image_seed(name) for name in names])
+            if self.style:
+                choose_style(self.generator, self.style.style)
+            yield
+        finally:
+            self.generator.train(was_training)
 
     def _image_seed(self, name: str) -> Seed:
         seed = image_seed(self.seed, name)
