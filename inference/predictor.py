@@ -116,7 +116,7 @@ class Predictor:
     def tiles_for(self, height: int, width: int) -> Tiles | None:
         """Return the tiles of a source of some sides; None if it is translated in one piece."""
         longest = max(height, width) * max(1.0, self.conditioning.target_scale)
-        return self.tiles if self.tiles and longest > self.tiles.generator.tile else None
+        return self.tiles if self.tiles and longest > self.tiles.generator.at_once else None
 
     @property
     def has_noise_channels(self) -> bool:
