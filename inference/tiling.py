@@ -76,7 +76,7 @@ class TensorFile:
         """Write the part (1, C, h, w) of a window."""
         if not self._like.numel():
             self._like = part.new_zeros(part.shape[1])
-        rows = part[0].permute(1, 2, 0).contiguous().cpu().view(torch.uint8).numpy()
+        rows = part[0].permute(1, 2, 0).flatten(1).contiguous().cpu().view(torch.uint8).numpy()
         try:
             for row, position in zip(rows, self._positions(window), strict=True):
                 self._write_at(position, row.data)

@@ -251,6 +251,13 @@ class Sluggish(FileIO):
         return super().readinto(buffer[:7])
 
 
+@pytest.mark.parametrize("n_channels", [1, 2])
+def test_a_part_of_an_image_of_any_strides_is_kept(n_channels: int, tmp_path: Path) -> None:
+    with closing(TensorFile(tmp_path, width=6)) as file:
+        file.write(WHOLE, PART[:, :n_channels] / torch.ones(4, 6))
+        assert torch.equal(file.read(WHOLE), PART[:, :n_channels])
+
+
 def test_a_system_that_takes_and_gives_little_at_once_loses_nothing(tmp_path: Path) -> None:
     with closing(TensorFile(tmp_path, width=6)) as file:
         file.file.close()
