@@ -92,10 +92,10 @@ class FullImageTensor:
 def cut_at_norms(
     network: nn.Module, *, at_batch_norms: bool, image_stride: int = 1, is_windowed: bool = False
 ) -> tuple[list[Segment], list[FullImageTensor]]:
-    """Return a network in segments, each of which starts with a norm, and what is computed for the full image before.
+    """Cut a network into segments that start with a norm, and list the tensors that the full image needs before.
 
-    at_batch_norms: whether to cut at batch norms too, which need no statistics; segments then reach less far.
-    image_stride: pixels of the output that a pixel of the image becomes, in each direction; 1 where it becomes fewer.
+    at_batch_norms: Whether to cut at batch norms too. They need no statistics, but segments then reach less far.
+    image_stride: Pixels of the output for a pixel of the image, in each direction, at least 1.
     is_windowed: Whether a tile counts as an image, with statistics of its own. There is one segment then.
 
     Raises:

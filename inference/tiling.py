@@ -136,7 +136,7 @@ class TiledNetwork:
     scale: sides of the output, in those of the image, a power of 2.
     overlap: without instance norm, compute all layers in one pass, without files but for flips. A tile then includes
         `overlap` pixels of its neighbours, and the results of two tiles are blended linearly where they overlap.
-    is_windowed: Whether to do the same with instance norm, which then has the statistics of a tile and its overlap.
+    is_windowed: Whether to do the same with instance norm, with statistics of each tile and its overlap.
     folder: where the temporary files are.
 
     Attributes: n_segments, the passes over the tiles; reach, the pixels of its neighbours that a tile must include in
