@@ -251,12 +251,13 @@ def with_tiles(predictor: Predictor, loaded: LoadedGenerator, compute: ComputeOp
     if window and not has_instance_norm(generator):
         logger.info("without effect  --norm-window: the generator has no instance norm")
         window = None
-    if window is None and compute.tile is None:
+    tile = window // 2 if window else compute.tile
+    if tile is None:
         return predictor
     sides, scale = image_sides(loaded.reading_config), loaded.config.generator.scale
     tiled = partial(
         TiledNetwork,
-        tile=window // 2 if window else compute.tile,
+        tile=tile,
         size_multiple=sides.multiple,
         min_size=sides.minimum,
         overlap=window // 4 if window else compute.overlap,
@@ -272,8 +273,8 @@ def with_tiles(predictor: Predictor, loaded: LoadedGenerator, compute: ComputeOp
         logger.info(f"windows      {tiles.generator.at_once} pixels, each with statistics of its own, blended")
     elif (n_passes := tiles.generator.n_segments) > 1:
         unused = "; --overlap has no effect" if compute.overlap is not None else ""
-        logger.info(f"tiles        {compute.tile} pixels, in {n_passes} passes, cut at the norms{unused}")
+        logger.info(f"tiles        {tile} pixels, in {n_passes} passes, cut at the norms{unused}")
     else:
         reach = tiles.generator.reach
-        logger.info(f"tiles        {compute.tile} pixels, overlapping by {compute.overlap} of {reach} in reach")
+        logger.info(f"tiles        {tile} pixels, overlapping by {compute.overlap} of {reach} in reach")
     return replace(predictor, tiles=tiles)
