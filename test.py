@@ -10,6 +10,7 @@ from configs.original_options import OF_TRANSLATION, PAGE
 from inference.command_line import add_generator_options, contradictions
 from utils.cli import ArgumentParser, run_entry_point, whole_number
 from utils.signals import handling_ctrl_c, leave_at_once
+from utils.signatures import accepted
 
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
@@ -87,8 +88,11 @@ def _contradiction(arguments: argparse.Namespace) -> str | None:
         "--split and --input exclude each other: leave one of them out": given and arguments.split,
         f"--noise {one_image}": arguments.noise and arguments.batch_size > 1,
         f"--tile {one_image}": tile and arguments.batch_size > 1,
-        **contradictions(tile=tile, overlap=arguments.overlap, noise=arguments.noise),
+        f"--norm-window {one_image}": arguments.norm_window and arguments.batch_size > 1,
+        **contradictions(**accepted(contradictions, vars(arguments))),
         "--tile and --compile on exclude each other: leave one of them out": tile and arguments.compile == "on",
+        "--norm-window and --compile on exclude each other: leave one of them out": arguments.norm_window
+        and arguments.compile == "on",
     }
     return next((problem for problem, is_there in problems.items() if is_there), None)
 

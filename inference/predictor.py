@@ -1,5 +1,6 @@
 """Translates batches with a generator, for test.py and for the validation of a training."""
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,8 +15,9 @@ from data.batch import Batch, Sample
 from data.conditioning import Conditioning
 from data.files.pixels import StoredRows
 from inference.padding import Padding
+from inference.pass_memory import bytes_of_pass
 from inference.sampling import StyleImage, image_seed
-from inference.tiling import TiledNetwork, Window, means_of_bands
+from inference.tiling import TiledNetwork, Window, has_instance_norm, means_of_bands
 from models.instance_features import FeatureClusters, average_in_instances
 from models.latent_inputs import MixedSeed, Seed, choose_style, draw_latents, takes_noise, takes_style
 from utils.pictures import colorize, picture, scaled_picture
@@ -116,7 +118,13 @@ class Predictor:
     def tiles_for(self, height: int, width: int) -> Tiles | None:
         """Return the tiles of a source of some sides; None if it is translated in one piece."""
         longest = max(height, width) * max(1.0, self.conditioning.target_scale)
-        return self.tiles if self.tiles and longest > self.tiles.generator.tile else None
+        return self.tiles if self.tiles and longest > self.tiles.generator.at_once else None
+
+    @property
+    def uses_statistics_of_images(self) -> bool:
+        """Whether instance norm uses the statistics of a whole image, and not of a window."""
+        is_windowed = self.tiles is not None and self.tiles.generator.is_windowed
+        return has_instance_norm(self.generator) and not is_windowed
 
     @property
     def has_noise_channels(self) -> bool:
@@ -149,6 +157,13 @@ class Predictor:
         return self.conditioning.pixels(fake, self.target_dtype).cpu()
 
     @torch.inference_mode()
+    def bytes_per_pixel(self, part: Batch) -> float:
+        """Return how much memory the translation of an image takes for each pixel, measured on a part of the image."""
+        with self._drawn(part.names), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Using `torch.compile")  # the count runs the plain network
+            return bytes_of_pass(lambda: self._generate(part)) / part.source[:, 0].numel()
+
+    @torch.inference_mode()
     def translate_in_bands(self, image: ImageParts) -> Iterator[Tensor]:
         """Yield the translation from top to bottom, as parts (C, h, W) of successive rows, on the CPU.
 
@@ -167,14 +182,16 @@ class Predictor:
         """Set the generator's mode, and draw noise and styles for some images; afterwards it has its mode again."""
         was_training = self.generator.training
         self.generator.train(self.noise)
-        if self.noise:
-            assert len(names) == 1, names
-            torch.manual_seed(image_seed(self.seed, names[0]))
-        draw_latents(self.generator, [self._image_seed(name) for name in names])
-        if self.style:
-            choose_style(self.generator, self.style.style)
-        yield
-        self.generator.train(was_training)
+        try:
+            if self.noise:
+                assert len(names) == 1, names
+                torch.manual_seed(image_seed(self.seed, names[0]))
+            draw_latents(self.generator, [self._image_seed(name) for name in names])
+            if self.style:
+                choose_style(self.generator, self.style.style)
+            yield
+        finally:
+            self.generator.train(was_training)
 
     def _image_seed(self, name: str) -> Seed:
         seed = image_seed(self.seed, name)

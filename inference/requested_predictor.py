@@ -18,7 +18,7 @@ from inference.original_weights import OriginalInputs
 from inference.predictor import Predictor, Tiles
 from inference.request import ComputeOptions, DrawingOptions, GeneratorOptions, InputOptions, Request
 from inference.sampling import StyleImage, load_clusters
-from inference.tiling import TiledNetwork
+from inference.tiling import TiledNetwork, has_instance_norm
 from models.instance_features import FILE_NAME, FeatureConditionedGenerator
 from models.latent_inputs import takes_noise, takes_style
 from models.style_encoder import inference_network
@@ -125,7 +125,7 @@ def should_compile(
     if (chosen := request.compute.compile) != "auto":
         return chosen == "on"
     encodes = isinstance(loaded.generator, FeatureConditionedGenerator)  # its work depends on the instances
-    varies = encodes or request.drawing.noise or request.compute.tile
+    varies = encodes or request.drawing.noise or request.compute.tile or request.compute.norm_window
     if device.type != "cpu" or varies or what_compiling_lacks(device):
         return False
     return count_pixels() >= MIN_PIXELS_TO_COMPILE
@@ -241,8 +241,18 @@ def report_features(
 
 
 def with_tiles(predictor: Predictor, loaded: LoadedGenerator, compute: ComputeOptions, folder: Path) -> Predictor:
-    """Return the predictor with the tiles of --tile, whose temporary files are in `folder`; unchanged without it."""
-    if (tile := compute.tile) is None:
+    """Return the predictor with the tiles of --tile or --norm-window; unchanged without them.
+
+    A window is a tile and its overlap: half of its side, and a quarter on each side of that.
+
+    folder: Place of the temporary files.
+    """
+    generator, window = predictor.generator, compute.norm_window
+    if window and not has_instance_norm(generator):
+        logger.info("without effect  --norm-window: the generator has no instance norm")
+        window = None
+    tile = window // 2 if window else compute.tile
+    if tile is None:
         return predictor
     sides, scale = image_sides(loaded.reading_config), loaded.config.generator.scale
     tiled = partial(
@@ -250,18 +260,21 @@ def with_tiles(predictor: Predictor, loaded: LoadedGenerator, compute: ComputeOp
         tile=tile,
         size_multiple=sides.multiple,
         min_size=sides.minimum,
-        overlap=compute.overlap,
+        overlap=window // 4 if window else compute.overlap,
+        is_windowed=window is not None,
         scale=scale,
         folder=folder,
     )
-    generator = predictor.generator
     if isinstance(generator, FeatureConditionedGenerator):
         tiles = Tiles(tiled(generator.generator), tiled(generator.encoder.network))
     else:
         tiles = Tiles(tiled(generator), encoder=None)
-    if (n_passes := tiles.generator.n_segments) > 1:
+    if window:
+        logger.info(f"windows      {tiles.generator.at_once} pixels, each with statistics of its own, blended")
+    elif (n_passes := tiles.generator.n_segments) > 1:
         unused = "; --overlap has no effect" if compute.overlap is not None else ""
         logger.info(f"tiles        {tile} pixels, in {n_passes} passes, cut at the norms{unused}")
     else:
-        logger.info(f"tiles        {tile} pixels, overlapping by {compute.overlap} of {tiles.generator.reach} in reach")
+        reach = tiles.generator.reach
+        logger.info(f"tiles        {tile} pixels, overlapping by {compute.overlap} of {reach} in reach")
     return replace(predictor, tiles=tiles)

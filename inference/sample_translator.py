@@ -18,10 +18,15 @@ from data.preprocessing import Preprocessing
 from inference.image_store import reduced, reduced_rows
 from inference.outputs import Results, Sizes
 from inference.padding import PaddedSample, Padding, collected, read_padded
+from inference.pass_memory import bytes_of_device
 from inference.predictor import ImageParts, Predictor
 from inference.source_values import SourceValues
 from inference.tiling import Window
+from utils.log import logger
 from utils.worker_threads import MOST_THREADS, in_order, worker_threads
+
+_SMALL = 2**22  # pixels of a batch; fewer are translated without an estimate of the memory
+_PROBE = 256  # side of the part that gives the estimate, in pixels
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,8 @@ class SampleTranslator:
     results: gets the translations. values: gets the sources; large ones reduced.
     source_form: of sources that are read as they are stored; None for others, which are read at once.
     keeps_sizes: whether images are translated at their own size, as files that are read in parts have to be.
-    problems: of samples that cannot be used, which are skipped.
+    problems: Problems of samples that cannot be used, which are skipped.
+    warned: Name of the image that a warning about its size named.
     """
 
     layout: Layout
@@ -62,6 +68,7 @@ class SampleTranslator:
     source_form: StoredForm | None
     keeps_sizes: bool
     problems: list[str] = field(default_factory=list)
+    warned: list[str] = field(default_factory=list)
 
     def translate(self, indices: Sequence[int], batch_size: int) -> Iterator[int]:
         """Translate samples, up to `batch_size` together; yield how many were done. Those read in parts come last.
@@ -87,15 +94,55 @@ class SampleTranslator:
 
     def _translated(self, batch: Sequence[PaddedSample]) -> Iterator[tuple[Sample, Tensor] | None]:
         """Yield the samples of a batch with their translations; None for one that is written already."""
-        if batch[0].sample.target is None and self.predictor.tiles_for(*batch[0].padded.source.shape[-2:]):
-            self._translate_in_bands(self._in_memory(*batch))
-            yield None
+        size = batch[0].padded.source.shape[-2:]
+        if self.predictor.tiles_for(*size):
+            if batch[0].sample.target is None:
+                self._translate_in_bands(self._in_memory(*batch))
+                yield None
+                return
+        elif problems := self._lack_of_memory(batch):
+            self.problems.extend(problems)
+            yield from [None] * len(batch)
             return
+        self._warn_of_statistics(batch[0].sample.name, *size)
         fakes = self.predictor.translate(Batch.of([read.padded for read in batch]))
         for read, fake in zip(batch, fakes, strict=True):
             self.values.add(read.sample)
             self.results.add_to_baseline(read.sample)
             yield read.sample, read.window.cut(fake)
+
+    def _lack_of_memory(self, batch: Sequence[PaddedSample]) -> list[str]:
+        """Return a line for each image of a batch that is too large to be translated in one piece."""
+        height, width = batch[0].padded.source.shape[-2:]
+        n_pixels = len(batch) * height * width
+        if n_pixels <= _SMALL:
+            return []
+        side = max(_PROBE // (m := self.preprocessing.size_multiple) * m, m, self.preprocessing.min_size)
+        window = Window(0, min(side, height), 0, min(side, width))
+        part = Batch.of([batch[0].padded]).mapped(lambda image: window.cut(image).clone())  # no view of the full image
+        needed, there_is = n_pixels * self.predictor.bytes_per_pixel(part), bytes_of_device(self.predictor.device)
+        if needed <= there_is:
+            return []
+        fewer = " or a smaller --batch-size" if len(batch) > 1 else ""
+        return [
+            f"{read.sample.name}: a translation of {width}x{height} pixels in one piece needs about "
+            f"{needed / len(batch) / 1e9:.3g} GB, there are {there_is / 1e9:.3g} GB. Add --tile 1024{fewer}."
+            for read in batch
+        ]
+
+    def _warn_of_statistics(self, name: str, height: int, width: int) -> None:
+        """Warn once if instance norm sees an image that is much larger than the crops of the training."""
+        rule = self.preprocessing
+        is_large = rule.mode.endswith("crop") and height * width > 4 * rule.crop_height * rule.crop_width
+        if self.warned or not is_large or not self.predictor.uses_statistics_of_images:
+            return
+        self.warned.append(name)
+        logger.warning(
+            f"{name}: {width}x{height} pixels are more than four times the training crop of {rule.crop_width}x"
+            f"{rule.crop_height}, and instance norm uses statistics of the whole image, so values may be wrong. "
+            f"Compare with --norm-window {2 * max(rule.crop_width, rule.crop_height)}, or train with "
+            "generator.norm=batch."
+        )
 
     def _write(self, translated: tuple[Sample, Tensor] | None) -> None:
         if translated:
@@ -149,6 +196,7 @@ class SampleTranslator:
             yield _LargeImage(preview, (rows.width, rows.height), parts, padding.window)
 
     def _translate_in_bands(self, image: _LargeImage) -> None:
+        self._warn_of_statistics(image.preview.name, image.padded.height, image.padded.width)
         self.values.add(image.preview)
         bands = _cut(self.predictor.translate_in_bands(image.padded), image.window)
         self.results.add_in_bands(image.preview, image.sizes, bands)

@@ -13,7 +13,11 @@ from models.layers import InTiles
 from utils.errors import UserError
 
 IMAGE = "image"
-_POINTWISE = {"cat", "add", "iadd", "mul", "dropout", "relu", "leaky_relu", "tanh"}  # functions of single pixels
+_POINTWISE = {  # functions of single pixels
+    *("cat", "add", "iadd", "mul", "dropout", "relu", "leaky_relu", "tanh"),
+    *("silu", "gelu", "sigmoid", "mish"),
+}
+_POINTWISE_LAYERS = (nn.ReLU, nn.LeakyReLU, nn.Tanh, nn.SiLU, nn.GELU, nn.PReLU, nn.Sigmoid, nn.Mish)
 _BEFORE = -1  # in place of a segment, of what is computed before the first
 
 
@@ -86,17 +90,19 @@ class FullImageTensor:
 
 @torch.no_grad()
 def cut_at_norms(
-    network: nn.Module, *, at_batch_norms: bool, image_stride: int = 1
+    network: nn.Module, *, at_batch_norms: bool, image_stride: int = 1, is_windowed: bool = False
 ) -> tuple[list[Segment], list[FullImageTensor]]:
-    """Return a network in segments, each of which starts with a norm, and what is computed for the full image before.
+    """Cut a network into segments that start with a norm, and list the tensors that the full image needs before.
 
-    at_batch_norms: whether to cut at batch norms too, which need no statistics; segments then reach less far.
-    image_stride: pixels of the output that a pixel of the image becomes, in each direction; 1 where it becomes fewer.
+    at_batch_norms: Whether to cut at batch norms too. They need no statistics, but segments then reach less far.
+    image_stride: Pixels of the output for a pixel of the image, in each direction, at least 1.
+    is_windowed: Whether a tile counts as an image, with statistics of its own. There is one segment then.
 
     Raises:
         NotInTilesError: a layer needs more of the image than a tile, or it is not known how much.
     """
-    traced = _Traced(network, (WholeImageNorm, nn.BatchNorm2d) if at_batch_norms else (WholeImageNorm,), image_stride)
+    cut_at = (WholeImageNorm, nn.BatchNorm2d) if at_batch_norms else (WholeImageNorm,)
+    traced = _Traced(network, () if is_windowed else cut_at, image_stride, is_windowed=is_windowed)
     segments = [traced.cut(number) for number in range(max(traced.segments.values()) + 1)]
     return segments, [
         FullImageTensor(cast(StyleStem, traced.layer(node)), node.name, traced.strides[node], traced.norms_behind(node))
@@ -118,7 +124,9 @@ class _Traced:
     segments, strides: of each node; strides as in Segment.
     """
 
-    def __init__(self, network: nn.Module, cut_at: tuple[type[nn.Module], ...], image_stride: int) -> None:
+    def __init__(
+        self, network: nn.Module, cut_at: tuple[type[nn.Module], ...], image_stride: int, *, is_windowed: bool
+    ) -> None:
         self._network = network
         try:
             self.graph = _Tracer().trace(network)
@@ -126,17 +134,21 @@ class _Traced:
         except (TypeError, ValueError, RuntimeError) as error:
             first, *_ = str(error).splitlines() or [""]
             raise NotInTilesError(network, f"its layers depend on the image ({first})") from error
-        for node in [node for node in self.graph.nodes if self.extent(node) == "left_out"]:
-            node.replace_all_uses_with(node.all_input_nodes[0])
-            self.graph.erase_node(node)
-        for name, norm in network.named_modules():
-            if isinstance(norm, nn.InstanceNorm2d) and not (norm.affine or norm.track_running_stats):
-                self._module.set_submodule(name, WholeImageNorm(norm.eps))
+        if not is_windowed:
+            self._replace_layers_of_whole_images()
         self.segments = self._find_segments(cut_at)
         self.strides: dict[fx.Node, int] = {}
         self._reaches: dict[fx.Node, int] = {}
         for node in self.segments:
             self._find_stride_and_reach(node, image_stride)
+
+    def _replace_layers_of_whole_images(self) -> None:
+        for node in [node for node in self.graph.nodes if self.extent(node) == "left_out"]:
+            node.replace_all_uses_with(node.all_input_nodes[0])
+            self.graph.erase_node(node)
+        for name, norm in self._network.named_modules():
+            if isinstance(norm, nn.InstanceNorm2d) and not (norm.affine or norm.track_running_stats):
+                self._module.set_submodule(name, WholeImageNorm(norm.eps))
 
     def layer(self, node: fx.Node) -> nn.Module | None:
         """Return the layer of a node; None where it is a function or an input."""
@@ -238,9 +250,9 @@ def _in_tiles(layer: nn.Module) -> InTiles | None:
         # padding counts as part of the convolution that follows
         case nn.ReflectionPad2d() | WholeImageNorm() | nn.BatchNorm2d() | nn.Dropout() | nn.Identity():
             return InTiles()
-        case nn.InstanceNorm2d(affine=False, track_running_stats=False) | nn.ReLU() | nn.LeakyReLU() | nn.Tanh():
+        case nn.InstanceNorm2d(affine=False, track_running_stats=False):
             return InTiles()
-    return None
+    return InTiles() if isinstance(layer, _POINTWISE_LAYERS) else None
 
 
 def _function_in_tiles(node: fx.Node) -> InTiles | None:

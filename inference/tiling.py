@@ -76,7 +76,7 @@ class TensorFile:
         """Write the part (1, C, h, w) of a window."""
         if not self._like.numel():
             self._like = part.new_zeros(part.shape[1])
-        rows = part[0].permute(1, 2, 0).contiguous().cpu().view(torch.uint8).numpy()
+        rows = part[0].permute(1, 2, 0).flatten(1).contiguous().cpu().view(torch.uint8).numpy()
         try:
             for row, position in zip(rows, self._positions(window), strict=True):
                 self._write_at(position, row.data)
@@ -136,10 +136,12 @@ class TiledNetwork:
     scale: sides of the output, in those of the image, a power of 2.
     overlap: without instance norm, compute all layers in one pass, without files but for flips. A tile then includes
         `overlap` pixels of its neighbours, and the results of two tiles are blended linearly where they overlap.
+    is_windowed: Whether to do the same with instance norm, with statistics of each tile and its overlap.
     folder: where the temporary files are.
 
     Attributes: n_segments, the passes over the tiles; reach, the pixels of its neighbours that a tile must include in
-    the segment that reaches farthest; overlap, those that it includes where they are fewer, otherwise None.
+    the segment that reaches farthest; overlap, those that it includes where they are fewer, otherwise None; at_once,
+    the longest side of an image that is computed in one piece.
     """
 
     def __init__(
@@ -151,24 +153,25 @@ class TiledNetwork:
         min_size: int,
         folder: Path,
         overlap: int | None = None,
+        is_windowed: bool = False,
         scale: float = 1.0,
     ) -> None:
-        self.folder = folder
+        self.folder, self.is_windowed = folder, is_windowed
         self._image_stride = max(1, round(scale))
         size_multiple, min_size = size_multiple * self._image_stride, min_size * self._image_stride
         self._multiple = size_multiple
-        has_instance_norm = any(isinstance(module, nn.InstanceNorm2d) for module in network.modules())
-        in_one_pass = overlap is not None and not has_instance_norm
+        in_one_pass = overlap is not None and (is_windowed or not has_instance_norm(network))
         self._segments, self._full_image = cut_at_norms(
-            network, at_batch_norms=not in_one_pass, image_stride=self._image_stride
+            network, at_batch_norms=not in_one_pass, image_stride=self._image_stride, is_windowed=is_windowed
         )
         self.n_segments, self.reach = len(self._segments), max(segment.reach for segment in self._segments)
         self.overlap: int | None = None
-        if overlap is not None and in_one_pass and overlap < self.reach:
+        if overlap is not None and in_one_pass and (is_windowed or overlap < self.reach):
             self.overlap = -(-overlap // size_multiple) * size_multiple
         # with no pixels of its neighbours, the smallest of nearly equal tiles must be large enough for an image
         least = size_multiple if self.overlap is None else 2 * min_size
         self.tile = max(tile // size_multiple * size_multiple, least)
+        self.at_once = self.tile + 2 * (self.overlap or 0) if is_windowed else self.tile
 
     @torch.inference_mode()
     def bands(self, read: Callable[[Window], Tensor], height: int, width: int) -> Iterator[Tensor]:
@@ -242,6 +245,11 @@ class TiledNetwork:
     def _rows_of_tiles(self, whole: Window) -> Iterator[list[Window]]:
         for top, bottom in _pieces(whole.bottom, self.tile, self._multiple):
             yield [Window(top, bottom, *ends) for ends in _pieces(whole.right, self.tile, self._multiple)]
+
+
+def has_instance_norm(network: nn.Module) -> bool:
+    """Return whether a network normalizes an image by its own statistics."""
+    return any(isinstance(module, nn.InstanceNorm2d) for module in network.modules())
 
 
 def means_of_bands(bands: Iterator[Tensor], mirrored: Iterator[Tensor], folder: Path) -> Iterator[Tensor]:

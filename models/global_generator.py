@@ -42,9 +42,10 @@ class GlobalGenerator(Generator):
     skips: half: the encoder's activations are added to the decoder's between half of the sides and the lowest
         resolution (Mao et al. 2016), so that lines of the source need not pass that; takes no parameters. full: those
         at the full sides join too, through a convolution; not with a scale below 1.
-    biased_downs: whether the strided convolutions have biases, which count where features before the norm are compared.
-    scale: sides of the output, in those of the source, a power of 2: more upsamplings, each of which halves the
-        channels, or fewer of them.
+    biased_downs: whether the stem's and the strided convolutions have biases. A norm cancels them, but they count if a
+        loss compares the features before the norm.
+    scale: side of the output divided by the side of the source, a power of 2. Above 1 there are more upsamplings, and
+        each halves the channels; below 1 there are fewer.
     output: tanh; linear for values without bounds; None for the features before the head, which the enhancers take.
     """
 
@@ -72,6 +73,9 @@ class GlobalGenerator(Generator):
         self.skips = skips
         widths = [base_channels * 2**level for level in range(n_downsamplings + 1)]
         self.stem = make_stem(in_channels, base_channels, norm)
+        if biased_downs:  # a convolution with a bias would draw it, which would change the weights drawn after it
+            self.stem.get_submodule("1").register_parameter("bias", nn.Parameter(torch.zeros(base_channels)))
+            self.register_load_state_dict_pre_hook(_add_bias_of_stem)
         downs = (make_down(*channels, norm, padding, downsample, bias=biased_downs) for channels in pairwise(widths))
         self.downs = nn.Sequential(*downs)
         self.blocks = nn.Sequential(*(ResidualBlock(widths[-1], norm=norm, dropout=dropout) for _ in range(n_blocks)))
@@ -154,6 +158,11 @@ class GlobalGenerator(Generator):
                 if stops and len(features) == len(taps):
                     break
         return x, features, levels
+
+
+def _add_bias_of_stem(generator: nn.Module, weights: dict[str, Tensor], prefix: str, *_: object) -> None:
+    """Add a bias of zeros to weights of a checkpoint that was written when the stem had none."""
+    weights.setdefault(f"{prefix}stem.1.bias", torch.zeros_like(generator.get_parameter("stem.1.bias")))
 
 
 class LocalEnhancer(Generator):

@@ -81,6 +81,22 @@ def test_the_mode_is_that_of_the_noise_and_comes_back(noise: bool, was_training:
     assert generator.training == was_training
 
 
+class Failing(Seen):
+    """Raises an error in its pass."""
+
+    def forward(self, source: Tensor) -> Tensor:
+        raise RuntimeError("out of memory")
+
+
+@pytest.mark.parametrize("was_training", [False, True])
+@pytest.mark.parametrize("names", ["a", "ab"])  # noise of two images is refused before the pass
+def test_the_mode_comes_back_after_an_error(was_training: bool, names: str) -> None:
+    generator = Failing().train(was_training)
+    with pytest.raises((RuntimeError, AssertionError)):
+        predictor(generator, noise=not was_training).translate(pictures(*names))
+    assert generator.training == was_training
+
+
 def test_dropout_depends_on_seed_and_name_alone() -> None:
     by_seed = predictor(nn.Dropout(0.5), seed=3, noise=True)
     first, other, again = (by_seed.translate(pictures(name)) for name in ("a", "b", "a"))

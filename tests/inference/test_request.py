@@ -44,6 +44,8 @@ def test_images_of_input_keep_their_sizes_unless_a_size_is_set(arguments: list[s
         (["--side", "A"], "--side needs --input"),
         (["--batch-size", "0"], "'0' is not a whole number above 0"),
         (["--overlap", "8"], "--overlap needs --tile"),
+        (["--norm-window", "64", "--tile", "64"], "--norm-window and --tile exclude each other"),
+        (["--norm-window", "64", "--batch-size", "2"], "--norm-window takes one image at a time"),
         (["--tile", "64", "--batch-size", "2"], "--tile takes one image at a time"),
         (["--tile", "64", "--noise"], "--tile and --noise exclude each other"),
         (["--tile", "64", "--compile", "on"], "--tile and --compile on exclude each other"),

@@ -1,5 +1,6 @@
 """Images larger than a tile are translated in parts as they are at once."""
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -172,3 +173,61 @@ def test_existing_translations_are_kept(tmp_path: Path, network: nn.Module) -> N
     write_tiff_rows(written, Bands.of(np.zeros((3, 5, 6), np.float32)))
     assert large.keep(0)
     assert "x.tif: is 6x5, expected 61x90. Remove it" in large.problems[0]
+
+
+@pytest.mark.parametrize("n_bytes", [10**5, 10**9])
+def test_an_image_that_needs_more_than_the_memory_is_refused_before_it_is_translated(
+    tmp_path: Path, network: nn.Module, monkeypatch: pytest.MonkeyPatch, n_bytes: int
+) -> None:
+    translator = sample_translator(tmp_path, network, save_tiff(tmp_path / "x.tif"))
+    whole = replace(translator, predictor=replace(translator.predictor, tiles=None))
+    monkeypatch.setattr("inference.sample_translator._SMALL", 100)
+    monkeypatch.setattr("inference.sample_translator._PROBE", 16)
+    monkeypatch.setattr("inference.sample_translator.bytes_of_device", lambda device: n_bytes)
+    list(whole.translate([0], 1))
+    if n_bytes == 10**9:
+        assert not whole.problems
+        return
+    (problem,) = whole.problems
+    pattern = r"x: a translation of 64x92 pixels in one piece needs about \S+ GB, there are 0.0001 GB. Add --tile 1024."
+    assert re.fullmatch(pattern, problem)
+    assert not (tmp_path / "out/x.tif").exists()
+    list(translator.translate([0], 1))
+    assert whole.problems == [problem]  # none in tiles
+    assert (tmp_path / "out/x.tif").exists()
+
+
+@pytest.mark.parametrize(
+    ("crop", "mode", "norm", "window", "warns"),
+    [
+        (16, "crop", "instance", None, True),
+        (16, "resize_and_crop", "instance", None, True),
+        (40, "crop", "instance", None, False),
+        (16, "scale_width", "instance", None, False),
+        (16, "crop", "batch", None, False),
+        (16, "crop", "instance", 32, False),
+    ],
+)
+@pytest.mark.parametrize("tiled", [False, True])
+def test_an_image_much_larger_than_the_crops_is_reported_once(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    crop: int,
+    mode: Any,
+    norm: Any,
+    window: int | None,
+    warns: bool,
+    tiled: bool,
+) -> None:
+    network = lively(GlobalGenerator(**GLOBAL, norm=norm))
+    translator = sample_translator(tmp_path, network, save_tiff(tmp_path / "x.tif"))
+    overlap = window // 4 if window else None
+    tiles = TiledNetwork(
+        network, tile=TILE, size_multiple=4, min_size=8, folder=tmp_path, overlap=overlap, is_windowed=bool(window)
+    )
+    predictor = replace(translator.predictor, tiles=Tiles(tiles, None) if tiled or window else None)
+    rule = replace(translator.preprocessing, mode=mode, crop_height=crop, crop_width=crop)
+    translator = replace(translator, predictor=predictor, preprocessing=rule)
+    for _ in range(2):
+        list(translator.translate([0], 1))
+    assert caplog.text.count("Compare with --norm-window 32") == int(warns)

@@ -67,6 +67,16 @@ def test_what_may_need_more_than_a_tile_is_refused_in_one_line(network: nn.Modul
         cut_at_norms(network, at_batch_norms=True)
 
 
+@pytest.mark.parametrize("layer", [nn.SiLU(), nn.GELU(), nn.PReLU(3), nn.Sigmoid(), nn.Mish()])
+def test_functions_of_single_pixels_reach_no_other(layer: nn.Module) -> None:
+    networks: list[nn.Module] = [nn.Sequential(layer)]
+    if not isinstance(layer, nn.PReLU):  # the function takes a weight
+        networks.append(Scaled(getattr(F, type(layer).__name__.lower())))
+    for network in networks:
+        (segment,), _ = cut_at_norms(network, at_batch_norms=True)
+        assert segment.reach == 0
+
+
 def test_a_dilated_convolution_reaches_farther() -> None:
     network = nn.Sequential(nn.Conv2d(3, 3, 3, dilation=4, padding=4))
     assert cut_at_norms(network, at_batch_norms=True)[0][0].reach == 4

@@ -177,6 +177,34 @@ def test_a_smaller_overlap_is_blended_without_steps(tmp_path: Path) -> None:
     assert (constant - constant[..., :1, :1]).abs().max() < 1e-6  # weights add up to one
 
 
+@pytest.mark.parametrize("name", ["global", "enhancer", "unet", "style"])
+def test_windows_have_statistics_of_their_own_and_are_blended(name: str, tmp_path: Path) -> None:
+    network = lively(
+        {
+            "global": lambda: GlobalGenerator(**GLOBAL),
+            "enhancer": lambda: LocalEnhancer(in_channels=3, base_channels=4, n_downsamplings=2, n_blocks=1),
+            "unet": lambda: unet(norm="instance"),
+            "style": lambda: SpadeGenerator(**SPADE, norm="instance", style_channels=4),
+        }[name]()
+    )
+    image, multiple = picture(64, 192), 32 if name == "unet" else 8
+    image[..., 64:] = image[..., 64:] / 4 + 0.5  # far from the window around the pixels that are compared
+    windowed = in_tiles(network, image, multiple, 64, tmp_path, overlap=32, is_windowed=True)
+    with torch.no_grad():
+        whole, window = network(image), network(image[..., : 128 if name == "unet" else 96])
+    if name != "style":  # which depends on the sides of the full image
+        torch.testing.assert_close(windowed[..., :32], window[..., :32], atol=1e-4, rtol=0)
+    assert (windowed - whole).abs().mean() > LEVEL
+
+
+def test_a_window_of_one_colour_becomes_one_of_one_colour(tmp_path: Path) -> None:
+    network = lively(GlobalGenerator(**GLOBAL))
+    image = picture(64, 128)
+    image[..., :64] = 0.3
+    windowed = in_tiles(network, image, 4, 16, tmp_path, overlap=8, is_windowed=True)
+    assert (windowed[..., :24] - windowed[..., :1, :1]).abs().max() < 1e-4
+
+
 @pytest.mark.parametrize("scale", [0.5, 4.0])
 def test_blended_tiles_of_another_scale_differ_little(scale: float, tmp_path: Path) -> None:
     network, image = lively(GlobalGenerator(**GLOBAL, norm="batch", scale=scale)), picture(96, 128)
@@ -221,6 +249,13 @@ class Sluggish(FileIO):
 
     def readinto(self, buffer: Any) -> int:
         return super().readinto(buffer[:7])
+
+
+@pytest.mark.parametrize("n_channels", [1, 2])
+def test_a_part_of_an_image_of_any_strides_is_kept(n_channels: int, tmp_path: Path) -> None:
+    with closing(TensorFile(tmp_path, width=6)) as file:
+        file.write(WHOLE, PART[:, :n_channels] / torch.ones(4, 6))
+        assert torch.equal(file.read(WHOLE), PART[:, :n_channels])
 
 
 def test_a_system_that_takes_and_gives_little_at_once_loses_nothing(tmp_path: Path) -> None:

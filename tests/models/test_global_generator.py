@@ -1,5 +1,6 @@
 """pix2pixHD's generators."""
 
+from copy import deepcopy
 from typing import get_args
 
 import pytest
@@ -79,3 +80,15 @@ def test_with_an_encoder_the_coarse_parts_are_those_of_its_generator() -> None:
     assert conditioned.coarse_parts == ["generator.trunk", "generator.enhancers.0"]
     names = [name for name, _ in conditioned.named_parameters()]
     assert all(any(name.startswith(f"{part}.") for name in names) for part in conditioned.coarse_parts)
+
+
+def test_weights_from_before_the_stem_had_a_bias_are_loaded() -> None:
+    generator = GlobalGenerator(in_channels=3, base_channels=2, n_downsamplings=1, n_blocks=1, biased_downs=True)
+    old = {f"0.{name}": weight + 1 for name, weight in generator.state_dict().items() if name != "stem.1.bias"}
+    parent = torch.nn.Sequential(generator)
+    deepcopy(parent).load_state_dict(old)
+    parent.load_state_dict(old)
+    assert parent.state_dict().keys() == {*old, "0.stem.1.bias"}
+    assert not generator.get_parameter("stem.1.bias").any()
+    parent.load_state_dict(new := {name: weight + 1 for name, weight in parent.state_dict().items()})
+    assert torch.equal(generator.get_parameter("stem.1.bias"), new["0.stem.1.bias"])

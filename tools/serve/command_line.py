@@ -6,6 +6,7 @@ from pathlib import Path
 
 from inference.command_line import add_generator_options, contradictions
 from utils.cli import ArgumentParser
+from utils.signatures import accepted
 
 LOOPBACK = "127.0.0.1"
 MAX_SEED = 2**31 - 1
@@ -26,7 +27,7 @@ def parse_with_generator(parser: ArgumentParser, checkpoint: str, argv: Sequence
     edges_help = "for a file of pix2pixHD or SPADE: its last input channel holds them"
     add("--instance-edges", action="store_true", help=edges_help)
     arguments = parser.parse_intermixed_args(argv)
-    problems = contradictions(tile=arguments.tile, overlap=arguments.overlap, noise=arguments.noise)
+    problems = contradictions(**accepted(contradictions, vars(arguments)))
     if problem := next((problem for problem, is_there in problems.items() if is_there), None):
         parser.error(problem)
     return arguments

@@ -19,6 +19,7 @@ from tests.models.originals.cases import assert_close, by_original_names, digest
 
 GENERATORS = ["cyclegan_generator", "cut_generator", "cut_generator_no_antialias", "cut_generator_mixed"]
 TAPPED = GENERATORS[1:]
+_BIASES_AT_TAPS = ("model.1.bias", "model.4.bias", "model.8.bias")
 
 
 def network_of(reference: dict[str, Any], name: str) -> nn.Module:
@@ -95,6 +96,19 @@ def test_features_and_their_gradients(reference: dict[str, Any], name: str) -> N
         assert (digest(feature) - expected).abs().max() <= 1e-12 * largest
 
 
+@pytest.mark.parametrize("name", TAPPED)
+def test_features_of_the_stem_have_the_bias_of_the_file(reference: dict[str, Any], name: str) -> None:
+    case, weights = reference[name], weights_of(reference, name)
+    images = case["inputs"].double()
+    bordered = nn.functional.pad(images, (3, 3, 3, 3), mode="reflect")
+    expected = nn.functional.conv2d(bordered, weights["model.1.weight"], weights["model.1.bias"])
+    generator = cast(GlobalGenerator, network_of(reference, name))
+    for taps in (["stem.1"], ["stem.0", "stem.1", "downs.0.0"]):
+        features = generator.features(images, taps)
+        assert_close(features[taps.index("stem.1")], expected)
+    assert_close(generator.translate_with_features(images, ["stem.1"])[1][0], expected)
+
+
 @pytest.mark.parametrize(
     ("name", "layer"),
     [("cut_downsample", AntialiasedDownsampling()), ("cut_upsample", make_up(3, 3, "instance", "antialiased")[0])],  # type: ignore[index]
@@ -116,7 +130,7 @@ def test_the_filters_of_antialiased_layers_are_written(reference: dict[str, Any]
     filters = {key: value for key, value in weights.items() if key.endswith(".filt")}
     assert len(filters) == n_filters
     torch.testing.assert_close({key: written[key] for key in filters}, filters, rtol=1e-7, atol=0)
-    kept = {key: value.double() for key, value in weights.items() if key in ("model.4.bias", "model.8.bias")}
+    kept = {key: value.double() for key, value in weights.items() if key in _BIASES_AT_TAPS}
     torch.testing.assert_close({key: written[key].double() for key in kept}, kept, rtol=0, atol=0)
 
 
