@@ -21,7 +21,7 @@ from data.pair_augmentation import OF_RGB_SOURCES, PairAugmentation
 from data.preprocessing import Preprocessing
 from losses import GENERATOR_LOSSES, REGISTERED_LOSSES, registered_weights
 from losses.adversarial import AdversarialLoss
-from losses.augmentation import Augmentation
+from losses.diffaugment import DiffAugment
 from losses.objective import DiscriminatorLosses, DiscriminatorObjective, GeneratorLoss, GeneratorObjective
 from losses.segmentation import SegmentationLoss, SegmentationObjective
 from metrics.evaluator import Evaluator
@@ -340,8 +340,8 @@ def build_discriminator_objective(config: Config) -> DiscriminatorLosses:
     )
 
 
-def build_augmentation(config: Config, device: torch.device) -> Augmentation:
-    """Return the augmentation of what the discriminator sees; a probability that is controlled is 0, on `device`.
+def build_augmentation(config: Config) -> DiffAugment:
+    """Return the augmentation of what the discriminator sees.
 
     Raises:
         ConfigError: the discriminator would learn classes of pixels that are cut out.
@@ -350,8 +350,7 @@ def build_augmentation(config: Config, device: torch.device) -> Augmentation:
     expected = "a list without cutout with discriminator.name=segmentation: cut pixels have no class"
     if "cutout" in settings.policy and config.discriminator.name == "segmentation":
         raise ConfigError(f"augmentation.policy is {settings.policy}, expected {expected}")
-    probability = 1.0 if settings.target is None else torch.zeros((), device=device)
-    return Augmentation(tuple(settings.policy), probability)
+    return DiffAugment(tuple(settings.policy))
 
 
 def measured_metrics(config: Config) -> list[str]:

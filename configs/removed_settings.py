@@ -27,7 +27,8 @@ _FROM_CACHE = "is read from torch's cache, TORCH_HOME/hub/checkpoints; copy the 
 _DISK_FOLDER = "~/.cache/pairgan"
 _ALL = "holds for all networks"
 REMOVED = {
-    "augmentation.probability": Removed((1.0,), "each operation is always applied; augmentation.target controls it"),
+    "augmentation.probability": Removed((1.0,), "each operation is always applied"),
+    "augmentation.target": Removed((None, "null"), "each operation is always applied"),
     "data.cache_folder": Removed((_DISK_FOLDER,), "data.cache=/FOLDER names it", is_merged=True),
     "data.cache_gib": Removed((16.0,), "a cache leaves a tenth of its disk free, or half of the shared memory"),
     "data.feature_folder": Removed(("{split}_feat",), "they lie in {split}_feat of data.root, which may be a link"),

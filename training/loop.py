@@ -90,8 +90,6 @@ class TrainingLoop:
             progress = self._validate(is_periodic=is_validated)
             if plateau and is_plateau_due:
                 plateau.update(training.world.gather(progress)[0])
-        if is_validated:  # not because a run ends: it may continue later, and must be as if it had not ended
-            self.log.report_scalars(step, training.method.adjust(step))
         if not is_last:
             self.checkpoints.save_if_due(step)
 

@@ -46,7 +46,6 @@ def build_training(config: Config, world: World, found: LoadedCheckpoint | None 
     own_gpus = [world.device] if world.device.type == "cuda" else []
     with torch.random.fork_rng(own_gpus):  # networks of metrics draw weights before they load theirs
         validation = method.build_validation(config, splits.validation, samples, averages) if world.is_main else None
-        method.prepare_adjusting(config, world, splits, loop_state, validation)
     best = best_figure(config, splits.validation, method.progress)
     compared = [best] * (best != "none") + [method.progress] * (config.optimizer.decay == "plateau")
     freeze_parts(method.networks, config.train, loop_state.epoch)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from data.batch import MAPS, Batch, Sample
 from inference.predictor import Predictor
 from losses.adversarial import mean_logits
-from losses.augmentation import Augmentation
+from losses.diffaugment import DiffAugment
 from metrics.evaluator import WEIGHTED, Evaluator, Features, Measurement, shown
 from models.running_statistics import batch_norms
 from training.diagnostics import TranslationHints
@@ -33,7 +33,7 @@ class ValidationLogits:
     """
 
     discriminator: nn.Module
-    augmentation: Augmentation
+    augmentation: DiffAugment
     predictor: Predictor
     min_side: int
 

@@ -88,7 +88,6 @@ _UNPAIRED = (
     Refusal("discriminator.name", "multiscale_patch or pixel", values=("segmentation",)),
     Refusal("loss.gan_mode", "lsgan, vanilla, hinge or wgan", values=("segmentation",)),
     Refusal("loss.gradient_penalty", "0, or loss.r1: it mixes translated and real images, which may differ in size"),
-    Refusal("augmentation.target", f"null: {_NO_TARGET}, on which overfitting would be measured"),
     Refusal("train.retain_graph", "true: the order of the updates is that of the method"),
     Refusal("train.freeze_global_epochs", "0"),
     Refusal("metrics.extra", f"[] or some of swd, fid, kid: {_NO_TARGET}", values=("lpips",)),

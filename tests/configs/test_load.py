@@ -50,7 +50,6 @@ def test_overrides_win_over_the_file_and_the_last_one_over_the_others(tmp_path: 
         ("optimizer: {max_gradient_norm: 0}", [], r"optimizer\.max_gradient_norm is 0"),
         ("augmentation: {policy: [hue]}", [], r"augmentation\.policy is \['hue'\], expected a list of some of color"),
         ("{}", ["augmentation.policy=[color,color]"], r"a list of some of color, translation, cutout, each once"),
-        ("augmentation: {target: 1}", [], r"augmentation\.target is 1\.0, expected above 0 and below 1, or null"),
         ("loss: {adversarial: 0, feature_matching: 0, vgg: 0}", [], r"at least one loss weight above 0"),
         ("train: {freeze_global_epochs: 3}", [], r"train\.freeze_global_epochs is 3, expected 0 where"),
         ("train: {freeze: [stem]}", [], r"train\.freeze is .*, expected a list of parts of networks"),

@@ -91,8 +91,6 @@ def test_each_loss_trains_alone_in_both_orders(tiny_config: Path, name: str, ret
         ),
         (["style.size=[4,4]", "loss.kl_divergence=1"], ["style.size=[4, 4]", "loss.kl_divergence=1.0"]),
         (["generator.name=spade", "style.channels=4", "style.size=[4,4]", "loss.kl_divergence=1"], []),
-        (["augmentation.policy=[color]", "augmentation.target=0.5"], []),
-        (["augmentation.target=0.5"], ["augmentation.target=0.5"]),
         (["data.augment.hue=[0,0.1]", "data.augment.scale=[1,2]"], ["data.augment.hue=[0.0, 0.1]"]),
         (["data.layout=side_by_side", "data.root=x", "data.instance_edges=false", "data.augment.hue=[0,0.1]"], []),
         ([*PAIRS, "data.target_files=uint16.png"], ["data.target_files=uint16.png"]),

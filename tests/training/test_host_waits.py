@@ -24,7 +24,7 @@ from data.batch import Batch
 from inference.load import LoadedGenerator
 from inference.request import ComputeOptions
 from inference.requested_predictor import with_tiles
-from losses.augmentation import OPERATIONS
+from losses.diffaugment import DRAWS
 from models import DISCRIMINATORS, GENERATORS
 from tests.runs import ON_GPU, with_slow
 from training.averages import make_averages
@@ -65,7 +65,7 @@ CASES: dict[str, list[str]] = {
     ],
     "SPADE": [
         *(*SPADE, "generator.norm=batch", "style.channels=4", "style.size=[4,4]", "discriminator.spectral_norm=inner"),
-        *("loss.gan_mode=hinge", "loss.r1=1", "augmentation.target=0.6", CUT_OUT, "loss.class_weights={1: 0.5}"),
+        *("loss.gan_mode=hinge", "loss.r1=1", CUT_OUT, "loss.class_weights={1: 0.5}"),
     ],
     "OASIS": [
         *(*SPADE, "generator.noise_channels=4", "discriminator.name=segmentation", "discriminator.n_downsamplings=3"),
@@ -234,7 +234,7 @@ def test_every_part_of_a_step_has_a_case() -> None:
     assert {config.method.name for config in configs} == METHODS.keys()
     assert {config.generator.name for config in configs} == GENERATORS.keys()
     assert {config.discriminator.name for config in configs} == DISCRIMINATORS.keys()
-    assert {operation for config in configs for operation in config.augmentation.policy} == OPERATIONS.keys()
+    assert {operation for config in configs for operation in config.augmentation.policy} == DRAWS.keys()
     modes = get_args(LossConfig.__annotations__["gan_mode"])
     assert {config.loss.gan_mode for config in configs} == set(modes)
     weights = {

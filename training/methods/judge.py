@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from configs import build
 from losses.adversarial import mean_logits
-from losses.augmentation import Augmentation, Transform
+from losses.diffaugment import DiffAugment, Transform
 from losses.objective import DiscriminatorLosses, DiscriminatorLossInputs
 from models.patch_discriminator import DiscriminatorOutput
 from training.methods.image_pool import ImagePool
@@ -35,7 +35,7 @@ class Judge:
     joint: bool
     means: RunningMeans
     tag: str = "D"
-    augmentation: Augmentation = field(default_factory=Augmentation)
+    augmentation: DiffAugment = field(default_factory=DiffAugment)
     pool: ImagePool | None = None
 
     @classmethod
@@ -49,7 +49,7 @@ class Judge:
             joint=config.discriminator.norm == "instance",
             means=means,
             tag=tag,
-            augmentation=build.build_augmentation(config, builder.world.device),
+            augmentation=build.build_augmentation(config),
             pool=ImagePool(config.train.pool_size, coin_first=coin_first) if config.train.pool_size else None,
         )
 

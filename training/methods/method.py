@@ -21,7 +21,6 @@ from inference.predictor import Predictor
 from models.style_encoder import inference_network
 from training.methods.image_pool import ImagePool
 from training.optimizer_group import OptimizerGroup
-from training.run_data import LoopState, Splits
 from training.running_means import RunningMeans
 from training.trained_network import Role, TrainedNetwork, Wrap
 from training.validation import Validation
@@ -148,15 +147,6 @@ class Method(ABC):
         Raises:
             ConfigError: a setting contradicts the networks.
         """
-
-    def prepare_adjusting(  # noqa: B027 - most methods adjust nothing
-        self, config: Config, world: World, splits: Splits, state: LoopState, validation: Validation | None
-    ) -> None:
-        """Make what `adjust` uses; raise ConfigError where that cannot be. `validation`: that of the main process."""
-
-    def adjust(self, step: int) -> Mapping[str, float]:
-        """Adjust what follows from validations, together with the other processes; return scalars by their tags."""
-        return {}
 
     def state_dict(self) -> dict[str, Any]:
         """Return what is neither a network, an optimizer nor random state, as plain types."""

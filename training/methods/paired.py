@@ -10,17 +10,13 @@ from torch import Tensor, nn
 from configs import build
 from configs.image_sides import discriminated_side
 from configs.schema import Config
-from configs.splits import TRAIN
 from data.batch import Batch, Sample
-from data.loader import read_fixed_samples
 from losses.objective import GeneratorObjective, LossInputs
 from losses.pixel_weights import LossWeights
-from models.style_encoder import StyledImages, StyleDistribution, inference_network
-from training.augmentation_controller import MOST_CHANGE, RAMP_SHARE, AugmentationController
+from models.style_encoder import StyledImages, StyleDistribution
 from training.methods.image_pool import ImagePool
 from training.methods.judge import Judge, Outputs
 from training.methods.method import Averages, Method, NetworkBuilder, translators
-from training.run_data import LoopState, Splits
 from training.running_means import RunningMeans
 from training.trained_network import TrainedNetwork, synchronized_passes
 from training.validation import Validation, ValidationLogits
@@ -60,7 +56,6 @@ class Paired(Method):
 
     optimizers: groups "generator" and "discriminator", of these networks.
     retain_graph: whether one pass of the discriminator, whose graph is kept, serves the losses of both networks.
-    controller: of the probability of the augmentation; None where that is fixed.
     """
 
     progress = "l1"
@@ -69,7 +64,6 @@ class Paired(Method):
     discriminator: Judge
     objective: GeneratorObjective
     retain_graph: bool = True
-    controller: AugmentationController | None = None
 
     @property
     def pools(self) -> list[tuple[ImagePool, str]]:
@@ -207,48 +201,14 @@ class Paired(Method):
         evaluator, shown = build.build_evaluator(config, self.device, len(samples)), config.log.activations
         return Validation(split, samples, predictor, evaluator, logits, activations=shown)
 
-    def prepare_adjusting(
-        self, config: Config, world: World, splits: Splits, state: LoopState, validation: Validation | None
-    ) -> None:
-        """Let the validation control the augmentation if a target of that is set.
-
-        Raises:
-            ConfigError: the validation samples are trained on.
-        """
-        probability, target = self.discriminator.augmentation.probability, config.augmentation.target
-        if target is None or not config.augmentation.policy:
-            return
-        assert isinstance(probability, Tensor), probability
-        if splits.validation == TRAIN:
-            raise ConfigError(
-                f"augmentation.target is {target:g}, expected null where validation samples are trained on: add a "
-                "split val, or hold samples back with train.validation_share"
-            )
-        steps_per_epoch = state.steps_per_epoch or state.batches_per_epoch / config.batches_per_step
-        planned_steps = config.total_epochs * steps_per_epoch
-        change = min(config.log.images_every_steps / (RAMP_SHARE * planned_steps), MOST_CHANGE)
-        generator = inference_network(self.generator.module)
-        self.controller = AugmentationController(world, probability, target, change, generator, validation)
-        if validation:
-            n_samples, preprocessing = len(validation.samples), build.build_preprocessing(config)
-            samples = read_fixed_samples(splits.train, preprocessing, n_samples, config.data.on_bad_sample)
-            self.controller.train = samples
-
-    def adjust(self, step: int) -> Mapping[str, float]:
-        """Adjust the probability of the augmentation to how far the discriminator overfits."""
-        return self.controller.adjust(step) if self.controller else {}
-
     def state_dict(self) -> dict[str, Any]:
-        """Return the pool, and the probability of the augmentation."""
-        state: dict[str, Any] = {"pool": self.discriminator.pool.state_dict()} if self.discriminator.pool else {}
-        return state | ({"augmentation": self.controller.state_dict()} if self.controller else {})
+        """Return the state of the pool if there is one."""
+        return {"pool": self.discriminator.pool.state_dict()} if self.discriminator.pool else {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load what `state_dict` returned; a pool that is not there is empty."""
         if self.discriminator.pool:
             self.discriminator.pool.load_state_dict(state.get("pool", []), self.device)
-        if self.controller and "augmentation" in state:
-            self.controller.load_state_dict(state["augmentation"])
 
 
 def build_paired(config: Config, world: World) -> Paired:

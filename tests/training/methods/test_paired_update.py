@@ -1,8 +1,9 @@
 """The update against a plain reference, three discriminator passes, no kept graph, float64; and its augmentation."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from torch.optim import Adam
 from configs.load import load_config
 from losses import GENERATOR_LOSSES
 from losses.adversarial import AdversarialLoss, r1_penalty
-from losses.augmentation import Augmentation, Transform, Translation
+from losses.diffaugment import DiffAugment, Transform
 from losses.objective import DiscriminatorObjective, GeneratorObjective
 from models.blocks import Norm
 from models.global_generator import GlobalGenerator
@@ -140,14 +141,14 @@ class Recorded:
         self.transforms: list[Transform] = []
 
     def draw(self, images: Tensor) -> Transform:
-        self.transforms.append(Augmentation(self.policy).draw(images))
+        self.transforms.append(DiffAugment(self.policy).draw(images))
         return self.transforms[-1]
 
     @property
     def rows(self) -> list[list[int]]:
         """The moves by rows of each draw."""
-        operations = [operation for transform in self.transforms for operation in transform.operations]
-        return [operation.rows.tolist() for operation in operations if isinstance(operation, Translation)]
+        drawn = [cast(partial[Tensor], transform.operations["translation"]) for transform in self.transforms]
+        return [translation.keywords["rows"].tolist() for translation in drawn]
 
 
 def record(update: Paired, policy: Sequence[str] = POLICY) -> Recorded:

@@ -1,0 +1,178 @@
+"""DiffAugment: the discriminator sees augmented images, in the updates of both networks (Zhao et al. 2020, figure 4).
+
+For pairs, a translation moves the source with the image. Color and cutout change only the image. All images of a
+sample, real and translated, share one draw. The discriminator cannot tell them apart by it, and feature matching still
+compares equal positions. Nothing is clamped, and gradients reach the images.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from utils.precision import at_least_float32
+
+Operation = Callable[[Tensor], Tensor]
+"""Changes (N, C, H, W) images, with its parameters drawn."""
+
+
+def color(images: Tensor, brightness: Tensor, saturation: Tensor, contrast: Tensor) -> Tensor:
+    """Change brightness, then saturation, then contrast of (N, C, H, W) images.
+
+    brightness, saturation, contrast: Draws u in [0, 1), (N,) each; 1/2 changes nothing. Brightness adds u - 1/2.
+        Saturation scales the distance of a pixel from the mean of its channels by 2 u. Contrast scales the distance
+        from the mean of the image by u + 1/2.
+    """
+    draws = (brightness, saturation, contrast)
+    brightness, saturation, contrast = (draw.to(images.dtype).view(-1, 1, 1, 1) for draw in draws)
+    images = images + (brightness - 0.5)
+    images = _scaled_about(images, images.mean(dim=1, keepdim=True), 2 * saturation)
+    return _scaled_about(images, images.mean(dim=(1, 2, 3), keepdim=True), contrast + 0.5)
+
+
+def translation(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """Return y[r, c] = x[r + rows, c + columns] of (N, C, H, W) images, with zeros from outside of the image.
+
+    Zero is grey in an image and no class in one-hot labels. rows, columns: (N,) int64.
+    """
+    return cast(Tensor, _Translation.apply(images, rows, columns))
+
+
+def cutout(images: Tensor, rows: Tensor, columns: Tensor, height: int, width: int) -> Tensor:
+    """Set a box of (N, C, H, W) images to zero, as far as it is inside.
+
+    rows, columns: First row and column of the box, (N,) int64, which may be outside of the image.
+    height, width: Size of the box, in pixels.
+    """
+    in_rows = _in_range(_positions(images, -2), rows, height)
+    in_columns = _in_range(_positions(images, -1), columns, width)
+    return images.masked_fill((in_rows[:, :, None] & in_columns[:, None, :])[:, None], 0.0)
+
+
+@dataclass(frozen=True)
+class Transform:
+    """Operations with their parameters for N samples, by name, in the order of the policy; without any, the identity.
+
+    Images and sources of other sizes than the parameters were drawn for are moved and cut by as many pixels.
+    """
+
+    operations: Mapping[str, Operation] = field(default_factory=dict)
+
+    def of_source(self, source: Tensor) -> Tensor:
+        """Transform the (N, C, H, W) condition of the samples: labels, edges or an image."""
+        return self.operations["translation"](source) if "translation" in self.operations else source
+
+    def of_image(self, images: Tensor) -> Tensor:
+        """Transform (N, C, H, W) images of the samples, real or translated, in at least float32."""
+        if self.operations:
+            images = at_least_float32(images)
+        for operation in self.operations.values():
+            images = operation(images)
+        return images
+
+
+@dataclass(frozen=True)
+class DiffAugment:
+    """Draws a transform for each pass of the discriminator.
+
+    policy: Names of DRAWS in the order in which the operations are applied. Without any, nothing is drawn.
+    """
+
+    policy: Sequence[str] = ()
+
+    def draw(self, images: Tensor, generator: torch.Generator | None = None) -> Transform:
+        """Return a transform with parameters for each of (N, C, H, W) images, drawn on their device.
+
+        generator: Source of the draws, by default torch's global generator. Checkpoints save its state.
+        """
+        draws = _Draws(images, generator)
+        return Transform({name: DRAWS[name](draws) for name in self.policy})
+
+
+@dataclass(frozen=True)
+class _Draws:
+    """Uniform draws for each of (N, C, H, W) images, on their device."""
+
+    images: Tensor
+    generator: torch.Generator | None
+
+    @property
+    def sides(self) -> torch.Size:
+        return self.images.shape[-2:]
+
+    def fractions(self) -> Tensor:
+        """Draw (N,) float32 in [0, 1)."""
+        return torch.rand(len(self.images), device=self.images.device, generator=self.generator)
+
+    def integers(self, least: int, most: int) -> Tensor:
+        """Draw (N,) int64 in least .. most."""
+        device = self.images.device
+        return torch.randint(least, most + 1, (len(self.images),), device=device, generator=self.generator)
+
+
+def _draw_color(draws: _Draws) -> Operation:
+    return partial(color, brightness=draws.fractions(), saturation=draws.fractions(), contrast=draws.fractions())
+
+
+def _draw_translation(draws: _Draws) -> Operation:
+    """Draw moves of up to an eighth of each side."""
+    rows, columns = (draws.integers(-((side + 4) // 8), (side + 4) // 8) for side in draws.sides)
+    return partial(translation, rows=rows, columns=columns)
+
+
+def _draw_cutout(draws: _Draws) -> Operation:
+    """Draw boxes of half the sides, whose middle may be anywhere in the image."""
+    height, width = sizes = [(side + 1) // 2 for side in draws.sides]
+    rows, columns = (
+        draws.integers(0, side - size % 2) - size // 2 for side, size in zip(draws.sides, sizes, strict=True)
+    )
+    return partial(cutout, rows=rows, columns=columns, height=height, width=width)
+
+
+DRAWS: dict[str, Callable[[_Draws], Operation]] = {
+    "color": _draw_color,
+    "translation": _draw_translation,
+    "cutout": _draw_cutout,
+}
+
+
+class _Translation(torch.autograd.Function):
+    """A translation that can be differentiated any number of times: its gradient is the translation back.
+
+    The gradient of plain indexing would sum into positions in an order that the device chooses. This is as fast, and
+    has the same bits each time.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        ctx.save_for_backward(rows, columns)
+        height, width = images.shape[-2:]
+        from_rows, from_columns = _positions(images, -2) + rows[:, None], _positions(images, -1) + columns[:, None]
+        are_inside = _in_range(from_rows, 0, height)[:, :, None] & _in_range(from_columns, 0, width)[:, None, :]
+        index = from_rows.clamp(0, height - 1)[:, :, None] * width + from_columns.clamp(0, width - 1)[:, None, :]
+        pixels = images.flatten(2)
+        moved = pixels.gather(2, index.flatten(1)[:, None].expand_as(pixels)).view(images.shape)
+        return moved.masked_fill_(are_inside[:, None].logical_not(), 0.0)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        rows, columns = ctx.saved_tensors
+        return _Translation.apply(gradients[0], -rows, -columns), None, None
+
+
+def _positions(images: Tensor, dim: int) -> Tensor:
+    """Return 0, 1, … along a dimension, (1, size)."""
+    return torch.arange(images.shape[dim], device=images.device)[None]
+
+
+def _in_range(positions: Tensor, first: Tensor | int, size: int) -> Tensor:
+    """Return which (N or 1, n) positions are in first .. first + size - 1, for (N,) or one `first`."""
+    first = first[:, None] if isinstance(first, Tensor) else first
+    return (positions >= first) & (positions < first + size)
+
+
+def _scaled_about(images: Tensor, center: Tensor, factor: Tensor) -> Tensor:
+    return (images - center) * factor + center
