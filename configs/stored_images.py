@@ -45,6 +45,11 @@ def trained_forms(data: DataConfig) -> dict[str, StoredForm]:
     return forms
 
 
+def applies_target_files(data: DataConfig) -> bool:
+    """Return whether test.py can write `data.target_files`: translations into 8-bit RGB hold no other type."""
+    return data.target_files is not None and ("target" in stored_forms(data) or data.target_files.startswith("uint8."))
+
+
 def target_dtype(data: DataConfig) -> torch.dtype:
     """Return the type of the values of translated images."""
     dtype = getattr(torch, (data.target_files or "uint8.png").partition(".")[0])

@@ -12,7 +12,7 @@ from data.batch import DataError
 from data.store import Blob, Folder, Store
 from utils.data_root import data_root_problem
 
-IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".ppm", ".bmp", ".tif", ".tiff", ".webp"})
+IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".ppm", ".bmp", ".tif", ".tiff", ".svs", ".webp"})
 SPLITS = ("train", "val", "test")
 _LISTED_FOLDERS = 8
 

@@ -81,7 +81,7 @@ class Results:
         """Write a translated image and its images in the gallery; several threads may do so."""
         self._record(sample, fake, (_size(fake), _size(sample.source)))
         # after its source in the gallery: see OutputFolder.is_foreign
-        self.folder.store.write(self.folder.image(sample.name), fake, self._source_file(sample.name))
+        self.folder.store.write(self.folder.image(sample.name), fake, self._source(sample.name))
 
     def add_to_baseline(self, sample: Sample) -> None:
         """Add the target of a sample to those that the best constant colours are found for, in order."""
@@ -106,12 +106,11 @@ class Results:
         shown = thumbnail(self.predictor.show_source(preview), GALLERY_WIDTH)
         write_png(self.folder.path / gallery_image("source", name), shown)
         image = Bands((len(first), height, width), first.numpy().dtype, parts())
-        self.folder.store.write_bands(self.folder.image(name), image, self._source_file(name))
+        self.folder.store.write_bands(self.folder.image(name), image, self._source(name))
         self._record(preview, reduction.image(), sizes)
 
-    def _source_file(self, name: str) -> File | None:
-        """Return the file of a sample's source; None where it is drawn."""
-        return next(iter(self.folder.layout.provenance(self._indices[name]).files.values()), None)
+    def _source(self, name: str) -> File | None:
+        return self.folder.source(self._indices[name])
 
     def keep(self, sample: Sample, sizes: Sizes | None = None) -> bool:
         """Record the existing image of a sample as its translation; one that test.py did not write is only counted.
@@ -149,8 +148,8 @@ class Results:
 
     def _record(self, sample: Sample, fake: Tensor, sizes: Sizes) -> None:
         """Measure a translated image, and write its images in the gallery; both may be reduced."""
-        name, show, store = sample.name, self.predictor.show_target, self.folder.store
-        full = f"{name}{store.suffix}"
+        name, show = sample.name, self.predictor.show_target
+        full = f"{name}{self.folder.image(name).suffix}"
         images = {"source": self.predictor.show_source(sample), "translated": show(fake, sample.target)}
         measured = None
         if sample.target is not None:
@@ -160,7 +159,7 @@ class Results:
         elif self.sets:
             self.sets.add(self._indices[name], sample.source, fake)
         files = {kind: gallery_image(kind, name) for kind in images}
-        if sizes[0][0] <= GALLERY_WIDTH and store.form is None:
+        if sizes[0][0] <= GALLERY_WIDTH and full.endswith(".png") and self.predictor.conditioning.target_is_rgb:
             files["translated"] = full
         for kind, file in files.items():
             if file != full:

@@ -1,7 +1,7 @@
 """The options of a translation, divided by what they concern; each field is the option of test.py of that name."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -81,7 +81,8 @@ class OutputOptions:
 class Request:
     """All options of test.py.
 
-    keeps_sizes: whether images are translated at their own size.
+    keeps_sizes: Whether images are translated at their own size.
+    names_size: Whether --size chose that.
     """
 
     generator: GeneratorOptions = GeneratorOptions()
@@ -90,6 +91,7 @@ class Request:
     compute: ComputeOptions = ComputeOptions()
     output: OutputOptions = OutputOptions()
     keeps_sizes: bool = False
+    names_size: bool = False
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Self:
@@ -106,4 +108,12 @@ class Request:
             ComputeOptions(**accepted(ComputeOptions, options)),
             OutputOptions(path=options["output"], **accepted(OutputOptions, options)),
             keeps_sizes=keeps_sizes if options["size"] is None else options["size"] == "own",
+            names_size=options["size"] is not None,
         )
+
+    def of_training(self, preprocess: str) -> Self:
+        """Return the request for a generator that was trained with a value of `data.preprocess`.
+
+        Crops are pixels as they are, so images are not resized either, unless --size says so.
+        """
+        return self if self.names_size or preprocess != "crop" else replace(self, keeps_sizes=True)

@@ -61,6 +61,7 @@ def translate(request: Request) -> None:
         )
         loaded = load_generator_together(request.generator, original, world)
         loaded = with_clusters(loaded, drawing)
+        request = request.of_training(loaded.config.data.preprocess)
         style = encode_style(loaded, drawing.style)
         layout = build_input(loaded, given)
         output = request.output.path or default_output(loaded, given)

@@ -16,7 +16,8 @@ from torch import Tensor
 from data.batch import Sample
 from data.files.image_files import has_transparent_pixels, read_bits
 from data.files.pixels import read_pixels
-from data.files.tiff_file import TIFF_SUFFIXES, tagged_no_data
+from data.files.tiff_file import TIFF_SUFFIXES
+from data.files.tiff_tags import tagged_no_data
 from data.layout import Layout
 from data.map_reader import is_later_source, stack_files
 from data.store import Blob, File

@@ -15,7 +15,8 @@ from data.conditioning import Conditioning
 from data.files.image_files import read_rgb
 from data.files.pixel_rows import Bands, PixelRows
 from data.files.pixels import StoredForm, StoredRows, read_stored
-from data.files.tiff_file import geo_tags, write_tiff_rows
+from data.files.tiff_tags import TiffTags
+from data.files.tiff_writer import write_tiff
 from data.map_reader import MapReader
 from data.preprocessing import Preprocessing
 from data.ranges import StoreError
@@ -112,7 +113,7 @@ def test_a_file_is_read_and_written_in_parts(
     written = read_stored(tmp_path / "out" / "x.tif", FORM)
     assert written.shape == (3, *SIZE)
     assert (written - expected).abs().max() < 60000 / 5000
-    assert len(geo_tags(tmp_path / "out" / "x.tif", *SIZE)) == len(GEO_TAGS)
+    assert len(TiffTags.of(tmp_path / "out" / "x.tif").georeferencing) == len(GEO_TAGS)
     assert read_rgb(tmp_path / "out" / "gallery" / "translated" / "x.png").shape == (3, *SIZE)
     assert not list(tmp_path.glob("tmp*"))
 
@@ -189,6 +190,6 @@ def test_existing_translations_are_kept(tmp_path: Path, network: nn.Module) -> N
     assert written.read_bytes() == before
     written.write_bytes(before[: len(before) // 2])
     assert not large.keep(0)
-    write_tiff_rows(written, Bands.of(np.zeros((3, 5, 6), np.float32)))
+    write_tiff(written, Bands.of(np.zeros((3, 5, 6), np.float32)))
     assert large.keep(0)
     assert "x.tif: is 6x5, expected 61x90. Remove it" in large.problems[0]
