@@ -39,6 +39,8 @@ SMALL = 16  # pixels of height or width
 MEASURED_ON = {TRAIN: "training samples", HELD_BACK: "samples held back from training"}  # by split
 GALLERY_WIDTH = 512  # pixels; browsers cannot open a page of thousands of large images
 
+_BASELINES = ("l1", "l1_weighted")  # figures of the best constant colours
+
 Sizes = tuple[tuple[int, int], tuple[int, int]]
 """Width and height of a translation, and those of its source."""
 
@@ -73,7 +75,8 @@ class Results:
         layout, form = self.folder.layout, self.folder.store.form
         n_channels = form.n_channels if form else 3
         self._indices = {name: index for index, name in enumerate(layout.names)}
-        self._baseline = ConstantColorBaseline(layout.n_classes, 3 if n_channels == 1 else n_channels)
+        n_channels = 3 if n_channels == 1 else n_channels
+        self._baselines = {name: ConstantColorBaseline(layout.n_classes, n_channels) for name in _BASELINES}
         self._records: dict[str, _Record] = {}
         self._counts: Counter[str] = Counter()  # of existing images, by what was done with them
 
@@ -85,8 +88,12 @@ class Results:
 
     def add_to_baseline(self, sample: Sample) -> None:
         """Add the target of a sample to those that the best constant colours are found for, in order."""
-        if sample.target is not None:
-            self._baseline.add(sample.source, self.evaluator.levels(sample.target))
+        if sample.target is None:
+            return
+        levels, weights = self.evaluator.levels(sample.target), self.predictor.weights(sample)
+        self._baselines["l1"].add(sample.source, levels)
+        if weights is not None:
+            self._baselines["l1_weighted"].add(sample.source, levels, weights)
 
     def add_in_bands(self, preview: Sample, sizes: Sizes, fake: Iterator[Tensor]) -> None:
         """Write a translated image that is too large for the memory, and its images in the gallery.
@@ -175,7 +182,7 @@ class Results:
 
         origin: the generator and its input, as metrics.json describes them.
         """
-        gathered = world.gather((self._records, self._baseline, self._counts))
+        gathered = world.gather((self._records, self._baselines, self._counts))
         compared = self.sets.gather(world) if self.sets else None
         if not world.is_main:
             return
@@ -197,13 +204,14 @@ class Results:
         if compared:
             report_sets(compared, about | {"protocol": self.evaluator.protocol}, self.folder.path)
         if measured := {record.row.name: record.measured for record in records if record.measured}:
-            baseline, *others = (baseline for _, baseline, _ in gathered)
-            for other in others:
-                baseline.add_all(other)
+            baselines, *others = (baselines for _, baselines, _ in gathered)
+            for name, other in (item for of_process in others for item in of_process.items()):
+                baselines[name].add_all(other)
+            floor = {name: l1 for name in _BASELINES if (l1 := baselines[name].l1()) is not None}
             sizes = Counter("{}x{}".format(*record.sizes[0]) for record in records if record.measured)
             protocol = {"n_images": len(measured), "sizes": dict(sizes), **self.evaluator.protocol}
             summary = self.evaluator.summarize(list(measured.values()))
-            report_metrics(measured, summary, baseline.l1(), about | {"protocol": protocol}, self.folder.path)
+            report_metrics(measured, summary, floor, about | {"protocol": protocol}, self.folder.path)
             if (missing := self.evaluator.sets.keys() - summary.whole) and len(measured) < 2:
                 names = ", ".join(title for name, title in TITLES.items() if name in missing)
                 logger.warning("%s: not defined for a single image", names)
@@ -244,23 +252,34 @@ def report_sets(compared: Mapping[str, Any], about: Mapping[str, Any], output: P
 
 
 def report_metrics(
-    measured: Mapping[str, Measurement], summary: Summary, baseline_l1: float, about: Mapping[str, Any], output: Path
+    measured: Mapping[str, Measurement],
+    summary: Summary,
+    floor: Mapping[str, float],
+    about: Mapping[str, Any],
+    output: Path,
 ) -> None:
-    """Print the figures of all images together, and write them with those of each image and `about` as metrics.json."""
-    below_baseline = 1 - summary.mean["l1"] / baseline_l1 if baseline_l1 > 0 else 0.0
+    """Print the figures of all images together, and write them with those of each image and `about` as metrics.json.
+
+    floor: L1 of the best constant colours, "l1" and, with weights of pixels, "l1_weighted". The printed comparison is
+        weighted if it can be: the generator did not learn pixels of weight 0.
+    """
+    below = {name: 1 - summary.mean[name] / l1 if l1 > 0 else 0.0 for name, l1 in floor.items() if name in summary.mean}
     report = {
         "n_images": len(measured),
         "mean": summary.mean,
         "whole": summary.whole,
-        "constant_color_floor": {"l1": baseline_l1},
-        "l1_below_floor": below_baseline,
+        "constant_color_floor": floor,
+        **{f"{name}_below_floor": share for name, share in below.items()},
         **about,
         "classes": {name: asdict(score) for name, score in summary.classes.items()},
         "images": {name: measurement.figures for name, measurement in measured.items()},
     }
     classes = [f"             {line}" for line in class_table(summary.classes)]
-    comparison = f"{abs(below_baseline):.1%} {'below' if below_baseline >= 0 else 'above'}"
-    baseline = f"baseline     L1 {baseline_l1:.4f} of the best constant colour; the generator is {comparison}"
+    name = list(below)[-1]
+    comparison = f"{abs(below[name]):.1%} {'below' if below[name] >= 0 else 'above'}"
+    baseline = (
+        f"baseline     {TITLES[name]} {floor[name]:.4f} of the best constant colour; the generator is {comparison}"
+    )
     _write_report(report, [f"metrics      {summary}", *classes, baseline], output)
 
 
