@@ -1,7 +1,7 @@
 """The files of translated images: as 8-bit RGB, or in the type and format of the targets; large ones reduced."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -15,6 +15,7 @@ from data.files.pixel_rows import Bands, write_npy_rows, write_png_rows
 from data.files.pixels import ROW_SUFFIXES, StoredForm, StoredRows, read_stored, stored_rows
 from data.files.tiff_writer import source_tags, write_tiff
 from data.store import File
+from inference.no_data import NoData
 from utils.atomic_file import replacing
 
 _PIXELS = 2**21  # of a reduced image, at most four times as many
@@ -96,15 +97,22 @@ class ImageStore:
         """
         return ".tif" if self.follows_sources and source_tags(source) else self.suffix
 
-    def write(self, path: Path, image: Tensor, source: File | None) -> None:
-        """Write a (C, H, W) image and create its folders; a TIFF gets the tags of its source."""
+    def write(self, path: Path, image: Tensor, source: File | None, no_data: NoData | None = None) -> None:
+        """Write a (C, H, W) image and create its folders; a TIFF gets the tags of its source.
+
+        no_data: Pixels without data, which get the value for no data.
+        """
+        image = no_data.marked(image, 0) if no_data else image
         if path.suffix == ".png" and image.dtype == torch.uint8:
             write_png(path, image)
         else:
-            self.write_bands(path, Bands.of(image.numpy()), source)
+            self.write_bands(path, Bands.of(image.numpy()), source, no_data.value if no_data else None)
 
-    def write_bands(self, path: Path, image: Bands, source: File | None) -> None:
-        """Write an image that comes in bands, as `write`; the file appears under its name when it is complete."""
+    def write_bands(self, path: Path, image: Bands, source: File | None, no_data: float | None = None) -> None:
+        """Write an image that comes in bands; the file appears under its name when it is complete.
+
+        no_data: Value of its pixels without data, which a TIFF names, or None.
+        """
         with replacing(path) as unfinished:
             match path.suffix:
                 case ".png":
@@ -112,15 +120,20 @@ class ImageStore:
                 case ".npy":
                     write_npy_rows(unfinished, image)
                 case _:
-                    write_tiff(unfinished, image, source, self.scale)
+                    write_tiff(unfinished, image, source, self.scale, no_data)
 
     def read(self, path: Path) -> Tensor:
-        """Read a translated image as it was written.
+        """Read a translated image as it was written, with NaN as 0.
 
         Raises:
-            DataError: the file is damaged, or of another form.
+            DataError: the file is damaged, or has another form.
         """
-        return read_rgb(path) if self.form is None else read_stored(path, self.form)
+        return read_rgb(path) if self.form is None else _without_nan(read_stored(path, self._form))
+
+    @property
+    def _form(self) -> StoredForm:
+        assert self.form is not None
+        return replace(self.form, allows_missing=True)
 
     def read_reduced(self, path: Path) -> tuple[Tensor, tuple[int, int]]:
         """Read a translated image, row by row where its format can be, and return it reduced, and its width and height.
@@ -131,8 +144,12 @@ class ImageStore:
         if self.form is None or path.suffix not in ROW_SUFFIXES:
             image = self.read(path)
             return reduced(image), (image.shape[2], image.shape[1])
-        with stored_rows(path, self.form) as rows:
-            return reduced_rows(rows), (rows.width, rows.height)
+        with stored_rows(path, self._form) as rows:
+            return _without_nan(reduced_rows(rows)), (rows.width, rows.height)
+
+
+def _without_nan(image: Tensor) -> Tensor:
+    return image.nan_to_num() if image.is_floating_point() else image
 
 
 def image_store(config: Config) -> ImageStore:

@@ -19,6 +19,7 @@ from data.files.size_guard import TooLargeError
 from data.store import File
 from inference.contact_sheet import SHEET_WIDTH, contact_sheet, thumbnail
 from inference.image_store import Reduction
+from inference.no_data import NoData
 from inference.output_folder import INDEX, KINDS, METRICS, SHEET, OutputFolder, gallery_image
 from inference.predictor import Predictor
 from inference.set_measures import SetMeasures
@@ -80,11 +81,15 @@ class Results:
         self._records: dict[str, _Record] = {}
         self._counts: Counter[str] = Counter()  # of existing images, by what was done with them
 
-    def add(self, sample: Sample, fake: Tensor) -> None:
-        """Write a translated image and its images in the gallery; several threads may do so."""
+    def add(self, sample: Sample, fake: Tensor, no_data: NoData | None = None) -> None:
+        """Write a translated image and its images in the gallery; several threads may do so.
+
+        no_data: Pixels without data of the image. Gallery and figures show what they were translated into.
+        """
+        self._counts["no_data"] += no_data is not None and no_data.has_missing
         self._record(sample, fake, (_size(fake), _size(sample.source)))
         # after its source in the gallery: see OutputFolder.is_foreign
-        self.folder.store.write(self.folder.image(sample.name), fake, self._source(sample.name))
+        self.folder.store.write(self.folder.image(sample.name), fake, self._source(sample.name), no_data)
 
     def add_to_baseline(self, sample: Sample) -> None:
         """Add the target of a sample to those that the best constant colours are found for, in order."""
@@ -95,25 +100,33 @@ class Results:
         if weights is not None:
             self._baselines["l1_weighted"].add(sample.source, levels, weights)
 
-    def add_in_bands(self, preview: Sample, sizes: Sizes, fake: Iterator[Tensor]) -> None:
+    def add_in_bands(
+        self, preview: Sample, sizes: Sizes, fake: Iterator[Tensor], no_data: NoData | None = None
+    ) -> None:
         """Write a translated image that is too large for the memory, and its images in the gallery.
 
         preview: the sample, its source reduced, without a target.
         fake: the translation from top to bottom, as parts (C, h, W) of successive rows.
+        no_data: Pixels without data of the image.
         """
         ((width, height), _), first = sizes, next(fake)
-        reduction = Reduction(height, width)
+        self._counts["no_data"] += no_data is not None and no_data.has_missing
+        reduction, top = Reduction(height, width), 0
 
         def parts() -> Iterator[np.ndarray]:
+            nonlocal top
             for part in chain([first], fake):
                 reduction.add(part)
-                yield part.numpy()
+                yield (no_data.marked(part, top) if no_data else part).numpy()
+                top += part.shape[1]
 
         name = preview.name
         shown = thumbnail(self.predictor.show_source(preview), GALLERY_WIDTH)
         write_png(self.folder.path / gallery_image("source", name), shown)
         image = Bands((len(first), height, width), first.numpy().dtype, parts())
-        self.folder.store.write_bands(self.folder.image(name), image, self._source(name))
+        self.folder.store.write_bands(
+            self.folder.image(name), image, self._source(name), no_data.value if no_data else None
+        )
         self._record(preview, reduction.image(), sizes)
 
     def _source(self, name: str) -> File | None:
@@ -221,6 +234,10 @@ class Results:
         n_images = len(self._indices)
         if n_skipped := n_images - n_records - counts["foreign"] - counts["resized"]:
             logger.warning("skipped      %d of %s, which cannot be used", n_skipped, counted(n_images, "image"))
+        if n := counts["no_data"]:
+            logger.info(
+                "no data      %s with pixels without data, which are filled for the network", counted(n, "source")
+            )
         if n := counts["foreign"]:
             logger.warning("left out     %s that test.py did not write", counted(n, "existing image"))
         if n := counts["resized"]:

@@ -26,9 +26,10 @@ class GeneratorOptions:
 
 @dataclass(frozen=True)
 class InputOptions:
-    """The images to translate, by default the test split, and the maps beside them.
+    """The images to translate, by default the test split, and the maps that belong to them.
 
-    paths: of the option --input.
+    paths: Values of the option --input.
+    nodata: Value of pixels without data, in addition to NaN and infinity. None: the value that each TIFF names.
     """
 
     paths: Sequence[Path] = ()
@@ -37,6 +38,7 @@ class InputOptions:
     targets: Path | None = None
     feature_maps: Path | None = None
     side: Literal["A", "B", "none"] | None = None
+    nodata: float | None = None
 
 
 @dataclass(frozen=True)
