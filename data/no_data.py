@@ -6,8 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from data.files.tiff_file import TIFF_SUFFIXES
-from data.files.tiff_tags import tagged_no_data
+from data.files.tiff_tags import file_tags
 from data.store import File
 
 # usual values of ArcGIS and GDAL, and netCDF's _FillValue of floats
@@ -18,11 +17,6 @@ _CT_PADDING = (-3024.0, -2000.0, -32768.0)  # outside the circle or the gantry, 
 _LEAST_OF_CT = -1100.0  # air has -1000, and scanners store no less than -1024
 
 
-def file_no_data(file: File | None) -> float | None:
-    """Return the value of pixels without data that a TIFF names, or None."""
-    return tagged_no_data(file) if file and file.suffix.lower() in TIFF_SUFFIXES else None
-
-
 def no_data(image: Tensor, file: File | None) -> tuple[float, int] | None:
     """Return the value that stands for no data in a (C, H, W) image, and the number of pixels that have it, or None.
 
@@ -31,7 +25,7 @@ def no_data(image: Tensor, file: File | None) -> tuple[float, int] | None:
     """
     if image.dtype == torch.uint8:
         return None
-    values, tagged = image.numpy(), file_no_data(file)
+    values, tagged = image.numpy(), file_tags(file).no_data
     for value in (tagged, float(values.min()), float(values.max())):
         if value is None or not math.isfinite(value):
             continue

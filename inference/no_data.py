@@ -10,7 +10,8 @@ from torch import Tensor
 
 from data.batch import Sample
 from data.files.pixels import StoredRows
-from data.no_data import file_no_data, filled, missing_pixels
+from data.files.tiff_tags import file_tags
+from data.no_data import filled, missing_pixels
 from data.store import File
 from data.value_range import ValueRange
 
@@ -38,7 +39,7 @@ class NoDataRule:
             return None
         if self.value is not None:
             return self.value
-        return file_no_data(files.get("source" if self.images == "source" else "source_2"))
+        return file_tags(files.get("source" if self.images == "source" else "source_2")).no_data
 
     def filled_sample(self, sample: Sample, value: float | None) -> tuple[Sample, Tensor | None]:
         """Return a sample with filled pixels, and (H, W) bool, True for these; None if there are none."""

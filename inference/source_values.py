@@ -8,7 +8,7 @@ from torch import Tensor
 
 from data.batch import DataError, Sample
 from data.files.image_files import decode
-from data.files.tiff_file import TIFF_SUFFIXES
+from data.files.tiff_tags import TIFF_SUFFIXES
 from data.layout import Layout
 from data.value_range import PERCENTILES, ValueRange
 from utils.distributed import World

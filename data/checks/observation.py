@@ -15,6 +15,7 @@ from torch import Tensor
 from data.batch import Sample
 from data.files.image_files import has_transparent_pixels, read_bits
 from data.files.pixels import read_pixels
+from data.files.tiff_tags import PixelSize, file_tags
 from data.layout import Layout
 from data.map_reader import is_later_source, stack_files
 from data.no_data import no_data
@@ -33,6 +34,7 @@ class Observation:
     constant: the channels, counted from 1, that have one value in all pixels.
     n_channels: of the images.
     no_data: the value that stands for no data in images, and how many pixels have it.
+    pixel_sizes: Sizes of pixels that TIFF files name.
     classes: of a label map, also beside a source, those that occur; K for ignored pixels.
     sizes: heights and widths of the images.
     equals_source: whether the target is its source.
@@ -50,6 +52,7 @@ class Observation:
     constant: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     n_channels: Mapping[str, int] = field(default_factory=dict)
     no_data: Mapping[str, tuple[float, int]] = field(default_factory=dict)
+    pixel_sizes: Mapping[str, PixelSize] = field(default_factory=dict)
     classes: frozenset[int] = frozenset()
     sizes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     equals_source: bool = False
@@ -99,6 +102,7 @@ def observe(layout: Layout, index: int, sample: Sample) -> Observation:
         constant={kind: constant[kind] for kind in images},
         n_channels={kind: len(image) for kind, image in images.items()},
         no_data={kind: found for kind, image in images.items() if (found := no_data(image, files.get(kind)))},
+        pixel_sizes={kind: size for kind in images if (size := _pixel_size(files.get(kind)))},
         classes=frozenset() if label_map is None else values_of(label_map),
         sizes={kind: (image.shape[1], image.shape[2]) for kind, image in images.items()},
         equals_source=target is not None and image is not None and _is_part(target, image),
@@ -119,6 +123,11 @@ def _images_of(sample: Sample) -> dict[str, Tensor]:
 def values_of(ids: Tensor) -> frozenset[int]:
     """Return the values that occur in a map of ids."""
     return frozenset(np.unique(ids.numpy()).tolist())
+
+
+def _pixel_size(file: Blob | None) -> PixelSize | None:
+    """Return the size of a pixel that a TIFF names, or None."""
+    return file_tags(file).pixel_size
 
 
 def channels_of_images(sample: Sample) -> dict[str, int]:

@@ -13,7 +13,8 @@ from torch import Tensor
 from data.batch import DataError
 from data.files.image_files import ARRAY_SUFFIX, decode, decode_or, is_16_bit_grey, raw_mode, upright
 from data.files.pixel_rows import PixelRows, npy_rows
-from data.files.tiff_file import TIFF_SUFFIXES, holds_bytes, tiff_rows
+from data.files.tiff_file import holds_bytes, tiff_rows
+from data.files.tiff_tags import TIFF_SUFFIXES
 from data.store import File
 from utils.limits import MAX_CHANNELS
 from utils.text import counted

@@ -17,7 +17,6 @@ from data.files.pixel_rows import PixelRows, check_type, loaded_rows, uncompress
 from data.files.tiff_tags import tifffile_package
 from data.store import File
 
-TIFF_SUFFIXES = (".tif", ".tiff", ".svs")
 _BYTE_MODES = ("1", "L", "P", "RGB")
 _MAX_SEGMENT_BYTES = 2**28  # of a strip or tile; with larger ones, reading rows would not save memory
 _JPEG = (6, 7, 33007, 34892)  # compressions that need the tables of the page

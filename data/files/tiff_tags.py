@@ -7,13 +7,15 @@ import logging
 import math
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from data.batch import LoadingError
 from data.store import File
 
+TIFF_SUFFIXES = (".tif", ".tiff", ".svs")
 PIXEL_SCALE = 33550  # (x, y, z) of a pixel
 TIE_POINTS = 33922  # (column, row, level, x, y, z) of each point
 TRANSFORMATION = 34264  # 4 x 4, row by row, from (column, row, level, 1) to (x, y, z, 1)
@@ -37,11 +39,28 @@ _OF_IMAGEJ = {
     "mm": 10.0,
     "cm": 1.0,
 }  # how many of each unit are a centimetre
+_SAME_SIZE = 0.01  # by which sizes of pixels differ at most, as a share; coordinates are rounded
 _ITEM = re.compile(r"<Item\b([^>]*)>([^<]*)</Item>")
 _ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')
 
 ExtraTag = tuple[int, int, int | None, Any, bool]
 """A tag as tifffile's `extratags`: code, type, count, value, whether only the first page has it."""
+
+
+class PixelSize(NamedTuple):
+    """Width and height of a pixel in units of a map, or in micrometres."""
+
+    across: float
+    down: float
+    unit: str
+
+    def __str__(self) -> str:
+        return f"{self.across:.6g}x{self.down:.6g} {self.unit}"
+
+    def is_close(self, other: "PixelSize") -> bool:
+        """Return whether both sizes are equal but for rounding; sizes in other units are not compared and count so."""
+        pairs = ((self.across, other.across), (self.down, other.down))
+        return self.unit != other.unit or all(math.isclose(one, two, rel_tol=_SAME_SIZE) for one, two in pairs)
 
 
 @dataclass(frozen=True)
@@ -106,6 +125,19 @@ class TiffTags:
         """Return whether a picture without these tags says less than the file."""
         return any((self.georeferencing, self.pixels_per_cm, self.band_names, self.no_data is not None, self.tile))
 
+    @property
+    def pixel_size(self) -> PixelSize | None:
+        """Size of a pixel by the georeferencing, otherwise by the resolution, or None."""
+        values = {code: value for code, _, _, value, _ in self.georeferencing}
+        if scale := values.get(PIXEL_SCALE):
+            return PixelSize(float(scale[0]), float(scale[1]), "map units")
+        if matrix := values.get(TRANSFORMATION):
+            return PixelSize(math.hypot(matrix[0], matrix[4]), math.hypot(matrix[1], matrix[5]), "map units")
+        if self.pixels_per_cm is None:
+            return None
+        across, down = self.pixels_per_cm
+        return PixelSize(1e4 / across, 1e4 / down, "µm")
+
     def factors(self, height: int, width: int, scale: float) -> tuple[float, float]:
         """Return how many pixels of an image of the same area are one pixel of this image, down and across.
 
@@ -138,12 +170,13 @@ class TiffTags:
         return tags
 
 
-def tagged_no_data(file: File) -> float | None:
-    """Return the value of pixels without data that GDAL's tag in a TIFF names, or None."""
-    try:
-        return TiffTags.of(file).no_data
-    except LoadingError:  # no tifffile; the pixels have been read without it
-        return None
+def file_tags(file: File | None) -> TiffTags:
+    """Return the tags of a file; no tags for files that are no TIFF, for None and without tifffile."""
+    if file is None or file.suffix.lower() not in TIFF_SUFFIXES:
+        return TiffTags()
+    with suppress(LoadingError):  # no tifffile; the pixels have been read without it
+        return TiffTags.of(file)
+    return TiffTags()
 
 
 def tifffile_package(what: str) -> ModuleType:

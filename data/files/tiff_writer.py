@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from data.files.pixel_rows import Bands
-from data.files.tiff_file import TIFF_SUFFIXES
-from data.files.tiff_tags import TiffTags, tifffile_package
+from data.files.tiff_tags import TIFF_SUFFIXES, TiffTags, tifffile_package
 from data.store import File
 
 _STRIP_BYTES = 2**18  # before compression, as tifffile's

@@ -6,7 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from data.files.tiff_tags import KEYS, PIXEL_SCALE, TIE_POINTS, TRANSFORMATION, TiffTags, scaled_georeference
+from data.files.tiff_tags import (
+    KEYS,
+    PIXEL_SCALE,
+    TIE_POINTS,
+    TRANSFORMATION,
+    TiffTags,
+    file_tags,
+    scaled_georeference,
+)
 from tests.images import GEO_TAGS, bands, tifffile
 
 AREA = (1, 1, 0, 1, 1025, 0, 1, 1)
@@ -96,3 +104,14 @@ def test_the_largest_image_counts(tmp_path: Path) -> None:
         writer.write(np.zeros((64, 80, 3), np.uint8), photometric="rgb", tile=(32, 16))
     tags = TiffTags.of(tmp_path / "x.tif")
     assert (tags.height, tags.width, tags.tile) == (64, 80, (32, 16))
+
+
+def test_sizes_of_pixels_come_from_the_map_or_the_resolution(tmp_path: Path) -> None:
+    assert str(tags_of(tmp_path / "x.tif", *GEO_TAGS).pixel_size) == "10x10 map units"
+    matrix = (3.0, 4.0, 0.0, 5e5, 4.0, -3.0, 0.0, 4e6, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
+    assert str(tags_of(tmp_path / "turned.tif", (TRANSFORMATION, 12, 16, matrix, True)).pixel_size) == "5x5 map units"
+    slide = tags_of(tmp_path / "slide.tif", resolution=(4e4, 2e4), resolutionunit=3).pixel_size
+    assert str(slide) == "0.25x0.5 µm"
+    assert tags_of(tmp_path / "plain.tif", metadata=None).pixel_size is None
+    assert not file_tags(tmp_path / "x.png")
+    assert not file_tags(None)
