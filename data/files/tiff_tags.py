@@ -39,7 +39,7 @@ _OF_IMAGEJ = {
     "mm": 10.0,
     "cm": 1.0,
 }  # how many of each unit are a centimetre
-_SAME_SIZE = 0.01  # by which sizes of pixels differ at most, as a share; coordinates are rounded
+_SAME_SIZE = 0.01  # largest relative difference of equal sizes of pixels; coordinates are rounded
 _ITEM = re.compile(r"<Item\b([^>]*)>([^<]*)</Item>")
 _ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')
 

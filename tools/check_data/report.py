@@ -289,7 +289,7 @@ def check(config: Config, splits: Mapping[str, bool], *, n_shown: int, sheet: Pa
     n_shown: of samples on a sheet, which is written to `sheet`; 0 writes none.
     """
     config = completed(config, next(iter(splits)))
-    resizes = bool(stored_forms(config.data)) and config.data.preprocess not in ("crop", "none")
+    resizes = bool(stored_forms(config.data)) and config.data.preprocess != "crop"
     n_problems, found = 0, Found(class_names(config), resizing=config.data.preprocess if resizes else None)
 
     def problems() -> Iterator[str]:
