@@ -32,6 +32,8 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--targets", type=Path, metavar="DIR", help="folder of targets for --input, to measure the results against")
     side_help = "half of each --input that is the source, in pictures of two; none: all of it; default: by data.layout"
     add("--side", choices=("A", "B", "none"), help=side_help)
+    nodata_help = "value of pixels without data in sources, as -9999; default: the value that each TIFF names, and NaN"
+    add("--nodata", type=float, metavar="VALUE", help=nodata_help)
     add("--features", choices=("sampled", "given"), help="instance features: from clusters, or from the samples")
     add("--feature-maps", type=Path, metavar="DIR", help="folder of precomputed feature maps for --input")
     style_help = "take the style of an image, where the generator has one; default: drawn for each image by --seed"

@@ -11,7 +11,7 @@ from configs.directions import reversed_data, sides_of
 from configs.image_sides import check_sizes, discriminated_side, image_sides, trained_side
 from configs.label_maps import class_table, class_weights
 from configs.schema import Config, DataConfig
-from configs.stored_images import EIGHT_BITS, stored_forms, value_ranges
+from configs.stored_images import EIGHT_BITS, allowing_missing, stored_forms, value_ranges
 from data import LAYOUTS, data_set_folder
 from data.conditioning import Conditioning
 from data.files.pixels import StoredForm
@@ -132,22 +132,26 @@ def has_split(data: DataConfig, split: str) -> bool:
     return has_split(split, **_layout_arguments(has_split, data))
 
 
-def build_layout(config: Config, split: str, *, needs_targets: bool, needs_labels: bool = False) -> Layout:
+def build_layout(
+    config: Config, split: str, *, needs_targets: bool, needs_labels: bool = False, allows_missing: bool = False
+) -> Layout:
     """Return a split of the data set. Where targets are not needed, they are read if they exist.
 
-    needs_labels: whether label maps are read beside sources that are images.
+    needs_labels: Whether label maps are read in addition to sources that are images.
+    allows_missing: Whether sources may have pixels without data, which the caller fills.
 
     Raises:
         DataError: a folder is missing or empty, or a file has no partner.
     """
     conditioning = build_conditioning(config)
+    forms = allowing_missing(stored_forms(config.data)) if allows_missing else stored_forms(config.data)
     facts = {
         "seed": config.run.seed,
         "needs_targets": needs_targets,
         "needs_instances": conditioning.needs_instances,
         "needs_features": conditioning.features == "precomputed",
         "needs_labels": needs_labels,
-        "reader": build_map_reader(config, stored_forms(config.data), needs_instances=conditioning.needs_instances),
+        "reader": build_map_reader(config, forms, needs_instances=conditioning.needs_instances),
         "target_scale": config.generator.scale,
     }
     layout = LAYOUTS[config.data.layout]

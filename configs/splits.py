@@ -21,16 +21,16 @@ def has_split(config: Config, split: str) -> bool:
     return holds_back or build.has_split(config.data, split)
 
 
-def open_split(config: Config, split: str, *, needs_targets: bool) -> Layout:
+def open_split(config: Config, split: str, *, needs_targets: bool, allows_missing: bool = False) -> Layout:
     """Return a split; see `build.build_layout`.
 
     Raises:
         DataError: there is none of that name, a folder is missing or empty, or a file has no partner.
     """
     if split != HELD_BACK or build.has_split(config.data, split):
-        return build.build_layout(config, split, needs_targets=needs_targets)
+        return build.build_layout(config, split, needs_targets=needs_targets, allows_missing=allows_missing)
     if has_split(config, split):
-        train = build.build_layout(config, TRAIN, needs_targets=needs_targets)
+        train = build.build_layout(config, TRAIN, needs_targets=needs_targets, allows_missing=allows_missing)
         _, held_back = hold_back(train, config.train.validation_share, config.train.validation_group)
         if len(held_back):
             return held_back

@@ -1,5 +1,6 @@
 """Images that are not 8-bit RGB, as the settings describe them."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
@@ -43,6 +44,16 @@ def trained_forms(data: DataConfig) -> dict[str, StoredForm]:
         highest = tuple(bounds[1::2])
         forms[side] = replace(form, highest=highest * form.n_channels if len(highest) == 1 else highest)
     return forms
+
+
+def allowing_missing(forms: Mapping[str, StoredForm]) -> dict[str, StoredForm]:
+    """Return forms that also read sources with pixels without data."""
+    return {kind: replace(form, allows_missing=kind != "target") for kind, form in forms.items()}
+
+
+def applies_target_files(data: DataConfig) -> bool:
+    """Return whether test.py can write `data.target_files`: translations into 8-bit RGB hold no other type."""
+    return data.target_files is not None and ("target" in stored_forms(data) or data.target_files.startswith("uint8."))
 
 
 def target_dtype(data: DataConfig) -> torch.dtype:

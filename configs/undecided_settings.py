@@ -13,7 +13,7 @@ from configs.schema.sides import OF_MAPS, RGB_CHANNELS, fits_file
 from configs.stored_images import EIGHT_BITS, stored_forms
 from data.batch import DataError, LoadingError
 from data.files.pixels import StoredForm, is_8_bit_rgb, read_stored
-from data.files.tiff_file import TIFF_SUFFIXES
+from data.files.tiff_tags import TIFF_SUFFIXES
 from data.layout import Layout
 from data.map_reader import fitting, read_part, stack_files
 from data.store import Blob, File

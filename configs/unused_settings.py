@@ -6,7 +6,7 @@ from typing import Any
 from configs.load import changed_settings
 from configs.schema import Config, DiscriminatorConfig, GeneratorConfig
 from configs.schema.data import DRAWN
-from configs.stored_images import stored_forms
+from configs.stored_images import applies_target_files, stored_forms
 from data import LAYOUTS
 from data.pair_augmentation import OF_RGB_SOURCES
 from losses import GENERATOR_LOSSES
@@ -64,7 +64,7 @@ def _unused_of_data(config: Config) -> list[str]:
     unused += ["data.source_channels", "data.source_range"] if has_labels_alone else []
     unused += [f"data.augment.{name}" for name in OF_RGB_SOURCES] if has_labels_alone or data.is_stacked else []
     forms = stored_forms(data)
-    unused += [] if "target" in forms else ["data.target_files"]
+    unused += [] if applies_target_files(data) else ["data.target_files"]
     unused += ["data.augment.hue", "data.augment.jpeg_quality"] if "source" in forms else []
     unused += [] if forms else ["log.show_channels"]
     unused += ["data.on_bad_sample"] if data.layout in DRAWN else []

@@ -1,5 +1,6 @@
 """The range of an image's values, which the networks see as -1 to 1."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,6 +12,9 @@ from torch import Tensor
 
 from data.batch import DataError, LoadingError, Sample
 from data.layout import Layout
+from data.no_data import no_data
+from utils.log import logger
+from utils.text import counted
 
 PERCENTILES = (0.1, 99.9)
 _MAX_SAMPLES = 256  # that are read for percentiles, spread over the split
@@ -71,6 +75,8 @@ def _tensors(values: ValueRange, device: torch.device) -> tuple[Tensor, Tensor]:
 def percentile_ranges(layout: Layout, kinds: Sequence[str], *, skips_bad: bool) -> dict[str, list[float]]:
     """Return the low and high of each channel in turn, PERCENTILES of the values of up to 256 samples, by kind of map.
 
+    Pixels without data are left out and reported.
+
     kinds: "source", "source_images", "target". Of each sample up to 65,536 pixels are taken. A channel with a single
         value gets a range that starts at it.
     skips_bad: leave out samples that cannot be used.
@@ -83,16 +89,27 @@ def percentile_ranges(layout: Layout, kinds: Sequence[str], *, skips_bad: bool) 
         sides = {kind: layout.side_of(kind) for kind in kinds}
         own = {kind: its_kind for kind, (its_side, its_kind) in sides.items() if its_side is side}
         values: dict[str, list[np.ndarray]] = {kind: [] for kind in own}
-        for sample in _spread(side, skips_bad=skips_bad) if own else ():
+        left_out = {kind: Counter[float]() for kind in own}
+        for index, sample in _spread(side, skips_bad=skips_bad) if own else ():
             for kind, its_kind in own.items():
-                pixels = getattr(sample, its_kind).flatten(1).numpy()
-                values[kind].append(pixels[:, :: -(-pixels.shape[1] // _MAX_PIXELS)].astype(np.float32))
+                image = getattr(sample, its_kind)
+                pixels = image.flatten(1).numpy()
+                pixels = pixels[:, :: -(-pixels.shape[1] // _MAX_PIXELS)]
+                if found := no_data(image, side.provenance(index).files.get(its_kind)):
+                    with_data = pixels[:, (pixels != pixels.dtype.type(found[0])).all(axis=0)]
+                    pixels = with_data if with_data.size else pixels
+                    left_out[kind][found[0]] += 1
+                values[kind].append(pixels.astype(np.float32))
         bounds |= {kind: _bounds(np.concatenate(parts, axis=1)) for kind, parts in values.items()}
+        for kind, counts in left_out.items():
+            for value, number in counts.items():
+                text = "no data        %.6g in %s of the %ss; the range leaves such pixels out"
+                logger.info(text, value, counted(number, "image"), kind.removesuffix("_images"))
     return bounds
 
 
-def _spread(layout: Layout, *, skips_bad: bool) -> Iterator[Sample]:
-    """Yield samples that are spread over a layout; raises as `percentile_ranges`."""
+def _spread(layout: Layout, *, skips_bad: bool) -> Iterator[tuple[int, Sample]]:
+    """Yield samples that are spread over a layout, with their indices; raises as `percentile_ranges`."""
     indices = np.linspace(0, len(layout) - 1, min(len(layout), _MAX_SAMPLES)).astype(int)
     n_read = 0
     for index in indices.tolist():
@@ -105,7 +122,7 @@ def _spread(layout: Layout, *, skips_bad: bool) -> Iterator[Sample]:
                 raise
         else:
             n_read += 1
-            yield sample
+            yield index, sample
 
 
 def _bounds(values: np.ndarray) -> list[float]:

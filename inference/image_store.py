@@ -1,7 +1,7 @@
 """The files of translated images: as 8-bit RGB, or in the type and format of the targets; large ones reduced."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -9,12 +9,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from configs.schema import Config
-from configs.stored_images import stored_forms
+from configs.stored_images import applies_target_files, stored_forms
 from data.files.image_files import read_rgb, write_png
 from data.files.pixel_rows import Bands, write_npy_rows, write_png_rows
 from data.files.pixels import ROW_SUFFIXES, StoredForm, StoredRows, read_stored, stored_rows
-from data.files.tiff_file import write_tiff_rows
+from data.files.tiff_writer import source_tags, write_tiff
 from data.store import File
+from inference.no_data import NoData
 from utils.atomic_file import replacing
 
 _PIXELS = 2**21  # of a reduced image, at most four times as many
@@ -77,40 +78,62 @@ def reduced(image: Tensor, *, is_ids: bool = False) -> Tensor:
 class ImageStore:
     """Writes and reads translated images.
 
-    form: of images that are not 8-bit RGB; None for those that are.
-    suffix: of the files.
-    scale: sides of a translated image, in those of its source.
+    form: Form of images that are not 8-bit RGB; None for 8-bit RGB.
+    suffix: Suffix of the files.
+    follows_sources: Whether a source that is a TIFF with tags becomes a TIFF.
+    scale: Sides of a translated image divided by the sides of its source.
     """
 
     form: StoredForm | None = None
     suffix: str = ".png"
+    follows_sources: bool = False
     scale: float = 1.0
 
-    def write(self, path: Path, image: Tensor, source: File | None) -> None:
-        """Write a (C, H, W) image and create its folders; a TIFF gets the georeferencing of its source."""
-        if self.form is None or (self.suffix == ".png" and image.dtype == torch.uint8):
+    def suffix_of(self, source: File | None) -> str:
+        """Return the suffix of the translation of a source; None for a source without a file.
+
+        Raises:
+            LoadingError: the source is a TIFF, and tifffile is not installed.
+        """
+        return ".tif" if self.follows_sources and source_tags(source) else self.suffix
+
+    def write(self, path: Path, image: Tensor, source: File | None, no_data: NoData | None = None) -> None:
+        """Write a (C, H, W) image and create its folders; a TIFF gets the tags of its source.
+
+        no_data: Pixels without data, which get the value for no data.
+        """
+        image = no_data.marked(image, 0) if no_data else image
+        if path.suffix == ".png" and image.dtype == torch.uint8:
             write_png(path, image)
         else:
-            self.write_bands(path, Bands.of(image.numpy()), source)
+            self.write_bands(path, Bands.of(image.numpy()), source, no_data.value if no_data else None)
 
-    def write_bands(self, path: Path, image: Bands, source: File | None) -> None:
-        """Write an image that comes in bands, as `write`; the file appears under its name when it is complete."""
+    def write_bands(self, path: Path, image: Bands, source: File | None, no_data: float | None = None) -> None:
+        """Write an image that comes in bands; the file appears under its name when it is complete.
+
+        no_data: Value of its pixels without data, which a TIFF names, or None.
+        """
         with replacing(path) as unfinished:
-            match self.suffix:
+            match path.suffix:
                 case ".png":
                     write_png_rows(unfinished, image)
                 case ".npy":
                     write_npy_rows(unfinished, image)
                 case _:
-                    write_tiff_rows(unfinished, image, like=source, scale=self.scale)
+                    write_tiff(unfinished, image, source, self.scale, no_data)
 
     def read(self, path: Path) -> Tensor:
-        """Read a translated image as it was written.
+        """Read a translated image as it was written, with NaN as 0.
 
         Raises:
-            DataError: the file is damaged, or of another form.
+            DataError: the file is damaged, or has another form.
         """
-        return read_rgb(path) if self.form is None else read_stored(path, self.form)
+        return read_rgb(path) if self.form is None else _without_nan(read_stored(path, self._form))
+
+    @property
+    def _form(self) -> StoredForm:
+        assert self.form is not None
+        return replace(self.form, allows_missing=True)
 
     def read_reduced(self, path: Path) -> tuple[Tensor, tuple[int, int]]:
         """Read a translated image, row by row where its format can be, and return it reduced, and its width and height.
@@ -121,14 +144,20 @@ class ImageStore:
         if self.form is None or path.suffix not in ROW_SUFFIXES:
             image = self.read(path)
             return reduced(image), (image.shape[2], image.shape[1])
-        with stored_rows(path, self.form) as rows:
-            return reduced_rows(rows), (rows.width, rows.height)
+        with stored_rows(path, self._form) as rows:
+            return _without_nan(reduced_rows(rows)), (rows.width, rows.height)
+
+
+def _without_nan(image: Tensor) -> Tensor:
+    return image.nan_to_num() if image.is_floating_point() else image
 
 
 def image_store(config: Config) -> ImageStore:
     """Return the files of images translated into the targets of a data set."""
     data, scale = config.data, config.generator.scale
-    form = stored_forms(data).get("target")
+    form, files = stored_forms(data).get("target"), data.target_files
     if form is None:
-        return ImageStore(scale=scale)
-    return ImageStore(form, "." + (data.target_files or "uint8.npy").partition(".")[2], scale)
+        if not applies_target_files(data):
+            return ImageStore(follows_sources=True, scale=scale)
+        form = StoredForm(3, "data.target_channels", is_8_bit=True)
+    return ImageStore(form, "." + (files or "uint8.npy").partition(".")[2], scale=scale)

@@ -17,7 +17,7 @@ from configs import build
 from configs.directions import reversed_data
 from configs.schema import Config
 from configs.splits import check_has_split, has_split, open_split
-from configs.stored_images import stored_forms, trained_forms
+from configs.stored_images import allowing_missing, stored_forms, trained_forms
 from configs.without_paths import ROOT
 from data.batch import DataError, Sample
 from data.conditioning import Conditioning
@@ -77,7 +77,7 @@ def build_input(loaded: LoadedGenerator, request: InputOptions) -> Layout:
         if not (others and has_split(replace(config, data=reversed_data(config.data)), split)):
             others = []
         check_has_split(config, split, other_choice=" or ".join([*others, "--input FOLDER"]))
-        layout = open_split(config, split, needs_targets=False)
+        layout = open_split(config, split, needs_targets=False, allows_missing=True)
     if loaded.clusters is None and conditioning.features == "encoded":
         _check_features_can_be_encoded(loaded, layout)
     return layout
@@ -102,7 +102,8 @@ def _named_input(request: InputOptions, config: Config, conditioning: Conditioni
     instances = request.instances if conditioning.needs_instances else None
     features = request.feature_maps if conditioning.features == "precomputed" else None
     makes_instances = conditioning.needs_instances and instances is None
-    reader = build.build_map_reader(config, trained_forms(config.data), needs_instances=makes_instances)
+    forms = allowing_missing(trained_forms(config.data))
+    reader = build.build_map_reader(config, forms, needs_instances=makes_instances)
     partners = {"instances": instances, "target": request.targets, "features": features}
     first, *others = request.paths
     is_stacked = config.data.is_stacked

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from configs.load import changed_settings
 from configs.schema import Config
 from data.batch import DataError
 from data.layout import Layout
+from data.store import File
 from inference.image_store import ImageStore
 from inference.inputs import common_folder
 from inference.load import LoadedGenerator
@@ -73,9 +75,20 @@ class OutputFolder:
     layout: Layout
     store: ImageStore
 
+    def source(self, index: int) -> File | None:
+        """Return the file that the translation of sample `index` covers the same area as; None for drawn samples."""
+        return self.layout.provenance(index).files.get("source")
+
+    @cached_property
+    def _suffixes(self) -> dict[str, str]:
+        return {name: self.store.suffix_of(self.source(index)) for index, name in enumerate(self.layout.names)}
+
     def image(self, name: str) -> Path:
-        """Return the file of a sample's translated image."""
-        return self.path / f"{name}{self.store.suffix}"
+        """Return the file of a sample's translated image, also of a sample of an earlier translation."""
+        suffix = self._suffixes.get(name)
+        if suffix is None and self.store.follows_sources and (file := self.path / f"{name}.tif").exists():
+            return file
+        return self.path / f"{name}{suffix or self.store.suffix}"
 
     def is_foreign(self, name: str) -> bool:
         """Return whether a file is in the place of the translated image of a sample, and test.py did not write it.

@@ -19,6 +19,7 @@ from data.files.size_guard import TooLargeError
 from data.store import File
 from inference.contact_sheet import SHEET_WIDTH, contact_sheet, thumbnail
 from inference.image_store import Reduction
+from inference.no_data import NoData
 from inference.output_folder import INDEX, KINDS, METRICS, SHEET, OutputFolder, gallery_image
 from inference.predictor import Predictor
 from inference.set_measures import SetMeasures
@@ -38,6 +39,8 @@ FEW_FOR_FID = 2048  # images: with fewer, the covariance of 2048 features does n
 SMALL = 16  # pixels of height or width
 MEASURED_ON = {TRAIN: "training samples", HELD_BACK: "samples held back from training"}  # by split
 GALLERY_WIDTH = 512  # pixels; browsers cannot open a page of thousands of large images
+
+_BASELINES = ("l1", "l1_weighted")  # figures of the best constant colours
 
 Sizes = tuple[tuple[int, int], tuple[int, int]]
 """Width and height of a translation, and those of its source."""
@@ -73,45 +76,61 @@ class Results:
         layout, form = self.folder.layout, self.folder.store.form
         n_channels = form.n_channels if form else 3
         self._indices = {name: index for index, name in enumerate(layout.names)}
-        self._baseline = ConstantColorBaseline(layout.n_classes, 3 if n_channels == 1 else n_channels)
+        n_channels = 3 if n_channels == 1 else n_channels
+        self._baselines = {name: ConstantColorBaseline(layout.n_classes, n_channels) for name in _BASELINES}
         self._records: dict[str, _Record] = {}
         self._counts: Counter[str] = Counter()  # of existing images, by what was done with them
 
-    def add(self, sample: Sample, fake: Tensor) -> None:
-        """Write a translated image and its images in the gallery; several threads may do so."""
+    def add(self, sample: Sample, fake: Tensor, no_data: NoData | None = None) -> None:
+        """Write a translated image and its images in the gallery; several threads may do so.
+
+        no_data: Pixels without data of the image. Gallery and figures show what they were translated into.
+        """
+        self._counts["no_data"] += no_data is not None and no_data.has_missing
         self._record(sample, fake, (_size(fake), _size(sample.source)))
         # after its source in the gallery: see OutputFolder.is_foreign
-        self.folder.store.write(self.folder.image(sample.name), fake, self._source_file(sample.name))
+        self.folder.store.write(self.folder.image(sample.name), fake, self._source(sample.name), no_data)
 
     def add_to_baseline(self, sample: Sample) -> None:
         """Add the target of a sample to those that the best constant colours are found for, in order."""
-        if sample.target is not None:
-            self._baseline.add(sample.source, self.evaluator.levels(sample.target))
+        if sample.target is None:
+            return
+        levels, weights = self.evaluator.levels(sample.target), self.predictor.weights(sample)
+        self._baselines["l1"].add(sample.source, levels)
+        if weights is not None:
+            self._baselines["l1_weighted"].add(sample.source, levels, weights)
 
-    def add_in_bands(self, preview: Sample, sizes: Sizes, fake: Iterator[Tensor]) -> None:
+    def add_in_bands(
+        self, preview: Sample, sizes: Sizes, fake: Iterator[Tensor], no_data: NoData | None = None
+    ) -> None:
         """Write a translated image that is too large for the memory, and its images in the gallery.
 
         preview: the sample, its source reduced, without a target.
         fake: the translation from top to bottom, as parts (C, h, W) of successive rows.
+        no_data: Pixels without data of the image.
         """
         ((width, height), _), first = sizes, next(fake)
-        reduction = Reduction(height, width)
+        self._counts["no_data"] += no_data is not None and no_data.has_missing
+        reduction, top = Reduction(height, width), 0
 
         def parts() -> Iterator[np.ndarray]:
+            nonlocal top
             for part in chain([first], fake):
                 reduction.add(part)
-                yield part.numpy()
+                yield (no_data.marked(part, top) if no_data else part).numpy()
+                top += part.shape[1]
 
         name = preview.name
         shown = thumbnail(self.predictor.show_source(preview), GALLERY_WIDTH)
         write_png(self.folder.path / gallery_image("source", name), shown)
         image = Bands((len(first), height, width), first.numpy().dtype, parts())
-        self.folder.store.write_bands(self.folder.image(name), image, self._source_file(name))
+        self.folder.store.write_bands(
+            self.folder.image(name), image, self._source(name), no_data.value if no_data else None
+        )
         self._record(preview, reduction.image(), sizes)
 
-    def _source_file(self, name: str) -> File | None:
-        """Return the file of a sample's source; None where it is drawn."""
-        return next(iter(self.folder.layout.provenance(self._indices[name]).files.values()), None)
+    def _source(self, name: str) -> File | None:
+        return self.folder.source(self._indices[name])
 
     def keep(self, sample: Sample, sizes: Sizes | None = None) -> bool:
         """Record the existing image of a sample as its translation; one that test.py did not write is only counted.
@@ -149,8 +168,8 @@ class Results:
 
     def _record(self, sample: Sample, fake: Tensor, sizes: Sizes) -> None:
         """Measure a translated image, and write its images in the gallery; both may be reduced."""
-        name, show, store = sample.name, self.predictor.show_target, self.folder.store
-        full = f"{name}{store.suffix}"
+        name, show = sample.name, self.predictor.show_target
+        full = f"{name}{self.folder.image(name).suffix}"
         images = {"source": self.predictor.show_source(sample), "translated": show(fake, sample.target)}
         measured = None
         if sample.target is not None:
@@ -160,7 +179,7 @@ class Results:
         elif self.sets:
             self.sets.add(self._indices[name], sample.source, fake)
         files = {kind: gallery_image(kind, name) for kind in images}
-        if sizes[0][0] <= GALLERY_WIDTH and store.form is None:
+        if sizes[0][0] <= GALLERY_WIDTH and full.endswith(".png") and self.predictor.conditioning.target_is_rgb:
             files["translated"] = full
         for kind, file in files.items():
             if file != full:
@@ -176,7 +195,7 @@ class Results:
 
         origin: the generator and its input, as metrics.json describes them.
         """
-        gathered = world.gather((self._records, self._baseline, self._counts))
+        gathered = world.gather((self._records, self._baselines, self._counts))
         compared = self.sets.gather(world) if self.sets else None
         if not world.is_main:
             return
@@ -198,13 +217,14 @@ class Results:
         if compared:
             report_sets(compared, about | {"protocol": self.evaluator.protocol}, self.folder.path)
         if measured := {record.row.name: record.measured for record in records if record.measured}:
-            baseline, *others = (baseline for _, baseline, _ in gathered)
-            for other in others:
-                baseline.add_all(other)
+            baselines, *others = (baselines for _, baselines, _ in gathered)
+            for name, other in (item for of_process in others for item in of_process.items()):
+                baselines[name].add_all(other)
+            floor = {name: l1 for name in _BASELINES if (l1 := baselines[name].l1()) is not None}
             sizes = Counter("{}x{}".format(*record.sizes[0]) for record in records if record.measured)
             protocol = {"n_images": len(measured), "sizes": dict(sizes), **self.evaluator.protocol}
             summary = self.evaluator.summarize(list(measured.values()))
-            report_metrics(measured, summary, baseline.l1(), about | {"protocol": protocol}, self.folder.path)
+            report_metrics(measured, summary, floor, about | {"protocol": protocol}, self.folder.path)
             if (missing := self.evaluator.sets.keys() - summary.whole) and len(measured) < 2:
                 names = ", ".join(title for name, title in TITLES.items() if name in missing)
                 logger.warning("%s: not defined for a single image", names)
@@ -214,6 +234,10 @@ class Results:
         n_images = len(self._indices)
         if n_skipped := n_images - n_records - counts["foreign"] - counts["resized"]:
             logger.warning("skipped      %d of %s, which cannot be used", n_skipped, counted(n_images, "image"))
+        if n := counts["no_data"]:
+            logger.info(
+                "no data      %s with pixels without data, which are filled for the network", counted(n, "source")
+            )
         if n := counts["foreign"]:
             logger.warning("left out     %s that test.py did not write", counted(n, "existing image"))
         if n := counts["resized"]:
@@ -245,23 +269,34 @@ def report_sets(compared: Mapping[str, Any], about: Mapping[str, Any], output: P
 
 
 def report_metrics(
-    measured: Mapping[str, Measurement], summary: Summary, baseline_l1: float, about: Mapping[str, Any], output: Path
+    measured: Mapping[str, Measurement],
+    summary: Summary,
+    floor: Mapping[str, float],
+    about: Mapping[str, Any],
+    output: Path,
 ) -> None:
-    """Print the figures of all images together, and write them with those of each image and `about` as metrics.json."""
-    below_baseline = 1 - summary.mean["l1"] / baseline_l1 if baseline_l1 > 0 else 0.0
+    """Print the figures of all images together, and write them with those of each image and `about` as metrics.json.
+
+    floor: L1 of the best constant colours, "l1" and, with weights of pixels, "l1_weighted". The printed comparison is
+        weighted if it can be: the generator did not learn pixels of weight 0.
+    """
+    below = {name: 1 - summary.mean[name] / l1 if l1 > 0 else 0.0 for name, l1 in floor.items() if name in summary.mean}
     report = {
         "n_images": len(measured),
         "mean": summary.mean,
         "whole": summary.whole,
-        "constant_color_floor": {"l1": baseline_l1},
-        "l1_below_floor": below_baseline,
+        "constant_color_floor": floor,
+        **{f"{name}_below_floor": share for name, share in below.items()},
         **about,
         "classes": {name: asdict(score) for name, score in summary.classes.items()},
         "images": {name: measurement.figures for name, measurement in measured.items()},
     }
     classes = [f"             {line}" for line in class_table(summary.classes)]
-    comparison = f"{abs(below_baseline):.1%} {'below' if below_baseline >= 0 else 'above'}"
-    baseline = f"baseline     L1 {baseline_l1:.4f} of the best constant colour; the generator is {comparison}"
+    name = list(below)[-1]
+    comparison = f"{abs(below[name]):.1%} {'below' if below[name] >= 0 else 'above'}"
+    baseline = (
+        f"baseline     {TITLES[name]} {floor[name]:.4f} of the best constant colour; the generator is {comparison}"
+    )
     _write_report(report, [f"metrics      {summary}", *classes, baseline], output)
 
 

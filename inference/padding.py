@@ -13,16 +13,23 @@ from torch import Tensor
 from data.batch import DataError, Sample
 from data.layout import Layout
 from data.preprocessing import Preprocessing, place
+from inference.no_data import NoDataRule
 from inference.tiling import Window
 
 
 @dataclass(frozen=True)
 class PaddedSample:
-    """A sample, the same padded for the network, and the window of the padded one's translation that holds its own."""
+    """A sample, the same padded for the network, and the window of the padded one's translation that holds its own.
+
+    missing: Pixels of the sample's source that had no data and were filled, (H, W) bool, or None.
+    no_data: Value of such pixels in the source, or None.
+    """
 
     sample: Sample
     padded: Sample
     window: Window
+    missing: Tensor | None = None
+    no_data: float | None = None
 
 
 @contextmanager
@@ -34,13 +41,28 @@ def collected(problems: list[str]) -> Iterator[None]:
         problems += error.problems
 
 
-def read_padded(layout: Layout, preprocessing: Preprocessing, index: int, *, keeps_size: bool) -> PaddedSample:
+def read_padded(
+    layout: Layout,
+    preprocessing: Preprocessing,
+    index: int,
+    *,
+    keeps_size: bool,
+    no_data: NoDataRule = NoDataRule(),  # noqa: B008  frozen
+) -> PaddedSample:
     """Read sample `index` at its own size, or at the size of `preprocessing` for testing, and pad it as needed.
+
+    no_data: Finds and fills pixels without data.
 
     Raises:
         DataError: the sample cannot be read.
     """
-    return fitted(layout.read(index), preprocessing, keeps_size=keeps_size, source_is_ids=layout.n_classes > 0)
+    sample, value = layout.read(index), no_data.value_in(layout.provenance(index).files)
+    sample, missing = no_data.filled_sample(sample, value)
+    result = fitted(sample, preprocessing, keeps_size=keeps_size, source_is_ids=layout.n_classes > 0)
+    if missing is not None and missing.shape != result.sample.source.shape[-2:]:
+        as_ids = Sample(sample.name, source=missing[None].int())
+        missing = place(as_ids, preprocessing.fixed(as_ids), source_is_ids=True).source[0].bool()
+    return replace(result, missing=missing, no_data=value)
 
 
 def fitted(sample: Sample, preprocessing: Preprocessing, *, keeps_size: bool, source_is_ids: bool) -> PaddedSample:

@@ -1,7 +1,7 @@
 """The options of a translation, divided by what they concern; each field is the option of test.py of that name."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -26,9 +26,10 @@ class GeneratorOptions:
 
 @dataclass(frozen=True)
 class InputOptions:
-    """The images to translate, by default the test split, and the maps beside them.
+    """The images to translate, by default the test split, and the maps that belong to them.
 
-    paths: of the option --input.
+    paths: Values of the option --input.
+    nodata: Value of pixels without data, in addition to NaN and infinity. None: the value that each TIFF names.
     """
 
     paths: Sequence[Path] = ()
@@ -37,6 +38,7 @@ class InputOptions:
     targets: Path | None = None
     feature_maps: Path | None = None
     side: Literal["A", "B", "none"] | None = None
+    nodata: float | None = None
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,8 @@ class OutputOptions:
 class Request:
     """All options of test.py.
 
-    keeps_sizes: whether images are translated at their own size.
+    keeps_sizes: Whether images are translated at their own size.
+    names_size: Whether --size chose that.
     """
 
     generator: GeneratorOptions = GeneratorOptions()
@@ -91,6 +94,7 @@ class Request:
     compute: ComputeOptions = ComputeOptions()
     output: OutputOptions = OutputOptions()
     keeps_sizes: bool = False
+    names_size: bool = False
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Self:
@@ -107,4 +111,12 @@ class Request:
             ComputeOptions(**accepted(ComputeOptions, options)),
             OutputOptions(path=options["output"], **accepted(OutputOptions, options)),
             keeps_sizes=keeps_sizes if options["size"] is None else options["size"] == "own",
+            names_size=options["size"] is not None,
         )
+
+    def of_training(self, preprocess: str) -> Self:
+        """Return the request for a generator that was trained with a value of `data.preprocess`.
+
+        Crops are pixels as they are, so images are not resized either, unless --size says so.
+        """
+        return self if self.names_size or preprocess != "crop" else replace(self, keeps_sizes=True)

@@ -4,19 +4,22 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
 
 from configs import build
 from configs.image_sides import image_sides
+from configs.schema import Config
 from configs.stored_images import target_dtype
+from configs.unused_settings import unused_settings
 from data.batch import DataError
 from data.layout import Layout
 from inference.load import LoadedGenerator, load_from, load_generator
 from inference.original_weights import OriginalInputs
 from inference.predictor import Predictor, Tiles
-from inference.request import ComputeOptions, DrawingOptions, GeneratorOptions, InputOptions, Request
+from inference.request import ComputeOptions, DrawingOptions, GeneratorOptions, Request
 from inference.sampling import StyleImage, load_clusters
 from inference.tiling import TiledNetwork, has_instance_norm
 from models.instance_features import FILE_NAME, FeatureConditionedGenerator
@@ -32,6 +35,15 @@ from utils.log import logger
 from utils.machine import give_freed_memory_back, keep_freed_memory
 from utils.precision import allow_tf32, choose_precision
 
+_APPLIED = (  # overrides that test.py applies
+    *("data.", "generator.", "features.", "style.", "metrics.", "method.", "run.", "log.show_channels="),
+    *("loss.class_weights=", "loss.outside_mask=", "train.validation_"),
+)
+_OF_TRAINING = (  # except these
+    *("data.flip=", "data.augment.", "data.shuffle=", "data.on_bad_sample=", "metrics.n_samples="),
+    *("data.workers=", "data.timeout_s=", "data.cache="),
+)
+_SIZING = ("data.preprocess=", "data.load_", "data.crop_")
 MIN_PIXELS_TO_COMPILE = 2**25  # of all images; for fewer, compiling takes longer than it saves (bench/inference.py)
 
 
@@ -203,18 +215,43 @@ def requested_predictor(
     folder: of temporary files. count_pixels: see `should_compile`.
     """
     drawing, compute = request.drawing, request.compute
-    if request.keeps_sizes and (rule := loaded.config.data.preprocess) != "none":
-        logger.info(f"sizes        each image's own; --size trained applies data.preprocess={rule}")
+    logger.info(f"sizes        {describe_sizes(loaded.config, keeps_sizes=request.keeps_sizes)}")
     compiles = should_compile(loaded, count_pixels, device, request)
     predictor = build_predictor(loaded, device, compute, drawing, style=style, compiles=compiles)
-    report_features(loaded, predictor, drawing, request.input)
+    report_features(loaded, predictor, request)
     return with_tiles(predictor, loaded, compute, folder)
 
 
-def report_features(
-    loaded: LoadedGenerator, predictor: Predictor, drawing: DrawingOptions, given: InputOptions
-) -> None:
-    """Report the source of instance features, noise and style, and the options without effect."""
+def describe_sizes(config: Config, *, keeps_sizes: bool) -> str:
+    """Return which sizes images are translated at, and the option for other sizes."""
+    data, rule = config.data, f"data.preprocess={config.data.preprocess}"
+    if keeps_sizes:
+        return f"each image's own; --size trained applies {rule}"
+    resized = {
+        "resize_and_crop": f"resized to {data.crop_width}x{data.crop_height}",
+        "scale_width": f"resized to a width of {data.load_width}",
+        "scale_width_and_crop": f"resized to a width of {data.load_width}",
+    }
+    multiple = image_sides(config).multiple
+    how = resized.get(data.preprocess, f"resized to the nearest multiples of {multiple} pixels")
+    return f"{how}, by {rule}; --size own keeps each image's"
+
+
+def unapplied_overrides(config: Config, request: Request) -> list[str]:
+    """Return the overrides of --checkpoint's settings that change neither translations nor figures."""
+    unused = {word.partition("=")[0] for word in unused_settings(config)}
+    unused |= {"data.weight_folder"} if request.input.paths else set()
+    sizing = _SIZING if request.keeps_sizes else ()
+    return [
+        word
+        for word in request.generator.overrides
+        if not word.startswith(_APPLIED) or word.startswith(_OF_TRAINING + sizing) or word.partition("=")[0] in unused
+    ]
+
+
+def report_features(loaded: LoadedGenerator, predictor: Predictor, request: Request) -> None:
+    """Report the source of instance features, noise and style, and the options and overrides without effect."""
+    drawing, given = request.drawing, request.input
     features, clusters = loaded.config.features, predictor.clusters
     if clusters is not None:
         step = clusters.step
@@ -230,7 +267,8 @@ def report_features(
     elif predictor.draws_style:
         logger.info(f"style        drawn by seed {predictor.seed}; --style IMAGE takes that of an image")
     has_noise = any(isinstance(part, nn.Dropout | nn.BatchNorm2d) for part in loaded.generator.modules())
-    unused = {
+    unused: dict[str, Any] = dict.fromkeys(unapplied_overrides(loaded.config, request), True)
+    unused |= {
         "--instances": given.instances and not conditioning.needs_instances,
         "--feature-maps": given.feature_maps and conditioning.features != "precomputed",
         "--clusters": drawing.clusters and clusters is None,

@@ -6,7 +6,7 @@ Files of large images are read row by row where their format allows it.
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, groupby, islice
 
 from torch import Tensor
@@ -16,6 +16,7 @@ from data.files.pixels import ROW_SUFFIXES, StoredForm, stored_rows
 from data.layout import Layout
 from data.preprocessing import Preprocessing
 from inference.image_store import reduced, reduced_rows
+from inference.no_data import FilledRows, NoData, NoDataRule, scaled_rows
 from inference.outputs import Results, Sizes
 from inference.padding import PaddedSample, Padding, collected, read_padded
 from inference.pass_memory import bytes_of_device
@@ -34,13 +35,15 @@ class _LargeImage:
     """An image to translate.
 
     preview: its name and its sources, reduced. source_size: width and height of the source.
-    padded: its parts, padded for the network. window: of its translation in that of the padded one.
+    padded: Its parts, padded for the network. window: Its translation within the translation of the padded image.
+    no_data: Pixels without data of its translation, or None.
     """
 
     preview: Sample
     source_size: tuple[int, int]
     padded: ImageParts
     window: Window
+    no_data: NoData | None = None
 
     @property
     def sizes(self) -> Sizes:
@@ -54,7 +57,8 @@ class SampleTranslator:
     """Translates the samples of a layout; those larger than a tile in the memory of a row of tiles.
 
     results: gets the translations. values: gets the sources; large ones reduced.
-    source_form: of sources that are read as they are stored; None for others, which are read at once.
+    source_form: Form of sources that are not 8-bit RGB, with pixels without data; None for other sources.
+    no_data: Finds and fills pixels without data.
     keeps_sizes: whether images are translated at their own size, as files that are read in parts have to be.
     problems: Problems of samples that cannot be used, which are skipped.
     warned: Name of the image that a warning about its size named.
@@ -67,6 +71,7 @@ class SampleTranslator:
     values: SourceValues
     source_form: StoredForm | None
     keeps_sizes: bool
+    no_data: NoDataRule = field(default_factory=NoDataRule)
     problems: list[str] = field(default_factory=list)
     warned: list[str] = field(default_factory=list)
 
@@ -90,9 +95,9 @@ class SampleTranslator:
             yield 1
 
     def _read(self, index: int) -> PaddedSample:
-        return read_padded(self.layout, self.preprocessing, index, keeps_size=self.keeps_sizes)
+        return read_padded(self.layout, self.preprocessing, index, keeps_size=self.keeps_sizes, no_data=self.no_data)
 
-    def _translated(self, batch: Sequence[PaddedSample]) -> Iterator[tuple[Sample, Tensor] | None]:
+    def _translated(self, batch: Sequence[PaddedSample]) -> Iterator[tuple[Sample, Tensor, NoData | None] | None]:
         """Yield the samples of a batch with their translations; None for one that is written already."""
         size = batch[0].padded.source.shape[-2:]
         if self.predictor.tiles_for(*size):
@@ -109,7 +114,8 @@ class SampleTranslator:
         for read, fake in zip(batch, fakes, strict=True):
             self.values.add(read.sample)
             self.results.add_to_baseline(read.sample)
-            yield read.sample, read.window.cut(fake)
+            cut = read.window.cut(fake)
+            yield read.sample, cut, self._marks(read, cut.shape[1], cut.shape[2])
 
     def _lack_of_memory(self, batch: Sequence[PaddedSample]) -> list[str]:
         """Return a line for each image of a batch that is too large to be translated in one piece."""
@@ -144,7 +150,17 @@ class SampleTranslator:
             "generator.norm=batch."
         )
 
-    def _write(self, translated: tuple[Sample, Tensor] | None) -> None:
+    def _marks(self, read: PaddedSample, height: int, width: int) -> NoData | None:
+        """Return the pixels without data of a translation of `height` x `width` pixels."""
+        missing, (_, *sides) = read.missing, read.sample.source.shape
+
+        def found(top: int, bottom: int) -> Tensor | None:
+            return None if missing is None else missing[top:bottom]
+
+        scaled = scaled_rows(found, (sides[0], sides[1]), (height, width))
+        return self.no_data.marks(read.no_data, scaled, has_missing=missing is not None)
+
+    def _write(self, translated: tuple[Sample, Tensor, NoData | None] | None) -> None:
         if translated:
             self.results.add(*translated)
 
@@ -182,24 +198,33 @@ class SampleTranslator:
         further = None if images is None else reduced(images)
         preview = Sample(sample.name, source=source, source_images=further)
         height, width = sample.source.shape[-2:]
-        return _LargeImage(preview, (width, height), ImageParts.of(Batch.of([read.padded])), read.window)
+        window = read.window
+        marks = self._marks(read, window.bottom - window.top, window.right - window.left)
+        return _LargeImage(preview, (width, height), ImageParts.of(Batch.of([read.padded])), window, marks)
 
     @contextmanager
     def _opened(self, index: int) -> Iterator[_LargeImage]:
         """Open sample `index`, and read it once: hours of work do not end at damage in its last row."""
         assert self.source_form is not None
         name = self.layout.names[index]
-        with stored_rows(self.layout.provenance(index).files["source"], self.source_form) as rows:
-            padding = Padding.of(rows.height, rows.width, self.preprocessing)
-            preview = Sample(name, source=reduced_rows(rows))
-            parts = ImageParts.of_rows(name, rows, padding)
-            yield _LargeImage(preview, (rows.width, rows.height), parts, padding.window)
+        files = self.layout.provenance(index).files
+        with stored_rows(files["source"], self.source_form) as stored:
+            filled = FilledRows(stored, self.no_data, self.no_data.value_in(files))
+            rows, padding = (
+                replace(stored, read=filled.read),
+                Padding.of(stored.height, stored.width, self.preprocessing),
+            )
+            preview, parts = Sample(name, source=reduced_rows(rows)), ImageParts.of_rows(name, rows, padding)
+            image = _LargeImage(preview, (rows.width, rows.height), parts, padding.window)
+            (width, height), _ = image.sizes
+            missing = scaled_rows(filled.missing, (rows.height, rows.width), (height, width))
+            yield replace(image, no_data=self.no_data.marks(filled.value, missing, has_missing=filled.has_missing))
 
     def _translate_in_bands(self, image: _LargeImage) -> None:
         self._warn_of_statistics(image.preview.name, image.padded.height, image.padded.width)
         self.values.add(image.preview)
         bands = _cut(self.predictor.translate_in_bands(image.padded), image.window)
-        self.results.add_in_bands(image.preview, image.sizes, bands)
+        self.results.add_in_bands(image.preview, image.sizes, bands, image.no_data)
 
 
 def _batches(reads: Iterator[PaddedSample], batch_size: int) -> Iterator[list[PaddedSample]]:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from data.batch import DataError, Sample
 from data.files.image_files import decode
-from data.files.tiff_file import TIFF_SUFFIXES
+from data.files.tiff_tags import TIFF_SUFFIXES, file_tags
 from data.layout import Layout
 from data.value_range import PERCENTILES, ValueRange
 from utils.distributed import World
@@ -80,7 +80,7 @@ def warn_of_frames(layout: Layout) -> None:
             n_frames: int = decode(file, lambda image: getattr(image, "n_frames", 1))
         except DataError:  # reported when its turn comes
             continue
-        if n_frames > 1:
+        if n_frames > 1 and not file_tags(file).is_pyramid:
             several.append(f"{file} with {n_frames}")
     if several:
         text = "%s of several images or bands, of which the first is translated, such as %s: save it as RGB"

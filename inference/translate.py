@@ -6,16 +6,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from tqdm import tqdm
 
 from configs import build
 from configs.label_maps import legend
-from configs.stored_images import stored_forms, trained_forms, value_ranges
+from configs.schema import Config
+from configs.stored_images import allowing_missing, stored_forms, trained_forms, value_ranges
 from data.batch import DataError
 from data.files.size_guard import pixels_allowed
 from inference.image_store import image_store
 from inference.inputs import JoinedPictures, build_input, has_targets, with_listed_inputs
 from inference.load import LoadedGenerator
+from inference.no_data import NoDataRule
 from inference.output_folder import OutputFolder, default_output, generator_origin
 from inference.outputs import Results
 from inference.predictor import Predictor
@@ -61,6 +64,7 @@ def translate(request: Request) -> None:
         )
         loaded = load_generator_together(request.generator, original, world)
         loaded = with_clusters(loaded, drawing)
+        request = request.of_training(loaded.config.data.preprocess)
         style = encode_style(loaded, drawing.style)
         layout = build_input(loaded, given)
         output = request.output.path or default_output(loaded, given)
@@ -95,6 +99,7 @@ def translate_all(
         if world.is_main:
             origin = generator_origin(loaded, predictor, keeps_sizes=keeps_sizes)
             side = layout.side if isinstance(layout, JoinedPictures) else None
+            origin |= {} if given.nodata is None else {"nodata": str(given.nodata)}
             origin |= {"folders": [str(each) for each in layout.folders], "split": split, "side": side}
             folder.record(origin, existing)
     preprocessing, are_pairs = build.build_preprocessing(config), has_targets(layout)
@@ -106,8 +111,9 @@ def translate_all(
     if world.is_main and not layout.n_classes and "source" not in stored_forms(config.data):
         warn_of_frames(layout)
     values = SourceValues(value_ranges(config.data).get(config.data.source_images), config.data.source_images)
-    source_form = trained_forms(config.data).get("source")
-    translator = SampleTranslator(layout, predictor, preprocessing, results, values, source_form, keeps_sizes)
+    source_form = allowing_missing(trained_forms(config.data)).get("source")
+    no_data = no_data_rule(config, predictor, given.nodata)
+    translator = SampleTranslator(layout, predictor, preprocessing, results, values, source_form, keeps_sizes, no_data)
     indices: Sequence[int] = range(world.rank, len(layout), world.size)
     if existing == "keep":
         indices = [i for i in indices if not (folder.image(layout.names[i]).exists() and translator.keep(i))]
@@ -123,6 +129,14 @@ def translate_all(
     problems = [problem for of_process in world.gather(translator.problems) for problem in of_process]
     if problems and world.is_main:
         raise DataError(*problems)
+
+
+def no_data_rule(config: Config, predictor: Predictor, value: float | None) -> NoDataRule:
+    """Return how pixels without data are found in sources; value: the option --nodata, or None."""
+    data, conditioning = config.data, predictor.conditioning
+    images = data.source_images if data.is_stacked or not data.has_labels else None
+    dtype = torch.uint8 if conditioning.target_is_rgb else predictor.target_dtype
+    return NoDataRule(value, images, value_ranges(data).get(data.source_images), dtype)
 
 
 def video_of(request: Request) -> Path | None:

@@ -86,6 +86,7 @@ def _check_request(path: Path, request: Request, world: World) -> None:
         "--targets": given.targets,
         "--instances": given.instances,
         "--feature-maps": given.feature_maps,
+        "--nodata": given.nodata is not None,
         "--features": drawing.features,
         "--clusters": drawing.clusters,
         f"--side {given.side}": given.side in ("A", "B"),

@@ -15,6 +15,7 @@ METRICS: dict[str, Metric] = {  # in the order in which they are printed
     "l1": Metric("L1", lower_is_better=True),
     "l1_weighted": Metric("L1 weighted", lower_is_better=True, of="weighted"),
     "mae": Metric("MAE", lower_is_better=True, of="values"),
+    "mae_weighted": Metric("MAE weighted", lower_is_better=True, of="weighted values"),
     "psnr": Metric("PSNR", lower_is_better=False),
     "psnr_weighted": Metric("PSNR weighted", lower_is_better=False, of="weighted"),
     "ssim": Metric("SSIM", lower_is_better=False),

@@ -7,7 +7,8 @@ from torch import Tensor
 class ConstantColorBaseline:
     """The mean L1 of the best constant colour for each class, which is chosen on the measured images themselves.
 
-    Only a model of texture or light can beat it. Each image has the same weight, whatever its size.
+    Only a model of texture or light can beat it. Each image has the same weight, whatever its size. Weights of pixels
+    are weights of the medians and of the mean, as in the weighted metrics.
     """
 
     def __init__(self, n_classes: int, n_channels: int = 3) -> None:
@@ -16,11 +17,18 @@ class ConstantColorBaseline:
         self._n_classes = n_classes
         self._n_images = 0
 
-    def add(self, source: Tensor, target: Tensor) -> None:
+    def add(self, source: Tensor, target: Tensor, weights: Tensor | None = None) -> None:
         """Add a sample: (1, H, W) class ids or a (C, H, W) image, and its (n_channels, H, W) uint8 target.
 
-        Ids of another size are those of the nearest pixels.
+        Ids of another size are read at the nearest pixels.
+
+        weights: Weights of the target's pixels, (1, H, W) float32 of at least 0; None: all weigh the same. An image
+            with weights of 0 everywhere is left out.
         """
+        total = float(target[0].numel() if weights is None else weights.sum(dtype=torch.float64))
+        if not total:
+            return
+        shares = None if weights is None else weights.flatten().double()
         n_bins, first_bins = self._histograms.shape[0] * 256, None
         if self._n_classes:
             ids = source[0].int()
@@ -30,8 +38,8 @@ class ConstantColorBaseline:
             first_bins = ids * 256
         for channel, levels in enumerate(target):
             bins = levels if first_bins is None else first_bins + levels
-            counts = torch.bincount(bins.flatten(), minlength=n_bins)
-            self._histograms[:, channel] += counts.view(-1, 256) / levels.numel()
+            counts = torch.bincount(bins.flatten(), shares, minlength=n_bins)
+            self._histograms[:, channel] += counts.view(-1, 256) / total
         self._n_images += 1
 
     def add_all(self, other: "ConstantColorBaseline") -> None:
@@ -39,8 +47,13 @@ class ConstantColorBaseline:
         self._histograms += other._histograms
         self._n_images += other._n_images
 
-    def l1(self) -> float:
-        """Return the mean absolute difference, 0 to 1, of the best constant colours: the median of each class."""
+    def l1(self) -> float | None:
+        """Return the mean absolute difference, 0 to 1, of the best constant colours: the median of each class.
+
+        None if there is no image.
+        """
+        if not self._n_images:
+            return None
         levels = torch.arange(256, dtype=torch.float64)
         below = self._histograms.cumsum(-1)
         medians = (below < below[..., -1:] / 2).sum(-1)  # (K + 1, channels)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from metrics import METRICS
-from metrics.image_metrics import Bounds, image_metrics
+from metrics.image_metrics import Bounds, image_metrics, weighted_mean
 from metrics.metric import FeatureNetwork, ImageComparison, PairMetric, SetMetric
 from metrics.segmentation import ClassScore, confusion, label_scores
 from utils.label_colors import LabelColors, read_label_colors
@@ -19,8 +19,8 @@ from utils.structural_similarity import WINDOW
 TITLES = {name: metric.title for name, metric in METRICS.items()}
 LOWER_IS_BETTER = frozenset(name for name, metric in METRICS.items() if metric.lower_is_better)
 OF_SPREAD = frozenset(n for n, metric in METRICS.items() if isinstance(metric, SetMetric) and metric.least_images > 1)
-OF_VALUES = tuple(name for name, metric in METRICS.items() if metric.of == "values")
-WEIGHTED = tuple(name for name, metric in METRICS.items() if metric.of == "weighted")
+OF_VALUES = tuple(name for name, metric in METRICS.items() if metric.of in ("values", "weighted values"))
+WEIGHTED = tuple(name for name, metric in METRICS.items() if metric.of in ("weighted", "weighted values"))
 OF_LABELS = tuple(name for name, metric in METRICS.items() if metric.of == "labels")
 
 Features = Mapping[str, Tensor]
@@ -129,14 +129,17 @@ class Evaluator:
     def measure(self, fake: Tensor, target: Tensor, weights: Tensor | None = None, number: int = 0) -> Measurement:
         """Compare a translated image with its target, (3, H, W) uint8, or (C, H, W) values where there are bounds.
 
-        number: of the image among those that are measured together.
-        weights: of the pixels, (1, H, W) float32; None where all weigh the same, for which there are no other figures.
+        number: Number of the image among the images that are measured together.
+        weights: Weights of the pixels, (1, H, W) float32; None: all weigh the same, and there are no weighted figures.
         """
         features, target_features = self.features(fake, number), self.features(target, number)
         seen = (self.bounds.shares(fake), self.bounds.shares(target)) if self.bounds else (fake, target)
         figures = image_metrics(seen[0].to(self.device), seen[1].to(self.device), weights)
         if self.bounds:
-            figures["mae"] = float((fake.double() - target.double()).abs().mean())
+            errors = (fake.double() - target.double()).abs()
+            figures["mae"] = float(errors.mean())
+            if weights is not None and weights.any():
+                figures["mae_weighted"] = float(weighted_mean(errors[None], weights[None]))
             fake, target = self.levels(fake), self.levels(target)
         figures["sharpness"] = sharpness(figures)
         figures |= {name: compare(fake, target) for name, compare in self.comparisons.items()}

@@ -67,10 +67,10 @@ def image_metrics(fake: Tensor, target: Tensor, weights: Tensor | None = None) -
         "target_gradient": mean_gradient_magnitude(target),
     }
     if weights is not None and weights.any():
-        weights = weights.to(difference.device, torch.float64)[None]
-        figures["l1_weighted"] = _weighted_mean(difference.abs(), weights)
-        figures["psnr_weighted"] = _psnr(_weighted_mean(difference.square(), weights))
-        figures["ssim_weighted"] = _weighted_mean(similarity, extended(weights, WINDOW))
+        weights = weights.to(difference.device)[None]
+        figures["l1_weighted"] = weighted_mean(difference.abs(), weights)
+        figures["psnr_weighted"] = _psnr(weighted_mean(difference.square(), weights))
+        figures["ssim_weighted"] = weighted_mean(similarity, extended(weights, WINDOW))
     return dict(zip(figures, torch.stack([*figures.values()]).tolist(), strict=True))  # one wait for a GPU
 
 
@@ -92,8 +92,9 @@ def _psnr(squared_error: Tensor) -> Tensor:
     return (-10 * squared_error.log10()).clamp(max=MAX_PSNR)
 
 
-def _weighted_mean(values: Tensor, weights: Tensor) -> Tensor:
-    """Return the mean of (1, C, H, W) values with (1, 1, H, W) weights."""
+def weighted_mean(values: Tensor, weights: Tensor) -> Tensor:
+    """Return the mean of (1, C, H, W) values with (1, 1, H, W) weights, a 0-d float64 tensor."""
+    weights = weights.double()
     return (values.double().mean(dim=1, keepdim=True) * weights).sum() / weights.sum()
 
 

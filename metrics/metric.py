@@ -41,13 +41,13 @@ class Metric:
 
     title: its name in logs and galleries.
     lower_is_better: None where neither lower nor higher is better.
-    of: what it is computed of: any images; the values of images that are not 8-bit RGB, in their unit; pixels that have
-        weights; label maps, where metrics.label_colors is set.
+    of: What it is computed from: any images; the values of images that are not 8-bit RGB, in their unit; pixels that
+        have weights; such values of such pixels; label maps, if metrics.label_colors is set.
     """
 
     title: str
     lower_is_better: bool | None
-    of: Literal["images", "values", "weighted", "labels"] = "images"
+    of: Literal["images", "values", "weighted", "weighted values", "labels"] = "images"
 
 
 @dataclass(frozen=True, kw_only=True)

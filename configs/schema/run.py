@@ -6,7 +6,9 @@ from typing import Literal
 from configs.schema.checks import Section, require
 from utils.limits import MAX_CHANNELS
 
-ImageFigure = Literal["l1", "l1_weighted", "mae", "psnr", "psnr_weighted", "ssim", "ssim_weighted", "ms_ssim"]
+ImageFigure = Literal[
+    "l1", "l1_weighted", "mae", "mae_weighted", "psnr", "psnr_weighted", "ssim", "ssim_weighted", "ms_ssim"
+]
 """Figures of a translation and its target, which need no networks."""
 EXTRA_METRICS = ("lpips", "swd", "fid", "kid")
 

@@ -3,7 +3,6 @@
 data/checks/warnings.py names those that are mostly mistakes.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
@@ -16,17 +15,14 @@ from torch import Tensor
 from data.batch import Sample
 from data.files.image_files import has_transparent_pixels, read_bits
 from data.files.pixels import read_pixels
-from data.files.tiff_file import TIFF_SUFFIXES, tagged_no_data
+from data.files.tiff_tags import PixelSize, file_tags
 from data.layout import Layout
 from data.map_reader import is_later_source, stack_files
-from data.store import Blob, File
+from data.no_data import no_data
+from data.store import Blob
 
 MEASURED_SHIFTS = 32  # samples of a split, spread over it
 _OPAQUE = (1, 3)  # channels of an image without transparency
-# values for pixels without data, of ArcGIS and GDAL, and netCDF's _FillValue of floats
-_NO_DATA = (-9999.0, -99999.0, -999.0, 1e20, 9.969209968386869e36, -3.4028234663852886e38)
-_LIMITS = (-32768.0, -32767.0, 65535.0)  # likewise of integers of 16 bits; saturated pixels have them too
-_LEAST_GAP = 0.05  # of such a value to all others, as a share of their span; of a limit the span itself
 
 
 @dataclass(frozen=True)
@@ -38,6 +34,7 @@ class Observation:
     constant: the channels, counted from 1, that have one value in all pixels.
     n_channels: of the images.
     no_data: the value that stands for no data in images, and how many pixels have it.
+    pixel_sizes: Sizes of pixels that TIFF files name.
     classes: of a label map, also beside a source, those that occur; K for ignored pixels.
     sizes: heights and widths of the images.
     equals_source: whether the target is its source.
@@ -55,6 +52,7 @@ class Observation:
     constant: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     n_channels: Mapping[str, int] = field(default_factory=dict)
     no_data: Mapping[str, tuple[float, int]] = field(default_factory=dict)
+    pixel_sizes: Mapping[str, PixelSize] = field(default_factory=dict)
     classes: frozenset[int] = frozenset()
     sizes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     equals_source: bool = False
@@ -104,6 +102,7 @@ def observe(layout: Layout, index: int, sample: Sample) -> Observation:
         constant={kind: constant[kind] for kind in images},
         n_channels={kind: len(image) for kind, image in images.items()},
         no_data={kind: found for kind, image in images.items() if (found := no_data(image, files.get(kind)))},
+        pixel_sizes={kind: size for kind in images if (size := _pixel_size(files.get(kind)))},
         classes=frozenset() if label_map is None else values_of(label_map),
         sizes={kind: (image.shape[1], image.shape[2]) for kind, image in images.items()},
         equals_source=target is not None and image is not None and _is_part(target, image),
@@ -126,35 +125,9 @@ def values_of(ids: Tensor) -> frozenset[int]:
     return frozenset(np.unique(ids.numpy()).tolist())
 
 
-def no_data(image: Tensor, file: File | None) -> tuple[float, int] | None:
-    """Return the value that stands for no data in a (C, H, W) image, and how many pixels have it; None where none do.
-
-    It is the value that the file names, a TIFF with GDAL's tag. Otherwise it is a usual one, apart from all others.
-    Images of 8 bits have none: they use all of their values.
-    """
-    if image.dtype == torch.uint8:
-        return None
-    values = image.numpy()
-    tagged = tagged_no_data(file) if file and file.suffix.lower() in TIFF_SUFFIXES else None
-    for value in (tagged, float(values.min()), float(values.max())):
-        if value is None or not math.isfinite(value):
-            continue
-        is_usual = any(math.isclose(value, usual, rel_tol=1e-6) for usual in _NO_DATA)
-        if value != tagged and value not in _LIMITS and not is_usual:
-            continue
-        least_gap = 0.0 if value == tagged else 1.0 if value in _LIMITS else _LEAST_GAP
-        is_value = values == (np.float32(value) if values.dtype == np.float32 else value)
-        if is_value.any() and _gap(value, values[~is_value]) >= least_gap:
-            return value, int(is_value.any(axis=0).sum())
-    return None
-
-
-def _gap(value: float, others: np.ndarray) -> float:
-    """Return the distance of a value to the nearest of others, none of which lies on its other side, in their span."""
-    if not others.size:
-        return 0.0
-    low, high = float(others.min()), float(others.max())
-    return min(abs(low - value), abs(high - value)) / max(high - low, 1e-30)
+def _pixel_size(file: Blob | None) -> PixelSize | None:
+    """Return the size of a pixel that a TIFF names, or None."""
+    return file_tags(file).pixel_size
 
 
 def channels_of_images(sample: Sample) -> dict[str, int]:

@@ -13,7 +13,8 @@ from torch import Tensor
 from data.batch import DataError
 from data.files.image_files import ARRAY_SUFFIX, decode, decode_or, is_16_bit_grey, raw_mode, upright
 from data.files.pixel_rows import PixelRows, npy_rows
-from data.files.tiff_file import TIFF_SUFFIXES, holds_bytes, tiff_rows
+from data.files.tiff_file import holds_bytes, tiff_rows
+from data.files.tiff_tags import TIFF_SUFFIXES
 from data.store import File
 from utils.limits import MAX_CHANNELS
 from utils.text import counted
@@ -32,6 +33,7 @@ class StoredForm:
     n_channels: their number of channels.
     setting: the name of the setting that holds it, for messages.
     is_8_bit: whether files of another type are refused, because no range is known for their values.
+    allows_missing: Whether NaN and infinity, which stand for pixels without data, are read. The reader fills them.
     highest: the highest value of each channel that a trained network knows; None where the files are those of the
         training.
     """
@@ -40,6 +42,7 @@ class StoredForm:
     setting: str
     is_8_bit: bool
     highest: tuple[float, ...] | None = field(default=None, repr=False)  # caches know a sample by the other fields
+    allows_missing: bool = field(default=False, repr=False)
 
 
 def is_8_bit_rgb(file: File) -> bool:
@@ -169,7 +172,8 @@ def checked_values(image: Tensor, file: File, form: StoredForm, top: int = 0) ->
             f"{file}: holds {str(image.dtype).removeprefix('torch.')}, expected 8 bits as the others: store all files "
             f"alike, or set {kind}_range=[LOW,HIGH]"
         )
-    if image.is_floating_point() and not math.isfinite(float(image.sum(dtype=torch.float64))):
+    is_checked = image.is_floating_point() and not form.allows_missing
+    if is_checked and not math.isfinite(float(image.sum(dtype=torch.float64))):
         channel, row, column = (int(i) for i in (~image.isfinite()).nonzero()[0])
         value, n_pixels = float(image[channel, row, column]), int((~image.isfinite()).any(dim=0).sum())
         raise DataError(

@@ -20,7 +20,7 @@ from data.cache import CachedLayout, SampleCache
 from data.checks.observation import observe
 from data.files.pixel_rows import Bands
 from data.files.pixels import StoredForm
-from data.files.tiff_file import write_tiff_rows
+from data.files.tiff_writer import write_tiff
 from data.fingerprint import fingerprint
 from data.layout import Layout, PairingError, describe_sample
 from data.map_reader import MapReader
@@ -83,7 +83,7 @@ def stacks(root: Path) -> tuple[PairedFolders, PairedFolders]:
         save_image(root / "rgb" / f"{name}.png", random.integers(0, 256, (8, 8, 3), np.uint8))
         np.save(root / "depth" / f"{name}.npy", random.random((1, 8, 8), np.float32))
         heights = random.integers(0, 2**16, (1, 8, 8), np.uint16)
-        write_tiff_rows(root / "height" / f"{name}.tif", Bands.of(heights))
+        write_tiff(root / "height" / f"{name}.tif", Bands.of(heights))
         save_image(root / "img" / f"{name}.jpg", random.integers(0, 256, (8, 8, 3), np.uint8))
         save_image(root / "weight" / f"{name}.png", random.integers(0, 256, (8, 8), np.uint8))
     store = MemoryStore(root)

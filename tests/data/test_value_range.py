@@ -1,3 +1,4 @@
+import logging
 from pathlib import Path
 
 import numpy as np
@@ -74,3 +75,15 @@ def test_bad_samples_are_left_out_of_percentiles_where_they_are_skipped(tmp_path
         (tmp_path / "A" / f"{number}.npy").write_bytes(b"")
     with pytest.raises(DataError, match=r"2\.npy: cannot be read"):
         percentile_ranges(layout, ["source"], skips_bad=True)
+
+
+def test_pixels_without_data_are_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    for number in range(2):
+        ct = np.random.default_rng(number).integers(-1000, 2000, (1, 40, 40), dtype=np.int16)
+        ct[0, : 10 * number] = -3024
+        save_npy(tmp_path / f"{number}.npy", ct)
+    reader = MapReader(forms={"source": StoredForm(1, "data.source_channels", is_8_bit=False)})
+    low, high = percentile_ranges(PairedFolders({"source": tmp_path}, reader), ["source"], skips_bad=False)["source"]
+    assert (low, high) == (pytest.approx(-1000, abs=20), pytest.approx(2000, abs=20))
+    assert caplog.messages == ["no data        -3024 in 1 image of the sources; the range leaves such pixels out"]

@@ -16,7 +16,7 @@ from data.batch import DataError
 from data.files.image_files import read_rgb
 from data.files.pixel_rows import PixelRows
 from data.files.pixels import StoredForm, read_stored
-from data.files.tiff_file import geo_tags
+from data.files.tiff_tags import TiffTags
 from tests.conftest import save_image, write_tiny_config
 from tests.images import GEO_TAGS, bands, heights, save_npy, tifffile
 from tests.runs import assert_resumes_exactly, assert_same_state, checkpoint, program_main, run, translate, with_slow
@@ -106,7 +106,7 @@ def test_16_bit_bands_become_heights_in_metres(
     assert metrics["mean"]["mae"] == pytest.approx(metrics["mean"]["l1"] * width, rel=0.02)
     if suffix == ".tif":
         for name in ("out", "parts"):
-            assert len(geo_tags(folder / name / "6.tif", 32, 40)) == len(GEO_TAGS)
+            assert len(TiffTags.of(folder / name / "6.tif").georeferencing) == len(GEO_TAGS)
     arguments = ["--checkpoint", str(runs / "tiny"), "--output", str(folder / "out"), "--existing", "keep"]
     with pytest.raises(DataError, match=r"translations of another origin \(data\.source_range\)"):
         translate(*arguments, "data.source_range=[0,1000]")

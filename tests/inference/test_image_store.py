@@ -1,7 +1,15 @@
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
 
-from inference.image_store import Reduction, reduced
+from configs.load import load_config
+from data.files.tiff_tags import TiffTags
+from data.paired_folders import PairedFolders
+from inference.image_store import Reduction, image_store, reduced
+from inference.output_folder import OutputFolder
+from tests.images import GEO_TAGS, noise_image, tifffile
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.float32])
@@ -25,3 +33,30 @@ def test_small_images_and_ids_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) 
     assert torch.equal(reduced(ids.to(torch.uint8)), ids.to(torch.uint8))
     monkeypatch.setattr("inference.image_store._PIXELS", 7)
     assert torch.equal(reduced(ids, is_ids=True), ids[:, ::2, ::2])
+
+
+def test_a_tiff_with_tags_becomes_a_tiff_at_its_place(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    pixels, options = noise_image(0), {"photometric": "rgb", "metadata": None}
+    for name, tags in {"place": GEO_TAGS, "plain": []}.items():
+        tifffile().imwrite(tmp_path / "in" / f"{name}.tif", pixels.permute(1, 2, 0).numpy(), extratags=tags, **options)
+    tifffile().imwrite(tmp_path / "in" / "slide.svs", np.zeros((32, 48, 3), np.uint8), tile=(16, 16), **options)
+    (tmp_path / "rgb.yaml").write_text("data: {layout: paired_folders, root: somewhere}")
+    layout = PairedFolders({"source": tmp_path / "in"})
+
+    def folder(*settings: str) -> OutputFolder:
+        return OutputFolder(tmp_path / "out", layout, image_store(load_config(tmp_path / "rgb.yaml", settings)))
+
+    results = folder()
+    assert [results.image(name).name for name in layout.names] == ["place.tif", "plain.png", "slide.tif"]
+    results.store.write(results.image("place"), pixels, results.source(0))
+    assert len(TiffTags.of(results.image("place")).georeferencing) == len(GEO_TAGS)
+    assert torch.equal(results.store.read(results.image("place")), pixels)
+    for files, suffix in {"uint8.tif": ".tif", "uint8.npy": ".npy", "uint8.png": ".png"}.items():
+        chosen = folder(f"data.target_files={files}")
+        for index in (0, 1):
+            file = chosen.image(layout.names[index])
+            assert file.suffix == suffix
+            chosen.store.write(file, pixels, chosen.source(index))
+            assert torch.equal(chosen.store.read(file), pixels)
+    assert folder("data.target_files=float32.tif").image("plain").suffix == ".png"  # 8-bit RGB is none

@@ -16,7 +16,7 @@ def test_figures_that_are_not_finite_are_null(tmp_path: Path) -> None:
     evaluator = Evaluator()
     good = evaluator.measure(image, image)
     measured = {"good": good, "bad": replace(good, figures=dict.fromkeys(good.figures, math.nan))}
-    report_metrics(measured, evaluator.summarize([*measured.values()]), 0.1, {"origin": {}}, tmp_path)
+    report_metrics(measured, evaluator.summarize([*measured.values()]), {"l1": 0.1}, {"origin": {}}, tmp_path)
     report = json.loads((tmp_path / "metrics.json").read_text(), parse_constant=pytest.fail)
     assert report["images"] == {"good": good.figures, "bad": dict.fromkeys(good.figures)}
     assert report["mean"]["l1"] is None
@@ -27,5 +27,15 @@ def test_a_generator_is_compared_with_the_best_constant_colour(
     baseline: float, comparison: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    report_metrics({}, Summary({"l1": 0.2}, {}, {}), baseline, {"origin": {}}, tmp_path)
+    report_metrics({}, Summary({"l1": 0.2}, {}, {}), {"l1": baseline}, {"origin": {}}, tmp_path)
     assert f"of the best constant colour; the generator is {comparison}" in caplog.text
+
+
+def test_the_comparison_is_weighted_with_weights(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    summary = Summary({"l1": 0.3, "l1_weighted": 0.1}, {}, {})
+    report_metrics({}, summary, {"l1": 0.2, "l1_weighted": 0.2}, {"origin": {}}, tmp_path)
+    assert "L1 weighted 0.2000 of the best constant colour; the generator is 50.0% below" in caplog.text
+    report = json.loads((tmp_path / "metrics.json").read_text())
+    assert report["constant_color_floor"] == {"l1": 0.2, "l1_weighted": 0.2}
+    assert (report["l1_below_floor"], report["l1_weighted_below_floor"]) == pytest.approx((-0.5, 0.5))

@@ -63,3 +63,10 @@ def test_options_that_do_not_fit_are_refused(
     with pytest.raises(SystemExit, match="2"):
         translation_script().parse_arguments(arguments)
     assert message in capsys.readouterr().err
+
+
+def test_images_keep_their_sizes_after_training_on_crops_unless_size_says_otherwise() -> None:
+    options = vars(translation_script().parse_arguments([]))
+    assert Request.of(options).of_training("crop").keeps_sizes
+    assert not Request.of(options).of_training("scale_width").keeps_sizes
+    assert not Request.of({**options, "size": "trained"}).of_training("crop").keeps_sizes

@@ -16,8 +16,10 @@ from inference.request import ComputeOptions, DrawingOptions, GeneratorOptions, 
 from inference.requested_predictor import (
     MIN_PIXELS_TO_COMPILE,
     build_predictor,
+    describe_sizes,
     load_generator_together,
     load_requested_generator,
+    unapplied_overrides,
 )
 from tests.runs import checkpoint, translate, untrained_run
 from utils.checkpoint import save_checkpoint
@@ -112,3 +114,30 @@ def test_the_precision_is_that_of_the_images(
     assert predictor.precision.opt_level == expected
     assert (predictor.seed, predictor.noise) == (3, True)
     assert predictor.conditioning is loaded.conditioning
+
+
+def test_overrides_that_change_no_translation_are_named(tiny_config: Path) -> None:
+    applied = ["data.n_classes=35", "loss.class_weights={}", "metrics.extra=[]"]
+    words = ["data.target_files=float32.tif", "loss.l1=3", "data.flip=false", *applied]
+    config = load_config(tiny_config, words)
+    request = Request(generator=GeneratorOptions(overrides=words))
+    assert unapplied_overrides(config, request) == words[:3]
+    request = Request(GeneratorOptions(overrides=["data.target_files=uint8.tif", "data.preprocess=crop"]))
+    config = load_config(tiny_config, request.generator.overrides)
+    assert unapplied_overrides(config, request) == []
+    assert unapplied_overrides(config, Request(request.generator, keeps_sizes=True)) == ["data.preprocess=crop"]
+
+
+@pytest.mark.parametrize(
+    ("preprocess", "keeps_sizes", "expected"),
+    [
+        ("none", True, "each image's own; --size trained applies data.preprocess=none"),
+        ("crop", False, "resized to the nearest multiples of 4 pixels, by data.preprocess=crop; --size own keeps"),
+        ("resize_and_crop", False, "resized to 48x32, by data.preprocess=resize_and_crop; --size own keeps"),
+        ("scale_width", False, "resized to a width of 64, by data.preprocess=scale_width; --size own keeps"),
+    ],
+)
+def test_sizes_are_always_described(tiny_config: Path, preprocess: str, keeps_sizes: bool, expected: str) -> None:
+    sizes = ["data.load_width=64", "data.load_height=64", "data.crop_width=48", "data.crop_height=32"]
+    config = load_config(tiny_config, [f"data.preprocess={preprocess}", *sizes])
+    assert describe_sizes(config, keeps_sizes=keeps_sizes).startswith(expected)

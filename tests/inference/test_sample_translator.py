@@ -16,12 +16,14 @@ from data.conditioning import Conditioning
 from data.files.image_files import read_rgb
 from data.files.pixel_rows import Bands, PixelRows
 from data.files.pixels import StoredForm, StoredRows, read_stored
-from data.files.tiff_file import geo_tags, write_tiff_rows
+from data.files.tiff_tags import TiffTags
+from data.files.tiff_writer import write_tiff
 from data.map_reader import MapReader
 from data.preprocessing import Preprocessing
 from data.value_range import ValueRange
 from inference.image_store import ImageStore
 from inference.inputs import ListedImages
+from inference.no_data import NoDataRule
 from inference.output_folder import OutputFolder
 from inference.outputs import Results
 from inference.padding import read_padded
@@ -47,27 +49,28 @@ def network() -> nn.Module:
 
 
 def sample_translator(
-    folder: Path, network: nn.Module, path: Path, suffix: str = ".tif", **options: Any
+    folder: Path, network: nn.Module, path: Path, suffix: str = ".tif", tile: int = TILE, **options: Any
 ) -> SampleTranslator:
     """A file, translated to `folder`/out: by ranges, where it is not 8-bit RGB."""
     stored = path.suffix != ".png"
+    form = replace(FORM, allows_missing=path.suffix == ".tif")
     values = ValueRange.of([0, 60000]) if stored else None
-    layout = ListedImages([path], {}, reader=MapReader(forms={"source": FORM} if stored else {}))
+    layout = ListedImages([path], {}, reader=MapReader(forms={"source": form} if stored else {}))
     predictor = Predictor(
         network,
         Conditioning(0, instance_edges=False, source_range=values, target_range=values),
         Precision("cpu", torch.float32, "O0"),
         torch.device("cpu"),
         torch.zeros(0, 3),
-        tiles=Tiles(TiledNetwork(network, tile=TILE, size_multiple=4, min_size=8, folder=folder), None),
+        tiles=Tiles(TiledNetwork(network, tile=tile, size_multiple=4, min_size=8, folder=folder), None),
         target_dtype=torch.float32 if stored else torch.uint8,
         **options,
     )
     rule = Preprocessing("none", 8, 8, 8, 8, flip=False, size_multiple=4, min_size=8)
     store = ImageStore(FORM if stored else None, suffix)
     results = Results(OutputFolder(folder / "out", layout, store), Evaluator(), predictor)
-    source_form = FORM if stored else None
-    return SampleTranslator(layout, predictor, rule, results, SourceValues(values), source_form, keeps_sizes=True)
+    source_form, no_data = form if stored else None, NoDataRule(None, "source", values, predictor.target_dtype)
+    return SampleTranslator(layout, predictor, rule, results, SourceValues(values), source_form, True, no_data)
 
 
 def at_once(large: SampleTranslator) -> Tensor:
@@ -112,9 +115,27 @@ def test_a_file_is_read_and_written_in_parts(
     written = read_stored(tmp_path / "out" / "x.tif", FORM)
     assert written.shape == (3, *SIZE)
     assert (written - expected).abs().max() < 60000 / 5000
-    assert len(geo_tags(tmp_path / "out" / "x.tif", *SIZE)) == len(GEO_TAGS)
+    assert len(TiffTags.of(tmp_path / "out" / "x.tif").georeferencing) == len(GEO_TAGS)
     assert read_rgb(tmp_path / "out" / "gallery" / "translated" / "x.png").shape == (3, *SIZE)
     assert not list(tmp_path.glob("tmp*"))
+
+
+@pytest.mark.parametrize("tile", [TILE, 1000])
+def test_pixels_without_data_stay_without_data(tmp_path: Path, network: nn.Module, tile: int) -> None:
+    image = pixels().astype(np.float32)
+    image[:, :9], image[0, 9:50, 40:], image[:, 60, 3] = np.nan, np.inf, -9999
+    options = {"planarconfig": "contig", "extratags": [*GEO_TAGS, (42113, 2, None, "-9999", True)]}
+    tifffile().imwrite(tmp_path / "x.tif", image.transpose(1, 2, 0), photometric="minisblack", metadata=None, **options)
+    translator = sample_translator(tmp_path, network, tmp_path / "x.tif", tile=tile)
+    assert translator.is_read_in_parts(0) == (tile == TILE)
+    list(translator.translate([0], 1))
+    assert not translator.problems
+    written = tifffile().imread(tmp_path / "out" / "x.tif").transpose(2, 0, 1)
+    missing = (~np.isfinite(image) | (image == -9999)).any(0)
+    assert np.array_equal(written == -9999, np.stack([missing] * 3))
+    assert np.isfinite(written).all()
+    assert TiffTags.of(tmp_path / "out" / "x.tif").no_data == -9999
+    assert translator.keep(0)
 
 
 def test_a_picture_in_memory_is_written_in_parts(
@@ -170,7 +191,7 @@ def test_existing_translations_are_kept(tmp_path: Path, network: nn.Module) -> N
     assert written.read_bytes() == before
     written.write_bytes(before[: len(before) // 2])
     assert not large.keep(0)
-    write_tiff_rows(written, Bands.of(np.zeros((3, 5, 6), np.float32)))
+    write_tiff(written, Bands.of(np.zeros((3, 5, 6), np.float32)))
     assert large.keep(0)
     assert "x.tif: is 6x5, expected 61x90. Remove it" in large.problems[0]
 

@@ -1,9 +1,14 @@
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
 
 from data.batch import Sample
+from data.paired_folders import PairedFolders
 from data.value_range import ValueRange
-from inference.source_values import SourceValues
+from inference.source_values import SourceValues, warn_of_frames
+from tests.images import tifffile
 from utils.distributed import World
 
 BRIGHT = torch.rand((2, 16, 16), generator=torch.Generator().manual_seed(0))
@@ -24,3 +29,15 @@ def test_values_of_another_unit_are_reported(
     values.add(Sample(name="x", source=source, source_images=further))
     values.warn(World(0, 1, torch.device("cpu")))
     assert ("1 of 1 sources do not fit the values" in caplog.text) == is_reported
+
+
+def test_lower_levels_of_a_pyramid_are_no_further_images(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for name, second in {"pyramid": 16, "pages": 32}.items():
+        with tifffile().TiffWriter(tmp_path / f"{name}.tif") as writer:
+            for side in (32, second):
+                pixels = np.zeros((side, side, 3), np.uint8)
+                writer.write(pixels, photometric="rgb", tile=(16, 16), subfiletype=side < 32, metadata=None)
+    warn_of_frames(PairedFolders({"source": tmp_path}))
+    (warning,) = caplog.messages
+    assert warning.startswith("1 file of several images or bands")
+    assert "pages.tif with 2" in warning

@@ -48,3 +48,13 @@ def test_baselines_of_several_processes_are_added_up() -> None:
         together.add(label, target)
     first.add_all(second)
     assert first.l1() == together.l1()
+
+
+def test_weights_are_weights_of_the_medians_and_of_the_mean() -> None:
+    source, target = torch.zeros(3, 1, 4, dtype=torch.uint8), torch.tensor([[[0, 0, 200, 250]]], dtype=torch.uint8)
+    baseline = ConstantColorBaseline(0, n_channels=1)
+    assert baseline.l1() is None
+    baseline.add(source, target, torch.zeros(1, 1, 4))
+    assert baseline.l1() is None  # nothing counts
+    baseline.add(source, target, torch.tensor([[[0.0, 0, 6, 2]]]))
+    assert baseline.l1() == pytest.approx(50 * 2 / 8 / 255)

@@ -84,6 +84,10 @@ def test_values_are_compared_in_their_range_and_in_their_unit() -> None:
     assert figures["l1"] == pytest.approx(error / 400, rel=1e-4)
     weighted = evaluator.measure(fake, target, torch.ones(1, 20, 24)).figures
     assert (weighted["mae"], weighted["l1_weighted"]) == (figures["mae"], pytest.approx(error / 400, rel=1e-4))
+    weights = torch.rand(1, 20, 24, generator=torch.Generator().manual_seed(1)).round()
+    expected = float(((fake - target).abs().mean(0) * weights).sum() / weights.sum())
+    assert evaluator.measure(fake, target, weights).figures["mae_weighted"] == pytest.approx(expected, rel=1e-5)
+    assert "mae_weighted" not in evaluator.measure(fake, target, weights * 0).figures
     outside = torch.full_like(target, 1e6)  # as far from the target as the end of the range, but for the unit
     assert evaluator.measure(outside, target).figures["l1"] <= 1
     assert "values, of which [-100.0] to [300.0] are 0 to 1" in evaluator.protocol["compared"]

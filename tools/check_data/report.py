@@ -16,12 +16,13 @@ from configs.schema import Config
 from configs.schema.checks import MOST
 from configs.schema.sides import TWO_SIDES
 from configs.splits import validation_split
-from configs.stored_images import describe_pixels, value_ranges
+from configs.stored_images import describe_pixels, stored_forms, value_ranges
 from configs.undecided_settings import Side, undecided_sides, with_data, with_measured_ranges
 from data import LAYOUTS, data_set_folder
 from data.batch import DataError, check_one_size
 from data.checks.checking import Check, Checked, check_all, label_maps, palette_problems
 from data.checks.observation import Observation
+from data.checks.pixel_sizes import different_pixel_sizes
 from data.checks.warnings import (
     absent_classes,
     different_sides,
@@ -69,6 +70,7 @@ class Found:
     class_names: of those that should occur, by id; none where their number is not known.
     label_maps: their files. ids: those that occur in them.
     observations: of samples that can be used, by split; where there are two sides, by folder, those of sources first.
+    resizing: data.preprocess if it resizes images that are not 8-bit RGB; otherwise None.
     trained_sides: number of pictures of each of the two sides of the training split, by folder.
     """
 
@@ -77,6 +79,7 @@ class Found:
     ids: set[int] = field(default_factory=set)
     observations: tuple[_Observations, _Observations] = field(default_factory=lambda: ({}, {}))
     trained_sides: dict[str, int] = field(default_factory=dict)
+    resizing: str | None = None
 
     def warnings(self) -> Iterator[str]:
         """Yield a line for each peculiarity that training accepts and that is a mistake more often than not."""
@@ -84,6 +87,8 @@ class Found:
         splits = of_sources | of_targets
         for split, observations in splits.items():
             yield from (f"{split}: {warning}" for warning in split_warnings(observations))
+        for of_side in self.observations:
+            yield from different_pixel_sizes(of_side, self.resizing)
         yield from absent_classes(splits, self.class_names)
         yield from few_pictures(self.trained_sides)
         yield from different_sides({side: splits[side] for side in self.trained_sides})
@@ -289,8 +294,9 @@ def check(config: Config, splits: Mapping[str, bool], *, n_shown: int, sheet: Pa
 
     n_shown: of samples on a sheet, which is written to `sheet`; 0 writes none.
     """
-    n_problems, found = 0, Found(class_names(config))
     config = completed(config, next(iter(splits)))
+    resizes = bool(stored_forms(config.data)) and config.data.preprocess != "crop"
+    n_problems, found = 0, Found(class_names(config), resizing=config.data.preprocess if resizes else None)
 
     def problems() -> Iterator[str]:
         for split, needs_targets in splits.items():

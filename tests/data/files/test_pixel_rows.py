@@ -13,7 +13,8 @@ from PIL import Image
 from data.batch import DataError
 from data.files.pixel_rows import Bands, PixelRows, npy_rows, write_npy_rows, write_png_rows
 from data.files.size_guard import pixels_allowed
-from data.files.tiff_file import tiff_rows, write_tiff_rows
+from data.files.tiff_file import tiff_rows
+from data.files.tiff_writer import write_tiff
 from tests.images import bands, tifffile
 
 SEPARATE = {"planarconfig": "separate"}
@@ -109,12 +110,12 @@ def in_parts(pixels: np.ndarray) -> Bands:
 @pytest.mark.parametrize("n_channels", [1, 3, 4])
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])
 def test_files_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: type, n_channels: int) -> None:
-    for module in ("tiff_file", "pixel_rows"):
+    for module in ("tiff_writer", "pixel_rows"):
         monkeypatch.setattr(f"data.files.{module}._STRIP_BYTES", 1000)
     pixels: np.ndarray = bands(0)[:n_channels].astype(dtype)
     write_npy_rows(tmp_path / "x.npy", in_parts(pixels))
     assert np.array_equal(np.load(tmp_path / "x.npy"), pixels)
-    write_tiff_rows(tmp_path / "x.tif", in_parts(pixels))
+    write_tiff(tmp_path / "x.tif", in_parts(pixels))
     read = tifffile().imread(tmp_path / "x.tif")
     assert np.array_equal(read.reshape(32, 40, -1).transpose(2, 0, 1), pixels)
     if dtype != np.float32:
@@ -128,8 +129,8 @@ def test_files_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: t
 
 def test_a_large_tiff_has_wide_positions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for limit, is_big in ((2**32, False), (1000, True)):
-        monkeypatch.setattr("data.files.tiff_file._MAX_CLASSIC_BYTES", limit)
-        write_tiff_rows(tmp_path / "x.tif", in_parts(bands(0)))
+        monkeypatch.setattr("data.files.tiff_writer._MAX_CLASSIC_BYTES", limit)
+        write_tiff(tmp_path / "x.tif", in_parts(bands(0)))
         with tifffile().TiffFile(tmp_path / "x.tif") as file:
             assert file.is_bigtiff == is_big
             assert np.array_equal(file.asarray().transpose(2, 0, 1), bands(0))

@@ -1,0 +1,278 @@
+"""Tags of a TIFF that describe its pixels: georeferencing, resolution, band names, no data, tiles and a pyramid.
+
+Georeferencing follows GeoTIFF 1.1, section 7.1. Band names and the value for no data follow GDAL.
+"""
+
+import logging
+import math
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any, NamedTuple, Self
+
+from data.batch import LoadingError
+from data.store import File
+
+TIFF_SUFFIXES = (".tif", ".tiff", ".svs")
+PIXEL_SCALE = 33550  # (x, y, z) of a pixel
+TIE_POINTS = 33922  # (column, row, level, x, y, z) of each point
+TRANSFORMATION = 34264  # 4 x 4, row by row, from (column, row, level, 1) to (x, y, z, 1)
+KEYS = 34735  # (version, revision, minor revision, number), then (key, tag, count, value) of each key
+_RASTER_TYPE, _PIXEL_IS_POINT = 1025, 2
+# pixel scale, tie points, transformation, directory of keys, its numbers and its texts
+GEO_TAGS = (PIXEL_SCALE, TIE_POINTS, TRANSFORMATION, KEYS, 34736, 34737)
+_ASCII = 2  # type of a tag
+_GDAL_METADATA = 42112  # XML
+_GDAL_NO_DATA = 42113  # a number as text
+_ORIENTATION, _X_RESOLUTION, _Y_RESOLUTION, _RESOLUTION_UNIT = 274, 282, 283, 296
+_TURNED = (5, 6, 7, 8)  # orientations that exchange rows and columns
+_CENTIMETER = 3
+_PER_CENTIMETER = {2: 1 / 2.54, 3: 1.0}  # keys: values of _RESOLUTION_UNIT, inch and centimetre
+_MICRONS_PER_PIXEL = (r"\bMPP ?= ?([\d.]+)()", r'PhysicalSizeX="([\d.]+)".*?PhysicalSizeY="([\d.]+)"')  # SVS, OME
+_OF_IMAGEJ = {
+    "micron": 1e4,
+    "um": 1e4,
+    "\\u00B5m": 1e4,
+    "µm": 1e4,
+    "mm": 10.0,
+    "cm": 1.0,
+}  # how many of each unit are a centimetre
+_SAME_SIZE = 0.01  # largest relative difference of equal sizes of pixels; coordinates are rounded
+_ITEM = re.compile(r"<Item\b([^>]*)>([^<]*)</Item>")
+_ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')
+
+ExtraTag = tuple[int, int, int | None, Any, bool]
+"""A tag as tifffile's `extratags`: code, type, count, value, whether only the first page has it."""
+
+
+class PixelSize(NamedTuple):
+    """Width and height of a pixel in units of a map, or in micrometres."""
+
+    across: float
+    down: float
+    unit: str
+
+    def __str__(self) -> str:
+        return f"{self.across:.6g}x{self.down:.6g} {self.unit}"
+
+    def is_close(self, other: "PixelSize") -> bool:
+        """Return whether both sizes are equal but for rounding; sizes in other units are not compared and count so."""
+        pairs = ((self.across, other.across), (self.down, other.down))
+        return self.unit != other.unit or all(math.isclose(one, two, rel_tol=_SAME_SIZE) for one, two in pairs)
+
+
+@dataclass(frozen=True)
+class TiffTags:
+    """Description of the pixels of a TIFF by its tags.
+
+    height, width, n_channels: Shape of its full image, upright.
+    georeferencing: GeoTIFF tags. Empty if the file stores the image turned or mirrored.
+    pixels_per_cm: Resolution across and down, or None.
+    band_names: XML text of the name of each channel that has one, by channel from 0.
+    no_data: Value of pixels without data, or None.
+    tile: Height and width of its tiles, or None if it has strips.
+    is_pyramid: Whether the file also holds the image at lower resolutions.
+    """
+
+    height: int = 0
+    width: int = 0
+    n_channels: int = 0
+    georeferencing: Sequence[ExtraTag] = ()
+    pixels_per_cm: tuple[float, float] | None = None
+    band_names: Mapping[int, str] = field(default_factory=dict)
+    no_data: float | None = None
+    tile: tuple[int, int] | None = None
+    is_pyramid: bool = False
+
+    @classmethod
+    def of(cls, file: File) -> Self:
+        """Read the tags of the largest image of a TIFF. Return no tags for a damaged file: its pixels will report it.
+
+        Raises:
+            LoadingError: tifffile is not installed.
+        """
+        tifffile = tifffile_package(f"{file}: reading it")
+        try:
+            with file.open("rb") as opened:
+                series = max(tifffile.TiffFile(opened).series, key=lambda each: each.size)
+                return cls._of_series(series)
+        except Exception:  # noqa: BLE001  a damaged file; reading its pixels says why
+            return cls()
+
+    @classmethod
+    def _of_series(cls, series: Any) -> Self:
+        page = series.keyframe
+        values = {tag.code: tag.value for tag in page.tags.values()}
+        orientation = int(values.get(_ORIENTATION, 1))
+        height, width = int(page.imagelength), int(page.imagewidth)
+        resolution = _resolution(values, f"{page.description} {getattr(series.parent, 'ome_metadata', None) or ''}")
+        is_turned = orientation in _TURNED
+        geo = [page.tags[code] for code in GEO_TAGS if code in page.tags and orientation == 1]
+        return cls(
+            *((width, height) if is_turned else (height, width)),
+            n_channels=series.size // (height * width),
+            georeferencing=[(tag.code, int(tag.dtype), tag.count, tag.value, True) for tag in geo],
+            pixels_per_cm=resolution[::-1] if resolution and is_turned else resolution,
+            band_names=_band_names(str(values.get(_GDAL_METADATA, ""))),
+            no_data=_number(values.get(_GDAL_NO_DATA)),
+            tile=(int(page.tilelength), int(page.tilewidth)) if page.is_tiled else None,
+            is_pyramid=len(series.levels) > 1,
+        )
+
+    def __bool__(self) -> bool:
+        """Return whether a picture without these tags says less than the file."""
+        return any((self.georeferencing, self.pixels_per_cm, self.band_names, self.no_data is not None, self.tile))
+
+    @property
+    def pixel_size(self) -> PixelSize | None:
+        """Size of a pixel by the georeferencing, otherwise by the resolution, or None."""
+        values = {code: value for code, _, _, value, _ in self.georeferencing}
+        if scale := values.get(PIXEL_SCALE):
+            return PixelSize(float(scale[0]), float(scale[1]), "map units")
+        if matrix := values.get(TRANSFORMATION):
+            return PixelSize(math.hypot(matrix[0], matrix[4]), math.hypot(matrix[1], matrix[5]), "map units")
+        if self.pixels_per_cm is None:
+            return None
+        across, down = self.pixels_per_cm
+        return PixelSize(1e4 / across, 1e4 / down, "µm")
+
+    def factors(self, height: int, width: int, scale: float) -> tuple[float, float]:
+        """Return how many pixels of an image of the same area are one pixel of this image, down and across.
+
+        scale: These factors if the image has the sides of this image times `scale`, rounded up.
+        """
+        sides = (self.height, self.width)
+        if all(math.ceil(side * scale) == own for side, own in zip(sides, (height, width), strict=True)):
+            return scale, scale
+        return height / self.height, width / self.width
+
+    def extra_tags(self, n_channels: int, factors: tuple[float, float], no_data: float | None) -> list[ExtraTag]:
+        """Return the tags of an image of the same area.
+
+        factors: Pixels of that image that are one pixel of this image, down and across.
+        no_data: Value of its pixels without data, or None.
+        """
+        scaled = scaled_georeference({code: value for code, _, _, value, _ in self.georeferencing}, *factors)
+        tags: list[ExtraTag] = [
+            (code, kind, count, _encoded(scaled[code]), True) for code, kind, count, _, _ in self.georeferencing
+        ]
+        if self.band_names and n_channels == self.n_channels:
+            items = (
+                f'  <Item name="DESCRIPTION" sample="{channel}" role="description">{name}</Item>\n'
+                for channel, name in self.band_names.items()
+            )
+            xml = f"<GDALMetadata>\n{''.join(items)}</GDALMetadata>\n"
+            tags.append((_GDAL_METADATA, _ASCII, None, _encoded(xml), True))
+        if no_data is not None:
+            tags.append((_GDAL_NO_DATA, _ASCII, None, f"{no_data:.17g}", True))
+        return tags
+
+
+def file_tags(file: File | None) -> TiffTags:
+    """Return the tags of a file; no tags for files that are no TIFF, for None and without tifffile."""
+    if file is None or file.suffix.lower() not in TIFF_SUFFIXES:
+        return TiffTags()
+    with suppress(LoadingError):  # no tifffile; the pixels have been read without it
+        return TiffTags.of(file)
+    return TiffTags()
+
+
+def tifffile_package(what: str) -> ModuleType:
+    """Return the package tifffile, with its warnings off.
+
+    what: The use, for the error.
+
+    Raises:
+        LoadingError: the package is not installed.
+    """
+    try:
+        import tifffile
+    except ModuleNotFoundError as error:
+        raise LoadingError(
+            f'{what} needs the package tifffile: python -m pip install --editable ".[tiff]", or store the images as '
+            "PNG or .npy"
+        ) from error
+    logging.getLogger("tifffile").setLevel(logging.CRITICAL)  # its warnings come without the name of the file
+    return tifffile
+
+
+def _number(text: object) -> float | None:
+    """Return the number in GDAL's tag, or None."""
+    try:
+        return None if text is None else float(str(text).strip("\0 "))
+    except ValueError:
+        return None
+
+
+def _encoded(value: Any) -> Any:
+    """Return a text as bytes, which unlike str may hold other characters than ASCII."""
+    return value.encode() + b"\0" if isinstance(value, str) else value
+
+
+def _band_names(xml: str) -> dict[int, str]:
+    """Return the XML texts of the names of channels in GDAL's metadata, by channel."""
+    names = {}
+    for attributes, text in _ITEM.findall(xml):
+        found = dict(_ATTRIBUTE.findall(attributes))
+        if found.get("role") == "description" and found.get("sample", "").isdecimal():
+            names[int(found["sample"])] = text
+    return names
+
+
+def _resolution(tags: Mapping[int, Any], description: str) -> tuple[float, float] | None:
+    """Return the pixels per centimetre across and down, or None.
+
+    description: Text of the page. Microscopes, OME and ImageJ write sizes of pixels there.
+    """
+    for pattern in _MICRONS_PER_PIXEL:
+        if (found := re.search(pattern, description, re.DOTALL)) and float(found[1]):
+            return 1e4 / float(found[1]), 1e4 / (float(found[2] or 0) or float(found[1]))
+    per_cm = _PER_CENTIMETER.get(int(tags.get(_RESOLUTION_UNIT, 2)))
+    if unit := re.search(r"^unit=(\S+)", description, re.MULTILINE):
+        per_cm = _OF_IMAGEJ.get(unit[1], per_cm)
+    sides = [tags[code] for code in (_X_RESOLUTION, _Y_RESOLUTION) if code in tags]
+    if per_cm is None or len(sides) < 2 or not all(number and divisor for number, divisor in sides):
+        return None
+    across, down = (number / divisor * per_cm for number, divisor in sides)
+    return across, down
+
+
+def scaled_georeference(tags: Mapping[int, Any], down: float, across: float) -> dict[int, Any]:
+    """Return the values of GeoTIFF tags, by code, for an image of other sides that covers the same area.
+
+    Positions in a raster count from the upper left corner of its first pixel, or, where pixels are points, from the
+    middle of that pixel.
+
+    down, across: Sides of that image divided by the sides of this image.
+    """
+    if down == across == 1:
+        return dict(tags)
+    keys = _groups(tags.get(KEYS, ()), 4)[1:]
+    is_point = any(key == _RASTER_TYPE and value == _PIXEL_IS_POINT for key, _, _, value in keys)
+    before = 0.5 if is_point else 0.0  # pixels between the corner and where positions count from
+    scaled = dict(tags)
+    if PIXEL_SCALE in tags:
+        x, y, *others = tags[PIXEL_SCALE]
+        scaled[PIXEL_SCALE] = (x / across, y / down, *others)
+    if TIE_POINTS in tags:
+        scaled[TIE_POINTS] = tuple(
+            value
+            for column, row, *others in _groups(tags[TIE_POINTS], 6)
+            for value in ((column + before) * across - before, (row + before) * down - before, *others)
+        )
+    if TRANSFORMATION in tags:
+        # position 0 of the scaled image, in this image
+        column, row = before / across - before, before / down - before
+        scaled[TRANSFORMATION] = tuple(
+            value
+            for x, y, level, offset in _groups(tags[TRANSFORMATION], 4)
+            for value in (x / across, y / down, level, offset + x * column + y * row)
+        )
+    return scaled
+
+
+def _groups(values: Sequence[Any], length: int) -> list[Sequence[Any]]:
+    """Return successive groups of `length` values, without an incomplete one at the end."""
+    return [values[start : start + length] for start in range(0, len(values) - length + 1, length)]

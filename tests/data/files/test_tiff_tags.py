@@ -1,0 +1,117 @@
+"""Tags that describe the pixels of a TIFF, and the tags of images that are made of it."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from data.files.tiff_tags import (
+    KEYS,
+    PIXEL_SCALE,
+    TIE_POINTS,
+    TRANSFORMATION,
+    TiffTags,
+    file_tags,
+    scaled_georeference,
+)
+from tests.images import GEO_TAGS, bands, tifffile
+
+AREA = (1, 1, 0, 1, 1025, 0, 1, 1)
+POINT = (1, 1, 0, 2, 1024, 0, 1, 1, 1025, 0, 1, 2)
+NAMES = '<GDALMetadata><Item name="STATISTICS_MEAN" sample="0">7</Item>'
+NAMES += '<Item sample="1" role="description" name="DESCRIPTION">Grün &amp; B</Item></GDALMetadata>'
+
+
+def by_points(tags: dict[int, tuple[float, ...]], column: float, row: float) -> list[float]:
+    """Where a place in the raster, from the corner of its first pixel, lies in the world."""
+    before = 0.5 if tags[KEYS] == POINT else 0.0
+    at_column, at_row, _, x, y, _ = tags[TIE_POINTS]
+    size_x, size_y, _ = tags[PIXEL_SCALE]
+    return [x + (column - before - at_column) * size_x, y - (row - before - at_row) * size_y]
+
+
+def by_transformation(tags: dict[int, tuple[float, ...]], column: float, row: float) -> list[float]:
+    before = 0.5 if tags[KEYS] == POINT else 0.0
+    matrix = np.array(tags[TRANSFORMATION]).reshape(4, 4)
+    return list((matrix @ [column - before, row - before, 0, 1])[:2])
+
+
+@pytest.mark.parametrize("scale", [0.25, 0.5, 2.0, 4.0])
+@pytest.mark.parametrize("keys", [AREA, POINT])
+def test_every_place_stays_where_it_is(scale: float, keys: tuple[int, ...]) -> None:
+    points = {PIXEL_SCALE: (30.0, 20.0, 0.0), TIE_POINTS: (3.0, 2.0, 0.0, 5e5, 4e6, 0.0), KEYS: keys}
+    matrix = (29.0, 3.0, 0.0, 5e5, 2.0, -31.0, 0.0, 4e6, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
+    turned = {TRANSFORMATION: matrix, KEYS: keys}
+    for tags, world in ((points, by_points), (turned, by_transformation)):
+        scaled = scaled_georeference(tags, scale, 2 * scale)
+        for column, row in ((0, 0), (40, 0), (8.5, 32)):
+            assert world(scaled, column * 2 * scale, row * scale) == pytest.approx(world(tags, column, row))
+    assert scaled_georeference(points, 1, 1) == points
+
+
+def tags_of(path: Path, *tags: tuple[int, int, int | None, Any, bool], **options: Any) -> TiffTags:
+    """The tags of a TIFF that has these."""
+    pixels = bands(0).transpose(1, 2, 0)
+    tifffile().imwrite(path, pixels, photometric="minisblack", planarconfig="contig", extratags=tags, **options)
+    return TiffTags.of(path)
+
+
+def test_tags_are_read(tmp_path: Path) -> None:
+    tags = tags_of(
+        tmp_path / "x.tif", *GEO_TAGS, (42112, 2, None, NAMES.encode(), True), (42113, 2, None, "nan ", True)
+    )
+    assert (tags.height, tags.width, tags.n_channels, tags.tile, tags.is_pyramid) == (32, 40, 4, None, False)
+    assert [tag[0] for tag in tags.georeferencing] == [tag[0] for tag in GEO_TAGS]
+    assert tags.band_names == {1: "Grün &amp; B"}
+    assert tags.no_data is not None
+    assert np.isnan(tags.no_data)
+    assert tags.pixels_per_cm is None
+    assert tags
+    assert not tags_of(tmp_path / "plain.tif", metadata=None)
+    assert not tags_of(tmp_path / "bad.tif", (42113, 2, None, "none", True))
+    (tmp_path / "cut.tif").write_bytes((tmp_path / "x.tif").read_bytes()[:300])
+    assert not TiffTags.of(tmp_path / "cut.tif")
+
+
+@pytest.mark.parametrize(
+    ("options", "pixels_per_cm"),
+    [
+        ({"resolution": (300, 150), "resolutionunit": 2}, (300 / 2.54, 150 / 2.54)),
+        ({"resolution": (2000, 4000), "resolutionunit": 3}, (2000, 4000)),
+        ({"description": "Aperio Image|AppMag = 40|MPP = 0.25|Left = 3"}, (4e4, 4e4)),
+        ({"description": "ImageJ=1.53\nunit=micron\n", "resolution": (2, 4), "resolutionunit": 1}, (2e4, 4e4)),
+        ({"resolution": (300, 0), "resolutionunit": 2}, None),
+        ({"resolution": (72, 72), "resolutionunit": 1}, None),
+    ],
+)
+def test_the_resolution_is_read(
+    tmp_path: Path, options: dict[str, Any], pixels_per_cm: tuple[float, float] | None
+) -> None:
+    found = tags_of(tmp_path / "x.tif", metadata=None, **options).pixels_per_cm
+    assert found == (pixels_per_cm and pytest.approx(pixels_per_cm))
+
+
+def test_a_turned_image_has_no_place_but_a_resolution(tmp_path: Path) -> None:
+    turned = tags_of(tmp_path / "x.tif", *GEO_TAGS, (274, 3, 1, 6, True), resolution=(10, 20), resolutionunit=3)
+    assert (turned.height, turned.width, turned.georeferencing) == (40, 32, [])
+    assert turned.pixels_per_cm == (20, 10)
+
+
+def test_the_largest_image_counts(tmp_path: Path) -> None:
+    with tifffile().TiffWriter(tmp_path / "x.tif") as writer:
+        writer.write(np.zeros((8, 10, 3), np.uint8), photometric="rgb", subfiletype=1)
+        writer.write(np.zeros((64, 80, 3), np.uint8), photometric="rgb", tile=(32, 16))
+    tags = TiffTags.of(tmp_path / "x.tif")
+    assert (tags.height, tags.width, tags.tile) == (64, 80, (32, 16))
+
+
+def test_sizes_of_pixels_come_from_the_map_or_the_resolution(tmp_path: Path) -> None:
+    assert str(tags_of(tmp_path / "x.tif", *GEO_TAGS).pixel_size) == "10x10 map units"
+    matrix = (3.0, 4.0, 0.0, 5e5, 4.0, -3.0, 0.0, 4e6, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
+    assert str(tags_of(tmp_path / "turned.tif", (TRANSFORMATION, 12, 16, matrix, True)).pixel_size) == "5x5 map units"
+    slide = tags_of(tmp_path / "slide.tif", resolution=(4e4, 2e4), resolutionunit=3).pixel_size
+    assert str(slide) == "0.25x0.5 µm"
+    assert tags_of(tmp_path / "plain.tif", metadata=None).pixel_size is None
+    assert not file_tags(tmp_path / "x.png")
+    assert not file_tags(None)
