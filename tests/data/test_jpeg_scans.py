@@ -26,7 +26,5 @@ def test_usual_files_pass_and_are_left_at_their_start(content: bytes) -> None:
 def test_more_scans_or_segments_are_refused(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "a.jpg").write_bytes(content)
     for read in (read_rgb, read_size):
-        with pytest.raises(
-            DataError, match=r"a\.jpg: .*: it has more than \d+ (scans|segments)"
-        ):
+        with pytest.raises(DataError, match=r"a\.jpg: .*: it has more than \d+ (scans|segments)"):
             read(tmp_path / "a.jpg")

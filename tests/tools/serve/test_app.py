@@ -70,7 +70,10 @@ def test_health_and_description(server: WebServer) -> None:
     assert {kind: taken["schema"]["required"] for kind, taken in content.items()} == {
         "multipart/form-data": ["source", "instances"]
     }
-    assert {path: ask(server, path).status for path in paths} == dict.fromkeys(paths, 200) | {"/translate": 405}
+    assert {path: ask(server, path).status for path in paths} == dict.fromkeys(paths, 200) | {
+        "/translate": 405,
+        "/reload": 405,
+    }
 
 
 def test_figures_for_prometheus(server: WebServer, body: bytes) -> None:
