@@ -1,4 +1,4 @@
-"""The number of scans of a JPEG: a file of 1 MB may hold 30,000, of which each costs a pass over all pixels."""
+"""The number of scans of a JPEG: a file of 1 MB may hold 30,000, and each scan costs a pass over all pixels."""
 
 import re
 from typing import BinaryIO

@@ -34,7 +34,7 @@ from utils.text import listed
 
 DESCRIPTION = Path(__file__).with_name("openapi.json")
 PATHS = ("/translate", "/reload", "/model", "/health", "/metrics", "/openapi.json")
-_CHARSETS = ("", "utf-8", "utf8", "us-ascii", "iso-8859-1")  # of names in forms; others decode to lone surrogates
+_CHARSETS = ("", "utf-8", "utf8", "us-ascii", "iso-8859-1")  # charsets of forms; others decode to lone surrogates
 _READING = 6  # the share of `timeout_s` that reading the files of a request may take
 _REMEDY = "send a smaller image, or start the server with --tile 512 or a smaller --batch-size"
 logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # damaged forms are answered, not reported
@@ -123,7 +123,7 @@ class Service:
             raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, text, SOON) from error
 
     async def _translated(self, request: Request, seed: int, limit: asyncio.Timeout) -> Response:
-        translator = self._translator  # of this request, also if another one is loaded meanwhile
+        translator = self._translator  # this request keeps it, also if another one is loaded meanwhile
         files, name = await self._uploads(request, translator.files.kinds)
         if self._places.locked():
             text = f"{self._limits.max_waiting} translations are under way: try again later"

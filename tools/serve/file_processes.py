@@ -30,7 +30,7 @@ _context: Any = get_context("forkserver" if "forkserver" in get_all_start_method
 
 
 class FileProcesses:
-    """Calls functions in other processes, each of which computes with one thread.
+    """Calls functions in other processes. Each process computes with one thread.
 
     n_processes: Number of calls at the same time; further calls wait.
     max_pixels: Largest image that a process reads.
@@ -146,7 +146,7 @@ def _dumped(value: object) -> memoryview:
 
 
 class _Pickler(pickle.Pickler):
-    """Sends tensors as arrays. Torch would compute a checksum, or need shared memory, of which Docker has 64 MB."""
+    """Sends tensors as arrays. Torch would compute a checksum, or need shared memory, and Docker has only 64 MB."""
 
     def reducer_override(self, value: Any) -> Any:
         return (torch.from_numpy, (value.numpy(),)) if isinstance(value, Tensor) else NotImplemented

@@ -21,7 +21,7 @@ from inference.image_store import image_store
 from inference.padding import fitted
 from inference.tiling import Window
 
-NAME = "source"  # of an image without a name: seeds of features and noise depend on it
+NAME = "source"  # name of an image without one; seeds of features and noise depend on it
 _SUFFIXES = {b"\x93NUMPY": ".npy", **dict.fromkeys((b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"), ".tif")}
 MEDIA_TYPES = {".png": "image/png", ".tif": "image/tiff"}
 

@@ -55,7 +55,7 @@ class Translator:
 
     @property
     def files(self) -> RequestFiles:
-        """What reads and writes files for this generator."""
+        """Reader and writer of the files for this generator."""
         return RequestFiles(self.loaded.config, self.loaded.conditioning)
 
     def describe(self) -> dict[str, Any]:
