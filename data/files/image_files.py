@@ -17,6 +17,7 @@ from PIL.ImageFile import ImageFile
 from torch import Tensor
 
 from data.batch import DataError, LoadingError
+from data.files.jpeg_scans import with_few_scans
 from data.files.quick_decoding import decode_quickly
 from data.files.size_guard import check_size
 from data.folder_store import IMAGE_SUFFIXES, local_folder
@@ -47,6 +48,7 @@ _OTHER_FILES = {
     **dict.fromkeys((b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"), _OTHER_TIFF),
     b"version https://git-lfs": "it is a pointer of Git LFS: git lfs pull",
     b"<": "it is a page of HTML or XML, as a failed download leaves: download it again",
+    b"\x1f\x8b": "it is compressed with gzip: unpack it",
     b"GIF8": "it is a GIF; save it as PNG",
     b"\x93NUMPY": "it is a NumPy array, expected an 8-bit image: save it as PNG",
 }
@@ -213,7 +215,7 @@ def decode(file: File, read: Callable[[ImageFile], _Read]) -> _Read:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # damaged metadata beside intact pixels
-            with file.open("rb") as opened, Image.open(opened, formats=IMAGE_FORMATS) as image:
+            with file.open("rb") as opened, Image.open(with_few_scans(opened), formats=IMAGE_FORMATS) as image:
                 check_size(str(file), image.height, image.width)
                 return read(image)
     except FileNotFoundError as error:

@@ -16,7 +16,7 @@ from tests.tools.serve.test_translation import draw
 
 PAGE = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
 CURL = [line for line in code_lines(PAGE) if line.startswith("curl ")]
-ALONE, FORM, WITH_TOKEN = CURL
+ALONE, FORM, RELOAD, _HEALTH, WITH_TOKEN = CURL
 PYTHON = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
@@ -46,6 +46,11 @@ def test_an_image_by_curl(labels_run: Path, folder: Path, command: str) -> None:
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
 def test_a_form_by_curl(tiny_run: Path, folder: Path) -> None:
     answered(folder, ["sh", "-c", FORM], "--checkpoint", tiny_run)
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+def test_a_reload_by_curl(labels_run: Path, folder: Path) -> None:
+    answered(folder, ["sh", "-c", f"{RELOAD} | grep '\"step\":' && {ALONE}"], "--checkpoint", labels_run)
 
 
 def test_an_image_by_python(labels_run: Path, folder: Path) -> None:

@@ -26,7 +26,6 @@ from tools.serve.gate import Gate, number, unless_gone
 from tools.serve.turns import Turns
 
 BINARY = "application/octet-stream"
-STOPPED = "The playground was stopped. Start it again: python -m tools.playground"
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class Playground:
     """
 
     def __init__(self, first: DirectionPage, open_page: Callable[[str], DirectionPage]) -> None:
-        self.turns = Turns[Callable[[], Tensor], Tensor](lambda works: [work() for work in works], STOPPED)
+        self.turns = Turns[Callable[[], Tensor], Tensor](lambda works: [work() for work in works])
         self._nonce = nonce = secrets.token_urlsafe(16)
         self._first, self._open_page = first, open_page
         self._pages = {first.description.direction: first}

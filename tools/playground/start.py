@@ -30,12 +30,12 @@ def playground(arguments: argparse.Namespace) -> Iterator[WebServer]:
         first = open_page(arguments, arguments.direction, Path(folder))
         pages = Playground(first, lambda way: open_page(arguments, way, Path(folder)))
         try:
-            server = WebServer(pages.app(), pages.turns, LOOPBACK, arguments.port or PAGE_PORT)
+            server = WebServer(pages.app(), LOOPBACK, arguments.port or PAGE_PORT)
         except ConfigError:
             if arguments.port:
                 raise
-            server = WebServer(pages.app(), pages.turns, LOOPBACK, 0)  # any that is free
-        with closing(server):
+            server = WebServer(pages.app(), LOOPBACK, 0)  # any that is free
+        with closing(pages.turns), closing(server):
             yield server
 
 

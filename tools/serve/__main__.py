@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tools.serve.command_line import LOOPBACK, TOKEN, parse_with_generator
+from tools.serve.command_line import DRAIN_S, LOOPBACK, TOKEN, parse_with_generator
 from utils.cli import ArgumentParser, run_entry_point, whole_number
 from utils.log import log_to_console, logger
 from utils.signals import handling_ctrl_c, leave_at_once
@@ -29,6 +29,8 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--max-pixels", type=whole_number(1), default=2**24, metavar="N", help="of an image; default: %(default)s")
     add("--max-waiting", type=whole_number(1), default=64, metavar="N", help="translations under way; more get 503")
     add("--timeout-s", type=whole_number(1), default=60, metavar="N", help="of a translation; default: %(default)s")
+    drain_help = f"time to answer requests that have begun when the server stops; default: {DRAIN_S}"
+    add("--drain-s", type=whole_number(0), default=DRAIN_S, metavar="N", help=drain_help)
     checkpoint_help = "run, checkpoint, .safetensors, .onnx of tools.export, or an original's …_net_G.pth"
     return parse_with_generator(parser, checkpoint_help, argv)
 
@@ -44,7 +46,8 @@ def main(argv: Sequence[str]) -> None:
     log_to_console(is_main=True)
     with until_stopped(service(arguments)) as server:
         logger.info("service      %s", server.url)
-        logger.info("             POST /translate; GET /model, /health, /metrics, /openapi.json; Ctrl-C stops it")
+        logger.info("             POST /translate, /reload; GET /model, /health, /metrics, /openapi.json")
+        logger.info("             Ctrl-C stops it")
         server.run()
 
 

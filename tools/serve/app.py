@@ -3,7 +3,9 @@
 import asyncio
 import json
 import logging
-from concurrent.futures import Executor
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from math import inf
@@ -12,19 +14,28 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import parse_options_header
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route, Router
+from torch import Tensor
 
-from tools.serve.gate import SOON, STOPPING, Gate, number, unless_gone
-from tools.serve.translation import NAME, Translator, Upload
+from data.batch import Sample
+from inference.tiling import Window
+from tools.serve.file_processes import FileProcesses
+from tools.serve.gate import SOON, Gate, number, unless_gone
+from tools.serve.request_files import NAME, RequestFiles, Upload
+from tools.serve.translation import Job, Translator
 from tools.serve.turns import Turns
+from utils.errors import UserError
 from utils.limits import MAX_CHANNELS
 from utils.text import listed
 
 DESCRIPTION = Path(__file__).with_name("openapi.json")
-PATHS = ("/translate", "/model", "/health", "/metrics", "/openapi.json")
+PATHS = ("/translate", "/reload", "/model", "/health", "/metrics", "/openapi.json")
+_CHARSETS = ("", "utf-8", "utf8", "us-ascii", "iso-8859-1")  # charsets of forms; others decode to lone surrogates
+_READING = 6  # the share of `timeout_s` that reading the files of a request may take
 _REMEDY = "send a smaller image, or start the server with --tile 512 or a smaller --batch-size"
 logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # damaged forms are answered, not reported
 
@@ -46,12 +57,20 @@ class Limits:
 class Service:
     """Answers requests for translations.
 
-    files: threads that read and write images. seed: of requests that name none.
+    open_translator: Returns the translator of the newest checkpoint.
+    files: Processes that read and write images.
+    seed: Seed of requests that name none.
     """
 
-    def __init__(self, translator: Translator, files: Executor, limits: Limits, seed: int = 0) -> None:
-        self._translator, self._files, self._limits, self._seed = translator, files, limits, seed
-        self.turns = Turns(translator.compute, STOPPING, translator.most_together, limits.max_pixels)
+    def __init__(
+        self, open_translator: Callable[[], Translator], files: FileProcesses, limits: Limits, seed: int = 0
+    ) -> None:
+        self._open_translator, self._files, self._limits, self._seed = open_translator, files, limits, seed
+        self._translator = translator = open_translator()
+        self._turns = Turns[Job, Tensor](_compute, translator.most_together, limits.max_pixels)
+        self._opening = ThreadPoolExecutor(1, "reload")
+        self._decoding, self._room, self._n_decoded = asyncio.Semaphore(files.n_processes - 1), asyncio.Event(), 0
+        self._room.set()
         self._figures = own = CollectorRegistry()
         ProcessCollector(registry=own)
         answers, labels = "Answers; status 0: the client was gone", ("path", "status")
@@ -60,12 +79,18 @@ class Service:
         self._waiting = Gauge("pairgan_waiting", "Translations that are read, computed or wait", registry=own)
         self._places = asyncio.Semaphore(limits.max_waiting)
 
+    def close(self) -> None:
+        """Compute and load no more."""
+        self._turns.close()
+        self._opening.shutdown(wait=False, cancel_futures=True)
+
     def app(self, token: str | None) -> Gate:
         """Return the application; token: see Gate."""
         routes = [
             Route("/translate", self._translate, methods=["POST"]),
-            Route("/model", lambda _: JSONResponse(self._translator.describe() | {"limits": asdict(self._limits)})),
-            Route("/health", self._health),
+            Route("/reload", self._reload, methods=["POST"]),
+            Route("/model", self._model),
+            Route("/health", lambda _: PlainTextResponse("ok\n")),
             Route("/metrics", lambda _: PlainTextResponse(generate_latest(self._figures))),
             Route("/openapi.json", lambda _: JSONResponse(self.describe_api())),
         ]
@@ -78,7 +103,7 @@ class Service:
         """Return the description of the service, whose requests have the files that this generator takes."""
         description: dict[str, Any] = json.loads(DESCRIPTION.read_text(encoding="utf-8"))
         content = description["paths"]["/translate"]["post"]["requestBody"]["content"]
-        kinds, file = list(self._translator.kinds), {"type": "string", "format": "binary"}
+        kinds, file = self._translator.files.kinds, {"type": "string", "format": "binary"}
         form = {"type": "object", "required": kinds, "properties": dict.fromkeys(kinds, file)}
         content["multipart/form-data"] = {"schema": form | {"additionalProperties": False}}
         if len(kinds) > 1:
@@ -98,27 +123,76 @@ class Service:
             raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, text, SOON) from error
 
     async def _translated(self, request: Request, seed: int, limit: asyncio.Timeout) -> Response:
-        translator, loop = self._translator, asyncio.get_running_loop()
-        files, name = await self._uploads(request)
-        if self._places.locked():  # as many images are in the memory
+        translator = self._translator  # this request keeps it, also if another one is loaded meanwhile
+        files, name = await self._uploads(request, translator.files.kinds)
+        if self._places.locked():
             text = f"{self._limits.max_waiting} translations are under way: try again later"
             raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, text, SOON)
         async with self._places:
             with self._waiting.track_inprogress():
-                job = await loop.run_in_executor(self._files, translator.read, files, name, seed)
-                n_pixels, deadline = job.sample.source[0].numel(), limit.when() or inf
-                work = self.turns.computed(job, job.kind, n_pixels, deadline)
-                image = await unless_gone(request, work)
-                limit.reschedule(None)  # what is computed is not thrown away
-                content = await loop.run_in_executor(self._files, translator.written, job, image)
-        return Response(content, media_type=translator.media_type)
+                content = await unless_gone(request, self._content(translator, files, name, seed, limit))
+        return Response(content, media_type=translator.files.media_type)
 
-    async def _uploads(self, request: Request) -> tuple[dict[str, Upload], str]:
-        """Return the files of a request by kind, and the name of the image."""
-        files, given, name, expected = dict[str, Upload](), list[str](), NAME, self._translator.kinds
+    async def _content(
+        self, translator: Translator, files: Mapping[str, Upload], name: str, seed: int, limit: asyncio.Timeout
+    ) -> bytes:
+        """Return a translation as the bytes of a file."""
+        async with self._decoded(translator.files, files, name) as (sample, window):
+            job, n_pixels = Job(sample, seed, translator), sample.source[0].numel()
+            image = await self._turns.computed(job, job.kind, n_pixels, limit.when() or inf)
+            limit.reschedule(None)  # what is computed is not thrown away
+            return await self._files.call(None, translator.files.written, window.cut(image), files["source"])
+
+    @asynccontextmanager
+    async def _decoded(
+        self, reader: RequestFiles, files: Mapping[str, Upload], name: str
+    ) -> AsyncIterator[tuple[Sample, Window]]:
+        """Decode the files of a request, and count their pixels until the request is answered.
+
+        A request waits undecoded while the decoded requests have as many pixels as two full batches. It may then
+        exceed this by its own pixels.
+        """
+        async with self._decoding:
+            await self._room.wait()
+            sample, window = await self._files.call(self._limits.timeout_s / _READING, reader.read, files, name)
+            n_pixels = sample.source[0].numel()
+            self._count(n_pixels)
+        try:
+            yield sample, window
+        finally:
+            self._count(-n_pixels)
+
+    def _count(self, n_pixels: int) -> None:
+        """Count decoded pixels, and let others be decoded while there is room."""
+        self._n_decoded += n_pixels
+        if self._n_decoded < 2 * self._limits.max_pixels:
+            self._room.set()
+        else:
+            self._room.clear()
+
+    async def _reload(self, _request: Request) -> Response:
+        """Load the newest checkpoint; requests that have begun keep the former one."""
+        try:
+            loop = asyncio.get_running_loop()
+            self._translator = await loop.run_in_executor(self._opening, self._open_translator)
+        except UserError as error:
+            text = f"{error} The service goes on as before."
+            raise HTTPException(HTTPStatus.CONFLICT, text) from error
+        return self._model(_request)
+
+    def _model(self, _request: Request) -> Response:
+        return JSONResponse(self._translator.describe() | {"limits": asdict(self._limits)})
+
+    async def _uploads(self, request: Request, expected: Sequence[str]) -> tuple[dict[str, Upload], str]:
+        """Return the files of a request by kind, and the name of the image.
+
+        expected: Kinds of files that the generator takes.
+        """
+        files, given, name = dict[str, Upload](), list[str](), NAME
         curl = "With curl: " + " ".join(f"--form {kind}=@FILE" for kind in expected)
         media_type = request.headers.get("content-type", "")
         if media_type.lower().startswith("multipart/form-data"):
+            _check_charset(media_type)
             try:
                 async with request.form(max_files=MAX_CHANNELS, max_fields=MAX_CHANNELS) as form:
                     for kind, part in form.multi_items():
@@ -140,13 +214,19 @@ class Service:
             raise HTTPException(HTTPStatus.BAD_REQUEST, text)
         return files, name
 
-    async def _health(self, _request: Request) -> Response:
-        if self.turns.is_stopped:
-            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, "stopping")
-        return PlainTextResponse("ok\n")
-
     def _observe(self, path: str, status: int, seconds: float) -> None:
         """Count an answer."""
         self._answers.labels(path if path in PATHS else "other", status).inc()  # paths of clients would fill the memory
         if (path, status) == ("/translate", HTTPStatus.OK):
             self._seconds.observe(seconds)
+
+
+def _compute(jobs: Sequence[Job]) -> Sequence[Tensor]:
+    return jobs[0].translator.compute(jobs)
+
+
+def _check_charset(media_type: str) -> None:
+    """Refuse a form with names in a charset that can decode to text that cannot be encoded again."""
+    charset = parse_options_header(media_type)[1].get(b"charset", b"").decode("latin-1")
+    if charset.lower() not in _CHARSETS:
+        raise HTTPException(HTTPStatus.BAD_REQUEST, f"{media_type}: the names in a form are read as UTF-8")

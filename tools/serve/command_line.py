@@ -9,6 +9,7 @@ from utils.cli import ArgumentParser
 from utils.signatures import accepted
 
 LOOPBACK = "127.0.0.1"
+DRAIN_S = 8  # Docker kills a container 10 s after it has asked it to stop
 MAX_SEED = 2**31 - 1
 PAGE_PORT = 8765  # of the playground, or another one where it is in use
 TOKEN = "PAIRGAN_TOKEN"

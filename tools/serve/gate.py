@@ -1,6 +1,7 @@
 """Who may ask a server, and how much; every error becomes an answer of one line."""
 
 import asyncio
+import errno
 import re
 import secrets
 import time
@@ -16,16 +17,20 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from data.batch import LoadingError
 from data.files.size_guard import TooLargeError
 from tools.serve.command_line import MAX_SEED
 from utils.cli import is_out_of_memory
 from utils.errors import UserError
 from utils.log import logger
+from utils.machine import memory_bytes
 
 LINGER_S = 2.0  # with a refused body: a client that still sends may not see the answer of a closed connection
 STOPPING = "the server stops: try again later"
 SOON = {"Retry-After": "1"}
-_MOST_BODIES = 64  # of the largest size, in the memory at once
+_MOST_BODIES = 64  # of the largest size, in the memory at once, unless they take a quarter of the memory
+_PIECE = 2**18  # bytes of an answer that are given to the connection at once
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _LOCAL_NAME = re.compile(r"(127(\.\d{1,3}){3}|localhost|\[::1\])(:\d{1,5})?", re.ASCII | re.IGNORECASE)
 _Result = TypeVar("_Result")
 
@@ -54,17 +59,21 @@ class Gate:
     headers: Mapping[str, str] = field(default_factory=dict)
     observe: Callable[[str, int, float], None] = lambda *_: None
     index: str = "/"
-    _n_held: int = field(default=0, init=False)  # bytes of all bodies
+    _n_held: int = field(default=0, init=False)  # bytes of all requests and answers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, as servers of ASGI call it."""
         request, began, n_bytes, status, is_read = Request(scope), time.monotonic(), 0, 0, False
 
-        async def receive_up_to_most() -> Message:
-            nonlocal n_bytes, is_read
-            message = await receive()
-            n_new, is_read = len(message.get("body", b"")), not message.get("more_body", False)
+        def hold(n_new: int) -> None:
+            nonlocal n_bytes
             n_bytes, self._n_held = n_bytes + n_new, self._n_held + n_new
+
+        async def receive_up_to_most() -> Message:
+            nonlocal is_read
+            message = await receive()
+            is_read = not message.get("more_body", False)
+            hold(len(message.get("body", b"")))
             self._check_length(n_bytes)
             self._check_room()
             return message
@@ -74,20 +83,18 @@ class Gate:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 MutableHeaders(scope=message).update(self.headers)
-            await send(message)
+            hold(len(message.get("body", b"")) // _PIECE * _PIECE)
+            await _send_in_pieces(message, send)
 
         async def send_and_linger(message: Message) -> None:
-            nonlocal is_read
             await send_with_headers({**message, "more_body": True})
             if message["type"] == "http.response.body":
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(LINGER_S):
-                        while not is_read:
-                            is_read = not (await receive()).get("more_body", False)
+                await _take_rest(receive, is_read)
                 await send({"type": "http.response.body"})
 
         try:
             self._check_asker(request)
+            self._check_encoding(request)
             self._check_length(int(request.headers.get("content-length", 0)))
             await self.app({**scope, "app": self}, receive_up_to_most, send_with_headers)
         except ClientDisconnect:
@@ -104,13 +111,19 @@ class Gate:
             self._n_held -= n_bytes
             self.observe(request.scope["path"], status, time.monotonic() - began)
 
+    def _check_encoding(self, request: Request) -> None:
+        encoding = request.headers.get("content-encoding", "identity")
+        if encoding.lower() != "identity":
+            problem = f"Content-Encoding: {encoding}: send the file uncompressed; image formats compress already"
+            raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, problem)
+
     def _check_length(self, n_bytes: int) -> None:
         if n_bytes > self.max_bytes:
             problem = f"{n_bytes:,} bytes, at most {self.max_bytes:,}: use a smaller picture"
             raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, problem)
 
     def _check_room(self) -> None:
-        if self._n_held > _MOST_BODIES * self.max_bytes:
+        if self._n_held > max(self.max_bytes, min(_MOST_BODIES * self.max_bytes, memory_bytes() // 4)):
             problem = f"requests of {self._n_held:,} bytes are under way: try again later"
             raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, problem, SOON)
 
@@ -135,21 +148,42 @@ class Gate:
             raise HTTPException(HTTPStatus.FORBIDDEN, "another page may not use this server")
 
     def _refusal(self, error: Exception | asyncio.CancelledError, request: Request) -> HTTPException:
+        """Return the answer to an error."""
         if isinstance(error, HTTPException):
             allowed = (error.headers or {}).get("Allow")
             if allowed or error.status_code == HTTPStatus.NOT_FOUND:  # of the router, which does not say more
                 problem = f"it takes {allowed}" if allowed else "there is no such address"
                 error.detail = f"{request.method} {request.url.path}: {problem}; see GET {self.index}"
             return error
-        if isinstance(error, UserError):
+        if isinstance(error, UserError) and not isinstance(error, LoadingError):
             status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE if isinstance(error, TooLargeError) else HTTPStatus.BAD_REQUEST
             return HTTPException(status, str(error))
         if isinstance(error, asyncio.CancelledError):
             return HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, STOPPING)
-        if is_out_of_memory(error):
+        if isinstance(error, LoadingError) or is_out_of_memory(error):
             return HTTPException(HTTPStatus.INSUFFICIENT_STORAGE, f"out of memory: {self.remedy}")
+        if isinstance(error, OSError) and error.errno in _FULL:
+            logger.error("temporary files: %s. Free space there, or set TMPDIR=FOLDER.", error.strerror)
+            return HTTPException(HTTPStatus.INSUFFICIENT_STORAGE, "the disk of the server is full: try again later")
         logger.error("a request failed: %s %s", request.method, request.scope["path"], exc_info=error)
         return HTTPException(HTTPStatus.INTERNAL_SERVER_ERROR, "the translation failed; the terminal shows why")
+
+
+async def _take_rest(receive: Receive, is_read: bool) -> None:
+    """Receive the rest of a body, unless it `is_read`, for up to LINGER_S."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LINGER_S):
+            while not is_read:
+                is_read = not (await receive()).get("more_body", False)
+
+
+async def _send_in_pieces(message: Message, send: Send) -> None:
+    """Send a message, and return when the client has taken all but the last piece of its body."""
+    body = message.get("body", b"")
+    for start in range(0, len(body) - _PIECE, _PIECE):
+        await send({**message, "body": body[start : start + _PIECE], "more_body": True})
+    last = max(0, -(-len(body) // _PIECE) - 1) * _PIECE
+    await send({**message, "body": body[last:]} if last else message)
 
 
 def number(request: Request, name: str, default: str = "") -> int:
@@ -182,3 +216,4 @@ async def unless_gone(request: Request, work: Coroutine[Any, Any, _Result]) -> _
     finally:
         gone.cancel()
         result.cancel()
+        del result  # or its error, whose traceback has this frame, would keep the files of the request

@@ -8,14 +8,13 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from data.files.size_guard import pixels_allowed
 from tools.serve.app import Limits, Service
 from tools.serve.command_line import TOKEN
+from tools.serve.file_processes import file_processes
 from tools.serve.translation import open_translator
 from tools.serve.web import WebServer
 from utils.errors import ConfigError
 from utils.signatures import accepted
-from utils.worker_threads import worker_threads
 
 LEAST_TOKEN = 16  # characters
 
@@ -54,11 +53,13 @@ def service(arguments: argparse.Namespace) -> Iterator[WebServer]:
     token = read_token(arguments.token_file, arguments.host)
     with (
         tempfile.TemporaryDirectory(prefix="pairgan-") as folder,
-        pixels_allowed(arguments.max_pixels),
-        worker_threads() as files,
+        file_processes(arguments.max_pixels) as files,
     ):
-        translator = open_translator(arguments, Path(folder))
         limits = Limits(**accepted(Limits, vars(arguments)))
-        answers = Service(translator, files, limits, arguments.seed)
-        with closing(WebServer(answers.app(token), answers.turns, arguments.host, arguments.port)) as server:
+        answers = Service(lambda: open_translator(arguments, Path(folder)), files, limits, arguments.seed)
+        files.start()
+        with (
+            closing(answers),
+            closing(WebServer(answers.app(token), arguments.host, arguments.port, arguments.drain_s)) as server,
+        ):
             yield server

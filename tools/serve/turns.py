@@ -5,14 +5,10 @@ from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from http import HTTPStatus
 from math import inf
 from typing import Generic, TypeVar
 
 import torch
-from starlette.exceptions import HTTPException
-
-from utils.log import logger
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -35,21 +31,16 @@ class Turns(Generic[_Item, _Result]):
     """Computes in the order of deadlines; one thread, because each that computes gets a pool of threads from torch.
 
     compute: returns the results of items of one kind.
-    stopped: the text for those who come when it has stopped.
-    most_together, most_pixels: of those of one kind. Nothing waits for company: while one is computed, others come.
+    most_together, most_pixels: Largest batch, in items and in pixels. An item never waits for a batch to fill.
     """
 
-    def __init__(
-        self, compute: _Compute[_Item, _Result], stopped: str, most_together: int = 1, most_pixels: int = 2**24
-    ) -> None:
+    def __init__(self, compute: _Compute[_Item, _Result], most_together: int = 1, most_pixels: int = 2**24) -> None:
         self._compute = compute
-        self._refusal = HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, stopped)
         self._most, self._most_pixels = most_together, most_pixels
         self._waiting, self._seconds_of_pixel = list[_Turn[_Item, _Result]](), deque[float](maxlen=16)
         n_threads = torch.get_num_threads()  # the thread would begin with the 1 that a worker thread has set for itself
         self._thread = ThreadPoolExecutor(1, "translator", torch.set_num_threads, (n_threads,))
         self._computing: asyncio.Task[None] | None = None
-        self.is_stopped = False
 
     async def computed(self, item: _Item, kind: Hashable = None, n_pixels: int = 1, deadline: float = inf) -> _Result:
         """Return the result of an item, computed with others of its kind that wait; cancelled, it is left out.
@@ -57,27 +48,17 @@ class Turns(Generic[_Item, _Result]):
         n_pixels: of the item. deadline: in the loop's time.
 
         Raises:
-            HTTPException: it has stopped.
             TimeoutError: it would not end by its deadline, and was not begun.
         """
-        if self.is_stopped:
-            raise self._refusal
         turn = _Turn(item, kind, n_pixels, deadline, asyncio.get_running_loop().create_future())
         self._waiting.append(turn)
         if self._computing is None:
             self._computing = asyncio.create_task(self._compute_all())
         return await turn.result
 
-    async def stop(self) -> None:
-        """Refuse what waits and what comes; what is computed is waited for."""
-        self.is_stopped = True
-        for turn in self._waiting:
-            if not turn.result.done():
-                turn.result.set_exception(self._refusal)
-        if self._computing is not None:
-            logger.info("stopping after this translation; Ctrl-C again stops at once")
-            await self._computing
-        self._thread.shutdown()
+    def close(self) -> None:
+        """Compute no more. A computation that has begun is not waited for."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def _compute_all(self) -> None:
         while ends := self._expected_ends():

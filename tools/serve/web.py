@@ -1,10 +1,12 @@
 """A server that a signal stops."""
 
 import errno
+import logging
 import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
@@ -15,13 +17,12 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from tools.serve.turns import Turns
+from tools.serve.command_line import DRAIN_S
 from utils.errors import ConfigError
 from utils.log import logger
 from utils.signals import INTERRUPTED, available, handling
 
 SILENCE_S = 60.0  # of a connection, after which it is closed
-PATIENCE_S = 2  # with the answers that are on their way when a server stops
 BACKLOG = 128  # connections that wait to be accepted
 _CONNECTIONS = 512  # each further one gets 503
 
@@ -59,14 +60,14 @@ class _Connection(H11Protocol):
 class WebServer(uvicorn.Server):
     """Listens, and answers when it runs, until a signal stops it.
 
-    turns: of what the application computes.
+    drain_s: Seconds from the signal in which requests that have begun are still answered.
 
     Raises:
         ConfigError: the port is in use, or may not be used.
     """
 
-    def __init__(self, app: ASGIApp, turns: Turns[Any, Any], host: str, port: int) -> None:
-        self._turns = turns
+    def __init__(self, app: ASGIApp, host: str, port: int, drain_s: int = DRAIN_S) -> None:
+        self._drain_s = drain_s
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             self._socket = socket.create_server((host, port), family=family, backlog=BACKLOG)
@@ -89,7 +90,7 @@ class WebServer(uvicorn.Server):
             backlog=BACKLOG,
             limit_concurrency=_CONNECTIONS,
             timeout_keep_alive=int(SILENCE_S),
-            timeout_graceful_shutdown=PATIENCE_S,
+            timeout_graceful_shutdown=drain_s,
         )
         super().__init__(config)
 
@@ -98,12 +99,12 @@ class WebServer(uvicorn.Server):
         super().run(sockets or [self._socket])
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Refuse what waits; what is computed is waited for, and uploads and answers on their way up to PATIENCE_S."""
-        await self._turns.stop()
+        """Listen no longer, and answer the requests that have begun for up to `drain_s`; then refuse them."""
+        logger.info("stopping     after the requests under way, within %d s; Ctrl-C again stops at once", self._drain_s)
         await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop at the first signal; the second does not wait for what is computed."""
+        """Stop at the first signal; the second does not wait for requests."""
         if self.should_exit:
             raise KeyboardInterrupt
         self.should_exit = True
@@ -124,3 +125,6 @@ def until_stopped(opening: AbstractContextManager[WebServer]) -> Iterator[WebSer
         sys.stderr.flush()
         os._exit(128 + signal.SIGINT)  # Python itself would wait for the thread that translates
     logger.info("stopped")
+    if any(thread is not threading.main_thread() and not thread.daemon for thread in threading.enumerate()):
+        logging.shutdown()
+        os._exit(0)  # Python would wait for a translation that has outlived the drain

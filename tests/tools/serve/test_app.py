@@ -7,16 +7,18 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.conftest import save_image
+from tests.jpegs import scans
 from tests.runs import wait_until
 from tests.tools.serve.services import BOUNDARY, FORM, Hold, ask, form, png, serving
 from tests.tools.serve.test_translation import draw
-from tools.serve import gate, turns, web
-from tools.serve.translation import Translator
+from tools.serve import gate, turns
+from tools.serve.file_processes import FileProcesses
 from tools.serve.web import WebServer
 from utils.text import listed
 
@@ -68,7 +70,10 @@ def test_health_and_description(server: WebServer) -> None:
     assert {kind: taken["schema"]["required"] for kind, taken in content.items()} == {
         "multipart/form-data": ["source", "instances"]
     }
-    assert {path: ask(server, path).status for path in paths} == dict.fromkeys(paths, 200) | {"/translate": 405}
+    assert {path: ask(server, path).status for path in paths} == dict.fromkeys(paths, 200) | {
+        "/translate": 405,
+        "/reload": 405,
+    }
 
 
 def test_figures_for_prometheus(server: WebServer, body: bytes) -> None:
@@ -155,11 +160,8 @@ def test_an_upload_that_stalls_ends_with_the_time_limit(tiny_run: Path, body: by
         assert connection.recv(99).startswith(b"HTTP/1.1 503 ")
 
 
-def test_an_upload_that_stalls_when_the_server_stops_is_answered(
-    tiny_run: Path, body: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(web, "PATIENCE_S", 0.1)
-    with serving("--checkpoint", tiny_run) as server:
+def test_an_upload_that_stalls_when_the_server_stops_is_answered(tiny_run: Path, body: bytes) -> None:
+    with serving("--checkpoint", tiny_run, "--drain-s", "0") as server:
         connection = unfinished(server, body)
         assert ask(server, "/health").status == 200  # it is being read
     with connection:
@@ -179,14 +181,17 @@ def test_a_translation_has_a_time_limit(tiny_run: Path, body: bytes, hold: Hold)
 def test_what_is_computed_has_time_to_be_written(
     server: WebServer, body: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limits, timeout = list[asyncio.Timeout](), asyncio.timeout
+    limits, timeout, call = list[asyncio.Timeout](), asyncio.timeout, FileProcesses.call
 
-    def recorded(seconds: float) -> asyncio.Timeout:
+    def recorded(seconds: float | None) -> asyncio.Timeout:
         limits.append(timeout(seconds))
         return limits[-1]
 
+    async def call_or_limit(processes: FileProcesses, seconds: float | None, *arguments: Any) -> Any:
+        return await call(processes, seconds, *arguments) if seconds else str(limits[0].when()).encode()
+
     monkeypatch.setattr(asyncio, "timeout", recorded)
-    monkeypatch.setattr(Translator, "written", lambda *_: str(limits[0].when()).encode())
+    monkeypatch.setattr(FileProcesses, "call", call_or_limit)
     assert ask(server, "/translate", body, FORM).body == b"None"
 
 
@@ -219,6 +224,12 @@ SEED = TWICE.replace(b'source"; filename="photo.x"', b'seed"').replace(SMALL, b"
          "the body cannot be read as Multipart/Form-Data: Missing boundary in multipart. With curl: --form source=@F"),
         (b"x", FORM, 400, f"the body cannot be read as multipart/form-data; boundary={BOUNDARY}: Invalid multipart"),
         (f"--{BOUNDARY}\r\nContent-Disposition: x\r\n\r\n\r\n--{BOUNDARY}--".encode(), FORM, 400, "field \"name\""),
+        *((form(source=SMALL, instances=SMALL), {"Content-Type": f"{FORM['Content-Type']}; charset={charset}"}, 400,
+           "the names in a form are read as UTF-8") for charset in ("undefined", "punycode", "utf-7", '"UTF-16"')),
+        (form(source=SMALL, instances=SMALL), FORM | {"Content-Encoding": "gzip"}, 415,
+         "Content-Encoding: gzip: send the file uncompressed"),
+        (form(source=b"\x1f\x8b\x08", instances=SMALL), FORM, 400, "it is compressed with gzip: unpack it"),
+        (form(source=scans(200), instances=SMALL), FORM, 400, "it has more than 100 scans; save it again"),
         (f"--{BOUNDARY}\r\n\xff: \r\n".encode("latin-1"), FORM, 400, "Invalid multipart data"),
     ],
 )  # fmt: skip

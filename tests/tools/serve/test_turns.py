@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from starlette.exceptions import HTTPException
 
 from tools.serve import turns as module
 from tools.serve.turns import Turns
@@ -22,12 +21,12 @@ def test_those_of_one_kind_are_computed_together() -> None:
         return [-item for item in items]
 
     async def main() -> list[int]:
-        turns = Turns(compute, "stopped", most_together=3)
+        turns = Turns(compute, most_together=3)
         tasks = [asyncio.create_task(turns.computed(number, number % 2)) for number in range(8)]
         await asyncio.sleep(0)  # all wait
         tasks[2].cancel()  # as of a client that is gone
         results = await asyncio.gather(*tasks[:2], *tasks[3:])
-        await turns.stop()
+        turns.close()
         return results
 
     assert asyncio.run(main()) == [0, -1, -3, -4, -5, -6, -7]
@@ -41,7 +40,7 @@ def test_what_fails_together_is_computed_alone() -> None:
         return items
 
     async def main() -> list[int | BaseException]:
-        turns = Turns(compute, "stopped", most_together=3)
+        turns = Turns(compute, most_together=3)
         works = (turns.computed(number) for number in range(3))
         return await asyncio.gather(*works, return_exceptions=True)
 
@@ -69,7 +68,7 @@ def computed(first: Item, *items: Item, most_pixels: int = 2**24) -> tuple[list[
 
     async def main() -> list[Item | BaseException]:
         asyncio.get_running_loop().time = lambda: seconds  # type: ignore[method-assign]
-        turns = Turns(compute, "stopped", 8, most_pixels)
+        turns = Turns(compute, 8, most_pixels)
         works = []
         for item in (first, *items):
             works.append(asyncio.create_task(turns.computed(item, *item)))
@@ -104,7 +103,7 @@ def test_a_slow_first_computation_refuses_nothing() -> None:
 
     async def main() -> list[int]:
         asyncio.get_running_loop().time = lambda: seconds  # type: ignore[method-assign]
-        turns = Turns(compute, "stopped")
+        turns = Turns(compute)
         return await asyncio.gather(*(turns.computed(item, "", LARGE, deadline=120.0) for item in range(9)))
 
     assert asyncio.run(main()) == [*range(9)]
@@ -120,7 +119,7 @@ def test_the_first_after_a_pause_is_begun_however_long_the_last_took() -> None:
 
     async def main() -> int:
         asyncio.get_running_loop().time = lambda: seconds  # type: ignore[method-assign]
-        turns = Turns(compute, "stopped")
+        turns = Turns(compute)
         await turns.computed(1, "", LARGE)
         return await turns.computed(2, "", LARGE, deadline=101.0)
 
@@ -138,38 +137,13 @@ def test_a_batch_holds_only_so_many_pixels() -> None:
     assert computed(one, one, most_pixels=99)[0] == [[one], [one]]
 
 
-def test_a_stop_waits_for_what_is_computed_and_refuses_the_rest() -> None:
-    begun, may_end = threading.Event(), threading.Event()
-
-    def compute(items: Sequence[int]) -> Sequence[int]:
-        begun.set()
-        may_end.wait(60)
-        return items
-
-    async def main() -> None:
-        turns = Turns(compute, "stopped")
-        first, second = (asyncio.create_task(turns.computed(number)) for number in (1, 2))
-        await asyncio.to_thread(begun.wait, 60)
-        stopping = asyncio.create_task(turns.stop())
-        for refused in (second, turns.computed(3)):
-            with pytest.raises(HTTPException, match="stopped"):
-                await refused
-        assert not stopping.done()
-        may_end.set()
-        await stopping
-        assert first.done()
-        assert await first == 1
-
-    asyncio.run(main())
-
-
 def test_it_computes_with_all_threads_of_torch_whatever_others_have_set_for_themselves() -> None:
     async def main() -> int:
-        turns = Turns[None, int](lambda items: [torch.get_num_threads() for _ in items], "stopped")
+        turns = Turns[None, int](lambda items: [torch.get_num_threads() for _ in items])
         with worker_threads(1) as files:
             assert files.submit(torch.get_num_threads).result() == 1
             n_threads = await turns.computed(None)
-        await turns.stop()
+        turns.close()
         return n_threads
 
     before = torch.get_num_threads()
