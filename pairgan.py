@@ -253,7 +253,7 @@ def _pixels(image: ImageLike, name: str, values: str, n_channels: int, highest: 
         wanted = f"{'(H, W) ids' if values == 'ids' else f'(H, W, {n_channels}) {values}'} of 1 to {MAX_PIXELS} pixels"
         raise ImageError(f"{name}: holds {pixels.shape} {pixels.dtype}, expected array {wanted}.")
     if values == VALUES and pixels.dtype == np.uint8 and highest > 255:
-        raise ImageError(f"{name}: holds 8 bits, the training images values up to {highest:g}. Give such values.")
+        raise ImageError(f"{name}: holds 8 bits, the training images values up to {highest:.9g}. Give such values.")
     return pixels
 
 

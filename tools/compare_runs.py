@@ -26,7 +26,7 @@ from utils.gallery import page_template
 from utils.paths import expanded
 from utils.run_figures import METRICS_FILE, Point, best, curves, read_rows
 from utils.strict_json import read_json
-from utils.text import printable
+from utils.text import exact, printable
 from utils.yaml_file import read_yaml, shortened
 
 MAX_SIDE = 512  # pixels of a picture
@@ -71,7 +71,7 @@ class RecordedRun:
         with suppress(ValueError, TypeError, OSError):
             state = dict(read_json((folder / "state.json").read_text(encoding="utf-8")))
             losses = dict(state.get("registered_losses", {})) if settings else {}
-            settings |= {f"registered_losses.{loss}": f"{float(weight):g}" for loss, weight in losses.items()}
+            settings |= {f"registered_losses.{loss}": exact(float(weight)) for loss, weight in losses.items()}
         rows = [row for row in read_rows(folder / "web/rows.jsonl") if is_whole(row.get("name"), row.get("images"))]
         return cls(name, folder, settings, problem, state, read_rows(folder / METRICS_FILE), rows)
 

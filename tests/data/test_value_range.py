@@ -8,7 +8,7 @@ from data.batch import DataError
 from data.files.pixels import StoredForm
 from data.map_reader import MapReader
 from data.paired_folders import PairedFolders
-from data.value_range import ValueRange, percentile_ranges
+from data.value_range import PERCENTILES, ValueRange, _bounds, percentile_ranges
 from tests.images import save_npy
 
 
@@ -74,3 +74,17 @@ def test_bad_samples_are_left_out_of_percentiles_where_they_are_skipped(tmp_path
         (tmp_path / "A" / f"{number}.npy").write_bytes(b"")
     with pytest.raises(DataError, match=r"2\.npy: cannot be read"):
         percentile_ranges(layout, ["source"], skips_bad=True)
+
+
+@pytest.mark.parametrize(("low", "high"), [(1737406.25, 1737413.25), (0.1, 0.100001), (-3e-9, 2e-9), (-1e30, 1e30)])
+def test_bounds_are_rounded_in_relation_to_their_distance(low: float, high: float) -> None:
+    values = np.linspace(low, high, 1001, dtype=np.float32)
+    least_step = float(np.spacing(np.float32(high)))
+    assert _bounds(values[None]) == pytest.approx(
+        np.percentile(values.astype(np.float64), PERCENTILES).tolist(), rel=0, abs=1e-5 * (high - low) + least_step
+    )
+
+
+def test_a_large_constant_has_a_range_of_its_own() -> None:
+    low, high = _bounds(np.full((1, 9), 1e9, np.float32))
+    assert low == 1e9 < np.float32(high)

@@ -26,6 +26,7 @@ from training.trained_network import TrainedNetwork, synchronized_passes
 from training.validation import Validation, ValidationLogits
 from utils.distributed import World
 from utils.errors import ConfigError
+from utils.text import exact
 
 Translation = tuple[Tensor, StyleDistribution | None]
 """Translated images (N, C, H, W) in [-1, 1], and the distributions of their styles where an encoder gives them."""
@@ -221,7 +222,7 @@ class Paired(Method):
         assert isinstance(probability, Tensor), probability
         if splits.validation == TRAIN:
             raise ConfigError(
-                f"augmentation.target is {target:g}, expected null where validation samples are trained on: add a "
+                f"augmentation.target is {exact(target)}, expected null where validation samples are trained on: add a "
                 "split val, or hold samples back with train.validation_share"
             )
         planned_steps = config.total_epochs * state.batches_per_epoch / config.batches_per_step
