@@ -41,6 +41,7 @@ from utils.checkpoint import (
 )
 from utils.checkpoint_folder import newest_run, read_latest
 from utils.safetensors_file import SUFFIX, read_safetensors
+from utils.strict_json import read_json
 
 T = TypeVar("T")
 
@@ -285,7 +286,7 @@ def _load_exported(file: Path, overrides: Sequence[str], wanted: str | None) -> 
         )
     facts = {"card": "{}", **facts}  # files of earlier versions have none
     try:
-        settings, step, card = (json.loads(facts[name]) for name in ("config", "step", "card"))
+        settings, step, card = (read_json(facts[name]) for name in ("config", "step", "card"))
     except (KeyError, ValueError) as error:
         raise CheckpointError(f"{file}: its settings cannot be read. Export it again.") from error
     if not isinstance(settings, dict) or not isinstance(step, int | None) or not isinstance(card, dict):

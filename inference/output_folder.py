@@ -22,6 +22,7 @@ from inference.request import Existing, InputOptions
 from models.instance_features import FeatureClusters
 from utils.atomic_file import replacing
 from utils.digest import sha256_of_file
+from utils.strict_json import read_json
 from utils.text import counted
 
 SHEET = "contact_sheet"
@@ -245,7 +246,7 @@ def write_record(record: Mapping[str, Any], file: Path) -> None:
 def read_record(file: Path) -> dict[str, Any] | None:
     """Return the recorded origin; None where there is none that can be read."""
     try:
-        record = json.loads(file.read_text(encoding="utf-8"))
+        record = read_json(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     return record if isinstance(record, dict) else None

@@ -24,7 +24,7 @@ from utils.cli import ArgumentParser, OnlyOnce, run_entry_point
 from utils.errors import ConfigError
 from utils.gallery import page_template
 from utils.paths import expanded
-from utils.run_figures import METRICS_FILE, Point, best, curves, read_rows
+from utils.run_figures import METRICS_FILE, Point, best, curves, read_rows, read_sample_rows
 from utils.strict_json import read_json
 from utils.text import exact, printable
 from utils.yaml_file import read_yaml, shortened
@@ -72,8 +72,8 @@ class RecordedRun:
             state = dict(read_json((folder / "state.json").read_text(encoding="utf-8")))
             losses = dict(state.get("registered_losses", {})) if settings else {}
             settings |= {f"registered_losses.{loss}": exact(float(weight)) for loss, weight in losses.items()}
-        rows = [row for row in read_rows(folder / "web/rows.jsonl") if is_whole(row.get("name"), row.get("images"))]
-        return cls(name, folder, settings, problem, state, read_rows(folder / METRICS_FILE), rows)
+        records, rows = read_rows(folder / METRICS_FILE), read_sample_rows(folder / "web/rows.jsonl")
+        return cls(name, folder, settings, problem, state, records, rows)
 
     @cached_property
     def curves(self) -> dict[str, list[Point]]:
@@ -116,12 +116,6 @@ class RecordedRun:
     def _digest(self, images: Mapping[str, str]) -> str:
         files = [self.picture(images[kind]) for kind in REAL if kind in images]
         return hashlib.sha256(b"".join(files)).hexdigest()
-
-
-def is_whole(name: object, images: object) -> bool:
-    """Return whether a row of the page of validation samples has a name, and files by kind."""
-    texts = [name, *images.values()] if isinstance(images, dict) and "translated" in images else [None]
-    return all(isinstance(text, str) and "\0" not in text for text in texts)
 
 
 def read_runs(folders: Sequence[Path]) -> list[RecordedRun]:

@@ -17,6 +17,7 @@ from utils import fault_points
 from utils.atomic_file import path_in_errors, replacing, sync_folder, unreplaced
 from utils.digest import sha256_of_file
 from utils.errors import UserError
+from utils.strict_json import read_json
 from utils.torch_private import is_refused_type, is_system_error
 
 FORMAT = "pairgan-training"
@@ -263,8 +264,8 @@ def _write_atomically(
 def listed_digest(path: Path) -> tuple[int, str] | None:
     """Return the bytes and the SHA-256 of a checkpoint by its manifest; None without a readable one."""
     try:
-        facts = json.loads(manifest_path(path).read_text(encoding="utf-8"))
-        return facts["bytes"], facts["sha256"]
+        facts = read_json(manifest_path(path).read_text(encoding="utf-8"))
+        return facts["bytes"], str(facts["sha256"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
