@@ -45,7 +45,7 @@ _UPRIGHT = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}  # EXIF's orientation: the
 
 class _OneLineError(ValueError):
     def __init__(self, message: str) -> None:
-        super().__init__(" ".join(message.splitlines()))
+        super().__init__("".join(c if c.isprintable() else repr(c)[1:-1] for c in " ".join(message.splitlines())))
 
 
 class ModelError(_OneLineError):

@@ -11,7 +11,6 @@ from typing import Any
 
 from data.batch import LoadingError
 from utils.data_root import CREDENTIALS, address_problem, without_secrets
-from utils.text import printable
 
 TRY_S = 30.0  # longest that one try takes
 PAUSES_S = (1.0, 5.0, 20.0)  # between tries
@@ -83,7 +82,7 @@ class RemoteFile:
                     return content
                 problem = f"gave {len(content)} of {end - start} bytes from {start} on"
         tries = f"Tried {1 + len(pauses_s)} times. " if pauses_s else ""
-        raise StoreError(f"{self}: {printable(problem)}. {tries}Start again when it can be read.")
+        raise StoreError(f"{self}: {problem}. {tries}Start again when it can be read.")
 
     def _final(self, error: BaseException | None) -> StoreError | None:
         """Return the error of a try that another one will not mend; None where it may."""
@@ -130,7 +129,7 @@ def file_system(scheme: str, _process: int, _thread: int) -> Any:
     async def refuse(_session: object, _context: object, redirect: aiohttp.TraceRequestRedirectParams) -> None:
         if there := redirect.response.headers.get("Location"):
             redirect.response.close()
-            what = f"redirects to {printable(without_secrets(there))}, which is not followed"
+            what = f"redirects to {without_secrets(there)}, which is not followed"
             raise StoreError(f"{without_secrets(str(redirect.url))}: {what}.")
 
     trace = aiohttp.TraceConfig()

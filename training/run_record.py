@@ -23,7 +23,7 @@ from utils.atomic_file import replacing
 from utils.checkpoint_folder import latest_step
 from utils.distributed import is_of_a_lost_peer
 from utils.errors import Interrupted
-from utils.log import logger
+from utils.log import LineFormatter, logger
 from utils.run_figures import read_rows
 from utils.strict_json import read_json, strict_json
 
@@ -48,8 +48,8 @@ class RunRecord:
         self.end_reason: str | None = None
         self.is_open = False
         self._folder = folder
-        self._file = logging.FileHandler(folder / LOG_FILE, encoding="utf-8", errors="backslashreplace", delay=True)
-        self._file.setFormatter(logging.Formatter("%(asctime)s %(message)s", datefmt="%Y-%m-%d %H:%M:%S"))
+        self._file = logging.FileHandler(folder / LOG_FILE, encoding="utf-8", delay=True)
+        self._file.setFormatter(LineFormatter("%(asctime)s %(message)s", datefmt="%Y-%m-%d %H:%M:%S"))
         self._messages = MemoryHandler(sys.maxsize, flushLevel=sys.maxsize, target=self._file, flushOnClose=False)
         self.write(versions())
         logger.addHandler(self._messages)

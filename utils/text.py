@@ -17,7 +17,10 @@ def exact(number: object) -> str:
 
 
 def printable(text: str) -> str:
-    """Return `text` with control characters and bytes that are no text escaped: names of files may hold anything."""
+    """Return `text` with control characters and bytes that are no text escaped.
+
+    Messages on the console and in log.txt pass through it, because names of files may hold anything.
+    """
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
