@@ -10,7 +10,7 @@ logger = logging.getLogger("pairgan")
 
 
 class LineFormatter(logging.Formatter):
-    """Formats a message as one line, in which file names cannot start another line or control a terminal."""
+    """Formats a message as one line: names of files can neither start another line nor control a terminal."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - a method of logging
         """Return the message with control characters escaped."""

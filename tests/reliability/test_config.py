@@ -64,7 +64,10 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "binary tag": ("run: {name: !!binary aGk=}", [r"line 1: the tag !!binary is not supported"]),
     "several documents": ("run: {}\n---\nrun: {}", [r"not valid YAML: but found another document"]),
     "undefined alias": ("run: *nowhere", [r"line 1: not valid YAML: found undefined alias"]),
-    "alias of itself": ("run: &a [*a]", [r"expands to more than 10000 values"]),
+    "alias of itself": ("run: &a [*a]", [r"line 1: a value contains itself; write it without"]),
+    "many aliases of itself": ("run: &a\n" + "  - *a\n" * 5000, [r"line 1: a value contains itself"]),
+    "merge of itself": ("run: &a {<<: [*a, *a]}", [r"line 1: a value contains itself"]),
+    "repeated problem": ("a: &a {x: 1, x: 2}\nb: [" + "*a, " * 2000 + "]", [r"duplicate key x", r"expands to more"]),
     "alias bomb": (LAUGHS, [r"expands to more than 10000 values, counted with aliases"]),
     "merge bomb": (MERGED_LAUGHS, [r"expands to more than 10000 values"]),
     "escape of no character": ('run: {name: "\\Uffffffff"}', [r"c\.yaml: not valid YAML: "]),
@@ -223,6 +226,6 @@ def test_a_file_that_cannot_be_read_is_named(
 
 
 def test_more_problems_than_a_reader_bears_are_counted(tmp_path: Path, command_line: CommandLine) -> None:
-    content = "".join(f"key{number}: 1\n" for number in range(30))
+    content = "".join(f"key{number}: 1\n" for number in range(300))
     lines = command_line.refusal(train.main, *arguments_of(tmp_path, content, []))
-    assert (len(lines), lines[-1]) == (11, "error: and 20 more")
+    assert (len(lines), lines[-1]) == (11, "error: and 40 more")

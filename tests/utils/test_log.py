@@ -1,4 +1,4 @@
-"""What file names and errors may hold reaches neither the console nor log.txt as a control character."""
+"""Control characters of names and errors are escaped on the console and in log.txt."""
 
 import logging
 from pathlib import Path
