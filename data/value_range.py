@@ -114,7 +114,7 @@ def _bounds(values: np.ndarray) -> list[float]:
     lows, highs = np.percentile(values, PERCENTILES, axis=1)
     bounds = []
     for low, high in zip(lows.tolist(), highs.tolist(), strict=True):
-        width = high - low or max(1.0, abs(low) / 2**20)  # float32 cannot tell large numbers from their successors
+        width = high - low or max(1.0, abs(low) / 2**20)  # float32 has no numbers between large ones
         digits = 5 - math.floor(math.log10(width))
         bounds += [round(low, digits), round(low + width, digits)]
     return bounds
