@@ -4,14 +4,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from configs.load import config_to_yaml
 from configs.schema import Config
 from training.run_record import LOG_FILE, STATE_FILE
 from utils.atomic_file import path_in_errors
 from utils.checkpoint_folder import archive_damaged, remove_incomplete_files
 from utils.errors import ConfigError, UserError
+from utils.lock_file import locked
 from utils.log import logger
 from utils.paths import expanded
 
@@ -34,17 +33,9 @@ def run_lock(folder: Path) -> Iterator[None]:
         OSError: the folder above cannot be made or written to.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder.with_name(f".{folder.name}.lock"))
-    try:
-        lock.acquire(timeout=0)
-    except Timeout as error:
-        raise RunLockedError(
-            f"{folder}: another process is training this run: wait for it, or choose another run.name"
-        ) from error
-    try:
+    refusal = f"{folder}: another process is training this run: wait for it, or choose another run.name"
+    with locked(folder.with_name(f".{folder.name}.lock"), RunLockedError(refusal)):
         yield
-    finally:
-        lock.release()
 
 
 def write_settings(folder: Path, config: Config) -> None:
