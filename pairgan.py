@@ -32,7 +32,7 @@ Maps = dict[str, np.ndarray]
 
 IMAGE_FORMATS = ("PNG", "JPEG", "PPM", "BMP", "TIFF", "WEBP")
 MAX_PIXELS = 89_478_485  # Pillow's own limit: a file of a few bytes can expand to more than any memory holds
-MAX_SIDE = 4096  # that a network may need: the sides of smaller images are padded to it
+MAX_SIDE = 1024  # that a network may need: the sides of smaller images are padded to it
 HIDDEN = re.compile(  # names that begin with a dot, and folders that systems and NAS devices add
     r"(?i)/(\.|([#@$]recycle(\.bin)?|@(eadir|recently-snapshot)|[#~]snapshot|lost\+found|__macosx|system volume \w+)/)"
 )

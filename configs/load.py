@@ -209,8 +209,8 @@ def _assign(config: DictConfig, key: str, value: object) -> str | None:
     text = shortened(value)
     if "${" in str(value):
         return f"{key} holds {text}, which is not supported; write the value itself"
-    if "\0" in str(value):
-        return f"{key} holds a NUL character; leave it out"
+    if fault := _text_fault(value):
+        return f"{key} is {text}, {fault}"
     value = FORMER_VALUES.get(key, {}).get(str(value).lower(), value)
     try:
         value = READERS[key](value, key) if key in READERS else value
@@ -226,6 +226,16 @@ def _put(config: DictConfig, key: str, value: object) -> str | None:
     except (OmegaConfBaseException, TypeError, ValueError, OverflowError):
         text = shortened(value)
         return f"{key} is {text}, expected {_expectation(_TYPES[key], text)}"
+    return None
+
+
+def _text_fault(value: object) -> str | None:
+    """Return why a text, or one within a value, cannot be used and what to do; None if all can."""
+    texts = [part for part, _ in distinct_values(value, plain_parts) if isinstance(part, str)]
+    if any("\0" in part for part in texts):
+        return "with a NUL character; leave it out"
+    if any("\ud800" <= character <= "\udfff" for part in texts for character in part):
+        return "which is not UTF-8; rename the file or folder, or link to it"
     return None
 
 

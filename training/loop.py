@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 from configs.label_maps import legend
@@ -14,6 +14,7 @@ from training.checkpointing import CheckpointManager
 from training.cuda_graph import make_step
 from training.optimizer_group import CHECKED_EVERY_STEPS, SkippedUpdates
 from training.profiler import profiler
+from training.run_folder import watched
 from training.run_log import RunLog
 from training.run_state import Training
 from training.sample_page import SamplePage
@@ -27,6 +28,7 @@ class TrainingLoop:
     """Trains from the present state of `training` to its last step.
 
     end_step: called after each step, for a trace.
+    check_folder: raises UserError if the run's folder was removed.
     callbacks: of the caller; other processes than the main one have none.
     end_reason: why the run shall end before its last step. The main process sets it, and all end together.
     """
@@ -36,6 +38,7 @@ class TrainingLoop:
     log: RunLog
     checkpoints: CheckpointManager
     end_step: Callable[[], None]
+    check_folder: Callable[[], None]
     callbacks: Callbacks = field(default_factory=Callbacks)
     end_reason: str | None = None
 
@@ -60,6 +63,7 @@ class TrainingLoop:
             if request == END:
                 break
             if request:
+                self.check_folder()
                 self.checkpoints.save_with_retries(state.step)
                 training.world.barrier()  # torchrun ends all once one has ended: the main process has to have saved
                 raise Interrupted(request, state.step or None)
@@ -73,11 +77,13 @@ class TrainingLoop:
             self.end_step()
             self.log.advance_bar()
             self._follow_up(skipped, is_last=state.step == total_steps, is_new_epoch=state.epoch > epoch)
+        self.check_folder()
         self.checkpoints.save_with_retries(state.step)  # also a run that began with no step left
 
     def _follow_up(self, skipped: SkippedUpdates, *, is_last: bool, is_new_epoch: bool) -> None:
         """Check, report, validate and save, as far as each is due after a step."""
         training, settings, step = self.training, self.training.config.log, self.training.loop.step
+        self.check_folder()
         plateau, is_validated = training.schedule.plateau, step % settings.images_every_steps == 0
         if (is_last or step % CHECKED_EVERY_STEPS == 0) and (error := skipped.error(step)):
             self.checkpoints.save_with_retries(step)
@@ -145,5 +151,6 @@ def open_loop(training: Training, stop: GracefulStop, callbacks: Callbacks) -> I
         with (
             open_batches(training, stop) as batches,
             profiler(training.folder / "trace.json.gz", config.train.profile_steps if is_main else 0) as end_step,
+            watched(training.folder) if is_main else nullcontext(lambda: None) as check_folder,
         ):
-            yield TrainingLoop(training, batches, log, CheckpointManager(training), end_step, callbacks)
+            yield TrainingLoop(training, batches, log, CheckpointManager(training), end_step, check_folder, callbacks)

@@ -70,6 +70,11 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "repeated problem": ("a: &a {x: 1, x: 2}\nb: [" + "*a, " * 2000 + "]", [r"duplicate key x", r"expands to more"]),
     "alias bomb": (LAUGHS, [r"expands to more than 10000 values, counted with aliases"]),
     "merge bomb": (MERGED_LAUGHS, [r"expands to more than 10000 values"]),
+    "half a character": ('run: {root: "\\ud800"}', [r"run\.root is '\\ud800', which is not UTF-8; rename"]),
+    "half a character within": (
+        'train: {freeze: ["\\udcff"]}',
+        [r"train\.freeze is .*, which is not UTF-8"],
+    ),
     "escape of no character": ('run: {name: "\\Uffffffff"}', [r"c\.yaml: not valid YAML: "]),
     "nested too deeply": ("[" * 5_000, [r"c\.yaml: not valid YAML: "]),
     "no end": ("run: [", [r"line 1: not valid YAML: "]),
@@ -79,7 +84,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "empty": ("", [r"c\.yaml: holds no settings; write \{\} in it to use the defaults"]),
     "comments alone": ("# nothing\n", [r"c\.yaml: holds no settings"]),
     "binary": (bytes(range(256)), [r"not a text file in UTF-8"]),
-    "NUL": ('run: {root: "a\\0b"}', [r"run\.root holds a NUL character"]),
+    "NUL": ('run: {root: "a\\0b"}', [r"run\.root is .*, with a NUL character"]),
     "UTF-16": ("run: {}".encode("utf-16"), [r"not a text file in UTF-8 .* save it as UTF-8"]),
     "home of nobody": ("data: {root: ~nobody-here/data}", [r"there is no such home folder; write the path in full"]),
 }
