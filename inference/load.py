@@ -307,6 +307,7 @@ def _loaded(build_network: Callable[[], nn.Module], weights: Mapping[str, Tensor
 
     The shapes are compared on the meta device first, so that no setting of a file can fill the memory.
     """
+    weights = dict(weights)  # without torch's metadata, in which `assign` would stay for the second call
     try:
         with torch.device("meta"):
             build_network().load_state_dict(weights, assign=True)

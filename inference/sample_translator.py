@@ -151,7 +151,7 @@ class SampleTranslator:
         assert self.source_form is not None
         name = self.layout.names[index]
         with stored_rows(self.layout.provenance(index).files["source"], self.source_form) as rows:
-            padding = Padding.of(rows.height, rows.width, self.preprocessing)
+            padding = Padding.of(name, rows.height, rows.width, self.preprocessing)
             preview = Sample(name, source=reduced_rows(rows))
             parts = ImageParts.of_rows(name, rows, padding)
             yield _LargeImage(preview, (rows.width, rows.height), parts, padding.window)
