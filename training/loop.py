@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 
 from configs.label_maps import legend
@@ -14,7 +14,6 @@ from training.checkpointing import CheckpointManager
 from training.cuda_graph import make_step
 from training.optimizer_group import CHECKED_EVERY_STEPS, SkippedUpdates
 from training.profiler import profiler
-from training.run_folder import watched
 from training.run_log import RunLog
 from training.run_state import Training
 from training.sample_page import SamplePage
@@ -28,7 +27,6 @@ class TrainingLoop:
     """Trains from the present state of `training` to its last step.
 
     end_step: called after each step, for a trace.
-    check_folder: raises UserError if the run's folder was removed.
     callbacks: of the caller; other processes than the main one have none.
     end_reason: why the run shall end before its last step. The main process sets it, and all end together.
     """
@@ -38,7 +36,6 @@ class TrainingLoop:
     log: RunLog
     checkpoints: CheckpointManager
     end_step: Callable[[], None]
-    check_folder: Callable[[], None]
     callbacks: Callbacks = field(default_factory=Callbacks)
     end_reason: str | None = None
 
@@ -63,7 +60,6 @@ class TrainingLoop:
             if request == END:
                 break
             if request:
-                self.check_folder()
                 self.checkpoints.save_with_retries(state.step)
                 training.world.barrier()  # torchrun ends all once one has ended: the main process has to have saved
                 raise Interrupted(request, state.step or None)
@@ -77,13 +73,11 @@ class TrainingLoop:
             self.end_step()
             self.log.advance_bar()
             self._follow_up(skipped, is_last=state.step == total_steps, is_new_epoch=state.epoch > epoch)
-        self.check_folder()
         self.checkpoints.save_with_retries(state.step)  # also a run that began with no step left
 
     def _follow_up(self, skipped: SkippedUpdates, *, is_last: bool, is_new_epoch: bool) -> None:
         """Check, report, validate and save, as far as each is due after a step."""
         training, settings, step = self.training, self.training.config.log, self.training.loop.step
-        self.check_folder()
         plateau, is_validated = training.schedule.plateau, step % settings.images_every_steps == 0
         if (is_last or step % CHECKED_EVERY_STEPS == 0) and (error := skipped.error(step)):
             self.checkpoints.save_with_retries(step)
@@ -96,8 +90,6 @@ class TrainingLoop:
             progress = self._validate(is_periodic=is_validated)
             if plateau and is_plateau_due:
                 plateau.update(training.world.gather(progress)[0])
-        if is_validated:  # not because a run ends: it may continue later, and must be as if it had not ended
-            self.log.report_scalars(step, training.method.adjust(step))
         if not is_last:
             self.checkpoints.save_if_due(step)
 
@@ -151,6 +143,5 @@ def open_loop(training: Training, stop: GracefulStop, callbacks: Callbacks) -> I
         with (
             open_batches(training, stop) as batches,
             profiler(training.folder / "trace.json.gz", config.train.profile_steps if is_main else 0) as end_step,
-            watched(training.folder) if is_main else nullcontext(lambda: None) as check_folder,
         ):
-            yield TrainingLoop(training, batches, log, CheckpointManager(training), end_step, check_folder, callbacks)
+            yield TrainingLoop(training, batches, log, CheckpointManager(training), end_step, callbacks)

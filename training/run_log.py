@@ -18,6 +18,7 @@ from metrics.segmentation import class_line
 from training.diagnostics import Diagnostics
 from training.optimizer_group import OptimizerGroup
 from training.run_data import LoopState
+from training.run_folder import watched
 from training.run_record import JsonLines, write_state
 from training.sample_page import SamplePage
 from utils.log import logger
@@ -52,6 +53,7 @@ class RunLog:
         has_bar = folder is not None and sys.stderr.isatty()
         self._bar = tqdm(total=total_steps, initial=first_step - 1, unit="step", disable=not has_bar, leave=False)
         self._stack = ExitStack()
+        self._check_folder = self._stack.enter_context(watched(folder)) if folder else lambda: None
         if has_bar:  # lines go above the bar
             self._stack.enter_context(logging_redirect_tqdm([logger]))
 
@@ -65,7 +67,8 @@ class RunLog:
         self._tensorboard.close()
 
     def advance_bar(self) -> None:
-        """Move the bar."""
+        """Move the bar; raise UserError if the run's folder was removed."""
+        self._check_folder()
         self._bar.update()
 
     def report(
