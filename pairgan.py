@@ -32,7 +32,7 @@ Maps = dict[str, np.ndarray]
 
 IMAGE_FORMATS = ("PNG", "JPEG", "PPM", "BMP", "TIFF", "WEBP")
 MAX_PIXELS = 89_478_485  # Pillow's own limit: a file of a few bytes can expand to more than any memory holds
-MAX_SIDE = 4096  # that a network may need: the sides of smaller images are padded to it
+MAX_SIDE = 1024  # that a network may need: the sides of smaller images are padded to it
 HIDDEN = re.compile(  # names that begin with a dot, and folders that systems and NAS devices add
     r"(?i)/(\.|([#@$]recycle(\.bin)?|@(eadir|recently-snapshot)|[#~]snapshot|lost\+found|__macosx|system volume \w+)/)"
 )
@@ -45,7 +45,7 @@ _UPRIGHT = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}  # EXIF's orientation: the
 
 class _OneLineError(ValueError):
     def __init__(self, message: str) -> None:
-        super().__init__(" ".join(message.splitlines()))
+        super().__init__("".join(c if c.isprintable() else repr(c)[1:-1] for c in " ".join(message.splitlines())))
 
 
 class ModelError(_OneLineError):
@@ -253,7 +253,7 @@ def _pixels(image: ImageLike, name: str, values: str, n_channels: int, highest: 
         wanted = f"{'(H, W) ids' if values == 'ids' else f'(H, W, {n_channels}) {values}'} of 1 to {MAX_PIXELS} pixels"
         raise ImageError(f"{name}: holds {pixels.shape} {pixels.dtype}, expected array {wanted}.")
     if values == VALUES and pixels.dtype == np.uint8 and highest > 255:
-        raise ImageError(f"{name}: holds 8 bits, the training images values up to {highest:g}. Give such values.")
+        raise ImageError(f"{name}: holds 8 bits, the training images values up to {highest:.9g}. Give such values.")
     return pixels
 
 

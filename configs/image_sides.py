@@ -8,6 +8,7 @@ from data.preprocessing import LeastSide
 from models import DISCRIMINATORS, GENERATORS
 from models.generator import ImageSides
 from utils.signatures import accepted
+from utils.text import exact
 
 VGG_MIN_SIDE = 16  # pixels, which four poolings make one
 
@@ -38,7 +39,7 @@ def trained_side(config: Config) -> LeastSide:
     settings = accepted(rule, vars(config.discriminator)) or {"name": config.discriminator.name}
     sides = [(discriminated_side(config), " ".join(f"discriminator.{key}={settings[key]}" for key in settings))]
     if "vgg" in config.loss_weights:
-        sides.append((VGG_MIN_SIDE, f"loss.vgg={config.loss.vgg:g}"))
+        sides.append((VGG_MIN_SIDE, f"loss.vgg={exact(config.loss.vgg)}"))
     (pixels, reason), scale = max(sides), config.generator.scale
     return LeastSide(math.ceil(pixels / scale), f"{reason}{'' if scale == 1 else f' generator.scale={scale:g}'}")
 

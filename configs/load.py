@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, fields, is_dataclass
+from itertools import islice
 from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
@@ -23,9 +24,10 @@ from configs.schema.method import METHODS
 from configs.schema.sides import read_instances, read_source_folder
 from utils.errors import ConfigError
 from utils.label_colors import read_color_table
+from utils.nesting import NestingError, distinct_values, plain_parts
 from utils.paths import expanded
 from utils.text import did_you_mean
-from utils.yaml_file import parse_yaml, shortened
+from utils.yaml_file import MAX_PROBLEMS, MAX_VALUES, parse_yaml, shortened
 
 SOURCE_FOLDER = "data.source_folder"
 INIT_NETWORKS = "init.networks"
@@ -75,15 +77,7 @@ def _merged(layers: Sequence[Layer], overrides: Sequence[str]) -> Config:
         ConfigError: keys or values are wrong; names them all.
     """
     config = deepcopy(_EMPTY)
-    problems = list[str]()
-    for number, (origin, values) in enumerate(layers):
-        problems += [f"{origin}: {problem}" for problem in _assign_all(config, values, is_first=number == 0)]
-    for override in overrides:
-        where = f"{override!r} on the command line"
-        try:
-            problems += [f"{where}: {problem}" for problem in _assign_all(config, _parse_override(override, where))]
-        except ConfigError as error:
-            problems += error.problems
+    problems = list(islice(_assign_layers(config, layers, overrides), MAX_PROBLEMS))
     sections, problems_of_sections = _sections(config)
     origin = layers[-1][0] + (" with the command line" if overrides else "")
     problems += [f"{origin}: {problem}" for problem in problems_of_sections]
@@ -92,7 +86,19 @@ def _merged(layers: Sequence[Layer], overrides: Sequence[str]) -> Config:
             return Config(**sections)
         except ConfigError as error:  # what one section wants of another
             problems += [f"{origin}: {problem}" for problem in error.problems]
-    raise ConfigError(*problems)
+    raise ConfigError(*problems[:MAX_PROBLEMS])
+
+
+def _assign_layers(config: DictConfig, layers: Sequence[Layer], overrides: Sequence[str]) -> Iterator[str]:
+    """Put the values of layers and overrides in their places in `config`; yield the problems of the others."""
+    for number, (origin, values) in enumerate(layers):
+        yield from (f"{origin}: {problem}" for problem in _assign_all(config, values, is_first=number == 0))
+    for override in overrides:
+        where = f"{override!r} on the command line"
+        try:
+            yield from (f"{where}: {problem}" for problem in _assign_all(config, _parse_override(override, where)))
+        except ConfigError as error:
+            yield from error.problems
 
 
 def config_from_dict(values: object, origin: str, overrides: Sequence[str] = ()) -> Config:
@@ -101,8 +107,19 @@ def config_from_dict(values: object, origin: str, overrides: Sequence[str] = ())
     Removed settings, which checkpoints hold, are left out or become others.
     """
     if isinstance(values, Mapping):
+        _check_nesting(values, origin)
         values = without_removed(dict(_settings(values)), origin)
     return _merged([(origin, values)], overrides)
+
+
+def _check_nesting(values: object, origin: str) -> None:
+    """Raise ConfigError if settings of a checkpoint expand to more values than a YAML file may."""
+    try:
+        *_, (_, n_values) = distinct_values(values, plain_parts)
+    except NestingError as error:
+        raise ConfigError(f"{origin}: its settings are damaged: {error}; name another file") from error
+    if n_values > MAX_VALUES:
+        raise ConfigError(f"{origin}: its settings are damaged: more than {MAX_VALUES} values; name another file")
 
 
 def config_to_dict(config: Config) -> dict[str, Any]:
@@ -193,8 +210,8 @@ def _assign(config: DictConfig, key: str, value: object) -> str | None:
     text = shortened(value)
     if "${" in str(value):
         return f"{key} holds {text}, which is not supported; write the value itself"
-    if "\0" in str(value):
-        return f"{key} holds a NUL character; leave it out"
+    if fault := _text_fault(value):
+        return f"{key} is {text}, {fault}"
     value = FORMER_VALUES.get(key, {}).get(str(value).lower(), value)
     try:
         value = READERS[key](value, key) if key in READERS else value
@@ -210,6 +227,16 @@ def _put(config: DictConfig, key: str, value: object) -> str | None:
     except (OmegaConfBaseException, TypeError, ValueError, OverflowError):
         text = shortened(value)
         return f"{key} is {text}, expected {_expectation(_TYPES[key], text)}"
+    return None
+
+
+def _text_fault(value: object) -> str | None:
+    """Return why a text, or one within a value, cannot be used and what to do; None if all can."""
+    texts = [part for part, _ in distinct_values(value, plain_parts) if isinstance(part, str)]
+    if any("\0" in part for part in texts):
+        return "with a NUL character; leave it out"
+    if any("\ud800" <= character <= "\udfff" for part in texts for character in part):
+        return "which is not UTF-8; rename the file or folder, or link to it"
     return None
 
 

@@ -9,7 +9,7 @@ from configs.schema import DataConfig
 from configs.schema.sides import RGB_CHANNELS
 from data.files.pixels import StoredForm
 from data.value_range import ValueRange
-from utils.text import counted
+from utils.text import counted, exact
 
 EIGHT_BITS = [0.0, 255.0]
 _SHOWN_RANGES = 4
@@ -69,7 +69,7 @@ def describe_pixels(data: DataConfig) -> list[str]:
     for side, form in stored_forms(data).items():
         bounds = (data.target_range if side == "target" else data.source_range) or EIGHT_BITS
         pairs = list(zip(bounds[::2], bounds[1::2], strict=True))
-        shown = [f"{low:g} to {high:g}" for low, high in pairs[:_SHOWN_RANGES]]
+        shown = [f"{exact(low)} to {exact(high)}" for low, high in pairs[:_SHOWN_RANGES]]
         shown += ["…"] if len(pairs) > _SHOWN_RANGES else []
         files = f", written as {data.target_files}" if side == "target" and data.target_files else ""
         stack = data.source_folder[int(data.has_labels) :] if data.is_stacked and side != "target" else []

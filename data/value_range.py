@@ -1,5 +1,6 @@
 """The range of an image's values, which the networks see as -1 to 1."""
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -126,10 +127,11 @@ def _spread(layout: Layout, *, skips_bad: bool) -> Iterator[tuple[int, Sample]]:
 
 
 def _bounds(values: np.ndarray) -> list[float]:
-    """Return low and high of each channel in turn, to six digits, of (C, n) values."""
+    """Return low and high of each channel in turn, (C, n) values, rounded to a millionth of their distance."""
     lows, highs = np.percentile(values, PERCENTILES, axis=1)
     bounds = []
     for low, high in zip(lows.tolist(), highs.tolist(), strict=True):
-        first, last = float(f"{low:.6g}"), float(f"{high:.6g}")
-        bounds += [first, last if last > first else first + 1.0]
+        width = high - low or max(1.0, abs(low) / 2**20)  # float32 has no numbers between large ones
+        digits = 5 - math.floor(math.log10(width))
+        bounds += [round(low, digits), round(low + width, digits)]
     return bounds

@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader, Dataset, get_worker_info
 from data.batch import LoadingError
 from data.layout import Layout, describe_sample
 from utils import signals
+from utils.text import exact
 from utils.torch_private import is_loader_timeout, loaders_without_signal_handler
 
 POLL_S = 1.0  # the DataLoader's timeout, after which waiting can continue
@@ -183,8 +184,8 @@ class WorkerMonitor:
                 problem = self._end(0 if is_timeout else _REAPING_S)
                 if self._is_late:
                     problem = (
-                        f"nothing came from the loader processes for {self.timeout_s:g} s; waited for {waited_for}: "
-                        "check that it can be read, or raise data.timeout_s"
+                        f"nothing came from the loader processes for {exact(self.timeout_s)} s; "
+                        f"waited for {waited_for}: check that it can be read, or raise data.timeout_s"
                     )
                 if problem:
                     raise LoadingError(problem) from error

@@ -3,10 +3,11 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from configs import build
@@ -41,6 +42,7 @@ from utils.checkpoint import (
 )
 from utils.checkpoint_folder import newest_run, read_latest
 from utils.safetensors_file import SUFFIX, read_safetensors
+from utils.strict_json import read_json
 
 T = TypeVar("T")
 
@@ -213,7 +215,7 @@ def load_generator(
     if is_average:
         averaged = state["averages"][name].items()
         weights = {key.removeprefix("module."): value for key, value in averaged if key.startswith("module.")}
-    generator = _with_weights(build.build_generator(config), weights, file)
+    generator = _loaded(partial(build.build_generator, config), weights, file)
     if is_average:
         settle_spectral_norm(generator)
     return LoadedGenerator(
@@ -252,13 +254,16 @@ def load_network(
             translator_name(config, direction)
             name = name or discriminator_name(config, direction)
             check_training_state(state, file, needed_keys=[f"networks.{name}"])
-            network = build.build_discriminator(config, direction_of(config, name))
-            return _with_weights(network, state["networks"][name], file)
+            build_network = partial(build.build_discriminator, config, direction_of(config, name))
+            return _loaded(build_network, state["networks"][name], file)
         if role == "projection":
             check_training_state(state, file, needed_keys=["networks.projection"])
             weights = state["networks"]["projection"]
-            features = [value.shape[1] for key, value in weights.items() if key.endswith(".0.weight")]
-            return _with_weights(PatchProjection(features, channels=len(weights["taps.0.0.bias"])), weights, file)
+            shapes = [value.shape for key, value in weights.items() if key.endswith(".0.weight")]
+            if not all(len(shape) == 2 for shape in shapes) or not shapes:
+                raise CheckpointError(f"{file}: its projection has no weights of linear layers. Name another file.")
+            features, channels = [shape[1] for shape in shapes], shapes[0][0]
+            return _loaded(partial(PatchProjection, features, channels=channels), weights, file)
         if name is not None and "config" in state:
             direction = direction_of(config_from_dict(state["config"], str(file)), name) or direction
         generator = load_generator(file, direction=direction).generator
@@ -288,7 +293,7 @@ def _load_exported(file: Path, overrides: Sequence[str], wanted: str | None) -> 
         )
     facts = {"card": "{}", **facts}  # files of earlier versions have none
     try:
-        settings, step, card = (json.loads(facts[name]) for name in ("config", "step", "card"))
+        settings, step, card = (read_json(facts[name]) for name in ("config", "step", "card"))
     except (KeyError, ValueError) as error:
         raise CheckpointError(f"{file}: its settings cannot be read. Export it again.") from error
     if not isinstance(settings, dict) or not isinstance(step, int | None) or not isinstance(card, dict):
@@ -296,18 +301,29 @@ def _load_exported(file: Path, overrides: Sequence[str], wanted: str | None) -> 
     config = config_from_dict(settings, str(file), overrides)
     direction = facts.get("direction", config.method.default_direction)  # files of earlier versions do not name it
     _check_direction(file, direction, method_direction(config, wanted))
-    generator = _with_weights(build.build_generator(config), weights, file)
+    generator = _loaded(partial(build.build_generator, config), weights, file)
     return LoadedGenerator(file, config, step, generator, direction, card=card)
 
 
-def _with_weights(network: nn.Module, weights: Mapping[str, Tensor], file: Path) -> nn.Module:
-    """Return the network with the weights of a file; raise CheckpointError if they do not fit."""
+def _loaded(build_network: Callable[[], nn.Module], weights: Mapping[str, Tensor], file: Path) -> nn.Module:
+    """Return a network with the weights of a file; raise CheckpointError if they do not fit.
+
+    The shapes are compared on the meta device first, so that no setting of a file can fill the memory.
+    """
+    weights = dict(weights)  # without torch's metadata, in which `assign` would stay for the second call
     try:
-        network.load_state_dict(weights)
-    except RuntimeError as error:
+        with torch.device("meta"):
+            build_network().load_state_dict(weights, assign=True)
+    except (RuntimeError, OverflowError) as error:
         # torch lists every weight that does not fit; the first is enough
         first = next((line.strip() for line in str(error).splitlines()[1:]), str(error)).rstrip(".")
         raise CheckpointError(
             f"{file}: its weights do not fit its configuration: {first}. Remove overrides of network settings."
         ) from error
+    if sum(value.nbytes for value in weights.values()) > file.stat().st_size:
+        raise CheckpointError(f"{file}: its weights are larger than the file. Name another file.")
+    if not all(value.isfinite().all() and not value.is_complex() for value in weights.values()):
+        raise CheckpointError(f"{file}: its weights are not finite real numbers. Name another file.")
+    network = build_network()
+    network.load_state_dict(weights)
     return network

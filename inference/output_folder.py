@@ -4,7 +4,8 @@ import errno
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -24,6 +25,8 @@ from inference.request import Existing, InputOptions
 from models.instance_features import FeatureClusters
 from utils.atomic_file import replacing
 from utils.digest import sha256_of_file
+from utils.lock_file import locked
+from utils.strict_json import read_json
 from utils.text import counted
 
 SHEET = "contact_sheet"
@@ -125,6 +128,18 @@ class OutputFolder:
             self._refuse_foreign([] if existing == "keep" else names)
         create_writable(output)
 
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from writing results into the folder.
+
+        Raises:
+            DataError: another process writes results there.
+        """
+        gallery = self.path / GALLERY
+        gallery.mkdir(exist_ok=True)
+        with output_lock(gallery / ".lock", self.path):
+            yield
+
     def _results(self) -> dict[Path, Path]:
         """Return the files to be written, by their resolved paths; raise DataError where two of them collide."""
         names = self.layout.names
@@ -177,6 +192,18 @@ class OutputFolder:
             for name in present & set(self.layout.names):
                 self.image(name).unlink()
         write_record(record, self.path / RECORD)
+
+
+@contextmanager
+def output_lock(file: Path, output: Path) -> Iterator[None]:
+    """Hold the lock of an output, a file that is deleted at the end; raise DataError if another process holds it."""
+    refusal = f"--output: another process writes to {output}. Wait for it, or choose another --output."
+    with locked(file, DataError(refusal)):
+        try:
+            yield
+        finally:
+            with suppress(OSError):  # Windows deletes no open files
+                file.unlink()
 
 
 def create_writable(folder: Path) -> None:
@@ -259,7 +286,7 @@ def write_record(record: Mapping[str, Any], file: Path) -> None:
 def read_record(file: Path) -> dict[str, Any] | None:
     """Return the recorded origin; None where there is none that can be read."""
     try:
-        record = json.loads(file.read_text(encoding="utf-8"))
+        record = read_json(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     return record if isinstance(record, dict) else None

@@ -32,7 +32,7 @@ from utils.gallery import Row, Swatch, write_gallery
 from utils.log import logger
 from utils.pictures import difference
 from utils.strict_json import strict_json
-from utils.text import counted, printable
+from utils.text import counted
 
 SHEET_SAMPLES = 24
 FEW_FOR_FID = 2048  # images: with fewer, the covariance of 2048 features does not have full rank
@@ -255,7 +255,7 @@ def _warn_of_small(records: Sequence[_Record]) -> None:
     if small := [record for record in records if min(record.sizes[1]) < SMALL]:
         width, height = small[0].sizes[1]
         text = "%s below %d pixels, such as %s (%dx%d): mostly padding is translated. Use larger ones."
-        logger.warning(text, counted(len(small), "image"), SMALL, printable(small[0].row.name), width, height)
+        logger.warning(text, counted(len(small), "image"), SMALL, small[0].row.name, width, height)
 
 
 def report_sets(compared: Mapping[str, Any], about: Mapping[str, Any], output: Path) -> None:

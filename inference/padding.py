@@ -16,6 +16,9 @@ from data.preprocessing import Preprocessing, place
 from inference.no_data import NoDataRule
 from inference.tiling import Window
 
+_MOST_PADDED = 2**20  # pixels of a padded image of any size; a file's settings may ask for 65536x65536
+_MOST_TIMES = 64  # pixels of a larger padded image, in pixels of the image
+
 
 @dataclass(frozen=True)
 class PaddedSample:
@@ -88,10 +91,17 @@ class Padding:
     window: Window
 
     @classmethod
-    def of(cls, height: int, width: int, rule: Preprocessing) -> Self:
-        """Return the padding of an image by reflection, as `padded`."""
+    def of(cls, name: str, height: int, width: int, rule: Preprocessing) -> Self:
+        """Return the padding of an image by reflection, as `padded`.
+
+        Raises:
+            DataError: The image is far smaller than the sides that the network takes. Its `name` is in the message.
+        """
         multiple, scale = rule.size_multiple, rule.target_scale
         sides = [max(rule.min_size, -(-side // multiple) * multiple) for side in (height, width)]
+        if math.prod(sides) > max(_MOST_PADDED, _MOST_TIMES * height * width):
+            size = f"{sides[1]}x{sides[0]}"
+            raise DataError(f"{name} is {width}x{height}, which this network pads to {size}: give larger images")
         unit = math.ceil(1 / scale)  # pixels of the source that are one of the translation
         top, left = ((side - own) // 2 // unit * unit for side, own in zip(sides, (height, width), strict=True))
         bottom, right = (start - (-own // unit * unit) for start, own in ((top, height), (left, width)))
@@ -111,9 +121,12 @@ def padded(sample: Sample, rule: Preprocessing) -> PaddedSample:
 
     The window is that of the sample's translation in that of the padded sample; sides that are no whole numbers are
     rounded up.
+
+    Raises:
+        DataError: The sample is far smaller than the sides that the network takes.
     """
     height, width = sample.source.shape[-2:]
-    padding = Padding.of(height, width, rule)
+    padding = Padding.of(sample.name, height, width, rule)
     result = sample if rule.target_scale == 1 else replace(sample, target=None, weights=None)
     rows, columns = padding.rows[:, None], padding.columns
     if (len(rows), len(columns)) != (height, width):

@@ -212,7 +212,7 @@ class SampleTranslator:
             filled = FilledRows(stored, self.no_data, self.no_data.value_in(files))
             rows, padding = (
                 replace(stored, read=filled.read),
-                Padding.of(stored.height, stored.width, self.preprocessing),
+                Padding.of(name, stored.height, stored.width, self.preprocessing),
             )
             preview, parts = Sample(name, source=reduced_rows(rows)), ImageParts.of_rows(name, rows, padding)
             image = _LargeImage(preview, (rows.width, rows.height), parts, padding.window)

@@ -13,7 +13,7 @@ from data.layout import Layout
 from data.value_range import PERCENTILES, ValueRange
 from utils.distributed import World
 from utils.log import logger
-from utils.text import counted
+from utils.text import counted, exact
 
 _MUCH_OUTSIDE = 0.5  # of an image's values
 _NARROW = 0.01  # of the range
@@ -34,7 +34,7 @@ class SourceValues:
     trained: ValueRange | None
     images: str = "source"
     _n_samples: int = 0
-    _odd: dict[str, tuple[float, float]] = field(default_factory=dict)
+    _odd: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def add(self, sample: Sample) -> None:
         """Compare the values of a source with the range."""
@@ -46,8 +46,8 @@ class SourceValues:
         width = float(seen.amax() - seen.amin()) / 2
         fits = width >= _NARROW and self.trained.outside(image) <= _MUCH_OUTSIDE
         if not fits or not 1 / _TIMES <= _relative_height(image, self.trained) <= _TIMES:
-            values = image.float()
-            self._odd[sample.name] = (float(values.amin()), float(values.amax()))
+            low, high = image.float().aminmax()
+            self._odd[sample.name] = (exact(low.numpy()), exact(high.numpy()))
 
     def warn(self, world: World) -> None:
         """Report the sources of all processes that do not fit, in one line."""
@@ -56,9 +56,9 @@ class SourceValues:
         if self.trained is None or not odd or not world.is_main:
             return
         name, n_samples = min(odd), sum(number for _, number in gathered)
-        trained = f"{min(self.trained.low):g} to {max(self.trained.high):g}"
+        trained = f"{exact(min(self.trained.low))} to {exact(max(self.trained.high))}"
         text = (
-            "%d of %d sources do not fit the values of the training, %s, such as %s with %g to %g: store them in the "
+            "%d of %d sources do not fit the values of the training, %s, such as %s with %s to %s: store them in the "
             "same unit, or set data.source_range=[LOW,HIGH]"
         )
         logger.warning(text, len(odd), n_samples, trained, name, *odd[name])

@@ -1,6 +1,7 @@
 """The work of test.py: from a request to images, a contact sheet, a gallery and metrics, or to a video."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -71,8 +72,9 @@ def translate(request: Request) -> None:
         folder = OutputFolder(output, layout, image_store(loaded.config))
         folder.prepare(request.output.existing)
         count_pixels = partial(pixels_of_one_size, layout, keeps_sizes=request.keeps_sizes)
-        predictor = requested_predictor(loaded, request, world.device, output, count_pixels, style)
-        translate_all(loaded, predictor, folder, request, world)
+        with folder.locked() if world.is_main else nullcontext():
+            predictor = requested_predictor(loaded, request, world.device, output, count_pixels, style)
+            translate_all(loaded, predictor, folder, request, world)
 
 
 def translate_all(

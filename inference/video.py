@@ -25,6 +25,7 @@ from inference.output_folder import (
     default_output,
     generator_origin,
     other_origin,
+    output_lock,
     read_record,
     write_record,
 )
@@ -62,21 +63,22 @@ def translate_video(path: Path, request: Request, world: World) -> None:
     style = encode_style(loaded, drawing.style)
     output = wanted.path or _default_output(path, loaded, request.input)
     _prepare_output(output, path, wanted)
-    n_pixels = (video.n_frames or 0) * video.height * video.width
-    predictor = requested_predictor(loaded, request, world.device, output.parent, lambda: n_pixels, style)
-    if wanted.frames:
-        origin = generator_origin(loaded, predictor, keeps_sizes=request.keeps_sizes)
-        draws = drawing.noise or predictor.takes_seed
-        origin |= {"video_sha256": sha256_of_file(path), "noise_name": path.stem if draws else None}
-        prepare_frames(wanted.frames, origin, replaces=wanted.existing == "replace")
-    preprocessing = build.build_preprocessing(loaded.config)
+    with output_lock(output.with_name(f".{output.name}.lock"), output):
+        n_pixels = (video.n_frames or 0) * video.height * video.width
+        predictor = requested_predictor(loaded, request, world.device, output.parent, lambda: n_pixels, style)
+        if wanted.frames:
+            origin = generator_origin(loaded, predictor, keeps_sizes=request.keeps_sizes)
+            draws = drawing.noise or predictor.takes_seed
+            origin |= {"video_sha256": sha256_of_file(path), "noise_name": path.stem if draws else None}
+            prepare_frames(wanted.frames, origin, replaces=wanted.existing == "replace")
+        preprocessing = build.build_preprocessing(loaded.config)
 
-    def fit(image: Tensor) -> PaddedSample:
-        sample = Sample(path.stem, source=image)  # by the video's name all have the same noise and style
-        return fitted(sample, preprocessing, keeps_size=request.keeps_sizes, source_is_ids=False)
+        def fit(image: Tensor) -> PaddedSample:
+            sample = Sample(path.stem, source=image)  # by the video's name all have the same noise and style
+            return fitted(sample, preprocessing, keeps_size=request.keeps_sizes, source_is_ids=False)
 
-    batch_size = request.compute.batch_size
-    _write(FrameTranslator(video, predictor, fit, batch_size, wanted.frames), output)
+        batch_size = request.compute.batch_size
+        _write(FrameTranslator(video, predictor, fit, batch_size, wanted.frames), output)
 
 
 def _check_request(path: Path, request: Request, world: World) -> None:

@@ -116,8 +116,8 @@ def has_scores_of(figure: str, state: Mapping[str, Any], measured_on: Mapping[st
     A checkpoint may record on what a figure is measured for the plateau alone; then its scores are of another one,
     unless it was chosen automatically: by the figure of the plateau.
     """
-    is_same = can_be_compared(figure, state, measured_on)
-    return is_same and state["config"]["checkpoint"]["best"] in (figure, "auto")
+    is_same, settings = can_be_compared(figure, state, measured_on), state.get("config", {}).get("checkpoint")
+    return is_same and isinstance(settings, dict) and settings.get("best") in (figure, "auto")
 
 
 def read_best(run_folder: Path) -> dict[str, Any]:

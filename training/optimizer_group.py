@@ -141,6 +141,8 @@ class OptimizerGroup:
         self.optimizer.state.clear()
         for name, network in self.networks.items():
             for parameter, saved in _by_parameter(network.module, state["moments"][name]).items():
+                if {saved[key].shape for key in ("exp_avg", "exp_avg_sq")} != {parameter.shape}:
+                    raise ValueError(f"moments of {name} have other shapes than its weights")
                 self.optimizer.state[parameter] = {  # copies: the originals may be in the checkpoint's file
                     "step": saved["step"].to(parameter.device, torch.float32, copy=True),
                     **{key: saved[key].to(parameter, copy=True) for key in ("exp_avg", "exp_avg_sq")},

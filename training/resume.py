@@ -29,6 +29,7 @@ from utils.distributed import World
 from utils.errors import ConfigError
 from utils.log import logger
 from utils.paths import expanded
+from utils.text import exact
 from utils.yaml_file import shortened
 
 _OF_NETWORKS = (
@@ -195,7 +196,7 @@ def _has_changed_data(training: Training, found: LoadedCheckpoint, *, is_accepte
 def _moved_between_sides(before: TrainConfig, now: TrainConfig) -> str:
     """Return the change of a setting that holds samples back; empty where it holds back the same."""
     if before.validation_share != now.validation_share:
-        return f"train.validation_share was {before.validation_share:g}, now it is {now.validation_share:g}"
+        return f"train.validation_share was {exact(before.validation_share)}, now it is {exact(now.validation_share)}"
     if now.validation_share and before.validation_group != now.validation_group:
         return f"train.validation_group was {before.validation_group}, now it is {now.validation_group}"
     return ""

@@ -15,6 +15,7 @@ from data.layout import Layout
 from utils.checkpoint_folder import LoadedCheckpoint
 from utils.distributed import World
 from utils.errors import ConfigError
+from utils.text import exact
 
 
 @dataclass(frozen=True)
@@ -56,13 +57,13 @@ def open_splits(config: Config) -> Splits:
     rest, held_back = hold_back(train, share, group)
     if not len(rest) or not len(held_back):
         least, most = possible_shares(train, group)
-        remedy = f"set it to {least:g} or more, up to {most:g}"
+        remedy = f"set it to {exact(least)} or more, up to {exact(most)}"
         if least > most:
             remedy = "no share divides so few: set it to 0, or put images into the folders of a split val"
         which, drawn = "no" if share < least else "every", "sample" if group is None else "group"
         numbers = [len(side if group is None else set(groups_of(side.names, group))) for side in train.sides]
         drawn += f" of {' or of '.join(map(str, numbers))}"
-        raise ConfigError(f"train.validation_share is {share:g}, which holds back {which} {drawn}: {remedy}")
+        raise ConfigError(f"train.validation_share is {exact(share)}, which holds back {which} {drawn}: {remedy}")
     return Splits(rest, HELD_BACK, held_back)
 
 

@@ -1,10 +1,9 @@
 """The folder of a run: its lock, config.yaml, and what happens to a run that is there already."""
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-
-from filelock import FileLock, Timeout
 
 from configs.load import config_to_yaml
 from configs.schema import Config
@@ -12,6 +11,7 @@ from training.run_record import LOG_FILE, STATE_FILE
 from utils.atomic_file import path_in_errors
 from utils.checkpoint_folder import archive_damaged, remove_incomplete_files
 from utils.errors import ConfigError, UserError
+from utils.lock_file import locked
 from utils.log import logger
 from utils.paths import expanded
 
@@ -34,17 +34,30 @@ def run_lock(folder: Path) -> Iterator[None]:
         OSError: the folder above cannot be made or written to.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder.with_name(f".{folder.name}.lock"))
-    try:
-        lock.acquire(timeout=0)
-    except Timeout as error:
-        raise RunLockedError(
-            f"{folder}: another process is training this run: wait for it, or choose another run.name"
-        ) from error
-    try:
+    refusal = f"{folder}: another process is training this run: wait for it, or choose another run.name"
+    with locked(folder.with_name(f".{folder.name}.lock"), RunLockedError(refusal)):
         yield
+
+
+@contextmanager
+def watched(folder: Path) -> Iterator[Callable[[], None]]:
+    """Yield a function that raises UserError once the folder of a run was removed.
+
+    Files that are written later would create the folder again, without log and settings.
+    """
+    if os.name == "nt":  # Windows removes no folder of open files
+        yield lambda: None
+        return
+    descriptor = os.open(folder, os.O_RDONLY)  # while it is open, no other folder can have its number
+
+    def check() -> None:
+        if not folder.is_dir() or not os.path.samestat(os.fstat(descriptor), folder.stat()):
+            raise UserError(f"{folder}: the folder was removed while the run trained. Start the run again.")
+
+    try:
+        yield check
     finally:
-        lock.release()
+        os.close(descriptor)
 
 
 def write_settings(folder: Path, config: Config) -> None:

@@ -3,8 +3,8 @@
 import math
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from torch import Tensor
@@ -18,6 +18,7 @@ from metrics.segmentation import class_line
 from training.diagnostics import Diagnostics
 from training.optimizer_group import OptimizerGroup
 from training.run_data import LoopState
+from training.run_folder import watched
 from training.run_record import JsonLines, write_state
 from training.sample_page import SamplePage
 from utils.log import logger
@@ -52,6 +53,7 @@ class RunLog:
         has_bar = folder is not None and sys.stderr.isatty()
         self._bar = tqdm(total=total_steps, initial=first_step - 1, unit="step", disable=not has_bar, leave=False)
         self._stack = ExitStack()
+        self._check_folder = self._stack.enter_context(watched(folder)) if folder else lambda: None
         if has_bar:  # lines go above the bar
             self._stack.enter_context(logging_redirect_tqdm([logger]))
 
@@ -65,7 +67,8 @@ class RunLog:
         self._tensorboard.close()
 
     def advance_bar(self) -> None:
-        """Move the bar."""
+        """Move the bar; raise UserError if the run's folder was removed."""
+        self._check_folder()
         self._bar.update()
 
     def report(
@@ -199,17 +202,25 @@ class TensorBoardWriter:
     def __init__(self, run_folder: Path | None, first_step: int) -> None:
         """Start at `first_step`; what an interrupted run wrote of that step and later is hidden from the curves."""
         self._previous_hook, threading.excepthook = threading.excepthook, self._report_thread
-        # In a run's first session too: TensorBoard takes its first mark of a start for no restart, and hides nothing.
-        self._writer = SummaryWriter(str(run_folder), purge_step=first_step) if run_folder else None
+        self._writer: SummaryWriter | None = None
+        with self._forgiving_disk():
+            # also in the first session: TensorBoard takes the first mark for no restart, and hides nothing
+            self._writer = SummaryWriter(str(run_folder), purge_step=first_step) if run_folder else None
         self.write(lambda writer: writer.add_custom_scalars(LAYOUT))
 
     def write(self, add: Callable[[SummaryWriter], object]) -> None:
-        """Call `add` with the writer of torch, and bring to the disk what it adds."""
+        """Call `add` with torch's writer, and flush what it adds to the disk."""
         if self._writer is None:
             return
-        try:
+        with self._forgiving_disk():
             add(self._writer)
             self._writer.flush()
+
+    @contextmanager
+    def _forgiving_disk(self) -> Iterator[None]:
+        """End the events of this session, with a warning, when the disk fails."""
+        try:
+            yield
         except OSError as error:
             self._writer = None
             logger.warning("TensorBoard's events can be written no more in this session: %s", error)

@@ -23,7 +23,7 @@ from utils.atomic_file import replacing
 from utils.checkpoint_folder import latest_step
 from utils.distributed import is_of_a_lost_peer
 from utils.errors import Interrupted
-from utils.log import logger
+from utils.log import LineFormatter, logger
 from utils.run_figures import read_rows
 from utils.strict_json import read_json, strict_json
 
@@ -48,8 +48,8 @@ class RunRecord:
         self.end_reason: str | None = None
         self.is_open = False
         self._folder = folder
-        self._file = logging.FileHandler(folder / LOG_FILE, encoding="utf-8", errors="backslashreplace", delay=True)
-        self._file.setFormatter(logging.Formatter("%(asctime)s %(message)s", datefmt="%Y-%m-%d %H:%M:%S"))
+        self._file = logging.FileHandler(folder / LOG_FILE, encoding="utf-8", delay=True)
+        self._file.setFormatter(LineFormatter("%(asctime)s %(message)s", datefmt="%Y-%m-%d %H:%M:%S"))
         self._messages = MemoryHandler(sys.maxsize, flushLevel=sys.maxsize, target=self._file, flushOnClose=False)
         self.write(versions())
         logger.addHandler(self._messages)
@@ -62,7 +62,11 @@ class RunRecord:
     def open(self) -> None:
         """Write to the file what was collected, and from now on each message; without effect where no folder is."""
         if self._folder.is_dir():
-            self._messages.flush()
+            try:
+                self._messages.flush()
+            except OSError as error:
+                self._messages.setTarget(logging.NullHandler())
+                logger.warning("not written: %s", error)
             self._messages.capacity = 1
             self.is_open = True
 
@@ -155,26 +159,34 @@ def write_state(
 
 
 class JsonLines:
-    """Appends records with their step. Those of `first_step` and later, from an interrupted run, are removed first.
+    """Appends records with their step to a file.
 
-    Numbers that are not finite become null.
+    First it removes damaged lines and the records of `first_step` and later, which an interrupted run left. Numbers
+    that are not finite become null. A disk that fails costs records, not the run.
     """
 
     def __init__(self, path: Path, first_step: int) -> None:
         self._path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        text = "".join(_line(row) for row in read_rows(path) if row["step"] < first_step)
-        if path.is_file() and path.read_text(encoding="utf-8") != text:
-            with replacing(path) as unfinished:
-                unfinished.write_text(text, encoding="utf-8")
         self._begin = ""
+        with self._forgiving_disk():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            content = "".join(_line(row) for row in read_rows(path) if row["step"] < first_step).encode()
+            if path.is_file() and path.read_bytes() != content:
+                with replacing(path) as unfinished:
+                    unfinished.write_bytes(content)
 
     def append(self, step: int, record: Mapping[str, Any]) -> None:
-        """Write one record; a disk that fails costs the record, not the run."""
-        try:
+        """Write one record."""
+        with self._forgiving_disk():
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(self._begin + _line({"step": step, **record}))
             self._begin = ""
+
+    @contextmanager
+    def _forgiving_disk(self) -> Iterator[None]:
+        """Turn the first failure of a disk into a warning."""
+        try:
+            yield
         except OSError as error:
             if not self._begin:
                 logger.warning("%s: %s: records are missing there", self._path, error.strerror)

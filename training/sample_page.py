@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -12,7 +13,7 @@ from metrics.evaluator import TITLES
 from training.run_record import JsonLines
 from utils.gallery import Row, Swatch, write_gallery
 from utils.log import logger
-from utils.run_figures import read_rows
+from utils.run_figures import read_sample_rows
 
 MOST_LATEST = 100  # validations that the page shows all of, and as many earlier ones at most
 
@@ -51,18 +52,10 @@ class SamplePage:
         run_folder = self._folder.parent
         command = shlex.join(["python", "-m", "tools.playground", "--checkpoint", str(run_folder)])
         with _forgiving_disk():
-            recorded = read_rows(self._rows_file)
+            recorded = read_sample_rows(self._rows_file)
             steps = list(dict.fromkeys(row["step"] for row in recorded))
             shown = frozenset(shown_steps(steps))
-            rows = [
-                Row(
-                    f"{row['name']}, step {row['step']}",
-                    row["images"],
-                    metrics={"step": row["step"], **{TITLES.get(name, name): v for name, v in row["metrics"].items()}},
-                )
-                for row in reversed(recorded)
-                if row["step"] in shown
-            ]
+            rows = [_row(row) for row in reversed(recorded) if row["step"] in shown]
             left_out = f", {len(shown)} of {len(steps)} validations" if len(shown) < len(steps) else ""
             write_gallery(
                 self._folder / "index.html",
@@ -72,6 +65,12 @@ class SamplePage:
                 command=command if self._can_draw else None,
                 legend=self._legend,
             )
+
+
+def _row(record: Mapping[str, Any]) -> Row:
+    figures = {TITLES.get(name, name): value for name, value in record.get("metrics", {}).items()}
+    step = record["step"]
+    return Row(f"{record['name']}, step {step}", record["images"], metrics={"step": step, **figures})
 
 
 def shown_steps(steps: Sequence[int]) -> list[int]:

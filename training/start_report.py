@@ -20,7 +20,7 @@ from training.disk_space import size
 from training.run_data import LoopState, Splits
 from training.run_state import Training
 from training.trained_network import TrainedNetwork
-from utils.text import counted, listed
+from utils.text import counted, exact, listed
 
 CHECKED_SAMPLES = 100  # of each split, whose palettes are compared
 LISTED_CLASSES = 40
@@ -113,7 +113,7 @@ def _describe_weights(config: Config) -> list[str]:
     """Return the weights of pixels; nothing where all weigh the same."""
     loss = config.loss
     parts = [f"maps of {config.data.weight_folder}"] if config.data.has_weight_maps else []
-    parts += [f"{name} {weight:g}" for name, weight in loss.class_weights.items()][:LISTED_CLASSES]
+    parts += [f"{name} {exact(weight)}" for name, weight in loss.class_weights.items()][:LISTED_CLASSES]
     are_trained = any((loss.l1, loss.feature_matching, loss.vgg, loss.outside_mask))
     where = "" if are_trained else "; of metrics alone: loss.l1, loss.feature_matching and loss.vgg are 0"
     return [f"weights        {', '.join(parts)}{where}"] if parts else []
@@ -121,7 +121,7 @@ def _describe_weights(config: Config) -> list[str]:
 
 def _describe_losses(config: Config) -> list[str]:
     """Return the registered losses; nothing where there are none."""
-    losses = ", ".join(f"{name} {weight:g}" for name, weight in registered_weights().items())
+    losses = ", ".join(f"{name} {exact(weight)}" for name, weight in registered_weights().items())
     is_used = config.method.declaration.losses is None
     return [f"losses         {losses}, registered{'' if is_used else ', without effect'}"] if losses else []
 
@@ -162,14 +162,15 @@ def describe_validation(config: Config, splits: Splits, n_samples: int) -> list[
     if splits.held_back:
         return [
             f"validation     {n_samples} of {counted(len(splits.held_back), 'training sample')} held back by "
-            f"train.validation_share={share:g}{_groups(config, splits.train, splits.held_back)}",
+            f"train.validation_share={exact(share)}{_groups(config, splits.train, splits.held_back)}",
             *([] if config.train.validation_group else _shared(splits.train, splits.held_back)),
         ]
     if splits.validation != TRAIN:
         return [f"{line}; train.validation_share has no effect" if share else line]
     least, most = possible_shares(splits.train)
     remedy = "add a split val"
-    remedy += f", or hold samples back: train.validation_share={max(USUAL_SHARE, least):g}" if least <= most else ""
+    if least <= most:
+        remedy += f", or hold samples back: train.validation_share={exact(max(USUAL_SHARE, least))}"
     if config.data.validation_split:
         remedy = "name another data.validation_split, or leave it out"
     return [

@@ -15,8 +15,10 @@ import torch
 
 from utils import fault_points
 from utils.atomic_file import path_in_errors, replacing, sync_folder, unreplaced
+from utils.checkpoint_form import content_fault, training_fault
 from utils.digest import sha256_of_file
 from utils.errors import UserError
+from utils.strict_json import read_json
 from utils.torch_private import is_refused_type, is_system_error
 
 FORMAT = "pairgan-training"
@@ -120,9 +122,16 @@ def _read(path: Path, *, checks_content: bool) -> dict[str, Any]:
         raise DamagedCheckpointError(f"{path}: {what}; {_remedy(path)}") from error
     if not isinstance(state, dict):
         raise CheckpointError(f"{path}: not a checkpoint, but a {type(state).__name__}; name another file")
-    if is_training_state(state) and checks_content and not is_verified:
+    if fault := content_fault(state, path.stat().st_size):
+        raise CheckpointError(f"{path}: ill-formed: {fault}; {_remedy(path)}")
+    if not is_training_state(state):
+        return cast(dict[str, Any], state)
+    if checks_content and not is_verified:
         _check_records(path)
-    return upgrade(state) if is_training_state(state) else cast(dict[str, Any], state)
+    state = upgrade(state)
+    if fault := training_fault(state):
+        raise CheckpointError(f"{path}: ill-formed: {fault}; {_remedy(path)}")
+    return state
 
 
 def _load(path: Path) -> object:
@@ -263,8 +272,8 @@ def _write_atomically(
 def listed_digest(path: Path) -> tuple[int, str] | None:
     """Return the bytes and the SHA-256 of a checkpoint by its manifest; None without a readable one."""
     try:
-        facts = json.loads(manifest_path(path).read_text(encoding="utf-8"))
-        return facts["bytes"], facts["sha256"]
+        facts = read_json(manifest_path(path).read_text(encoding="utf-8"))
+        return facts["bytes"], str(facts["sha256"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -2,8 +2,23 @@
 
 import logging
 import sys
+from typing import Any
+
+from utils.text import printable
 
 logger = logging.getLogger("pairgan")
+
+
+class LineFormatter(logging.Formatter):
+    """Formats a message as one line: names of files can neither start another line nor control a terminal."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - a method of logging
+        """Return the message with control characters escaped."""
+        return printable(super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - a method of logging
+        """Return the traceback, with control characters in its lines escaped."""
+        return "\n".join(map(printable, super().formatException(ei).split("\n")))
 
 
 def log_to_console(is_main: bool) -> None:
@@ -11,6 +26,6 @@ def log_to_console(is_main: bool) -> None:
     logging.raiseExceptions = False  # a closed pipe, as of `| head`, is no error
     logger.handlers.clear()
     handler = logging.StreamHandler(sys.stdout)
-    handler.setFormatter(logging.Formatter("%(message)s"))
+    handler.setFormatter(LineFormatter())
     logger.addHandler(handler)
     logger.setLevel(logging.INFO if is_main else logging.WARNING)

@@ -28,25 +28,40 @@ class Validation(NamedTuple):
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Return the records of a file of JSON lines that have a step, without a last line that a killed run left."""
+    """Return the records of a file of JSON lines that have a step, without lines that a killed run left incomplete."""
     rows = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []:
         try:
             row = read_json(line)
         except ValueError:
             continue
-        if isinstance(row, dict) and isinstance(row.get("step"), int):
+        if isinstance(row, dict) and type(step := row.get("step")) is int and step >= 0:
             rows.append(row)
     return rows
+
+
+def read_sample_rows(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a page of validation samples that have a name, a file of each image by kind, and figures."""
+    return [row for row in read_rows(path) if _is_sample(row)]
+
+
+def _is_sample(row: Mapping[str, Any]) -> bool:
+    images, figures = row.get("images"), row.get("metrics", {})
+    if not (isinstance(images, dict) and "translated" in images and isinstance(figures, dict)):
+        return False
+    texts = [row.get("name"), *images.values()]
+    are_texts = all(isinstance(text, str) and "\0" not in text for text in texts)
+    return are_texts and all(isinstance(value, int | float | None) for value in figures.values())
 
 
 def last_validation(run_folder: Path, last_step: float = math.inf) -> Validation | None:
     """Return a run's last validation, of those up to a step; None where there is none."""
     rows = reversed(read_rows(run_folder / METRICS_FILE))
-    row = next((row for row in rows if "split" in row and row["step"] <= last_step), None)
+    row = next((row for row in rows if isinstance(row.get("split"), str) and row["step"] <= last_step), None)
     if row is None:
         return None
-    figures = {t.removeprefix("validation/"): row[t] for t in row if t.startswith("validation/") and row[t] is not None}
+    numbers = {tag: value for tag, value in row.items() if isinstance(value, int | float)}
+    figures = {tag.removeprefix("validation/"): numbers[tag] for tag in numbers if tag.startswith("validation/")}
     return Validation(row["step"], row["split"], figures)
 
 

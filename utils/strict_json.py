@@ -12,19 +12,25 @@ def strict_json(value: object, indent: int | None = None) -> str:
 
 
 def read_json(text: str) -> Any:
-    """Return the value of JSON, with None for numbers that are not finite, which earlier versions wrote as NaN.
+    """Return the value of JSON, with None for numbers that are not finite or whole numbers beyond 64 bits.
+
+    Earlier versions wrote numbers that are not finite as NaN.
 
     Raises:
         ValueError: the text is no JSON, or nested too deeply.
     """
     try:
-        return json.loads(text, parse_constant=lambda _: None, parse_float=_finite)
+        return json.loads(text, parse_constant=lambda _: None, parse_float=_finite, parse_int=_whole)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
 
 
 def _finite(text: str) -> float | None:
     return value if math.isfinite(value := float(text)) else None
+
+
+def _whole(text: str) -> int | None:
+    return value if abs(value := int(text)) < 2**63 else None
 
 
 def _nulled(value: object) -> object:

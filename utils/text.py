@@ -11,8 +11,16 @@ def counted(number: int, noun: str, plural: str = "") -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"
 
 
+def exact(number: object) -> str:
+    """Return the shortest text that reads back as the same float, for a Python or NumPy number; 255.0 is "255"."""
+    return str(number).removesuffix(".0")
+
+
 def printable(text: str) -> str:
-    """Return `text` with control characters and bytes that are no text escaped: names of files may hold anything."""
+    """Return `text` with control characters and bytes that are no text escaped.
+
+    Messages on the console and in log.txt pass through it, because names of files may hold anything.
+    """
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 

@@ -6,15 +6,16 @@ stay strings here, so that a run may have such a name and a learning rate may be
 
 import re
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
 
 from utils.errors import ConfigError
+from utils.nesting import NestingError, distinct_values
 
-MAX_BYTES = 2**17  # of a file; ten times the size of configs/reference.yaml
-MAX_VALUES = 10_000  # in a file, counted again for each alias: a few hundred bytes can expand to billions
+MAX_BYTES = 2**17  # size of a file; ten times the size of configs/reference.yaml
+MAX_VALUES = 10_000  # values of a file, which count again for each alias
+MAX_PROBLEMS = 50  # named in an error
 _YAML = "tag:yaml.org,2002:"
 _TAGS = frozenset(_YAML + name for name in ("map", "seq", "str", "null", "merge"))
 _WHOLE_NUMBER = re.compile(r"(0|-?[1-9][0-9]{0,17})\Z")
@@ -63,38 +64,44 @@ def parse_yaml(text: str, origin: str) -> object:
     """Return the plain values of a YAML text; `origin` names it in errors.
 
     Raises:
-        ConfigError: the text is not YAML, has a key twice, or expands to more than MAX_VALUES values.
+        ConfigError: the text is not YAML, has a key twice, contains itself, or expands to more than MAX_VALUES values.
     """
     try:
         loader = _Loader(text)
         root = loader.get_single_node()
-        problems = list(_problems_of_nodes(root)) if root else []
+        problems = _problems_of_nodes(root) if root else []
         if not problems:
             return loader.construct_document(root) if root else None
+    except NestingError as error:
+        line = error.value.start_mark.line + 1
+        raise ConfigError(f"{origin}, line {line}: {error}; write it without this nesting") from error
     except (yaml.YAMLError, RecursionError, ValueError, OverflowError) as error:  # the last two of "\Uffffffff"
         mark = getattr(error, "problem_mark", None)
-        line = "" if mark is None else f", line {mark.line + 1}"
+        at_line = "" if mark is None else f", line {mark.line + 1}"
         reason = str(getattr(error, "problem", error)).partition("\n")[0]
         hint = "; indent with spaces" if r"'\t'" in reason else ""
-        raise ConfigError(f"{origin}{line}: not valid YAML: {reason}{hint}") from error
-    raise ConfigError(*(f"{origin}, {problem}" for problem in problems))
+        raise ConfigError(f"{origin}{at_line}: not valid YAML: {reason}{hint}") from error
+    raise ConfigError(*(f"{origin}, line {line}: {problem}" for line, problem in problems[:MAX_PROBLEMS]))
 
 
-def _problems_of_nodes(root: yaml.Node) -> Iterator[str]:
-    """Yield duplicate keys, values of types that no setting has, and too many values by aliases."""
-    nodes = [root]
-    for _ in range(MAX_VALUES):
-        if not nodes:
-            return
-        node = nodes.pop()
-        line = f"line {node.start_mark.line + 1}"
+def _problems_of_nodes(root: yaml.Node) -> list[tuple[int, str]]:
+    """Return lines and problems: duplicate keys, values of types that no setting has, too many values by aliases."""
+    problems = []
+    for node, n_values in distinct_values(root, _parts):
+        line = node.start_mark.line + 1
         is_number = isinstance(node, yaml.ScalarNode) and node.tag == f"{_YAML}int" and _WHOLE_NUMBER.match(node.value)
         if node.tag not in _TAGS and not is_number:
-            yield f"{line}: the tag {node.tag.replace(_YAML, '!!')} is not supported; write the value alone"
+            tag = node.tag.replace(_YAML, "!!")
+            problems.append((line, f"the tag {tag} is not supported; write only the value"))
         if isinstance(node, yaml.MappingNode):
             keys = Counter(shortened(key.value) for key, _ in node.value if isinstance(key, yaml.ScalarNode))
-            yield from (f"{line}: found duplicate key {key}; keep one" for key, count in keys.items() if count > 1)
-            nodes += [part for pair in node.value for part in pair]
-        elif isinstance(node, yaml.SequenceNode):
-            nodes += node.value
-    yield f"line 1: the file expands to more than {MAX_VALUES} values, counted with aliases"
+            problems += [(line, f"found duplicate key {key}; keep one") for key, count in keys.items() if count > 1]
+        if node is root and n_values > MAX_VALUES:
+            problems.append((line, f"the file expands to more than {MAX_VALUES} values, counted with aliases"))
+    return sorted(problems)
+
+
+def _parts(node: yaml.Node) -> list[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        return [part for pair in node.value for part in pair]
+    return node.value if isinstance(node, yaml.SequenceNode) else []

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from data.checks.observation import Observation
 from data.map_reader import is_later_source
 from data.store import Blob
-from utils.text import counted, listed
+from utils.text import counted, exact, listed
 
 _Entry = TypeVar("_Entry")
 _BEGIN = 65536  # bytes
@@ -201,7 +201,7 @@ def _no_data_warnings(observations: Sequence[Observation]) -> Iterator[str]:
             if kind == "target" and not those[0].side:
                 remedy += ", or give such pixels a weight of 0 (data.weight_folder)"
             yield (
-                f"{_plural(kind)} of {_share([seen.name for seen in those], observations)} hold {value:.6g} in "
+                f"{_plural(kind)} of {_share([seen.name for seen in those], observations)} hold {exact(value)} in "
                 f"{share:.1%} of their pixels, which seems to stand for no data: "
                 f"{listed([seen.name for seen in those])}; {remedy}"
             )

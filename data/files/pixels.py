@@ -17,7 +17,7 @@ from data.files.tiff_file import holds_bytes, tiff_rows
 from data.files.tiff_tags import TIFF_SUFFIXES
 from data.store import File
 from utils.limits import MAX_CHANNELS
-from utils.text import counted
+from utils.text import counted, exact
 
 ROW_SUFFIXES = (ARRAY_SUFFIX, *TIFF_SUFFIXES)
 """Suffixes of the files that can be read row by row."""
@@ -125,7 +125,7 @@ def check_depth(image: Tensor, file: File, form: StoredForm, first_channel: int 
     if highest and highest > _MOST_IN_8_BITS and image.dtype == torch.uint8:
         kind = form.setting.removesuffix("_channels")
         raise DataError(
-            f"{file}: holds 8 bits, the training images values up to {highest:g}: store it as those, or set "
+            f"{file}: holds 8 bits, the training images values up to {exact(highest)}: store it as those, or set "
             f"{kind}_range=[0,255]"
         )
 
@@ -198,7 +198,7 @@ def read_weights(file: File) -> Tensor:
     if bool(is_wrong.any()):
         _, row, column = (int(i) for i in is_wrong.nonzero()[0])
         raise DataError(
-            f"{file}: row {row}, column {column} holds {float(values[0, row, column]):g} "
+            f"{file}: row {row}, column {column} holds {exact(values[0, row, column].numpy())} "
             f"({counted(int(is_wrong.sum()), 'such pixel')}), expected weights from 0 to {MAX_WEIGHT:g}: "
             "replace such values; 0 ignores a pixel"
         )

@@ -13,6 +13,7 @@ from configs.load import (
     settings_by_key,
 )
 from configs.schema import Config
+from configs.stored_images import describe_pixels
 from configs.unused_settings import unused_settings
 from utils.errors import ConfigError
 
@@ -150,6 +151,15 @@ def test_a_configuration_survives_a_dict_and_yaml(tmp_path: Path) -> None:
     config = load(tmp_path, "train: {max_steps: 7}\ndata: {ignore_id: 255, n_classes: 4}")
     assert config_from_dict(config_to_dict(config), "checkpoint") == config
     assert load(tmp_path, config_to_yaml(config)) == config
+
+
+def test_every_float_survives_yaml_and_the_plan(tmp_path: Path) -> None:
+    bounds = [1737406.25, 1737413.25]
+    text = f"data: {{layout: paired_folders, root: x, source_range: {bounds}}}\noptimizer: {{learning_rate: {1 / 3e6}}}"
+    config = load(tmp_path, text)
+    assert (config.data.source_range, config.optimizer.learning_rate) == (bounds, 1 / 3e6)
+    assert load(tmp_path, config_to_yaml(config)) == config
+    assert "values 1737406.25 to 1737413.25" in describe_pixels(config.data)[0]
 
 
 def test_differences_are_named_by_their_keys(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from data.batch import DataError
 from data.files.pixels import StoredForm
 from data.map_reader import MapReader
 from data.paired_folders import PairedFolders
-from data.value_range import ValueRange, percentile_ranges
+from data.value_range import PERCENTILES, ValueRange, _bounds, percentile_ranges
 from tests.images import save_npy
 
 
@@ -87,3 +87,17 @@ def test_pixels_without_data_are_left_out(tmp_path: Path, caplog: pytest.LogCapt
     low, high = percentile_ranges(PairedFolders({"source": tmp_path}, reader), ["source"], skips_bad=False)["source"]
     assert (low, high) == (pytest.approx(-1000, abs=20), pytest.approx(2000, abs=20))
     assert caplog.messages == ["no data        -3024 in 1 image of the sources; the range leaves such pixels out"]
+
+
+@pytest.mark.parametrize(("low", "high"), [(1737406.25, 1737413.25), (0.1, 0.100001), (-3e-9, 2e-9), (-1e30, 1e30)])
+def test_bounds_are_rounded_in_relation_to_their_distance(low: float, high: float) -> None:
+    values = np.linspace(low, high, 1001, dtype=np.float32)
+    least_step = float(np.spacing(np.float32(high)))
+    assert _bounds(values[None]) == pytest.approx(
+        np.percentile(values.astype(np.float64), PERCENTILES).tolist(), rel=0, abs=1e-5 * (high - low) + least_step
+    )
+
+
+def test_a_large_constant_has_a_range_of_its_own() -> None:
+    low, high = _bounds(np.full((1, 9), 1e9, np.float32))
+    assert low == 1e9 < np.float32(high)

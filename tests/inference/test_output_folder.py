@@ -1,6 +1,7 @@
 """The folder of results: what may not be overwritten, and the record of what made translations."""
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -60,3 +61,10 @@ def test_inputs_are_not_overwritten_through_links(tmp_path: Path) -> None:
     layout = PairedFolders({"source": tmp_path / "links"})
     with pytest.raises(DataError, match=r"would overwrite the input .*a\.png"):
         OutputFolder(tmp_path / "set", layout, ImageStore()).prepare("refuse")
+
+
+def test_a_second_process_may_not_write_into_the_same_folder(tmp_path: Path) -> None:
+    folder = OutputFolder(tmp_path, Mock(), ImageStore())
+    with folder.locked(), pytest.raises(DataError, match="another process writes to"), folder.locked():
+        pass
+    assert list((tmp_path / "gallery").iterdir()) == []

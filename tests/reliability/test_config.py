@@ -64,9 +64,17 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "binary tag": ("run: {name: !!binary aGk=}", [r"line 1: the tag !!binary is not supported"]),
     "several documents": ("run: {}\n---\nrun: {}", [r"not valid YAML: but found another document"]),
     "undefined alias": ("run: *nowhere", [r"line 1: not valid YAML: found undefined alias"]),
-    "alias of itself": ("run: &a [*a]", [r"expands to more than 10000 values"]),
+    "alias of itself": ("run: &a [*a]", [r"line 1: a value contains itself; write it without"]),
+    "many aliases of itself": ("run: &a\n" + "  - *a\n" * 5000, [r"line 1: a value contains itself"]),
+    "merge of itself": ("run: &a {<<: [*a, *a]}", [r"line 1: a value contains itself"]),
+    "repeated problem": ("a: &a {x: 1, x: 2}\nb: [" + "*a, " * 2000 + "]", [r"duplicate key x", r"expands to more"]),
     "alias bomb": (LAUGHS, [r"expands to more than 10000 values, counted with aliases"]),
     "merge bomb": (MERGED_LAUGHS, [r"expands to more than 10000 values"]),
+    "half a character": ('run: {root: "\\ud800"}', [r"run\.root is '\\ud800', which is not UTF-8; rename"]),
+    "half a character within": (
+        'train: {freeze: ["\\udcff"]}',
+        [r"train\.freeze is .*, which is not UTF-8"],
+    ),
     "escape of no character": ('run: {name: "\\Uffffffff"}', [r"c\.yaml: not valid YAML: "]),
     "nested too deeply": ("[" * 5_000, [r"c\.yaml: not valid YAML: "]),
     "no end": ("run: [", [r"line 1: not valid YAML: "]),
@@ -76,7 +84,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "empty": ("", [r"c\.yaml: holds no settings; write \{\} in it to use the defaults"]),
     "comments alone": ("# nothing\n", [r"c\.yaml: holds no settings"]),
     "binary": (bytes(range(256)), [r"not a text file in UTF-8"]),
-    "NUL": ('run: {root: "a\\0b"}', [r"run\.root holds a NUL character"]),
+    "NUL": ('run: {root: "a\\0b"}', [r"run\.root is .*, with a NUL character"]),
     "UTF-16": ("run: {}".encode("utf-16"), [r"not a text file in UTF-8 .* save it as UTF-8"]),
     "home of nobody": ("data: {root: ~nobody-here/data}", [r"there is no such home folder; write the path in full"]),
 }
@@ -228,6 +236,6 @@ def test_a_file_that_cannot_be_read_is_named(
 
 
 def test_more_problems_than_a_reader_bears_are_counted(tmp_path: Path, command_line: CommandLine) -> None:
-    content = "".join(f"key{number}: 1\n" for number in range(30))
+    content = "".join(f"key{number}: 1\n" for number in range(300))
     lines = command_line.refusal(train.main, *arguments_of(tmp_path, content, []))
-    assert (len(lines), lines[-1]) == (11, "error: and 20 more")
+    assert (len(lines), lines[-1]) == (11, "error: and 40 more")

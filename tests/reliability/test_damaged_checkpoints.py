@@ -246,3 +246,31 @@ def test_what_is_whole_and_ill_formed_is_named(tiny_config: Path, averaged: Path
     save_checkpoint(path, {**state, "epoch": 0, key: ILL_FORMED[key]})
     with pytest.raises((CheckpointError, ConfigError), match=path.name):
         run(tiny_config, "train.max_steps=3", "train.ema_decay=0.9")
+
+
+RECORDS = {
+    "metrics.jsonl": b'{"step": 1, "loss": 1}\n\xff\xfe\n{"step": 1e999}\n{"step": 2, "a": 1'
+    + b"0" * 5000
+    + b"}\n[[{\n",
+    "web/rows.jsonl": b'{"step": 1}\n\xff\n{"step": 1, "name": 7, "images": {"translated": []}, "metrics": 3}\n',
+    "state.json": b"\xff",
+    "log.txt": b"\xff\n",
+    "config.yaml": b"\xff: [",
+    "best.pt": b"\xff",
+    "best.pt.json": b"[" * 10**5,
+    "checkpoint-00000004.pt.json": b"[" * 10**5,
+}
+
+
+@pytest.mark.parametrize("content", ["damaged", "folder"])
+def test_no_record_prevents_a_resume(trained_config: Path, content: str) -> None:
+    folder = trained_config.parent / "runs" / "tiny"
+    for name, damaged in RECORDS.items():
+        path = folder / name
+        path.unlink(missing_ok=True)
+        if content == "folder":
+            path.mkdir()
+        else:
+            path.write_bytes(damaged)
+    run(trained_config, "train.max_steps=5")
+    assert checkpoint(trained_config, 5)["step"] == 5

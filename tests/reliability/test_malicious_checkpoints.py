@@ -3,6 +3,7 @@
 import io
 import os
 import pickle
+import resource
 import struct
 import subprocess
 import tarfile
@@ -15,7 +16,9 @@ import pytest
 import torch
 
 from inference.load import load_generator
+from tests.runs import untrained_run
 from utils.checkpoint import CheckpointError, read_weights_file
+from utils.checkpoint_folder import checkpoint_path
 
 pytestmark = pytest.mark.row(8)
 
@@ -138,3 +141,79 @@ def test_forged_files_are_refused(tmp_path: Path, forge: Callable[[Path], None])
     with pytest.raises(CheckpointError, match=r"damaged or not a checkpoint|not a checkpoint"):
         read_weights_file(folder / "checkpoint-00000001.pt")
     assert not list(tmp_path.rglob("escaped"))
+
+
+def itself() -> list[Any]:
+    values: list[Any] = []
+    values.append(values)
+    return values
+
+
+def repeated() -> list[Any]:
+    values: list[Any] = [1]
+    for _ in range(30):
+        values = [values, values]
+    return values
+
+
+WRONG: dict[str, tuple[Any, ...]] = {
+    "step": (None, True, -1, 1.5, "7", 10**30, [], torch.ones(())),
+    "epoch": (-1, 2**31, float("nan")),
+    "samples_into_epoch": (-1, "x"),
+    "n_samples": (-1, [2]),
+    "networks": ([], None, 7, {1: {}}, {"generator": 7}, {"generator": {1: torch.ones(1)}}, {"generator": {"a": 1}}),
+    "averages": (7, [], {"generator": []}, {"generator": {"module.a": None}}),
+    "optimizers": (None, [], {"generator": 7}, {1: {}}),
+    "method": ([], 7),
+    "random_states": ({}, [7], [{"cpu": 7}]),
+    "method_of_processes": ({}, [7]),
+    "data": ("abc", torch.ones(())),
+    "plateau": ([], {"best": "x"}, {"best": float("nan")}),
+    "registered_losses": ([], {"a": "x"}),
+    "best": (None, "x", float("nan"), torch.ones(1)),
+    "patience": (7, [1], ["x", 0], [1.0, -1]),
+    "measured_on": ([], {"l1": 7}),
+    "other": (itself(), repeated(), torch.ones(1).expand(10**6, 10**6), torch.eye(3).to_sparse(), 10**30, {1.5: 1}, 1j),
+}
+
+
+@pytest.mark.parametrize("key", WRONG)
+def test_content_that_no_run_writes_is_refused_in_a_line(tmp_path: Path, key: str) -> None:
+    path = tmp_path / "checkpoint-00000001.pt"
+    for value in WRONG[key]:
+        as_zip(path, {"format": "pairgan-training", "format_version": 3, "config": {}, "step": 1, key: value})
+        with pytest.raises(CheckpointError, match=r"01\.pt: (ill-formed: |damaged)") as error:
+            read_weights_file(path)
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("settings", [{"base_channels": 3000}, {"base_channels": 2**31 - 1}, {"n_blocks": 1000}])
+def test_shapes_are_compared_before_memory_is_taken(tiny_config: Path, settings: dict[str, int]) -> None:
+    path = checkpoint_path(untrained_run(tiny_config), 1)
+    state = dict(read_weights_file(path))
+    state["config"]["generator"] |= settings
+    as_zip(path.with_name("forged.pt"), state)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(CheckpointError, match="its weights do not fit its configuration"):
+        load_generator(path.with_name("forged.pt"))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # KiB; 3000 channels take 10 GB
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (float("nan"), "not finite"),
+        (float("inf"), "not finite"),
+        (1j, "not finite real numbers"),
+        (7, "do not fit its configuration"),
+    ],
+)
+def test_weights_that_are_no_finite_numbers_are_refused(tiny_config: Path, value: complex, reason: str) -> None:
+    path = checkpoint_path(untrained_run(tiny_config), 1)
+    state = dict(read_weights_file(path))
+    weights = state["networks"]["generator"]
+    name = next(iter(weights))
+    weights[name] = torch.full(weights[name].shape, value)
+    as_zip(path.with_name("forged.pt"), state)
+    with pytest.raises(CheckpointError, match=reason):
+        load_generator(path.with_name("forged.pt"))

@@ -62,7 +62,7 @@ class FakeMethod(Method):
     def pass_once(self, inputs: Batch) -> None:
         self.losses(inputs)
 
-    def build_validation(self, config: Config, split: str, samples: list[Sample], averages: Averages) -> Validation:
+    def build_validation(self, config: Config, split: str, samples: Sequence[Sample], averages: Averages) -> Validation:
         evaluator = build.build_evaluator(config, self.device, len(samples))
         return Validation(split, samples, self.predictor(config, averages), evaluator, None, n_shown=0)
 

@@ -92,12 +92,13 @@ def test_a_start_that_fails_is_recorded_where_a_run_is(tmp_path: Path) -> None:
     assert (state_of(tmp_path)["state"], state_of(tmp_path)["step"]) == ("failed", 2)
 
 
-def test_a_file_that_cannot_be_opened_leaves_no_handler(tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_opened_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "log.txt").mkdir()
     before = list(logger.handlers)
-    with pytest.raises(IsADirectoryError), recorded(tmp_path) as record:
+    with recorded(tmp_path) as record:
         record.open()
     assert logger.handlers == before
+    assert caplog.messages == [f"not written: [Errno 21] Is a directory: '{tmp_path / 'log.txt'}'"]
 
 
 def test_a_failure_before_there_is_a_folder_makes_none_and_a_signal_makes_one(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ def test_all_steps_of_a_short_run_are_shown() -> None:
 def test_the_page_of_a_long_run_shows_the_latest_steps_and_some_of_the_earlier_ones(tmp_path: Path) -> None:
     web, n_steps = tmp_path / "run" / "web", 1000
     web.mkdir(parents=True)
-    rows = [{"step": step, "name": name, "images": {}, "metrics": {}} for step in range(n_steps) for name in "ab"]
+    row = {"images": {"translated": "x.png"}, "metrics": {}}
+    rows = [{"step": step, "name": name, **row} for step in range(n_steps) for name in "ab"]
     (web / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     SamplePage(web, first_step=n_steps).write()
     page = (web / "index.html").read_text()

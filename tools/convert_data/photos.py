@@ -22,6 +22,7 @@ from tools.convert_data.conversion import Conversion, Existing, convert_all, fou
 from tools.convert_data.edges import draw_edges
 from utils.atomic_file import replacing
 from utils.log import logger
+from utils.text import exact
 from utils.yaml_file import read_yaml
 
 Source = Literal["edges", "grey", "low_resolution", "noisy", "reduced"]
@@ -111,7 +112,7 @@ class PhotoPairs:
     @property
     def rule(self) -> str:
         """The settings that the pixels of a pair depend on, as options of from-photos."""
-        own = {"grey": "", **dict.fromkeys(("edges", "noisy"), f" --sigma {self.sigma:g}")}
+        own = {"grey": "", **dict.fromkeys(("edges", "noisy"), f" --sigma {exact(self.sigma)}")}
         return f"--source {self.source}{own.get(self.source, f' --factor {self.factor}')} --size {self.size}"
 
     def __call__(self, path: Path) -> tuple[Tensor, Tensor]:

@@ -64,7 +64,7 @@ def load(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
         torch.manual_seed(0)
         if name in NEW:
             monkeypatch.setitem(GENERATORS, name, NEW[name])
-            config = replace(load_config(tiny_config, []), generator=GeneratorConfig(name=name))  # type: ignore[arg-type]
+            config = replace(load_config(tiny_config, []), generator=GeneratorConfig(name=name))
         else:
             config = load_config(tiny_config, [f"generator.name={name}", *SETTINGS[name]])
         return LoadedGenerator(tiny_config.parent / "checkpoint.pt", config, 1, build.build_generator(config).eval())
