@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from importlib.util import find_spec
+from itertools import islice
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -24,6 +25,7 @@ from data.files.tiff_colors import (
 )
 from data.files.tiff_file import tifffile_package
 from data.files.tiff_samples import decoded_by_pillow, sample_rows, tiff_errors
+from utils.limits import MAX_CHANNELS
 
 _MARKS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 _ORIENTATION = 274
@@ -31,6 +33,7 @@ _LZW, _DEFLATE, _PACK_BITS, _ZSTD = 5, (8, 32946), 32773, 50000
 # libtiff, which is part of Pillow, decodes these faster than tifffile with imagecodecs, and needs no other package
 _LIBTIFF = (*FAX, _LZW, *JPEG, _PACK_BITS, _ZSTD)
 _SMALL = 2**26  # samples; of larger images, rows are read without the others
+_MOST_PAGES = 2 * MAX_CHANNELS  # of a file: channels, and thumbnails or masks
 _OTHER_IMAGES = "; data.layout=paired_folders reads it if all images are such"
 _MOST_EXTRA = 3  # samples beyond the colours of a photograph
 
@@ -53,7 +56,10 @@ def open_tiff(file: BinaryIO, name: str) -> "TiffImage":
     """
     tifffile = tifffile_package(f"{name}: reading it")
     with tiff_errors(name):
-        page = next(_full_pages(tifffile.TiffFile(file)), None)
+        pages = tifffile.TiffFile(file).pages
+        page = next(_full_pages(pages), None)
+        if page is None and _count(pages, 2) == 1 and not pages.first.is_mask and pages.first.subifds is None:
+            page = pages.first  # saved from a larger file
         if page is None:
             raise ValueError("it has no page with a full image")
         image = TiffImage(file, name, page)
@@ -62,9 +68,14 @@ def open_tiff(file: BinaryIO, name: str) -> "TiffImage":
         return image
 
 
-def _full_pages(tiff: Any) -> Iterator[Any]:
-    """Yield the pages that are neither reduced images nor masks."""
-    return (page for page in tiff.pages if not page.is_reduced and not page.is_mask)
+def _full_pages(pages: Any) -> Iterator[Any]:
+    """Yield the first pages that are neither reduced images nor masks."""
+    return (page for page in islice(pages, _MOST_PAGES) if not page.is_reduced and not page.is_mask)
+
+
+def _count(pages: Any, most: int) -> int:
+    """Return the number of pages of a file, at most `most`. Only so many are parsed."""
+    return sum(1 for _ in islice(pages, most))
 
 
 class TiffImage:
@@ -101,7 +112,7 @@ class TiffImage:
     def n_images(self) -> int:
         """Number of images in the file, without thumbnails and masks."""
         with tiff_errors(self._name):
-            return sum(1 for _ in _full_pages(self.page.parent))
+            return sum(1 for _ in _full_pages(self.page.parent.pages))
 
     @cached_property
     def _is_for_libtiff(self) -> bool:
@@ -168,6 +179,8 @@ class TiffImage:
         n_channels: Expected channels. Transparency is dropped if one channel less is expected.
         """
         with tiff_errors(self._name):
+            if _count(self.page.parent.pages, _MOST_PAGES + 1) > _MOST_PAGES:  # parsing all takes time and memory
+                raise DataError(f"{self._name}: has more than {_MOST_PAGES} pages. Save only the image.")
             series = (series for series in self.page.parent.series if series.keyframe.offset == self.page.offset)
             rows = self._pixels(next(series, None) or self._page_series())
         if (alpha := self.colors.alpha) is None or rows.shape[0] != n_channels + 1:

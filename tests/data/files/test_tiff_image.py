@@ -224,3 +224,16 @@ def test_a_tiff_is_known_by_its_content(tmp_path: Path) -> None:
     assert_pixels(path, DEEP)
     Image.fromarray(COLORS).save(tmp_path / "y.tif", format="PNG")
     assert torch.equal(read_rgb(tmp_path / "y.tif"), read_pixels(tmp_path / "y.tif", 3))
+
+
+def test_files_of_many_pages_are_not_parsed_whole(tmp_path: Path) -> None:
+    with tifffile().TiffWriter(tmp_path / "x.tif") as file:
+        for _ in range(130):
+            file.write(GREY[:4, :4], contiguous=False, metadata=None)
+    assert np.array_equal(read_rgb(tmp_path / "x.tif")[0].numpy(), GREY[:4, :4])
+    with pytest.raises(DataError, match=r"x\.tif: has more than 128 pages\. Save only the image"):
+        read_pixels(tmp_path / "x.tif", 0)
+
+
+def test_the_only_page_is_read_although_it_is_reduced(tmp_path: Path) -> None:
+    assert_pixels(tiff(tmp_path, GREY, subfiletype=1), GREY)
