@@ -143,7 +143,6 @@ class Model:
         return load, (self.path.absolute(), self.device)
 
     def _sample(self, given: Mapping[str, ImageLike], end: str) -> Maps:
-        """Return the (H, W, C) maps of an image by name, in the types of the inputs."""
         sample: Maps = {}
         for kind, image in given.items():
             name = os.fspath(image) if isinstance(image, str | os.PathLike) else f"{kind}{end}"
@@ -309,7 +308,6 @@ def _check_picture(image: Image.Image, holds: str) -> None:
 
 
 def _check_tiff(tags: Any, read: Mapping[int, tuple[int, ...]]) -> None:
-    """Raise ImageError if a tag has another value than those that are read as they are meant."""
     if other := [code for code, values in read.items() if np.ravel(tags.get(code, 0))[0] not in values]:
         raise ImageError(f"has values of the TIFF tags {other} that are not read. Save it as PNG or .npy")
 
