@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from PIL import ExifTags, Image
+from PIL import Image, ImageOps
 
 Device = Literal["auto", "cpu", "cuda"]
 ImageLike = str | os.PathLike[str] | Image.Image | np.ndarray
@@ -40,7 +40,8 @@ OWN_CLASSES = {"synthetic_facades": 12}  # of data sets whose settings do not ho
 BYTES, FLOATS, VALUES = "uint8", "float32 in [-1, 1]", "finite values"
 _TYPES: dict[str, tuple[type, ...]] = {BYTES: (np.uint8,), FLOATS: (np.floating,), VALUES: (np.integer, np.floating)}
 _DIGEST = b"rJ\n\x06sha256\x12@"  # begins the last entry of a file's metadata; 64 digits, of what is before, end it
-_UPRIGHT = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}  # EXIF's orientation: the Image.Transpose that undoes it
+_TIFF = {254: (0, 2), 258: (8, 16, 32, 64), 262: (1, 2), 274: (0, 1), 338: (0, 2)}  # values of tags; 0 if missing
+_PILLOWS_TIFF = _TIFF | {258: (0, 1, 8, 16, 32), 262: (1, 2, 3, 5, 6), 284: (0, 1), 339: (0, 1, 3)}
 
 
 class _OneLineError(ValueError):
@@ -60,7 +61,6 @@ class Card(dict[str, Any]):
     """The card of a model: facts by name, as tools.export wrote them; empty in files of earlier versions."""
 
     def __str__(self) -> str:
-        """Return it as Markdown, the README.md of a model hub."""
         return str(self.get("markdown", ""))
 
 
@@ -140,11 +140,9 @@ class Model:
         return [results[index] for index in range(n)]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Let another process load the file again, on the same kind of device."""
         return load, (self.path.absolute(), self.device)
 
     def _sample(self, given: Mapping[str, ImageLike], end: str) -> Maps:
-        """Return the (H, W, C) maps of an image by name, in the types of the inputs."""
         sample: Maps = {}
         for kind, image in given.items():
             name = os.fspath(image) if isinstance(image, str | os.PathLike) else f"{kind}{end}"
@@ -185,7 +183,10 @@ def load(path: str | os.PathLike[str], device: Device = "auto") -> Model:
     if file.suffix != ".onnx" or not file.is_file():
         raise ModelError(f"{file}: is missing, or no .onnx file. Write one with python -m tools.export --format onnx.")
     try:
-        _check_digest(file)
+        content: Any = np.fromfile(file, np.uint8)  # of earlier versions without a digest
+        mark, digest = np.split(content[(end := max(len(content) - len(_DIGEST) - 64, 0)) :], [len(_DIGEST)])
+        if mark.tobytes() == _DIGEST and digest.tobytes() != hashlib.sha256(content[:end]).hexdigest().encode():
+            raise ModelError(f"{file}: has changed since its export. Copy or export it again, or remove its sha256.")
         return _load_onnx(file, device)
     except ModelError:
         raise
@@ -193,14 +194,6 @@ def load(path: str | os.PathLike[str], device: Device = "auto") -> Model:
         raise ModelError(f"{file}: onnxruntime is missing: {_line(error)}. Run pip install onnxruntime.") from error
     except Exception as error:  # onnxruntime's have no base of their own
         raise ModelError(f"{file}: onnxruntime cannot read it: {_line(error)}. Export it again.") from error
-
-
-def _check_digest(file: Path) -> None:
-    """Raise ModelError if a file is not as it was exported; those of earlier versions have no digest."""
-    content: Any = np.fromfile(file, np.uint8)
-    mark, digest = np.split(content[max(end := len(content) - len(_DIGEST) - 64, 0) :], [len(_DIGEST)])
-    if mark.tobytes() == _DIGEST and digest.tobytes() != hashlib.sha256(content[:end]).hexdigest().encode():
-        raise ModelError(f"{file}: has changed since its export. Copy or export it again, or remove its sha256.")
 
 
 def _load_onnx(file: Path, device: Device) -> Model:
@@ -241,7 +234,7 @@ def _padded(pixels: np.ndarray, sides: tuple[int, ...], unit: int) -> np.ndarray
 def _pixels(image: ImageLike, name: str, values: str, n_channels: int, highest: float) -> np.ndarray:
     """Return (H, W) ids or (H, W, C) other values, read as test.py does. highest: of the values of the training."""
     holds = {"ids": "ids", BYTES: "RGB" if n_channels == 3 else VALUES}.get(values, values)
-    pixels = image if isinstance(image, np.ndarray) else _read(image, name, holds)
+    pixels = image if isinstance(image, np.ndarray) else _read(image, name, holds, n_channels)
     if holds == VALUES:
         pixels = pixels.transpose(1, 2, 0) if pixels.ndim == 3 and len(pixels) == n_channels else np.atleast_3d(pixels)
     is_fit = pixels.ndim > 1 and pixels.shape[2:] == (() if values == "ids" else (n_channels,))
@@ -257,8 +250,7 @@ def _pixels(image: ImageLike, name: str, values: str, n_channels: int, highest: 
     return pixels
 
 
-def _read(image: Any, name: str, holds: str) -> np.ndarray:
-    """Return the pixels of a path or a PIL image. holds: "ids", "RGB" or VALUES."""
+def _read(image: Any, name: str, holds: str, n_channels: int) -> np.ndarray:
     try:
         suffix = Path(image).suffix.lower() if holds == VALUES and not isinstance(image, Image.Image) else ""
         if suffix == ".npy":
@@ -266,7 +258,12 @@ def _read(image: Any, name: str, holds: str) -> np.ndarray:
         if suffix in (".tif", ".tiff"):
             import tifffile
 
-            return tifffile.imread(image, series=0)
+            with tifffile.TiffFile(image) as file:
+                series = file.series[0]
+                _check_tiff({tag.code: tag.value for tag in series.keyframe.tags}, _TIFF)
+                if math.prod(series.shape) > MAX_PIXELS * n_channels or n_channels not in (1, *series.shape):
+                    raise ImageError(f"has the shape {series.shape}, expected {n_channels} channels. Make it smaller")
+                return series.asarray()
         with nullcontext(image) if isinstance(image, Image.Image) else Image.open(image, formats=IMAGE_FORMATS) as read:
             return _decoded(read, holds)
     except Exception as error:  # decoders raise all kinds on damaged files
@@ -279,8 +276,8 @@ def _decoded(image: Image.Image, holds: str) -> np.ndarray:
     is_16_bit = image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PPM")  # 16-bit PGM
     _check_picture(image, holds)
     image.load()
-    with suppress(Exception):  # damaged metadata beside intact pixels; no orientation
-        image = image.transpose(Image.Transpose(_UPRIGHT[image.getexif()[ExifTags.Base.Orientation].__index__()]))
+    with suppress(Exception):  # damaged metadata next to intact pixels
+        image = ImageOps.exif_transpose(image)
     if holds == "ids":
         return np.asarray(image).astype(np.int32)
     if holds == VALUES:
@@ -291,11 +288,12 @@ def _decoded(image: Image.Image, holds: str) -> np.ndarray:
 
 
 def _check_picture(image: Image.Image, holds: str) -> None:
-    """Raise ImageError if an opened image does not hold that."""
     decoder, _, _, options = (getattr(image, "tile", None) or [("", None, 0, "")])[0]
     raw, last = (options[0], options[-1]) if isinstance(options, tuple) else (options, options)
     if not 0 < image.width * image.height <= MAX_PIXELS:
         raise ImageError(f"has {image.width * image.height} pixels, expected 1 to {MAX_PIXELS}. Make it smaller")
+    if tags := getattr(image, "tag_v2", None):  # of a TIFF
+        _check_tiff(tags, _PILLOWS_TIFF | ({339: (0, 1, 2)} if image.mode == "I" and tags.prefix == b"II" else {}))
     if holds == "ids":  # as they were saved
         if image.mode not in ("1", "L", "P", "I", "I;16", "I;16L", "I;16B"):
             raise ImageError(f"holds {image.mode} pixels, expected an id per pixel. Save grey or palette PNG")
@@ -309,13 +307,17 @@ def _check_picture(image: Image.Image, holds: str) -> None:
         raise ImageError(f"holds {raw or image.mode} pixels, which Pillow converts. Give an array, .npy or TIFF")
 
 
+def _check_tiff(tags: Any, read: Mapping[int, tuple[int, ...]]) -> None:
+    if other := [code for code, values in read.items() if np.ravel(tags.get(code, 0))[0] not in values]:
+        raise ImageError(f"has values of the TIFF tags {other} that are not read. Save it as PNG or .npy")
+
+
 def _line(error: Exception) -> str:
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return " ".join(text.partition("\n")[0].split()).rstrip(".")
 
 
 def _images_in(folder: Path) -> dict[str, Path]:
-    """Return the images or else arrays below a folder, also broken links but none hidden, by path without suffix."""
     files = [f for f in sorted(folder.rglob("*")) if not HIDDEN.search(f"/{f.relative_to(folder).as_posix()}/")]
     kinds = {f: Image.registered_extensions().get(f.suffix.lower()) for f in files if f.is_file() or not f.exists()}
     taken = [f for f in kinds if kinds[f] in IMAGE_FORMATS] or [f for f in kinds if f.suffix.lower() == ".npy"]
@@ -329,7 +331,6 @@ def _images_in(folder: Path) -> dict[str, Path]:
 
 
 def _tasks(model: Model, files: Mapping[str, Path], output: Path) -> dict[Path, Mapping[str, Path]]:
-    """Return the files to read, by kind, for each file to write. If the source is a folder, the others are such too."""
     model.batch([], **{kind: [] for kind in files if kind != "source"})  # refuses wrong kinds, once for all files
     if not files["source"].is_dir() and (files["source"].exists() or output.suffix):
         return {output: files}
@@ -342,7 +343,6 @@ def _tasks(model: Model, files: Mapping[str, Path], output: Path) -> dict[Path, 
 
 
 def _translate(model: Model, files: Mapping[str, Path], output: Path) -> None:
-    """Translate files into another, which is replaced only by a complete one."""
     kind = {".npy": "NPY", **Image.registered_extensions()}.get(output.suffix.lower(), "")
     if kind not in (*IMAGE_FORMATS, "NPY"):
         raise ImageError(f"{output}: no name of an image. Choose one that ends in .png.")

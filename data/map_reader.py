@@ -12,7 +12,16 @@ from torch import Tensor
 from data.batch import MAPS, DataError, LoadingError, Sample
 from data.class_ids import checked_classes, classes_of_colors, connected_parts
 from data.files.image_files import read_ids, read_rgb
-from data.files.pixels import StoredForm, check_depth, checked_values, read_pixels, read_stored, read_weights
+from data.files.pixels import (
+    StoredForm,
+    check_depth,
+    checked_values,
+    pixel_rows,
+    read_pixels,
+    read_stored,
+    read_weights,
+    supported,
+)
 from data.files.size_guard import TooLargeError
 from data.layout import Layout, Provenance
 from data.store import Blob, File
@@ -156,7 +165,11 @@ def read_part(file: File, form: StoredForm) -> Tensor:
     Raises:
         DataError: as `read_stored`, but for the number of channels.
     """
-    return checked_values(read_pixels(file, 0), file, form)
+    with pixel_rows(file, 0) as rows:
+        if (n_channels := rows.shape[0]) > form.n_channels + 1:  # with transparency, which `fitting` may drop
+            found = f"has {n_channels} channels, {form.setting} is {form.n_channels} for all source folders together"
+            raise DataError(f"{file}: {found}. Set {form.setting} to the number of all channels.")
+        return checked_values(supported(rows.read_whole()), file, form)
 
 
 def stacked(images: Sequence[Tensor], files: Sequence[File], form: StoredForm) -> Tensor:

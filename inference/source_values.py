@@ -1,6 +1,7 @@
 """Sources whose values are not in the unit of the training images."""
 
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 import numpy as np
 import torch
@@ -77,7 +78,7 @@ def warn_of_frames(layout: Layout) -> None:
     sources = (file for index in range(len(layout)) for file in list(layout.provenance(index).files.values())[:1])
     for file in (file for file in sources if file.suffix.lower() in TIFF_SUFFIXES):
         try:
-            n_frames: int = decode(file, lambda image: getattr(image, "n_frames", 1))
+            n_frames: int = decode(file, lambda image: 1, attrgetter("n_images"))
         except DataError:  # reported when its turn comes
             continue
         if n_frames > 1 and not file_tags(file).is_pyramid:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from data.batch import Sample
 from data.files.image_files import has_transparent_pixels, read_bits
-from data.files.pixels import read_pixels
+from data.files.pixels import count_channels
 from data.files.tiff_tags import PixelSize, file_tags
 from data.layout import Layout
 from data.map_reader import is_later_source, stack_files
@@ -146,7 +146,7 @@ def dropped_transparency(layout: Layout, index: int, n_channels: Mapping[str, in
     files = [file for kind, file in layout.provenance(index).files.items() if kind in read_alone]
     in_stack = list(filter(has_transparent_pixels, stack))
     n_stacked = n_channels.get("source_images", n_channels["source"])
-    is_dropped = bool(in_stack) and sum(len(read_pixels(file, 0)) for file in stack) > n_stacked
+    is_dropped = bool(in_stack) and sum(map(count_channels, stack)) > n_stacked
     return [*filter(has_transparent_pixels, files), *(in_stack if is_dropped else ())]
 
 

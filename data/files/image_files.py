@@ -5,10 +5,11 @@ import unicodedata
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from operator import attrgetter
 from pathlib import Path, PurePath, PurePosixPath
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 import torch
@@ -17,15 +18,18 @@ from PIL.ImageFile import ImageFile
 from torch import Tensor
 
 from data.batch import DataError, LoadingError
+from data.files.file_errors import COPY_AGAIN, UnfitError, first_line, not_ids
 from data.files.jpeg_scans import with_few_scans
 from data.files.quick_decoding import decode_quickly
 from data.files.size_guard import check_size
+from data.files.tiff_image import TiffImage, is_tiff, open_tiff
 from data.folder_store import IMAGE_SUFFIXES, local_folder
 from data.store import Blob, File, Folder
 from utils.atomic_file import path_in_errors
 
 _Read = TypeVar("_Read")
 IMAGE_FORMATS = ("PNG", "JPEG", "PPM", "BMP", "TIFF", "WEBP")
+_PILLOW_FORMATS = tuple(name for name in IMAGE_FORMATS if name != "TIFF")
 ARRAY_SUFFIX = ".npy"  # images as well, in folders that hold no others
 Image.MAX_IMAGE_PIXELS = None  # check_size is the guard
 JPEG_QUALITY = 95
@@ -39,13 +43,7 @@ _DECODING_ERRORS = (
     *(struct.error, zlib.error),
 )
 _ID_MODES = ("1", "L", "P", "I", "I;16", "I;16L", "I;16B")
-COPY_AGAIN = "copy it again, or leave it out"
-_OTHER_TIFF = (
-    "it is damaged, or a TIFF of other pixels than 8-bit grey or RGB; data.layout=paired_folders reads those if all "
-    f"images are such; {COPY_AGAIN}"
-)
 _OTHER_FILES = {
-    **dict.fromkeys((b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"), _OTHER_TIFF),
     b"version https://git-lfs": "it is a pointer of Git LFS: git lfs pull",
     b"<": "it is a page of HTML or XML, as a failed download leaves: download it again",
     b"\x1f\x8b": "it is compressed with gzip: unpack it",
@@ -115,7 +113,7 @@ def read_rgb(file: File) -> Tensor:
     Raises:
         DataError: the file is missing, damaged, too large or of an unknown format.
     """
-    return torch.from_numpy(decode(file, _rgb_pixels)).permute(2, 0, 1)
+    return torch.from_numpy(decode(file, _rgb_pixels, TiffImage.rgb)).permute(2, 0, 1)
 
 
 def read_size(file: File) -> tuple[int, int]:
@@ -124,7 +122,7 @@ def read_size(file: File) -> tuple[int, int]:
     Raises:
         DataError: as for `read_rgb`.
     """
-    return decode(file, _size)
+    return decode(file, header_size, attrgetter("size"))
 
 
 def read_ids(file: File) -> Tensor:
@@ -133,7 +131,7 @@ def read_ids(file: File) -> Tensor:
     Raises:
         DataError: as for `read_rgb`, or the file does not hold one integer per pixel.
     """
-    return torch.from_numpy(decode(file, _id_pixels)).unsqueeze(0)
+    return torch.from_numpy(decode(file, _id_pixels, TiffImage.ids)).unsqueeze(0)
 
 
 def has_transparent_pixels(file: File) -> bool:
@@ -144,7 +142,7 @@ def has_transparent_pixels(file: File) -> bool:
             return False
         return bool(np.asarray(image.convert("RGBA").getchannel("A")).min() < 255)
 
-    return decode_or(file, is_transparent, otherwise=False)
+    return decode_or(file, is_transparent, TiffImage.has_transparent_pixels, otherwise=False)
 
 
 def read_palette(file: File) -> bytes:
@@ -156,10 +154,13 @@ def read_palette(file: File) -> bytes:
         raw_mode, colors = image.palette.getdata()
         holder = Image.new("P", (1, 1))
         holder.putpalette(colors, raw_mode)
-        levels = bytes(holder.getpalette("RGB") or ()).rstrip(b"\0")
-        return levels + bytes(-len(levels) % 3)
+        return bytes(holder.getpalette("RGB") or ())
 
-    return decode_or(file, palette, otherwise=b"")
+    def tiff_palette(image: TiffImage) -> bytes:
+        return b"" if image.colors.palette is None else image.colors.palette.tobytes()
+
+    levels = decode_or(file, palette, tiff_palette, otherwise=b"").rstrip(b"\0")
+    return levels + bytes(-len(levels) % 3)
 
 
 def read_bits(file: File) -> int | None:
@@ -172,7 +173,10 @@ def read_bits(file: File) -> int | None:
             return 16
         return 32 if image.mode in ("I", "F") else 8
 
-    return decode_or(file, bits, otherwise=None)
+    def tiff_bits(image: TiffImage) -> int:
+        return next(bits for bits in (8, 16, 32) if image.colors.bits <= bits or bits == 32)
+
+    return decode_or(file, bits, tiff_bits, otherwise=None)
 
 
 def write_jpeg(path: Path, image: Tensor) -> None:
@@ -202,22 +206,26 @@ def _write(path: Path, image: Tensor, **options: Any) -> None:
         Image.fromarray(pixels[..., 0] if len(image) == 1 else pixels).save(path, **options)
 
 
-class UnfitError(Exception):
-    """The file is an intact image of a kind that cannot be used."""
-
-
-def decode(file: File, read: Callable[[ImageFile], _Read]) -> _Read:
-    """Return what `read` takes from an image that Pillow opens; it may raise UnfitError.
+def decode(file: File, read: Callable[[ImageFile], _Read], read_tiff: Callable[[TiffImage], _Read]) -> _Read:
+    """Return what `read` takes from an image that Pillow opens, or `read_tiff` from a TIFF; both may raise UnfitError.
 
     Raises:
         DataError: as for `read_rgb`.
     """
+    with image_errors(file), file.open("rb") as opened:
+        if is_tiff(opened):
+            return read_tiff(open_tiff(opened, str(file)))
+        with open_with_pillow(opened, file) as image:
+            return read(image)
+
+
+@contextmanager
+def image_errors(file: File) -> Iterator[None]:
+    """Raise DataError for errors of opening and decoding a file, and LoadingError if there is too little memory."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # damaged metadata beside intact pixels
-            with file.open("rb") as opened, Image.open(with_few_scans(opened), formats=IMAGE_FORMATS) as image:
-                check_size(str(file), image.height, image.width)
-                return read(image)
+            warnings.simplefilter("ignore", UserWarning)  # damaged metadata next to intact pixels
+            yield
     except FileNotFoundError as error:
         raise DataError(f"{file}: no such file") from error
     except UnfitError as error:
@@ -228,10 +236,24 @@ def decode(file: File, read: Callable[[ImageFile], _Read]) -> _Read:
         raise DataError(f"{file}: cannot be read as an image: {_reason(error, file)}") from error
 
 
-def decode_or(file: File, read: Callable[[ImageFile], _Read], *, otherwise: _Read) -> _Read:
-    """Return what `read` takes from an image; `otherwise` where it cannot be read, as reading its pixels says."""
+def open_with_pillow(opened: BinaryIO, file: File) -> ImageFile:
+    """Read only the header of an open file; raise TooLargeError if its pixels do not fit into memory."""
+    opened.seek(0)
+    image = Image.open(with_few_scans(opened), formats=_PILLOW_FORMATS)
+    check_size(str(file), image.height, image.width)
+    return image
+
+
+def decode_or(
+    file: File,
+    read: Callable[[ImageFile], _Read],
+    read_tiff: Callable[[TiffImage], _Read],
+    *,
+    otherwise: _Read,
+) -> _Read:
+    """Return what `decode` does, or `otherwise` for an image that cannot be read: reading its pixels says why."""
     with suppress(DataError):
-        return decode(file, read)
+        return decode(file, read, read_tiff)
     return otherwise
 
 
@@ -261,8 +283,8 @@ def is_16_bit_grey(image: Image.Image) -> bool:
     return image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PPM")
 
 
-def _size(image: ImageFile) -> tuple[int, int]:
-    """Return (height, width)."""
+def header_size(image: ImageFile) -> tuple[int, int]:
+    """Return height and width of an image, upright if its orientation is in the header."""
     if image.format != "PNG" or "exif" in image.info:  # otherwise Pillow decodes a PNG to look for EXIF
         with suppress(*_DECODING_ERRORS):
             if image.getexif().get(ExifTags.Base.Orientation) in (5, 6, 7, 8):
@@ -273,12 +295,8 @@ def _size(image: ImageFile) -> tuple[int, int]:
 def _id_pixels(image: ImageFile) -> np.ndarray:
     """Return (H, W) int32."""
     if image.mode not in _ID_MODES:
-        raise UnfitError(
-            f"holds {image.mode} pixels, expected one integer id per pixel (8-bit or 16-bit PNG, or palette PNG with "
-            "one palette for all files). For maps drawn in colours: data.label_colors=FILE, or ids by python -m "
-            "tools.convert_data colors-to-ids FROM TO, or RGB pairs with data.n_classes=0"
-        )
-    if image.format in ("JPEG", "MPO") or image.info.get("compression") == "jpeg":  # the latter in TIFF
+        raise not_ids(image.mode)
+    if image.format in ("JPEG", "MPO"):
         raise UnfitError("JPEG changes ids when it compresses; save the map as PNG")
     if _is_rescaled(image):
         raise UnfitError("holds grey levels that Pillow would rescale, not ids; save the map as 8- or 16-bit PNG")
@@ -287,15 +305,14 @@ def _id_pixels(image: ImageFile) -> np.ndarray:
 
 
 def _is_rescaled(image: ImageFile) -> bool:
-    """Return whether Pillow rescales or inverts the grey levels of a file that is not loaded yet.
+    """Return whether Pillow rescales the grey levels of a file that is not loaded yet.
 
-    It rescales those of 2 and 4 bits and those of a PGM whose maximum is not that of its type. It inverts those of a
-    TIFF in which white is 0.
+    It rescales those of 2 and 4 bits, and those of a PGM with a maximum that is not the maximum of its type.
     """
     decoder, _, _, parameters = image.tile[0]
     if decoder in ("ppm", "ppm_plain"):
         return isinstance(parameters, tuple) and parameters[-1] not in (255, 65535)
-    return raw_mode(image).startswith(("L;2", "L;4", "L;I"))
+    return raw_mode(image).startswith(("L;2", "L;4"))
 
 
 def upright(image: ImageFile) -> Image.Image:
@@ -320,8 +337,3 @@ def _reason(error: Exception, file: File) -> str:
     elif isinstance(error, OSError) and error.strerror:
         reason = error.strerror
     return f"{reason}; {COPY_AGAIN}"
-
-
-def first_line(error: Exception) -> str:
-    """Return the first line of an error's text, or its type where it has none."""
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -15,10 +15,14 @@ from typing import BinaryIO, Self
 import numpy as np
 
 from data.batch import DataError, LoadingError
-from data.files.image_files import COPY_AGAIN, first_line
+from data.files.file_errors import COPY_AGAIN, first_line
 from data.files.size_guard import check_size
 
-_NPY_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+_NPY_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+    (3, 0): np.lib.format.read_array_header_2_0,  # differs in names of fields, which images do not have
+}
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _COLOR_TYPES = {1: 0, 2: 4, 3: 2, 4: 6}  # by number of channels; PNG specification, section 11.2.2
 _UP = 2  # the filter that stores differences to the row above; section 9.2
@@ -84,10 +88,12 @@ def uncompressed_rows(
             raise DataError(f"{name}: cannot be read: {error.strerror}") from error
         if len(content) != n_bytes:
             raise DataError(f"{name}: has become shorter while it was read. Start again.")
-        return np.frombuffer(content, dtype).reshape(-1, width, n_per_pixel).transpose(2, 0, 1)
+        pixels = np.frombuffer(bytearray(content), dtype)  # which may be written to
+        return pixels.reshape(-1, width, n_per_pixel).transpose(2, 0, 1)
 
     def read(top: int, bottom: int) -> np.ndarray:
-        return np.concatenate([plane(number, top, bottom) for number in range(n_planes)])
+        planes = [plane(number, top, bottom) for number in range(n_planes)]
+        return planes[0] if n_planes == 1 else np.concatenate(planes)
 
     return PixelRows(name, (n_planes * n_per_pixel, height, width), dtype, read)
 
@@ -141,8 +147,11 @@ def npy_rows(file: BinaryIO, name: str, n_channels: int) -> PixelRows:
         DataError: the file is damaged or cut off, or holds an array of another shape or type.
     """
     try:
-        shape, is_fortran, dtype = _NPY_HEADERS[np.lib.format.read_magic(file)](file)
-    except (OSError, ValueError, EOFError, TypeError, SyntaxError, OverflowError, KeyError) as error:
+        version = np.lib.format.read_magic(file)
+        if version not in _NPY_HEADERS:
+            raise DataError(f"{name}: is of .npy version {version[0]}.{version[1]}, expected up to 3.0. Save it again.")
+        shape, is_fortran, dtype = _NPY_HEADERS[version](file)
+    except (OSError, ValueError, EOFError, TypeError, SyntaxError, OverflowError) as error:
         raise DataError(f"{name}: cannot be read as an array: {first_line(error)}; {COPY_AGAIN}") from error
     check_type(dtype, name)
     if len(shape) not in (2, 3) or min(shape) < 1:

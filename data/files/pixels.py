@@ -4,6 +4,8 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import BinaryIO
 
 import numpy as np
 import torch
@@ -11,9 +13,18 @@ from PIL.ImageFile import ImageFile
 from torch import Tensor
 
 from data.batch import DataError
-from data.files.image_files import ARRAY_SUFFIX, decode, decode_or, is_16_bit_grey, raw_mode, upright
-from data.files.pixel_rows import PixelRows, npy_rows
-from data.files.tiff_file import holds_bytes, tiff_rows
+from data.files.image_files import (
+    ARRAY_SUFFIX,
+    decode_or,
+    header_size,
+    image_errors,
+    is_16_bit_grey,
+    open_with_pillow,
+    raw_mode,
+    upright,
+)
+from data.files.pixel_rows import PixelRows, loaded_rows, npy_rows
+from data.files.tiff_image import is_tiff, open_tiff
 from data.files.tiff_tags import TIFF_SUFFIXES
 from data.store import File
 from utils.limits import MAX_CHANNELS
@@ -23,7 +34,8 @@ ROW_SUFFIXES = (ARRAY_SUFFIX, *TIFF_SUFFIXES)
 """Suffixes of the files that can be read row by row."""
 MAX_WEIGHT = 1e15  # larger numbers stand for missing values, and the sum of a batch would lose or overflow the others
 _MOST_IN_8_BITS = 255
-_ALPHA = {"LA": 1, "RGBA": 3}  # modes with transparency: their channels without it
+_BANDS = {"L": 1, "LA": 2, "RGB": 3, "RGBA": 4}  # channels of modes
+_ALPHA = {"LA": 1, "RGBA": 3}  # channels of modes with transparency, without it
 
 
 @dataclass(frozen=True)
@@ -52,9 +64,7 @@ def is_8_bit_rgb(file: File) -> bool:
     """
     if file.suffix.lower() == ARRAY_SUFFIX:
         return False
-    if file.suffix.lower() in TIFF_SUFFIXES:
-        return holds_bytes(file)
-    return decode_or(file, _has_8_bits, otherwise=True)
+    return decode_or(file, _has_8_bits, attrgetter("is_8_bit_rgb"), otherwise=True)
 
 
 def read_stored(file: File, form: StoredForm) -> Tensor:
@@ -66,9 +76,9 @@ def read_stored(file: File, form: StoredForm) -> Tensor:
     Raises:
         DataError: the file is missing, damaged or too large, has other channels, or holds NaN or infinity.
     """
-    image = read_pixels(file, form.n_channels)
-    _check_channels(len(image), file, form)
-    return _checked(image, file, form)
+    with pixel_rows(file, form.n_channels) as rows:
+        _check_channels(rows.shape[0], file, form)
+        return _checked(supported(rows.read_whole()), file, form)
 
 
 def _checked(image: Tensor, file: File, form: StoredForm, top: int = 0) -> Tensor:
@@ -96,12 +106,12 @@ def stored_rows(file: File, form: StoredForm) -> Iterator[StoredRows]:
     Raises:
         DataError: the file is missing or damaged, or has other channels.
     """
-    with _pixel_rows(file, form.n_channels) as rows:
+    with pixel_rows(file, form.n_channels) as rows:
         n_channels, height, width = rows.shape
         _check_channels(n_channels, file, form)
 
         def read(top: int, bottom: int) -> Tensor:
-            return _checked(_supported(rows.read(top, bottom)), file, form, top)
+            return _checked(supported(rows.read(top, bottom)), file, form, top)
 
         yield StoredRows(height, width, read)
 
@@ -138,27 +148,38 @@ def read_pixels(file: File, n_channels: int) -> Tensor:
     Raises:
         DataError: the file is missing, damaged or too large.
     """
-    if file.suffix.lower() not in ROW_SUFFIXES:
-        return _supported(_read_with_pillow(file, n_channels))
-    with _pixel_rows(file, n_channels) as rows:
-        return _supported(rows.read_whole())
+    with pixel_rows(file, n_channels) as rows:
+        return supported(rows.read_whole())
 
 
 @contextmanager
-def _pixel_rows(file: File, n_channels: int) -> Iterator[PixelRows]:
-    """Open a TIFF or an array; see `npy_rows` and `tiff_rows`. Raises DataError if it has too many channels."""
-    try:
+def pixel_rows(file: File, n_channels: int) -> Iterator[PixelRows]:
+    """Open an image of any channels and values. Only its header is read, so that a caller can check the channels.
+
+    n_channels: Expected channels. Transparency is dropped if one channel less is expected; 0 keeps it.
+
+    Raises:
+        DataError: The file is missing or damaged, or has too many channels.
+    """
+    with image_errors(file):
         opened = file.open("rb")
-    except FileNotFoundError as error:
-        raise DataError(f"{file}: no such file") from error
-    except OSError as error:
-        raise DataError(f"{file}: cannot be read as an image: {error.strerror}") from error
     with opened:
-        is_array = file.suffix.lower() == ARRAY_SUFFIX
-        rows = npy_rows(opened, str(file), n_channels) if is_array else tiff_rows(opened, str(file))
+        with image_errors(file):
+            if file.suffix.lower() == ARRAY_SUFFIX:
+                rows = npy_rows(opened, str(file), n_channels)
+            elif is_tiff(opened):
+                rows = open_tiff(opened, str(file)).rows(n_channels)
+            else:
+                rows = _pillow_rows(opened, file, n_channels)
         if rows.shape[0] > MAX_CHANNELS:
             raise DataError(f"{file}: has {counted(rows.shape[0], 'channel')}, up to {MAX_CHANNELS} are read")
         yield rows
+
+
+def count_channels(file: File) -> int:
+    """Return the channels of an image, with transparency, from its header; raise DataError if it cannot be read."""
+    with pixel_rows(file, 0) as rows:
+        return rows.shape[0]
 
 
 def checked_values(image: Tensor, file: File, form: StoredForm, top: int = 0) -> Tensor:
@@ -190,9 +211,10 @@ def read_weights(file: File) -> Tensor:
         DataError: the file is missing, damaged or too large, has several channels, or a weight is negative, above
             MAX_WEIGHT or no number.
     """
-    weights = read_pixels(file, 1)
-    if len(weights) != 1:
-        raise DataError(f"{file}: has {counted(len(weights), 'channel')}, a map of weights has 1: save it in grey")
+    with pixel_rows(file, 1) as rows:
+        if rows.shape[0] != 1:
+            raise DataError(f"{file}: has {counted(rows.shape[0], 'channel')}, a map of weights has 1: save it in grey")
+        weights = supported(rows.read_whole())
     values = weights.float()
     is_wrong = ~((values >= 0) & (values <= MAX_WEIGHT))
     if bool(is_wrong.any()):
@@ -205,7 +227,7 @@ def read_weights(file: File) -> Tensor:
     return weights
 
 
-def _supported(pixels: np.ndarray) -> Tensor:
+def supported(pixels: np.ndarray) -> Tensor:
     """Return (C, H, W) integers or floats in the machine's byte order, in a type that samples may have."""
     if pixels.dtype.kind == "b":
         pixels = pixels.astype(np.uint8) * np.uint8(255)
@@ -218,22 +240,38 @@ def _has_8_bits(image: ImageFile) -> bool:
     return not image.mode.startswith(("I", "F")) and not raw_mode(image).endswith("16B")
 
 
-def _read_with_pillow(file: File, n_channels: int) -> np.ndarray:
-    """Return (C, H, W) uint8 or uint16, or float32 of floating-point and 32-bit files."""
-    layout = decode(file, raw_mode)
+def _pillow_rows(opened: BinaryIO, file: File, n_channels: int) -> PixelRows:
+    """Return uint8 or uint16 pixels, or float32 of 32-bit files, which Pillow decodes at once."""
+    image = open_with_pillow(opened, file)
+    layout, mode = raw_mode(image), _mode_to_read(image)
     if layout == "LA;16B":
         raise DataError(f"{file}: is 16-bit grey with transparency; save it without")
-    pixels = decode(file, lambda image: _pixels(image, n_channels))
-    if pixels.dtype == np.uint8 and layout.endswith(";16B"):  # of the 16 bits of a colour Pillow decodes the first byte
-        low = decode(file, lambda image: _pixels(image, n_channels, layout.replace(";16B", ";16L")))
-        pixels = pixels.astype(np.uint16) << 8 | low
-    return pixels.transpose(2, 0, 1)
+    is_wide = layout.endswith(";16B") or is_16_bit_grey(image)
+    dtype = np.dtype(np.uint16 if is_wide else np.uint8 if mode in _BANDS else np.float32)
+    n_kept = n_channels if _ALPHA.get(mode) == n_channels else _BANDS.get(mode, 1)
+
+    def load() -> np.ndarray:
+        with image_errors(file):
+            pixels = _pixels(image, mode)
+            if is_wide and pixels.dtype == np.uint8:  # Pillow decodes only the first byte of colours of 16 bits
+                low = _pixels(open_with_pillow(opened, file), mode, layout.replace(";16B", ";16L"))
+                pixels = pixels.astype(np.uint16) << 8 | low
+            return pixels[..., :n_kept].transpose(2, 0, 1)
+
+    return loaded_rows(str(file), (n_kept, *header_size(image)), dtype, load)
 
 
-def _pixels(file_image: ImageFile, n_channels: int, layout: str = "") -> np.ndarray:
+def _mode_to_read(image: ImageFile) -> str:
+    """Return the mode in which Pillow is to return the pixels of an image. Only the header is read."""
+    if image.mode in _BANDS or image.mode.startswith(("I", "F")):
+        return image.mode
+    return "L" if image.mode == "1" else "RGBA" if image.has_transparency_data else "RGB"
+
+
+def _pixels(file_image: ImageFile, mode: str, layout: str = "") -> np.ndarray:
     """Return (H, W, C) of an opened image.
 
-    layout: in which Pillow is to read the file, as of the other byte order, whose first bytes are the second ones.
+    layout: Layout that Pillow is to assume, such as the other byte order. It then decodes the second bytes.
     """
     if layout:
         (tile,) = file_image.tile
@@ -241,11 +279,6 @@ def _pixels(file_image: ImageFile, n_channels: int, layout: str = "") -> np.ndar
     image = upright(file_image)
     if is_16_bit_grey(image):
         return np.asarray(image).astype(np.uint16)[..., None]
-    if image.mode in ("I", "F"):
+    if mode not in _BANDS:
         return np.asarray(image).astype(np.float32)[..., None]
-    if image.mode not in ("L", "LA", "RGB", "RGBA"):
-        image = image.convert("L" if image.mode == "1" else "RGBA" if image.has_transparency_data else "RGB")
-    pixels = np.array(image)
-    if pixels.ndim == 2:
-        return pixels[..., None]
-    return pixels[..., :n_channels] if _ALPHA.get(image.mode) == n_channels else pixels
+    return np.atleast_3d(np.array(image if image.mode == mode else image.convert(mode)))

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from data.batch import DataError
-from data.files.image_files import COPY_AGAIN
+from data.files.file_errors import COPY_AGAIN
 from utils.text import counted
 
 with suppress(ImportError):  # see `require_av`

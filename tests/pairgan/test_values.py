@@ -121,3 +121,24 @@ def test_images_beside_label_maps_are_another_map(tmp_path: Path) -> None:
     found = torch.from_numpy(np.stack([np.asarray(image) for image in translated])).permute(0, 3, 1, 2)
     assert example.expected.float().std() > 10
     assert example.difference(found) <= 1
+
+
+@pytest.mark.parametrize("tags", [{274: 6}, {262: 0}, {254: 1}, {339: 2}])
+def test_a_tiff_with_other_pixels_than_pillow_reads_is_refused(tmp_path: Path, tags: dict[int, int]) -> None:
+    Image.fromarray(np.zeros((4, 5), np.uint8)).save(tmp_path / "x.tif", tiffinfo=tags)
+    for holds in ("RGB", "ids", pairgan.VALUES):
+        if holds == pairgan.VALUES and tags == {339: 2}:
+            continue  # tifffile reads signed numbers
+        with pytest.raises(pairgan.ImageError, match=r"x: has values of the TIFF tags \[\d+\] that are not read"):
+            pairgan._read(tmp_path / "x.tif", "x", holds, 1)
+
+
+def test_a_large_tiff_is_refused_before_it_is_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tifffile = pytest.importorskip("tifffile")
+    tifffile.imwrite(tmp_path / "x.tif", np.zeros((8, 9, 4), np.float64), photometric="minisblack")
+    monkeypatch.setattr(tifffile.TiffPageSeries, "asarray", lambda *_, **__: pytest.fail("pixels were read"))
+    with pytest.raises(pairgan.ImageError, match=r"has the shape \(8, 9, 4\), expected 3 channels"):
+        pairgan._read(tmp_path / "x.tif", "x", pairgan.VALUES, 3)
+    monkeypatch.setattr(pairgan, "MAX_PIXELS", 71)
+    with pytest.raises(pairgan.ImageError, match=r"has the shape \(8, 9, 4\), expected 4 channels. Make it smaller"):
+        pairgan._read(tmp_path / "x.tif", "x", pairgan.VALUES, 4)

@@ -13,7 +13,7 @@ from PIL import Image
 from data.batch import DataError
 from data.files.pixel_rows import Bands, PixelRows, npy_rows, write_npy_rows, write_png_rows
 from data.files.size_guard import pixels_allowed
-from data.files.tiff_file import tiff_rows
+from data.files.tiff_image import open_tiff
 from data.files.tiff_writer import write_tiff
 from tests.images import bands, tifffile
 
@@ -38,6 +38,10 @@ def tiff(pixels: np.ndarray, **options: Any) -> io.BytesIO:
     return file
 
 
+def tiff_rows(file: io.BytesIO) -> PixelRows:
+    return open_tiff(file, "x.tif").rows(0)
+
+
 def assert_rows(rows: PixelRows, expected: np.ndarray) -> None:
     """Parts of the rows are those expected, read without the others."""
     assert rows.shape == expected.shape
@@ -50,7 +54,7 @@ def assert_rows(rows: PixelRows, expected: np.ndarray) -> None:
 def test_rows_of_a_tiff(name: str) -> None:
     options = {"planarconfig": "contig"} | TIFFS[name]
     stored = bands(0) if options["planarconfig"] == "separate" else bands(0).transpose(1, 2, 0)
-    assert_rows(tiff_rows(tiff(stored, photometric="minisblack", **options), "x.tif"), bands(0))
+    assert_rows(tiff_rows(tiff(stored, photometric="minisblack", **options)), bands(0))
 
 
 @pytest.mark.parametrize("options", [{}, {"compression": "zlib", "rowsperstrip": 5}])
@@ -59,12 +63,12 @@ def test_rows_of_pages(options: dict[str, Any]) -> None:
         for page in bands(0):
             written.write(page, contiguous=False, metadata=None, **options)
     file.seek(0)
-    assert_rows(tiff_rows(file, "x.tif"), bands(0))
+    assert_rows(tiff_rows(file), bands(0))
 
 
 def test_strips_too_large_for_parts_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("data.files.tiff_file._MAX_SEGMENT_BYTES", 5)
-    rows = tiff_rows(tiff(bands(0)[0], compression="zlib"), "x.tif")
+    monkeypatch.setattr("data.files.tiff_samples._MAX_SEGMENT_BYTES", 5)
+    rows = tiff_rows(tiff(bands(0)[0], compression="zlib"))
     with pixels_allowed(5), pytest.raises(DataError, match=r"x\.tif: 40x32 pixels take .*, more than 5 pixels"):
         rows.read(3, 9)
     assert np.array_equal(rows.read(3, 9), bands(0)[:1, 3:9])
@@ -76,7 +80,7 @@ def test_left_out_and_damaged_strips() -> None:
     counts = page.tags["StripByteCounts"].valueoffset
     content[counts : counts + 2] = bytes(2)  # of the first strip, which is left out
     content[page.dataoffsets[2] : page.dataoffsets[2] + 9] = bytes(9)
-    rows = tiff_rows(io.BytesIO(content), "x.tif")
+    rows = tiff_rows(io.BytesIO(content))
     assert not rows.read(0, 8).any()
     assert np.array_equal(rows.read(8, 16), bands(0)[:1, 8:16])
     with pytest.raises(DataError, match=r"^x\.tif: cannot be read as TIFF: "):

@@ -61,6 +61,15 @@ def test_types_become_those_of_samples(tmp_path: Path, stored: str, read: torch.
     assert image.tolist() == [[[0, 255], [255, 0]] if stored == "?" else [[0, 1], [1, 0]]]
 
 
+def test_arrays_of_version_3_are_read_and_later_ones_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    with path.open("wb") as file:
+        np.lib.format.write_array(file, np.array([[-1, 2]], np.int8), version=(3, 0))
+    assert read_stored(path, form(1)).tolist() == [[[-1, 2]]]
+    path.write_bytes(path.read_bytes().replace(b"NUMPY\3", b"NUMPY\4"))
+    assert_refused(path, r"is of \.npy version 4\.0, expected up to 3\.0\. Save it again\.", form(1))
+
+
 def test_transparency_is_dropped_where_it_is_not_expected(tmp_path: Path) -> None:
     pixels = np.arange(80, dtype=np.uint8).reshape(4, 5, 4)
     Image.fromarray(pixels).save(tmp_path / "x.png")

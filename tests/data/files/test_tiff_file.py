@@ -16,7 +16,7 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     damaged = {"cut": content[: len(content) // 2], "junk": b"II*\0" + b"\x01" * 50, "page": b"<html>", "empty": b""}
     for name, part in damaged.items():
         (tmp_path / f"{name}.tif").write_bytes(part)
-        with pytest.raises(DataError, match=rf"{name}\.tif: (cannot be read as TIFF|is cut off)"):
+        with pytest.raises(DataError, match=rf"{name}\.tif: (cannot be read as|is cut off)"):
             read_stored(tmp_path / f"{name}.tif", FORM)
     with pytest.raises(DataError, match=r"none\.tif: no such file"):
         read_stored(tmp_path / "none.tif", FORM)

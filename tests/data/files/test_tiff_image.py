@@ -1,0 +1,239 @@
+"""A TIFF is read as its tags say, whatever decodes it. Most cases are read by tifffile (zlib) and by libtiff (LZW)."""
+
+import io
+import re
+import tracemalloc
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from data.batch import DataError, LoadingError
+from data.files.image_files import has_transparent_pixels, read_bits, read_ids, read_palette, read_rgb, read_size
+from data.files.pixel_rows import PixelRows
+from data.files.pixels import StoredForm, is_8_bit_rgb, read_pixels, read_stored, read_weights
+from data.files.tiff_samples import tiff_errors
+from tests.images import tifffile
+from tests.reliability.images import TURNED
+
+RNG = np.random.default_rng(0)
+GREY = RNG.integers(0, 256, (24, 32), np.uint8)
+DEEP = RNG.integers(1000, 2024, (24, 32, 3), np.uint16)
+COLORS = RNG.integers(0, 256, (24, 32, 3), np.uint8)
+FOUR = RNG.integers(0, 256, (24, 32, 4), np.uint8)
+ORIENTATION = 274
+
+
+def tiff(folder: Path, pixels: np.ndarray, photometric: str = "minisblack", **options: Any) -> Path:
+    """Write a TIFF with tifffile."""
+    tags = {"planarconfig": "contig"} if pixels.ndim == 3 else {}
+    tifffile().imwrite(folder / "x.tif", pixels, photometric=photometric, metadata=None, **(tags | options))
+    return folder / "x.tif"
+
+
+def pillow_tiff(folder: Path, image: Image.Image, compression: str, **tags: Any) -> Path:
+    """Write a TIFF with Pillow."""
+    image.save(folder / "x.tif", compression=compression, **tags)
+    return folder / "x.tif"
+
+
+def assert_pixels(path: Path, expected: np.ndarray) -> None:
+    """The file holds (H, W) or (H, W, C) pixels."""
+    found = read_pixels(path, 0).numpy()
+    assert found.dtype == expected.dtype
+    assert np.array_equal(found, np.atleast_3d(expected).transpose(2, 0, 1))
+
+
+@pytest.mark.parametrize("compression", ["raw", "tiff_deflate", "tiff_lzw"])
+@pytest.mark.parametrize("orientation", TURNED)
+def test_images_are_upright(tmp_path: Path, orientation: int, compression: str) -> None:
+    stored = np.ascontiguousarray(TURNED[orientation])
+    path = pillow_tiff(tmp_path, Image.fromarray(stored), compression, tiffinfo={ORIENTATION: orientation})
+    assert np.array_equal(read_rgb(path).permute(1, 2, 0).numpy(), TURNED[1])
+    assert_pixels(path, TURNED[1])
+    deep = pillow_tiff(tmp_path, Image.fromarray(stored[..., 0] * np.uint16(99)), "raw", tiffinfo={274: orientation})
+    assert_pixels(deep, TURNED[1][..., 0] * np.uint16(99))
+    assert read_size(path) == TURNED[1].shape[:2]
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"compression": "zlib", "predictor": 2, "rowsperstrip": 7}, {"tile": (16, 16)}]
+)
+@pytest.mark.parametrize("byteorder", "<>")
+def test_colours_of_16_bits_keep_every_bit(tmp_path: Path, options: dict[str, Any], byteorder: str) -> None:
+    for planes in ("contig", "separate"):
+        stored = DEEP if planes == "contig" else DEEP.transpose(2, 0, 1)
+        path = tiff(tmp_path, stored, "rgb", planarconfig=planes, byteorder=byteorder, **options)
+        assert_pixels(path, DEEP)
+        assert not is_8_bit_rgb(path)
+        assert read_bits(path) == 16
+        assert np.array_equal(read_rgb(path).permute(1, 2, 0).numpy(), DEEP >> 8)
+
+
+def test_where_0_is_white_values_are_inverted(tmp_path: Path) -> None:
+    for pixels in (GREY, DEEP[..., 0]):
+        assert_pixels(tiff(tmp_path, ~pixels, "miniswhite", compression="zlib"), pixels)
+    path = tiff(tmp_path, ~GREY, "miniswhite")
+    assert np.array_equal(read_rgb(path)[0].numpy(), GREY)
+    assert np.array_equal(read_ids(path)[0].numpy(), GREY)
+    mask = GREY > 127
+    for compression in ("raw", "group4", "tiff_deflate"):
+        path = pillow_tiff(tmp_path, Image.fromarray(mask), compression, tiffinfo={262: 0})
+        with tifffile().TiffFile(path) as file:
+            assert file.pages[0].photometric == 0
+        assert np.array_equal(read_weights(path)[0].numpy(), mask * 255)
+
+
+def test_signed_bytes_do_not_wrap(tmp_path: Path) -> None:
+    path = tiff(tmp_path, np.array([[-1, 3], [-128, 127]], np.int8))
+    assert read_ids(path).tolist() == [[[-1, 3], [-128, 127]]]
+    assert read_pixels(path, 1).tolist() == [[[-1, 3], [-128, 127]]]
+    assert not is_8_bit_rgb(path)
+    with pytest.raises(DataError, match=r"holds signed 8-bit integers, expected an 8- or 16-bit image; .*folders"):
+        read_rgb(path)
+
+
+@pytest.mark.parametrize("compression", [None, "zlib"])
+def test_thumbnails_and_masks_are_not_the_image(tmp_path: Path, compression: str | None) -> None:
+    options = {"metadata": None, "compression": compression}
+    with tifffile().TiffWriter(tmp_path / "x.tif") as file:
+        file.write(COLORS[::4, ::4], photometric="rgb", subfiletype=1, **options)
+        file.write(GREY > 127, photometric="mask", subfiletype=4, **options)
+        file.write(COLORS, photometric="rgb", **options)
+    assert_pixels(tmp_path / "x.tif", COLORS)
+    assert np.array_equal(read_rgb(tmp_path / "x.tif").permute(1, 2, 0).numpy(), COLORS)
+    assert read_size(tmp_path / "x.tif") == (24, 32)
+
+
+def in_mode(mode: str) -> Image.Image:
+    """Colours in a mode of Pillow."""
+    image = Image.fromarray(COLORS)
+    return image.quantize(16) if mode == "P" else image.convert(mode)
+
+
+@pytest.mark.parametrize("compression", ["raw", "tiff_deflate", "tiff_lzw", "packbits"])
+@pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "CMYK"])
+def test_photographs_have_the_pixels_that_pillow_reads(tmp_path: Path, mode: str, compression: str) -> None:
+    image = in_mode(mode)
+    path = pillow_tiff(tmp_path, image, compression)
+    expected = np.asarray(image.convert("RGB"))
+    assert np.array_equal(read_rgb(path).permute(1, 2, 0).numpy(), expected)
+    assert_pixels(path, expected[..., 0] if mode in "1L" else expected)
+    assert is_8_bit_rgb(path)
+    if mode == "P":
+        assert np.array_equal(read_ids(path)[0].numpy(), np.asarray(image))
+        assert read_palette(path) == bytes(image.getpalette() or ()).rstrip(b"\0")
+
+
+@pytest.mark.parametrize("mode", ["RGB", "YCbCr", "L"])
+def test_jpeg_in_tiff_is_rgb_without_another_package(tmp_path: Path, mode: str) -> None:
+    smooth = Image.fromarray(COLORS[::12, ::16]).resize((32, 24), Image.Resampling.BICUBIC)
+    path = pillow_tiff(tmp_path, smooth.convert(mode), "jpeg", quality=95)
+    expected = np.asarray(smooth.convert(mode).convert("RGB"))
+    assert np.abs(read_rgb(path).permute(1, 2, 0).numpy().astype(int) - expected).max() < 16
+    with pytest.raises(DataError, match=r"JPEG changes ids|expected one integer id per pixel"):
+        read_ids(path)
+
+
+@pytest.mark.parametrize("compression", ["zlib", "lzw"])
+def test_transparency_is_told_from_other_channels(tmp_path: Path, compression: str) -> None:
+    def saved(kind: str) -> Path:
+        if compression == "lzw":
+            pytest.importorskip("imagecodecs")  # to write it
+        return tiff(tmp_path, FOUR, "rgb", extrasamples=[kind], compression=compression)
+
+    path = saved("unassalpha")
+    assert is_8_bit_rgb(path)
+    assert has_transparent_pixels(path)
+    assert np.array_equal(read_pixels(path, 3).numpy(), FOUR[..., :3].transpose(2, 0, 1))
+    assert_pixels(path, FOUR)
+    path = saved("unspecified")  # near infrared, for instance
+    assert not is_8_bit_rgb(path)
+    assert not has_transparent_pixels(path)
+    assert len(read_pixels(path, 3)) == 4
+    path, divided = saved("assocalpha"), Image.frombytes("RGBa", (32, 24), FOUR.tobytes()).convert("RGBA")
+    assert_pixels(path, np.asarray(divided))
+
+
+REFUSED: dict[str, tuple[np.ndarray, str, str]] = {
+    "lab": (COLORS, "cielab", "holds CIELab pixels. Save it as grey or RGB"),
+    "uncompressed ycbcr": (COLORS, "ycbcr", "holds YCbCr pixels without compression. Save it as RGB"),
+    "white floats": (GREY.astype(np.float32), "miniswhite", "holds float32 values in which 0 is white"),
+    "deep cmyk": (FOUR.astype(np.uint16), "separated", "holds CMYK pixels of 16 bits. Save it as RGB"),
+    "complex": (GREY.astype(np.complex64), "minisblack", "holds complex64, expected integers or floats"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_other_pixels_are_refused_in_one_line(tmp_path: Path, name: str) -> None:
+    pixels, photometric, message = REFUSED[name]
+    path = tiff(tmp_path, pixels, photometric)
+    for read in (read_rgb, read_ids, read_size, lambda path: read_pixels(path, 0)):
+        with pytest.raises(DataError, match=f"^{re.escape(str(path))}: {message}"):
+            read(path)
+
+
+def test_ids_that_no_integer_holds_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="holds the id 4294967295, expected ids of up to 31 bits"):
+        read_ids(tiff(tmp_path, np.full((4, 5), 2**32 - 1, np.uint32)))
+    assert read_ids(tiff(tmp_path, np.full((4, 5), 2**31 - 1, np.int64))).max() == 2**31 - 1
+
+
+@pytest.mark.parametrize("suffix", [".tif", ".npy", ".png"])
+def test_channels_are_counted_before_pixels_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    monkeypatch.setattr(PixelRows, "read_whole", lambda _: pytest.fail("pixels were read"))
+    path = tiff(tmp_path, FOUR).with_suffix(suffix)
+    if suffix == ".npy":
+        np.save(path, FOUR)
+    elif suffix == ".png":
+        Image.fromarray(FOUR).save(path)
+    with pytest.raises(DataError, match=r"has 4 channels, data\.source_channels is 2"):
+        read_stored(path, StoredForm(2, "data.source_channels", is_8_bit=False))
+    with pytest.raises(DataError, match="has 4 channels, a map of weights has 1"):
+        read_weights(path)
+
+
+def test_strips_do_not_expand_beyond_their_size(tmp_path: Path) -> None:
+    path = tiff(tmp_path, np.arange(4096, dtype=np.uint8).reshape(64, 64), compression="zlib")
+    page = tifffile().TiffFile(io.BytesIO(path.read_bytes())).pages[0]
+    content, bomb = bytearray(path.read_bytes()), zlib.compress(bytes(10**7))
+    for tag, value in (("StripOffsets", len(content)), ("StripByteCounts", len(bomb))):
+        place = page.tags[tag].valueoffset
+        content[place : place + 4] = value.to_bytes(4, "little")
+    path.write_bytes(content + bomb)
+    tracemalloc.start()
+    assert not read_rgb(path).any()
+    assert tracemalloc.get_traced_memory()[1] < 10**6
+    tracemalloc.stop()
+
+
+def test_a_missing_codec_is_named_once() -> None:
+    message = r"^x\.tif: reading LZW needs the package imagecodecs: python -m pip install --editable \"\.\[tiff\]\"$"
+    with pytest.raises(LoadingError, match=message), tiff_errors("x.tif"):
+        raise ValueError("<COMPRESSION.LZW: 5> requires the 'imagecodecs' package")
+
+
+def test_a_tiff_is_known_by_its_content(tmp_path: Path) -> None:
+    path = tiff(tmp_path, DEEP, "rgb").rename(tmp_path / "x.png")
+    assert_pixels(path, DEEP)
+    Image.fromarray(COLORS).save(tmp_path / "y.tif", format="PNG")
+    assert torch.equal(read_rgb(tmp_path / "y.tif"), read_pixels(tmp_path / "y.tif", 3))
+
+
+def test_files_of_many_pages_are_not_parsed_whole(tmp_path: Path) -> None:
+    with tifffile().TiffWriter(tmp_path / "x.tif") as file:
+        for _ in range(130):
+            file.write(GREY[:4, :4], contiguous=False, metadata=None)
+    assert np.array_equal(read_rgb(tmp_path / "x.tif")[0].numpy(), GREY[:4, :4])
+    with pytest.raises(DataError, match=r"x\.tif: has more than 128 pages\. Save only the image"):
+        read_pixels(tmp_path / "x.tif", 0)
+
+
+def test_the_only_page_is_read_although_it_is_reduced(tmp_path: Path) -> None:
+    assert_pixels(tiff(tmp_path, GREY, subfiletype=1), GREY)
