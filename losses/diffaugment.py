@@ -1,7 +1,7 @@
 """DiffAugment: the discriminator sees augmented images, in the updates of both networks (Zhao et al. 2020, figure 4).
 
 For pairs, a translation moves the source with the image. Color and cutout change only the image. All images of a
-sample, real and translated, share one draw. The discriminator cannot tell them apart by it, and feature matching still
+sample, real and translated, share one draw. The discriminator cannot distinguish them by it, and feature matching still
 compares equal positions. Nothing is clamped, and gradients reach the images.
 """
 

@@ -30,7 +30,7 @@ MISSING = "-"
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """What a run has written so far. Files of earlier versions and of killed runs may be missing.
+    """The records of a run so far. Files of earlier versions and of killed runs may be missing.
 
     settings: Values by `section.key`, and weights of registered losses; empty if they cannot be read.
     problem: Reason for that, or an empty text.

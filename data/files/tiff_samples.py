@@ -90,7 +90,8 @@ def _segmented_rows(series: Any, name: str, height: int, width: int) -> PixelRow
     are_channels = len(pages) == 1 or n_planes * n_per_pixel == 1
     is_whole = n_channels * height * width == series.size and sides == [height, width]
     segment_width = first.tilewidth if first.is_tiled else width
-    check_size(name, _length(first), segment_width, n_per_pixel * first.dtype.itemsize)  # a tile may exceed its image
+    if _length(first) * segment_width > height * width:  # a tile may exceed its image, which has been checked
+        check_size(name, _length(first), segment_width, n_per_pixel * first.dtype.itemsize)
     segment_bytes = _length(first) * segment_width * n_per_pixel * first.dtype.itemsize
     if depth > 1 or not are_channels or not is_whole or None in pages or segment_bytes > _MAX_SEGMENT_BYTES:
         return None
