@@ -236,7 +236,7 @@ def _text_fault(value: object) -> str | None:
     if any("\0" in part for part in texts):
         return "with a NUL character; leave it out"
     if any("\ud800" <= character <= "\udfff" for part in texts for character in part):
-        return "which is not UTF-8; rename the file or folder, or link to it"
+        return "which is not UTF-8; use another name, or link to the file or folder"
     return None
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-_PROGRAM = re.compile(r"(python\d*|torchrun|make|tensorboard|pip|git|source|find|srun|sbatch|cd|grep) ")
+_PROGRAM = re.compile(r"(python\d*|torchrun|make|tensorboard|pip|git|source(?! =)|find|srun|sbatch|cd|grep) ")
 
 
 def code_lines(text: str) -> Iterator[str]:

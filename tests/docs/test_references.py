@@ -30,7 +30,7 @@ OF_OTHERS = {  # options of torchrun, tensorboard, pip, git, http.server, sbatch
     *("--case", "--data", "--recipe", "--steps"),  # of the bench
     *("--signals-to-handle", "--logdir", "--editable", "--standalone", "--nodes", "--cpus-per-task"),
     *("--tag", "--build-arg", "--rm", "--gpus", "--shm-size", "--volume", "--user", "--publish", "--env"),
-    *("--fail", "--data-binary", "--form", "--header"),
+    *("--fail", "--data-binary", "--form", "--header", "--request", "--retry", "--retry-delay", "--retry-connrefused"),
     *("--read-only", "--vfs-cache-mode", "--wildcards"),
 }
 OF_FILES = {".md", ".py", ".yaml", ".txt", ".pt", ".pt2", ".onnx", ".safetensors", ".json", ".jsonl", ".png", ".html"}

@@ -70,7 +70,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "repeated problem": ("a: &a {x: 1, x: 2}\nb: [" + "*a, " * 2000 + "]", [r"duplicate key x", r"expands to more"]),
     "alias bomb": (LAUGHS, [r"expands to more than 10000 values, counted with aliases"]),
     "merge bomb": (MERGED_LAUGHS, [r"expands to more than 10000 values"]),
-    "half a character": ('run: {root: "\\ud800"}', [r"run\.root is '\\ud800', which is not UTF-8; rename"]),
+    "half a character": ('run: {root: "\\ud800"}', [r"run\.root is '\\ud800', which is not UTF-8; use another name"]),
     "half a character within": (
         'train: {freeze: ["\\udcff"]}',
         [r"train\.freeze is .*, which is not UTF-8"],

@@ -250,7 +250,7 @@ def test_recipes_and_tools_work_from_any_folder(tmp_path: Path, with_tool: bool)
 def test_a_name_that_an_ascii_system_cannot_write_is_told_in_one_line(tiny_config: Path) -> None:
     command = f"$PYTHON train.py --config {tiny_config} run.name=größe --print-config"
     ended = in_shell(command, LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
-    assert_refused_in_one_line(ended, "expected a name that can be a folder")
+    assert_refused_in_one_line(ended, "which is not UTF-8; use another name")
 
 
 @pytest.mark.slow

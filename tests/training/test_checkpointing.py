@@ -26,7 +26,7 @@ def manager(folder: Path, *, every_steps: int = 20, keep: int = 0) -> Checkpoint
         best=BestScore("l1"),
         n_bytes=8,
         estimate_statistics=lambda: None,
-        process_state=lambda: 0,
+        process_state=lambda: {"cpu": torch.get_rng_state()},
         state_dict=lambda processes: {"random_states": processes},
     )
     return CheckpointManager(cast(Training, training))
