@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -28,7 +29,7 @@ from metrics.evaluator import Evaluator
 from metrics.image_metrics import Bounds
 from models import DISCRIMINATORS, GENERATORS
 from models.activation_checkpointing import enable_activation_checkpointing
-from models.contract import check_discriminator, check_generator, is_own
+from models.contract import check_discriminator, check_generator, check_on_meta_device, is_own
 from models.initialization import initialize
 from models.instance_features import FeatureConditionedGenerator, FeatureEncoder
 from models.spectral_norm import add_spectral_norm, normed_convolutions
@@ -232,11 +233,13 @@ def build_generator(config: Config, direction: str | None = None) -> nn.Module:
     compares = config.method.declaration.compares_features or "antialiased" in (settings.downsample, settings.upsample)
     biases = {"biased_downs": compares and settings.norm == "instance"}
     values = vars(settings) | style | images | biases
-    generator = _made(maker, channels | values, "generator.name")
-    if is_own(maker):
-        side, scale = image_sides(config).minimum, settings.scale
+    make = partial(_made, maker, channels | values, "generator.name")
+    generator = make()
+    if is_own(maker) and torch.get_default_device().type != "meta":
+        key, side, scale = f"generator.name={settings.name}", image_sides(config).minimum, settings.scale
+        check_on_meta_device(make, key)
         target = (data.target_channels, round(scale * side), round(scale * side))
-        check_generator(generator, f"generator.name={settings.name}", in_channels, target, side)
+        check_generator(generator, key, in_channels, target, side)
     is_spade, norm = settings.name == "spade", "all" if settings.spectral_norm else "none"
     _draw_weights(generator, config, norm, as_spade=is_spade)
     network: nn.Module = generator
@@ -279,7 +282,10 @@ def build_discriminator(config: Config, direction: str | None = None) -> nn.Modu
     discriminator = _made(maker, values, "discriminator.name")
     if is_own(maker):
         key, side = f"discriminator.name={settings.name}", discriminated_side(config)
-        check_discriminator(discriminator, key, source_channels, data.target_channels, side)
+        needs_features = config.loss.feature_matching > 0
+        check_discriminator(
+            discriminator, key, source_channels, data.target_channels, side, needs_features=needs_features
+        )
     is_oasis = settings.name == "segmentation"  # which draws weights before its network is moved
     norm = settings.spectral_norm
     _draw_weights(discriminator, config, norm, as_spade=norm == "inner", misses_normed=not is_oasis)

@@ -1,15 +1,19 @@
 """The sizes of images that a configuration's networks take, and those that the user asked for."""
 
 import math
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from configs.schema import Config
 from configs.schema.data import SIZED_BY_CROP
 from data.preprocessing import LeastSide
 from models import DISCRIMINATORS, GENERATORS
 from models.generator import ImageSides
-from utils.signatures import accepted
+from utils.errors import ConfigError
+from utils.signatures import accepted, required_names
 from utils.text import exact
 
+T = TypeVar("T")
 VGG_MIN_SIDE = 16  # pixels, which four poolings make one
 
 # settings of sizes, by data.preprocess
@@ -20,7 +24,7 @@ _REDUCED = {"resize_and_crop": ("load_width", "load_height"), "scale_width_and_c
 def image_sides(config: Config) -> ImageSides:
     """Return the heights and widths that the generator takes, with its feature encoder if it has one."""
     generator = GENERATORS[config.generator.name]
-    sides = generator.image_sides(**accepted(generator.image_sides, vars(config.generator)))
+    sides = _of_rule(generator.image_sides, vars(config.generator), ImageSides)
     if not config.has_encoder:
         return sides
     multiple = max(sides.multiple, 2**config.features.n_downsamplings)
@@ -30,7 +34,17 @@ def image_sides(config: Config) -> ImageSides:
 def discriminated_side(config: Config) -> int:
     """Return the shortest side, in pixels, of an image that the discriminator takes."""
     discriminator = DISCRIMINATORS[config.discriminator.name]
-    return discriminator.least_side(**accepted(discriminator.least_side, vars(config.discriminator)))
+    return _of_rule(discriminator.least_side, vars(config.discriminator), int)
+
+
+def _of_rule(rule: Callable[..., T], settings: Mapping[str, Any], kind: type[T]) -> T:
+    """Return the sides for `settings` by a static method of a network; raise ConfigError if it breaks the contract."""
+    if missing := sorted(required_names(rule) - settings.keys()):
+        raise ConfigError(f"{rule.__qualname__}: {missing[0]} is no setting. Give this argument a default.")
+    sides = rule(**accepted(rule, settings))
+    if not isinstance(sides, kind):
+        raise ConfigError(f"{rule.__qualname__}: returns {sides!r}. Return an {kind.__name__}: docs/architecture.md.")
+    return sides
 
 
 def trained_side(config: Config) -> LeastSide:

@@ -1,5 +1,6 @@
 """Networks and their initial weights. A network is added with its file in this package and its line in a registry."""
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -62,7 +63,7 @@ def _register(
         )
     if missing := [argument for argument in needed if argument not in argument_names(network)]:
         raise ConfigError(f"{kind} {name!r}: the constructor has no argument {missing[0]}. Add it.")
-    if not callable(getattr(network, rule, None)):
+    if not isinstance(inspect.getattr_static(network, rule, None), staticmethod | classmethod):
         raise ConfigError(f"{kind} {name!r}: the class has no static method {rule}. Add it: docs/architecture.md.")
     registry[name] = network
     own.add(name)

@@ -1,5 +1,6 @@
 """The contract of generators and discriminators, checked once before a network outside this package is used."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,6 +16,22 @@ _UNLIKE = 0.01  # share of the standard deviation of logits: rounding is far bel
 def is_own(network: type[nn.Module]) -> bool:
     """Return whether a network comes from outside this package, whose tests check the contract."""
     return network.__module__.partition(".")[0] != __name__.partition(".")[0]
+
+
+def check_on_meta_device(make: Callable[[], nn.Module], key: str) -> None:
+    """Raise ConfigError unless `make` works on torch's meta device, where loading compares shapes before it allocates.
+
+    key: Setting that names the network, for the message.
+    """
+    try:
+        with torch.random.fork_rng([]), torch.device("meta"):
+            make()
+    except (RuntimeError, TypeError, ValueError) as error:
+        reason = _first_line(error)
+        raise ConfigError(
+            f"{key}: cannot be built on the meta device, as loading a checkpoint does: {reason}. "
+            f"Read no values of tensors in the constructor; {_PAGE}."
+        ) from error
 
 
 @torch.no_grad()
@@ -33,25 +50,37 @@ def check_generator(network: nn.Module, key: str, in_channels: int, target: tupl
 
 
 @torch.no_grad()
-def check_discriminator(network: nn.Module, key: str, source_channels: int, image_channels: int, side: int) -> None:
+def check_discriminator(
+    network: nn.Module,
+    key: str,
+    source_channels: int,
+    image_channels: int,
+    side: int,
+    *,
+    needs_features: bool = False,
+) -> None:
     """Raise ConfigError unless a discriminator scores k images for each source: N sources and k N images.
 
     An error with as many images as sources is no fault of the contract and passes unchanged.
 
     key: Setting that names the network, for the message. side: Height and width of the images, in pixels.
+    needs_features: Whether a loss compares the features of each scale.
     """
     draw = torch.Generator().manual_seed(0)
     sources = torch.randn(2, source_channels, side, side, generator=draw)
     images = torch.randn(4, image_channels, side, side, generator=draw)
-    repeated = _logits(key, _quietly(network, sources.repeat(2, 1, 1, 1), images))
+    outputs = _quietly(network, sources.repeat(2, 1, 1, 1), images)
+    repeated = _logits(key, outputs)
+    if needs_features and not all(output.features for output in outputs):
+        raise ConfigError(f"{key}: returns no features to compare. Set loss.feature_matching=0.")
     if not source_channels:  # images of the two sides may differ in size, so each comes with a source of its own
         return
     remedy = f"Repeat the sources: source.repeat(len(image) // len(source), 1, 1, 1); {_PAGE}."
     try:
         found = _logits(key, _quietly(network, sources, images))
     except (RuntimeError, ValueError, IndexError) as error:
-        (reason, *_) = str(error).splitlines() or [type(error).__name__]
-        raise ConfigError(f"{key}: fails with 2 sources and 4 images: {reason} {remedy}") from error
+        reason = _first_line(error)
+        raise ConfigError(f"{key}: fails with 2 sources and 4 images: {reason}. {remedy}") from error
     for ours, theirs in zip(repeated, found, strict=True):
         if float((ours - theirs).abs().max()) > _UNLIKE * float(ours.std()) + 1e-5 * float(ours.abs().max()):
             raise ConfigError(f"{key}: image i of 4 must be scored with source i % 2 of 2. {remedy}")
@@ -77,3 +106,7 @@ def _quietly(network: nn.Module, *inputs: Tensor) -> Any:
     finally:
         for module, mode in modes.items():
             module.training = mode
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")

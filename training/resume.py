@@ -44,7 +44,7 @@ _OF_NETWORKS = (
     "data.target_range",
 )
 _NOT_OF_RESULTS = (
-    *("run.name", "run.root", "run.device", "log.", "checkpoint."),
+    *("run.name", "run.root", "run.device", "log.", "checkpoint.every_steps", "checkpoint.keep"),
     *("data.root", "data.workers", "data.cache", "data.timeout_s", "data.test_split"),
     *("train.activation_checkpointing", "train.compile", "train.cuda_graph", "train.channels_last"),
     *("train.cudnn_benchmark", "train.deterministic", "train.profile_steps"),

@@ -115,9 +115,19 @@ class LoopState:
     @property
     def epoch(self) -> int:
         """The schedule's epoch of the next step, from 0."""
-        if self.steps_per_epoch:
-            return self.step // self.steps_per_epoch
-        return self.batches // self.batches_per_epoch
+        position, length = self._position
+        return position // length
+
+    @property
+    def n_started_epochs(self) -> int:
+        """Number of the schedule's epochs that have begun: the epoch of the latest step, from 1."""
+        position, length = self._position
+        return -(-position // length)
+
+    @property
+    def _position(self) -> tuple[int, int]:
+        """The position in the schedule, and the length of an epoch: both in steps, or both in joint batches."""
+        return (self.step, self.steps_per_epoch) if self.steps_per_epoch else (self.batches, self.batches_per_epoch)
 
     def last_step(self, n_epochs: int, batches_per_step: int) -> int:
         """Return the step that ends epoch number `n_epochs` of the schedule."""

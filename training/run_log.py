@@ -82,8 +82,7 @@ class RunLog:
         batches_per_step: int,
     ) -> Mapping[str, float]:
         """Report the means since the last report, the state of the optimizers, and the speed; return all by tags."""
-        step = state.step
-        epoch = (state.batches - 1) // state.batches_per_epoch + 1  # of the step just made, from 1
+        step, epoch = state.step, state.n_started_epochs
         images_per_s = steps_per_s * state.joint_batch_size * batches_per_step
         n_skipped = sum(int(group.skipped_steps) for group in optimizers.values())
         scalars = {

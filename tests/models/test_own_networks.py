@@ -62,6 +62,40 @@ class Needing(Plain):
         super().__init__(in_channels=in_channels, out_channels=out_channels, base_channels=depth)
 
 
+class ReadingValues(Plain):
+    def __init__(self, *, in_channels: int, out_channels: int, base_channels: int) -> None:
+        super().__init__(in_channels=in_channels, out_channels=out_channels, base_channels=base_channels)
+        self.largest = self.first.weight.abs().max().item()
+
+
+class OwnBuffer(Plain):
+    gain: Tensor
+
+    def __init__(self, *, in_channels: int, out_channels: int, base_channels: int) -> None:
+        super().__init__(in_channels=in_channels, out_channels=out_channels, base_channels=base_channels)
+        self.register_buffer("gain", torch.from_numpy(np.ones((1, out_channels, 1, 1), np.float32)))
+
+    def forward(self, source: Tensor) -> Tensor:
+        return super().forward(source) * self.gain
+
+
+class Pair(Plain):
+    @staticmethod
+    def image_sides() -> Any:
+        return 1, 8
+
+
+class Asking(Plain):
+    @staticmethod
+    def image_sides(depth: int) -> ImageSides:  # type: ignore[override]
+        return ImageSides(multiple=depth, minimum=8)
+
+
+class OfAnObject(Plain):
+    def image_sides(self) -> ImageSides:  # type: ignore[override]
+        return ImageSides(multiple=1, minimum=8)
+
+
 class Judge(Discriminator):
     def __init__(self, *, source_channels: int, image_channels: int, base_channels: int) -> None:
         super().__init__()
@@ -93,6 +127,11 @@ class Interleaved(Judge):
 class Bare(Judge):
     def forward(self, source: Tensor, image: Tensor) -> Any:
         return super().forward(source, image)[0].logits
+
+
+class Featureless(Judge):
+    def forward(self, source: Tensor, image: Tensor) -> Any:
+        return [DiscriminatorOutput([], super().forward(source, image)[0].logits)]
 
 
 class Flat(Judge):
@@ -136,6 +175,7 @@ def test_own_networks_train_resume_translate_and_are_exported(tiny_config: Path,
         (Naive, r"fails with 2 sources and 4 images: Sizes of tensors must match.* Repeat the sources: source\.repeat"),
         (Interleaved, r"image i of 4 must be scored with source i % 2 of 2"),
         (Bare, r"returns Tensor\. Return a list of DiscriminatorOutput"),
+        (Featureless, r"returns no features to compare\. Set loss\.feature_matching=0"),
         (Flat, r"returns a tensor of shape \(4,\)\. Return \(4, C, H, W\)"),
     ],
 )
@@ -149,16 +189,31 @@ def test_a_discriminator_that_breaks_the_contract_is_an_error_of_one_line(
     assert "\n" not in str(error.value)
 
 
-def test_a_generator_that_breaks_the_contract_is_an_error_of_one_line(tiny_config: Path) -> None:
-    register_generator("plain", Larger)
+@pytest.mark.parametrize(
+    ("network", "message"),
+    [
+        (Larger, r"generator\.name=plain: a source .* becomes \(1, 3, 16, 16\)\. Return .*8, 8\)"),
+        (Needing, r"generator\.name: Needing needs depth, which is no setting\. Give"),
+        (ReadingValues, r"generator\.name=plain: cannot be built on the meta device, .* Read no values of tensors"),
+        (Pair, r"Pair\.image_sides: returns \(1, 8\)\. Return an ImageSides"),
+        (Asking, r"Asking\.image_sides: depth is no setting\. Give this argument a default"),
+    ],
+)
+def test_a_generator_that_breaks_the_contract_is_an_error_of_one_line(
+    tiny_config: Path, network: type[Generator], message: str
+) -> None:
+    register_generator("plain", network)
+    with pytest.raises(ConfigError, match=f"^{message}") as error:
+        build.build_generator(load_config(tiny_config, OWN[:1]))
+    assert "\n" not in str(error.value)
+
+
+def test_a_buffer_from_numpy_is_loaded(tiny_config: Path) -> None:
+    register_generator("plain", OwnBuffer)
     config = load_config(tiny_config, OWN[:1])
-    with pytest.raises(
-        ConfigError, match=r"^generator\.name=plain: a source .* becomes \(1, 3, 16, 16\)\. Return .*8, 8\)"
-    ):
+    with torch.device("meta"):  # as a checkpoint's shapes are compared
         build.build_generator(config)
-    register_generator("plain", Needing)
-    with pytest.raises(ConfigError, match=r"^generator\.name: Needing needs depth, which is no setting\. Give"):
-        build.build_generator(config)
+    assert build.build_generator(config).gain.shape == (1, 3, 1, 1)
 
 
 def test_the_built_in_discriminators_keep_the_contract() -> None:
@@ -183,6 +238,7 @@ def test_the_built_in_discriminators_keep_the_contract() -> None:
             type("Open", (Generator,), {"__init__": lambda self, *, in_channels: None}),
             r"no argument out_channels",
         ),
+        ("plain", OfAnObject, r"the class has no static method image_sides"),
     ],
 )
 def test_what_is_no_generator_is_not_registered(name: str, network: Any, message: str) -> None:

@@ -67,8 +67,8 @@ def test_steps_per_epoch_gives_the_same_schedule_for_any_number_of_images(n_imag
     epochs = []
     for step in (0, 199, 200, 1799):
         state.step, state.batches = step, 2 * step
-        epochs.append(state.epoch)
-    assert epochs == [0, 0, 1, 8]
+        epochs.append((state.epoch, state.n_started_epochs))
+    assert epochs == [(0, 0), (0, 1), (1, 1), (8, 9)]
     state.load_state_dict(state.state_dict())
     assert (state.step, state.epoch) == (1799, 8)
 
