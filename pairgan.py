@@ -25,9 +25,8 @@ from PIL import Image, ImageOps
 
 Device = Literal["auto", "cpu", "cuda"]
 ImageLike = str | os.PathLike[str] | Image.Image | np.ndarray
-Images = Iterable[ImageLike]
 Other = ImageLike | None  # beside the source
-Others = Images | None
+Others = Iterable[ImageLike] | None
 Maps = dict[str, np.ndarray]
 
 IMAGE_FORMATS = ("PNG", "JPEG", "PPM", "BMP", "TIFF", "WEBP")
@@ -40,7 +39,7 @@ OWN_CLASSES = {"synthetic_facades": 12}  # of data sets whose settings do not ho
 BYTES, FLOATS, VALUES = "uint8", "float32 in [-1, 1]", "finite values"
 _TYPES: dict[str, tuple[type, ...]] = {BYTES: (np.uint8,), FLOATS: (np.floating,), VALUES: (np.integer, np.floating)}
 _DIGEST = b"rJ\n\x06sha256\x12@"  # begins the last entry of a file's metadata; 64 digits, of what is before, end it
-_TIFF = {254: (0, 2), 258: (8, 16, 32, 64), 262: (1, 2), 274: (0, 1), 338: (0, 2)}  # values of tags; 0 if missing
+_TIFF = {254: (0, 2), 255: (0, 1), 258: (8, 16, 32, 64), 262: (1, 2), 274: (0, 1), 338: (0, 2)}  # values of tags, or 0
 _PILLOWS_TIFF = _TIFF | {258: (0, 1, 8, 16, 32), 262: (1, 2, 3, 5, 6), 284: (0, 1), 339: (0, 1, 3)}
 
 
@@ -105,7 +104,7 @@ class Model:
         return self.batch([source], *others)[0]
 
     def batch(
-        self, images: Images, instances: Others = None, features: Others = None, source_images: Others = None
+        self, images: Iterable[Any], instances: Others = None, features: Others = None, source_images: Others = None
     ) -> list[Any]:
         """Return the translations of several images in their order; each argument holds what __call__ takes.
 
@@ -292,6 +291,8 @@ def _check_picture(image: Image.Image, holds: str) -> None:
     raw, last = (options[0], options[-1]) if isinstance(options, tuple) else (options, options)
     if not 0 < image.width * image.height <= MAX_PIXELS:
         raise ImageError(f"has {image.width * image.height} pixels, expected 1 to {MAX_PIXELS}. Make it smaller")
+    if decoder == "jpeg" and (f := getattr(image, "fp", None)) and not f.seek(0) and f.read().count(b"\xff\xda") > 500:
+        raise ImageError("has more than 500 scans, and each takes time. Save it again")
     if tags := getattr(image, "tag_v2", None):  # of a TIFF
         _check_tiff(tags, _PILLOWS_TIFF | ({339: (0, 1, 2)} if image.mode == "I" and tags.prefix == b"II" else {}))
     if holds == "ids":  # as they were saved
@@ -308,21 +309,20 @@ def _check_picture(image: Image.Image, holds: str) -> None:
 
 
 def _check_tiff(tags: Any, read: Mapping[int, tuple[int, ...]]) -> None:
-    if other := [code for code, values in read.items() if np.ravel(tags.get(code, 0))[0] not in values]:
+    other = [code for code, values in read.items() if not {*np.ravel(tags.get(code, 0))} <= {*values}]
+    if other := other + [code for code in (320,) if np.max(tags.get(code, 256)) < 256]:  # bytes in a palette
         raise ImageError(f"has values of the TIFF tags {other} that are not read. Save it as PNG or .npy")
 
 
-def _line(error: Exception) -> str:
-    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return " ".join(text.partition("\n")[0].split()).rstrip(".")
+def _line(e: Exception) -> str:
+    return " ".join((getattr(e, "strerror", None) or str(e) or type(e).__name__).partition("\n")[0].split()).rstrip(".")
 
 
 def _images_in(folder: Path) -> dict[str, Path]:
     files = [f for f in sorted(folder.rglob("*")) if not HIDDEN.search(f"/{f.relative_to(folder).as_posix()}/")]
     kinds = {f: Image.registered_extensions().get(f.suffix.lower()) for f in files if f.is_file() or not f.exists()}
-    taken = [f for f in kinds if kinds[f] in IMAGE_FORMATS] or [f for f in kinds if f.suffix.lower() == ".npy"]
     found: dict[str, Path] = {}
-    for file in taken:
+    for file in [f for f in kinds if kinds[f] in IMAGE_FORMATS] or [f for f in kinds if f.suffix.lower() == ".npy"]:
         if (first := found.setdefault(file.relative_to(folder).with_suffix("").as_posix(), file)) != file:
             raise ImageError(f"{first} and {file.name}: would have one result. Keep one of them.")
     if not found:

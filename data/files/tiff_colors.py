@@ -121,7 +121,7 @@ class TiffColors:
         if self.photometric != WHITE_IS_ZERO:
             return samples
         levels = samples.copy()
-        levels[:: self.n_samples] ^= levels.dtype.type(2**self.bits - 1)  # not those of alpha
+        levels[:: self.n_samples] ^= levels.dtype.type(2**self.bits - 1)  # alpha keeps its levels
         return levels
 
     def pixels(self, levels: np.ndarray, *, is_divided: bool) -> np.ndarray:
@@ -142,7 +142,7 @@ class TiffColors:
             return scaled
         highest = 1.0 if self.pixel_type.kind == "f" else 2.0 ** max(self.bits, 8) - 1
         alpha = scaled[self.n_colors + self.extra.index(PREMULTIPLIED)]
-        colors = scaled[: self.n_colors] * highest / np.where(alpha > 0, alpha, highest)  # rounded down, as by Pillow
+        colors = scaled[: self.n_colors] * highest / np.where(alpha > 0, alpha, np.inf)  # rounded down, as by libtiff
         pixels = scaled.copy()
         pixels[: self.n_colors] = colors.clip(None, highest)
         return pixels

@@ -126,10 +126,14 @@ class TiffImage:
         has_known_extra = (
             not extra
             or (extra == (STRAIGHT,) and photometric == BLACK_IS_ZERO and page.planarconfig == 1)
-            or (extra in ((STRAIGHT,), (PREMULTIPLIED,)) and photometric == RGB)
+            or (extra in ((STRAIGHT,), (PREMULTIPLIED,)) and photometric == RGB and page.planarconfig == 1)
         )
         is_known = PHOTOMETRIC in page.tags or page.compression in (*FAX, *JPEG)
         is_right = (bits == 8 or is_single) and has_known_extra and is_known and page.sampleformat == 1
+        if page.fillorder == 2:  # Pillow knows few such images, and scrambles small samples
+            is_right = is_right and bits in (1, 8) and not extra and photometric <= RGB
+        if bits in (2, 4):
+            is_right = is_right and page.planarconfig == 1  # Pillow takes one separate plane for bytes
         is_small = colors.n_samples * self.size[0] * self.size[1] <= _SMALL or find_spec("imagecodecs") is None
         return page.compression in compressions and is_right and (is_small or photometric == YCBCR)
 

@@ -88,7 +88,7 @@ class TiffTags:
 
     @classmethod
     def of(cls, file: File) -> Self:
-        """Read the tags of the largest image of a TIFF. Return no tags for a damaged file: its pixels will report it.
+        """Read the tags of the image that `open_tiff` reads. Return no tags for a damaged file.
 
         Raises:
             LoadingError: tifffile is not installed.
@@ -96,8 +96,9 @@ class TiffTags:
         tifffile = tifffile_package(f"{file}: reading it")
         try:
             with file.open("rb") as opened:
-                series = max(tifffile.TiffFile(opened).series, key=lambda each: each.size)
-                return cls._of_series(series)
+                all_series = tifffile.TiffFile(opened).series
+                full = (each for each in all_series if not each.keyframe.is_reduced and not each.keyframe.is_mask)
+                return cls._of_series(next(full, all_series[0]))
         except Exception:  # noqa: BLE001  a damaged file; reading its pixels says why
             return cls()
 

@@ -53,7 +53,7 @@ NOT_RUN = {f'python -m pip install --editable ".[{extra}]"': "installs" for extr
     "python -m pip install scikit-learn": "installs",
     "python my_networks.py train --config demo run.name=plain generator.name=plain discriminator.name=judge": "below",
     "python my_networks.py test --checkpoint runs/plain": "below",
-    "python my_networks.py tools.export --checkpoint runs/plain --format onnx": "tests/docs/test_library.py runs the file",
+    "python my_networks.py tools.export --checkpoint runs/plain --format onnx": "in tests/docs/test_library.py",
     "python -m pairgan generator.onnx labels.png translated.png --instances instances.png": "in tests/pairgan",
     "python -m pairgan generator.onnx LABEL_MAPS TRANSLATED --instances INSTANCES": "the same",
     "python -m pairgan generator.onnx bands.npy translated.npy": "in tests/end_to_end/test_other_images.py",

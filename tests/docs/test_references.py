@@ -31,6 +31,7 @@ OF_OTHERS = {  # options of torchrun, tensorboard, pip, git, http.server, sbatch
     *("--signals-to-handle", "--logdir", "--editable", "--standalone", "--nodes", "--cpus-per-task"),
     *("--tag", "--build-arg", "--rm", "--gpus", "--shm-size", "--volume", "--user", "--publish", "--env"),
     *("--fail", "--data-binary", "--form", "--header", "--request", "--retry", "--retry-delay", "--retry-connrefused"),
+    "--time",
     *("--read-only", "--vfs-cache-mode", "--wildcards"),
 }
 OF_FILES = {".md", ".py", ".yaml", ".txt", ".pt", ".pt2", ".onnx", ".safetensors", ".json", ".jsonl", ".png", ".html"}

@@ -123,7 +123,7 @@ def test_images_beside_label_maps_are_another_map(tmp_path: Path) -> None:
     assert example.difference(found) <= 1
 
 
-@pytest.mark.parametrize("tags", [{274: 6}, {262: 0}, {254: 1}, {339: 2}])
+@pytest.mark.parametrize("tags", [{274: 6}, {262: 0}, {254: 1}, {255: 2}, {339: 2}])
 def test_a_tiff_with_other_pixels_than_pillow_reads_is_refused(tmp_path: Path, tags: dict[int, int]) -> None:
     Image.fromarray(np.zeros((4, 5), np.uint8)).save(tmp_path / "x.tif", tiffinfo=tags)
     for holds in ("RGB", "ids", pairgan.VALUES):
@@ -142,3 +142,25 @@ def test_a_large_tiff_is_refused_before_it_is_decoded(tmp_path: Path, monkeypatc
     monkeypatch.setattr(pairgan, "MAX_PIXELS", 71)
     with pytest.raises(pairgan.ImageError, match=r"has the shape \(8, 9, 4\), expected 4 channels. Make it smaller"):
         pairgan._read(tmp_path / "x.tif", "x", pairgan.VALUES, 4)
+
+
+def test_every_value_of_a_tag_is_checked(tmp_path: Path) -> None:
+    tifffile = pytest.importorskip("tifffile")
+    kinds: dict[str, Any] = {"photometric": "minisblack", "planarconfig": "contig", "extrasamples": [0, 1]}
+    tifffile.imwrite(tmp_path / "x.tif", np.zeros((4, 5, 3), np.uint8), metadata=None, **kinds)
+    with pytest.raises(pairgan.ImageError, match=r"TIFF tags \[338\]"):  # the second extra channel is alpha
+        pairgan._read(tmp_path / "x.tif", "x", pairgan.VALUES, 3)
+    palette = {"photometric": "palette", "colormap": np.full((3, 256), 200, np.uint16)}  # bytes; right are 16 bits
+    tifffile.imwrite(tmp_path / "x.tif", np.zeros((4, 5), np.uint8), metadata=None, **palette)
+    with pytest.raises(pairgan.ImageError, match=r"TIFF tags \[320\]"):
+        pairgan._read(tmp_path / "x.tif", "x", "RGB", 3)
+
+
+def test_a_jpeg_of_many_scans_is_refused(tmp_path: Path) -> None:
+    Image.new("RGB", (8, 8)).save(tmp_path / "x.jpg", progressive=True)
+    content = (tmp_path / "x.jpg").read_bytes()
+    assert pairgan._read(tmp_path / "x.jpg", "x", "RGB", 3).shape == (8, 8, 3)
+    start, end = (content.rindex(mark) for mark in (b"\xff\xda", b"\xff\xd9"))
+    (tmp_path / "x.jpg").write_bytes(content[:end] + content[start:end] * 500 + content[end:])
+    with pytest.raises(pairgan.ImageError, match="more than 500 scans"):
+        pairgan._read(tmp_path / "x.jpg", "x", "RGB", 3)

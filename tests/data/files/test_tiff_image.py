@@ -2,8 +2,10 @@
 
 import io
 import re
+import struct
 import tracemalloc
 import zlib
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,35 @@ def pillow_tiff(folder: Path, image: Image.Image, compression: str, **tags: Any)
     """Write a TIFF with Pillow."""
     image.save(folder / "x.tif", compression=compression, **tags)
     return folder / "x.tif"
+
+
+def stored_tiff(path: Path, pixels: np.ndarray, compression: str, tags: dict[int, int | None]) -> Path:
+    """Write (H, W) or (H, W, C) bytes as one strip to a plane, with tags that no library writes so; None: without."""
+    image = np.atleast_3d(pixels)
+    height, width, n_channels = image.shape
+    planes = image.transpose(2, 0, 1) if tags.get(284) == 2 else image[None]
+    bits = tags.get(258) or 8
+    strips = [np.packbits(np.unpackbits(plane.reshape(-1, 1), axis=1)[:, 8 - bits :]).tobytes() for plane in planes]
+    if compression == "packbits":
+        blocks = ([strip[i : i + 128] for i in range(0, len(strip), 128)] for strip in strips)
+        strips = [b"".join(bytes([len(block) - 1]) + block for block in strip) for strip in blocks]
+    if tags.get(266) == 2:
+        strips = [bytes(int(f"{byte:08b}"[::-1], 2) for byte in strip) for strip in strips]
+    known = {254: 0, 256: width, 257: height, 258: bits, 259: {"raw": 1, "packbits": 32773}[compression]}
+    known |= {262: 2 if n_channels > 1 else 1, 277: n_channels, 278: height}
+    offsets = list(accumulate((len(strip) for strip in strips[:-1]), initial=8))
+    values: dict[int, list[int]] = {code: [value] for code, value in (known | tags).items() if value is not None}
+    values |= {258: [bits] * n_channels, 273: offsets, 279: [len(strip) for strip in strips]}
+    end, entries, more = 8 + sum(map(len, strips)), b"", b""
+    directory = end + end % 2
+    for code, numbers in sorted(values.items()):
+        content = struct.pack(f"<{len(numbers)}I", *numbers)
+        place = struct.pack("<I", directory + 6 + 12 * len(values) + len(more)) if len(numbers) > 1 else content
+        more += content if len(numbers) > 1 else b""
+        entries += struct.pack("<HHI", code, 4, len(numbers)) + place
+    head, count = b"II*\0" + struct.pack("<I", directory), struct.pack("<H", len(values))
+    path.write_bytes(head + b"".join(strips) + bytes(end % 2) + count + entries + bytes(4) + more)
+    return path
 
 
 def assert_pixels(path: Path, expected: np.ndarray) -> None:
@@ -129,6 +160,26 @@ def test_photographs_have_the_pixels_that_pillow_reads(tmp_path: Path, mode: str
         assert read_palette(path) == bytes(image.getpalette() or ()).rstrip(b"\0")
 
 
+@pytest.mark.parametrize(
+    ("pixels", "compression", "tags"),
+    [
+        (COLORS[..., 0] // 64, "raw", {258: 2, 284: 2}),  # Pillow takes separate small samples for bytes
+        (FOUR, "packbits", {284: 2, 338: None}),  # Pillow decodes one plane of four
+        (FOUR, "packbits", {266: 2, 338: 2}),  # Pillow has no name for reversed bits of such pixels
+    ],
+)
+def test_layouts_that_pillow_scrambles_are_not_left_to_it(
+    tmp_path: Path, pixels: np.ndarray, compression: str, tags: dict[int, int | None]
+) -> None:
+    path = stored_tiff(tmp_path / "x.tif", pixels, compression, tags)
+    try:
+        found = read_pixels(path, 0).numpy()
+    except LoadingError as error:
+        assert "needs the package imagecodecs" in str(error)  # noqa: PT017  wrong pixels would raise no error
+        return
+    assert np.array_equal(found, np.atleast_3d(pixels * np.uint8(85) if 258 in tags else pixels).transpose(2, 0, 1))
+
+
 @pytest.mark.parametrize("mode", ["RGB", "YCbCr", "L"])
 def test_jpeg_in_tiff_is_rgb_without_another_package(tmp_path: Path, mode: str) -> None:
     smooth = Image.fromarray(COLORS[::12, ::16]).resize((32, 24), Image.Resampling.BICUBIC)
@@ -144,20 +195,19 @@ def test_transparency_is_told_from_other_channels(tmp_path: Path, compression: s
     def saved(kind: str) -> Path:
         if compression == "lzw":
             pytest.importorskip("imagecodecs")  # to write it
-        return tiff(tmp_path, four, "rgb", extrasamples=[kind], compression=compression)
+        return tiff(tmp_path, FOUR, "rgb", extrasamples=[kind], compression=compression)
 
-    four = FOUR | np.array([0, 0, 0, 1], np.uint8)  # where alpha is 0, colours are undefined
     path = saved("unassalpha")
     assert is_8_bit_rgb(path)
     assert has_transparent_pixels(path)
-    assert np.array_equal(read_pixels(path, 3).numpy(), four[..., :3].transpose(2, 0, 1))
-    assert_pixels(path, four)
+    assert np.array_equal(read_pixels(path, 3).numpy(), FOUR[..., :3].transpose(2, 0, 1))
+    assert_pixels(path, FOUR)
     path = saved("unspecified")  # near infrared, for instance
     assert not is_8_bit_rgb(path)
     assert not has_transparent_pixels(path)
     assert len(read_pixels(path, 3)) == 4
-    path, divided = saved("assocalpha"), Image.frombytes("RGBa", (32, 24), four.tobytes()).convert("RGBA")
-    assert_pixels(path, np.asarray(divided))
+    path, divided = saved("assocalpha"), Image.frombytes("RGBa", (32, 24), FOUR.tobytes()).convert("RGBA")
+    assert_pixels(path, np.asarray(divided) * (FOUR[..., 3:] > 0))
 
 
 REFUSED: dict[str, tuple[np.ndarray, str, str]] = {

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from data.files.image_files import read_size
 from data.files.tiff_tags import (
     KEYS,
     PIXEL_SCALE,
@@ -98,10 +99,12 @@ def test_a_turned_image_has_no_place_but_a_resolution(tmp_path: Path) -> None:
     assert turned.pixels_per_cm == (20, 10)
 
 
-def test_the_largest_image_counts(tmp_path: Path) -> None:
+def test_the_image_that_is_read_counts(tmp_path: Path) -> None:
     with tifffile().TiffWriter(tmp_path / "x.tif") as writer:
         writer.write(np.zeros((8, 10, 3), np.uint8), photometric="rgb", subfiletype=1)
         writer.write(np.zeros((64, 80, 3), np.uint8), photometric="rgb", tile=(32, 16))
+        writer.write(np.zeros((96, 80, 3), np.uint8), photometric="rgb")
+    assert read_size(tmp_path / "x.tif") == (64, 80)
     tags = TiffTags.of(tmp_path / "x.tif")
     assert (tags.height, tags.width, tags.tile) == (64, 80, (32, 16))
 
