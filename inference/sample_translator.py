@@ -105,9 +105,12 @@ class SampleTranslator:
                 self._translate_in_bands(self._in_memory(*batch))
                 yield None
                 return
-        elif problems := self._lack_of_memory(batch):
-            self.problems.extend(problems)
-            yield from [None] * len(batch)
+        elif problem := self._lack_of_memory(batch):
+            if len(batch) > 1:
+                yield from chain.from_iterable(self._translated([read]) for read in batch)
+            else:
+                self.problems.append(problem)
+                yield None
             return
         self._warn_of_statistics(batch[0].sample.name, *size)
         fakes = self.predictor.translate(Batch.of([read.padded for read in batch]))
@@ -117,24 +120,22 @@ class SampleTranslator:
             cut = read.window.cut(fake)
             yield read.sample, cut, self._marks(read, cut.shape[1], cut.shape[2])
 
-    def _lack_of_memory(self, batch: Sequence[PaddedSample]) -> list[str]:
-        """Return a line for each image of a batch that is too large to be translated in one piece."""
+    def _lack_of_memory(self, batch: Sequence[PaddedSample]) -> str | None:
+        """Return what is wrong if a batch is too large to be translated in one piece."""
         height, width = batch[0].padded.source.shape[-2:]
         n_pixels = len(batch) * height * width
         if n_pixels <= _SMALL:
-            return []
+            return None
         side = max(_PROBE // (m := self.preprocessing.size_multiple) * m, m, self.preprocessing.min_size)
         window = Window(0, min(side, height), 0, min(side, width))
         part = Batch.of([batch[0].padded]).mapped(lambda image: window.cut(image).clone())  # no view of the full image
         needed, there_is = n_pixels * self.predictor.bytes_per_pixel(part), bytes_of_device(self.predictor.device)
         if needed <= there_is:
-            return []
-        fewer = " or a smaller --batch-size" if len(batch) > 1 else ""
-        return [
-            f"{read.sample.name}: a translation of {width}x{height} pixels in one piece needs about "
-            f"{needed / len(batch) / 1e9:.3g} GB, there are {there_is / 1e9:.3g} GB. Add --tile 1024{fewer}."
-            for read in batch
-        ]
+            return None
+        return (
+            f"{batch[0].sample.name}: a translation of {width}x{height} pixels in one piece needs about "
+            f"{needed / 1e9:.3g} GB, there are {there_is / 1e9:.3g} GB. Add --tile 1024."
+        )
 
     def _warn_of_statistics(self, name: str, height: int, width: int) -> None:
         """Warn once if instance norm sees an image that is much larger than the crops of the training."""

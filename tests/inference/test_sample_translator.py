@@ -218,6 +218,20 @@ def test_an_image_that_needs_more_than_the_memory_is_refused_before_it_is_transl
     assert (tmp_path / "out/x.tif").exists()
 
 
+def test_a_batch_that_needs_more_than_the_memory_is_translated_image_by_image(
+    tmp_path: Path, network: nn.Module, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    translator = sample_translator(tmp_path, network, save_tiff(tmp_path / "x.tif"))
+    whole = replace(translator, predictor=replace(translator.predictor, tiles=None))
+    image = whole._read(0)
+    needed = 1e-6 * image.padded.source.shape[-2] * image.padded.source.shape[-1]
+    monkeypatch.setattr("inference.sample_translator._SMALL", 100)
+    monkeypatch.setattr(Predictor, "bytes_per_pixel", lambda self, part: 1e-6)
+    monkeypatch.setattr("inference.sample_translator.bytes_of_device", lambda device: 1.5 * needed)
+    assert all(whole._translated([image, image]))
+    assert not whole.problems
+
+
 @pytest.mark.parametrize(
     ("crop", "mode", "norm", "window", "warns"),
     [
