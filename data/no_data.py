@@ -57,7 +57,7 @@ def missing_pixels(image: Tensor, value: float | None) -> Tensor | None:
     if image.is_floating_point():
         is_value = ~image.isfinite()
     if value is not None and math.isfinite(value):
-        is_value = is_value | (image.to(torch.float64) == value)
+        is_value = is_value | (image == value if image.is_floating_point() else image.to(torch.float64) == value)
     if not bool(is_value.any()):
         return None
     missing = is_value.any(dim=0) if image.is_floating_point() else is_value.all(dim=0)

@@ -15,7 +15,7 @@ from data.batch import DataError, LoadingError, Sample
 from data.layout import Layout
 from data.no_data import no_data
 from utils.log import logger
-from utils.text import counted
+from utils.text import counted, exact
 
 PERCENTILES = (0.1, 99.9)
 _MAX_SAMPLES = 256  # that are read for percentiles, spread over the split
@@ -104,8 +104,8 @@ def percentile_ranges(layout: Layout, kinds: Sequence[str], *, skips_bad: bool) 
         bounds |= {kind: _bounds(np.concatenate(parts, axis=1)) for kind, parts in values.items()}
         for kind, counts in left_out.items():
             for value, number in counts.items():
-                text = "no data        %.6g in %s of the %ss; the range leaves such pixels out"
-                logger.info(text, value, counted(number, "image"), kind.removesuffix("_images"))
+                text = "no data        %s in %s of the %ss; the range leaves such pixels out"
+                logger.info(text, exact(value), counted(number, "image"), kind.removesuffix("_images"))
     return bounds
 
 

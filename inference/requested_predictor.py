@@ -267,12 +267,14 @@ def report_features(loaded: LoadedGenerator, predictor: Predictor, request: Requ
     elif predictor.draws_style:
         logger.info(f"style        drawn by seed {predictor.seed}; --style IMAGE takes that of an image")
     has_noise = any(isinstance(part, nn.Dropout | nn.BatchNorm2d) for part in loaded.generator.modules())
+    has_images = loaded.config.data.is_stacked or not loaded.config.data.has_labels
     unused: dict[str, Any] = dict.fromkeys(unapplied_overrides(loaded.config, request), True)
     unused |= {
         "--instances": given.instances and not conditioning.needs_instances,
         "--feature-maps": given.feature_maps and conditioning.features != "precomputed",
         "--clusters": drawing.clusters and clusters is None,
         "--noise": drawing.noise and not has_noise,
+        "--nodata": given.nodata is not None and not has_images,
     }
     if any(unused.values()):
         logger.info("without effect  %s", ", ".join(option for option, is_unused in unused.items() if is_unused))

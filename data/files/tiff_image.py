@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import cached_property
 from importlib.util import find_spec
 from itertools import islice
+from math import prod
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -110,9 +111,10 @@ class TiffImage:
 
     @property
     def n_images(self) -> int:
-        """Number of images in the file, without thumbnails and masks."""
+        """Number of images in the file, without masks, thumbnails and levels of a pyramid, which may be unmarked."""
         with tiff_errors(self._name):
-            return sum(1 for _ in _full_pages(self.page.parent.pages))
+            full = _full_pages(self.page.parent.pages)
+            return sum(2 * page.imagelength * page.imagewidth > prod(self.size) for page in full)
 
     @cached_property
     def _is_for_libtiff(self) -> bool:

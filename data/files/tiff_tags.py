@@ -195,7 +195,9 @@ def tifffile_package(what: str) -> ModuleType:
             f'{what} needs the package tifffile: python -m pip install --editable ".[tiff]", or store the images as '
             "PNG or .npy"
         ) from error
-    logging.getLogger("tifffile").setLevel(logging.CRITICAL)  # its warnings come without the name of the file
+    log = logging.getLogger("tifffile")
+    if log.level != logging.CRITICAL:  # setting it empties a cache of every logger
+        log.setLevel(logging.CRITICAL)  # its warnings come without the name of the file
     return tifffile
 
 

@@ -38,6 +38,10 @@ def test_missing_pixels_are_found() -> None:
     assert found is not None
     assert found.tolist() == [[False, False], [False, True]]
     assert missing_pixels(levels, 0.5) is missing_pixels(levels, -1) is None
+    for value in (1e20, -3.40282346639e38, 0.1):  # tags hold decimals, and pixels the nearest float32
+        found = missing_pixels(torch.tensor([[[value, 1.0]]]), value)
+        assert found is not None
+        assert found.tolist() == [[True, False]]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.uint16])

@@ -32,11 +32,11 @@ def test_values_of_another_unit_are_reported(
 
 
 def test_lower_levels_of_a_pyramid_are_no_further_images(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    for name, second in {"pyramid": 16, "pages": 32}.items():
+    for name, second, mark in (("pyramid", 16, 1), ("slide", 16, 0), ("pages", 32, 0)):
         with tifffile().TiffWriter(tmp_path / f"{name}.tif") as writer:
             for side in (32, second):
                 pixels = np.zeros((side, side, 3), np.uint8)
-                writer.write(pixels, photometric="rgb", tile=(16, 16), subfiletype=side < 32, metadata=None)
+                writer.write(pixels, photometric="rgb", tile=(16, 16), subfiletype=mark * (side < 32), metadata=None)
     warn_of_frames(PairedFolders({"source": tmp_path}))
     (warning,) = caplog.messages
     assert warning.startswith("1 file of several images or bands")

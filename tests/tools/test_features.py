@@ -180,8 +180,8 @@ def test_the_origin_of_features_and_options_without_effect_are_reported(
     clusters = FeatureClusters.from_state(read_weights_file(run_folder / FILE_NAME))
     write_weights_file(run_folder / FILE_NAME, FeatureClusters(clusters.centers, step=7).state_dict())
     assert "made at step 7" in printed_by()
-    output = printed_by("--features", "given", "--clusters", str(run_folder / FILE_NAME), "--noise")
-    assert "without effect  --clusters, --noise" in output
+    output = printed_by("--features", "given", "--clusters", str(run_folder / FILE_NAME), "--noise", "--nodata", "0")
+    assert "without effect  --clusters, --noise, --nodata" in output
 
 
 def test_other_numbers_of_features_and_halvings_than_usual(
