@@ -44,6 +44,7 @@ REMOVED = {
     "log.gradient_norms": Removed((False,), "optimizer.max_gradient_norm reports norms; 1e9 does not clip them"),
     "log.histograms": Removed((False,), "distributions of weights are no longer shown"),
     "log.n_images": Removed((4,), "metrics.n_samples are measured, and the first four shown", is_merged=True),
+    "log.show_channels": Removed((None, "null"), "pictures show the first three channels, or the first of fewer"),
     "loss.vgg_weights": Removed((None, "null"), f"vgg19-dcbb9e9d.pth {_FROM_CACHE}"),
     "loss.vgg_kept_gib": Removed((0.0,), "features of targets are no longer kept"),
     "metrics.alexnet_weights": Removed((None, "null"), f"alexnet-owt-7be5be79.pth {_FROM_CACHE}"),

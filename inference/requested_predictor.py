@@ -37,7 +37,7 @@ from utils.precision import allow_tf32, choose_precision
 from utils.text import counted
 
 _APPLIED = (  # overrides that test.py applies
-    *("data.", "generator.", "features.", "style.", "metrics.", "method.", "run.", "log.show_channels="),
+    *("data.", "generator.", "features.", "style.", "metrics.", "method.", "run."),
     *("loss.class_weights=", "loss.outside_mask=", "train.validation_"),
 )
 _OF_TRAINING = (  # except these
@@ -199,7 +199,6 @@ def build_predictor(
         noise=drawing.noise,
         flips=compute.tta == "flip",
         target_dtype=target_dtype(config.data),
-        show_channels=config.log.show_channels,
     )
 
 
