@@ -41,7 +41,7 @@ _APPLIED = (  # overrides that test.py applies
     *("loss.class_weights=", "loss.outside_mask=", "train.validation_"),
 )
 _OF_TRAINING = (  # except these
-    *("data.flip=", "data.augment.", "data.shuffle=", "data.on_bad_sample=", "metrics.n_samples="),
+    *("data.flip=", "data.augment.", "data.on_bad_sample=", "metrics.n_samples="),
     *("data.workers=", "data.timeout_s=", "data.cache="),
 )
 _SIZING = ("data.preprocess=", "data.load_", "data.crop_")
