@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from configs.recipe import BASE, Layer, read_recipe
-from configs.removed_settings import REMOVED, without_removed
+from configs.removed_settings import REMOVED, removed_fault, without_removed
 from configs.schema import Config
 from configs.schema.loss import read_class_weights
 from configs.schema.method import METHODS
@@ -104,7 +104,7 @@ def _assign_layers(config: DictConfig, layers: Sequence[Layer], overrides: Seque
 def config_from_dict(values: object, origin: str, overrides: Sequence[str] = ()) -> Config:
     """Return the Config that `config_to_dict` took apart, with overrides; `origin` names it in errors.
 
-    Removed settings, which checkpoints hold, are left out or become others.
+    Removed settings, which checkpoints hold, are left out.
     """
     if isinstance(values, Mapping):
         _check_nesting(values, origin)
@@ -159,7 +159,7 @@ def _parse_override(override: str, where: str) -> dict[str, object]:
         if override.endswith((".yaml", ".yml")):
             raise ConfigError(f"{where}: write --config {override}")
         raise ConfigError(f"{where}: write section.key=value without spaces, for instance run.seed=1")
-    if (key == SOURCE_FOLDER or key in REMOVED or _TYPES.get(key) in _TEXTS) and value != "null":
+    if (key == SOURCE_FOLDER or _TYPES.get(key) in _TEXTS) and value != "null":
         return {key: value}  # as typed
     return {key: parse_yaml(value, where)}
 
@@ -203,9 +203,8 @@ def _assign(config: DictConfig, key: str, value: object) -> str | None:
         if key == BASE:
             return f"{key} is no setting; write the line {key}: FILE in a YAML file"
         if key in REMOVED:
-            if REMOVED[key].is_default(value):  # as in the settings that a run has written
-                return None
-            return f"{key} is no setting any more: {REMOVED[key].successor}; leave it out"
+            fault = removed_fault(key, value)
+            return f"{fault}; leave it out" if fault else None
         return f"unknown key {shortened(key)}; {_known_keys(key)}"
     text = shortened(value)
     if "${" in str(value):

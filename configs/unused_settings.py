@@ -66,7 +66,6 @@ def _unused_of_data(config: Config) -> list[str]:
     forms = stored_forms(data)
     unused += [] if applies_target_files(data) else ["data.target_files"]
     unused += ["data.augment.hue", "data.augment.jpeg_quality"] if "source" in forms else []
-    unused += [] if forms else ["log.show_channels"]
     unused += ["data.on_bad_sample"] if data.layout in DRAWN else []
     unused += ["data.load_width"] if data.preprocess in ("crop", "none") else []
     unused += ["data.load_height"] if data.preprocess != "resize_and_crop" else []

@@ -23,18 +23,15 @@ def add_generator_options(parser: ArgumentParser, checkpoint: str, *, most_seed:
     add("--dtype", choices=("auto", "float16", "bfloat16"), default="auto", help="low precision of O1, O2, O3")
     tile_help = "compute images larger than N pixels in tiles of that side, with the same result"
     add("--tile", type=whole_number(1), metavar="N", help=tile_help)
-    overlap_help = "with batch norm, compute each tile in one pass with M pixels around it, and blend them"
-    add("--overlap", type=whole_number(0), metavar="M", help=overlap_help)
     window_help = "with instance norm, translate windows of N pixels, such as the training crop, and blend them"
     add("--norm-window", type=whole_number(4), metavar="N", help=window_help)
     add("--device", choices=("auto", "cpu", "cuda"), default="auto")
     add("overrides", nargs="*", metavar="section.key=value", help="settings that replace the checkpoint's")
 
 
-def contradictions(*, tile: int | None, overlap: int | None, norm_window: int | None, noise: bool) -> dict[str, object]:
+def contradictions(*, tile: int | None, norm_window: int | None, noise: bool) -> dict[str, object]:
     """Return problems of those options, each with whether it is there."""
     return {
-        "--overlap needs --tile": overlap is not None and not tile,
         "--tile and --noise exclude each other: leave one of them out": tile and noise,
         "--norm-window and --tile exclude each other: leave one of them out": norm_window and tile,
         "--norm-window and --noise exclude each other: leave one of them out": norm_window and noise,

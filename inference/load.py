@@ -49,7 +49,6 @@ T = TypeVar("T")
 EXPORT_FORMAT = "pairgan-generator"
 EXPORT_VERSION = "1"
 SCALED_EXPORT_VERSION = "2"  # of generators whose output has another size; readers of version 1 would cut it wrongly
-OF_OTHER_PROGRAMS = (".pt2", ".onnx")
 
 
 @dataclass(frozen=True)
@@ -137,7 +136,7 @@ def load_from(
     chosen = checkpoint or newest_run(Path("runs"))
     if chosen is None:
         raise CheckpointError("runs: no run with a checkpoint. Train one first, or name one with --checkpoint.")
-    if chosen.suffix in OF_OTHER_PROGRAMS:
+    if chosen.suffix == ".onnx":
         raise CheckpointError(f"{chosen}: a file for other programs. Name a run, a checkpoint or a .safetensors file.")
     if not chosen.exists():
         if others := checkpoints_beside(chosen):

@@ -231,7 +231,6 @@ def generator_origin(loaded: LoadedGenerator, predictor: Predictor, *, keeps_siz
         "tta": "flip" if predictor.flips else None,
         "noise_seed": predictor.seed if predictor.noise else None,
         "tile": tiles.generator.tile if tiles else None,
-        "overlap": tiles.generator.overlap if tiles else None,
         **({"norm_window": tiles.generator.at_once} if tiles and tiles.generator.is_windowed else {}),
         "feature_seed": predictor.seed if predictor.clusters else None,
         "clusters_sha256": _digest(predictor.clusters) if predictor.clusters else None,

@@ -97,7 +97,6 @@ class Predictor:
     tiles: replace the generator for images larger than a tile; None to translate every image in one piece.
     flips: whether to average the translations of an image and of its mirror image.
     target_dtype: type of the translated values, where targets are not 8-bit RGB.
-    show_channels: of images that are not 8-bit RGB, the channels in pictures; see `picture`.
     """
 
     generator: nn.Module
@@ -113,7 +112,6 @@ class Predictor:
     tiles: Tiles | None = None
     flips: bool = False
     target_dtype: torch.dtype = torch.uint8
-    show_channels: Sequence[int] | None = None
 
     def tiles_for(self, height: int, width: int) -> Tiles | None:
         """Return the tiles of a source of some sides; None if it is translated in one piece."""
@@ -273,11 +271,11 @@ class Predictor:
         if self.conditioning.n_classes:
             return scaled_picture(colorize(sample.source, self.colors), scale)
         is_rgb = self.conditioning.source_is_rgb
-        return scaled_picture(sample.source if is_rgb else picture(sample.source, self.show_channels), scale)
+        return scaled_picture(sample.source if is_rgb else picture(sample.source), scale)
 
     def show_target(self, image: Tensor, like: Tensor | None = None) -> Tensor:
         """Return a target or a translation as (3, H, W) uint8 RGB; `like`: the image that it is compared with."""
-        return image if self.conditioning.target_is_rgb else picture(image, self.show_channels, like)
+        return image if self.conditioning.target_is_rgb else picture(image, like)
 
     def weights(self, sample: Sample) -> Tensor | None:
         """Return the weights of a sample's pixels, (1, H, W) float32 on the CPU; None where all weigh the same."""

@@ -62,7 +62,6 @@ class ComputeOptions:
     compile: Literal["auto", "on", "off"] = "auto"
     batch_size: int = 1
     tile: int | None = None
-    overlap: int | None = None
     norm_window: int | None = None
     tta: Literal["flip"] | None = None
     max_pixels: int | None = None

@@ -34,13 +34,14 @@ from utils.errors import ConfigError
 from utils.log import logger
 from utils.machine import give_freed_memory_back, keep_freed_memory
 from utils.precision import allow_tf32, choose_precision
+from utils.text import counted
 
 _APPLIED = (  # overrides that test.py applies
-    *("data.", "generator.", "features.", "style.", "metrics.", "method.", "run.", "log.show_channels="),
+    *("data.", "generator.", "features.", "style.", "metrics.", "method.", "run."),
     *("loss.class_weights=", "loss.outside_mask=", "train.validation_"),
 )
 _OF_TRAINING = (  # except these
-    *("data.flip=", "data.augment.", "data.shuffle=", "data.on_bad_sample=", "metrics.n_samples="),
+    *("data.flip=", "data.augment.", "data.on_bad_sample=", "metrics.n_samples="),
     *("data.workers=", "data.timeout_s=", "data.cache="),
 )
 _SIZING = ("data.preprocess=", "data.load_", "data.crop_")
@@ -198,7 +199,6 @@ def build_predictor(
         noise=drawing.noise,
         flips=compute.tta == "flip",
         target_dtype=target_dtype(config.data),
-        show_channels=config.log.show_channels,
     )
 
 
@@ -300,8 +300,7 @@ def with_tiles(predictor: Predictor, loaded: LoadedGenerator, compute: ComputeOp
         tile=tile,
         size_multiple=sides.multiple,
         min_size=sides.minimum,
-        overlap=window // 4 if window else compute.overlap,
-        is_windowed=window is not None,
+        overlap=window // 4 if window else None,
         scale=scale,
         folder=folder,
     )
@@ -311,10 +310,6 @@ def with_tiles(predictor: Predictor, loaded: LoadedGenerator, compute: ComputeOp
         tiles = Tiles(tiled(generator), encoder=None)
     if window:
         logger.info(f"windows      {tiles.generator.at_once} pixels, each with statistics of its own, blended")
-    elif (n_passes := tiles.generator.n_segments) > 1:
-        unused = "; --overlap has no effect" if compute.overlap is not None else ""
-        logger.info(f"tiles        {tile} pixels, in {n_passes} passes, cut at the norms{unused}")
     else:
-        reach = tiles.generator.reach
-        logger.info(f"tiles        {tile} pixels, overlapping by {compute.overlap} of {reach} in reach")
+        logger.info(f"tiles        {tile} pixels, in {counted(tiles.generator.n_segments, 'pass', 'passes')}")
     return replace(predictor, tiles=tiles)

@@ -90,19 +90,19 @@ class FullImageTensor:
 
 @torch.no_grad()
 def cut_at_norms(
-    network: nn.Module, *, at_batch_norms: bool, image_stride: int = 1, is_windowed: bool = False
+    network: nn.Module, *, image_stride: int = 1, is_windowed: bool = False
 ) -> tuple[list[Segment], list[FullImageTensor]]:
     """Cut a network into segments that start with a norm, and list the tensors that the full image needs before.
 
-    at_batch_norms: Whether to cut at batch norms too. They need no statistics, but segments then reach less far.
     image_stride: Pixels of the output for a pixel of the image, in each direction, at least 1.
     is_windowed: Whether a tile counts as an image, with statistics of its own. There is one segment then.
 
     Raises:
         NotInTilesError: a layer needs more of the image than a tile, or it is not known how much.
     """
-    cut_at = (WholeImageNorm, nn.BatchNorm2d) if at_batch_norms else (WholeImageNorm,)
-    traced = _Traced(network, () if is_windowed else cut_at, image_stride, is_windowed=is_windowed)
+    # batch norms need no statistics, but segments that end there reach less far
+    cut_at = () if is_windowed else (WholeImageNorm, nn.BatchNorm2d)
+    traced = _Traced(network, cut_at, image_stride, is_windowed=is_windowed)
     segments = [traced.cut(number) for number in range(max(traced.segments.values()) + 1)]
     return segments, [
         FullImageTensor(cast(StyleStem, traced.layer(node)), node.name, traced.strides[node], traced.norms_behind(node))

@@ -134,14 +134,12 @@ class TiledNetwork:
     size_multiple, min_size: the sides of an image must be multiples of `size_multiple`, and at least `min_size`, both
         in pixels of the image.
     scale: sides of the output, in those of the image, a power of 2.
-    overlap: without instance norm, compute all layers in one pass, without files but for flips. A tile then includes
-        `overlap` pixels of its neighbours, and the results of two tiles are blended linearly where they overlap.
-    is_windowed: Whether to do the same with instance norm, with statistics of each tile and its overlap.
+    overlap: Compute windows: a tile and `overlap` pixels around it are an image with statistics of its own. Windows are
+        blended linearly where they overlap. They need one pass, and files only for flips. None: no windows.
     folder: where the temporary files are.
 
-    Attributes: n_segments, the passes over the tiles; reach, the pixels of its neighbours that a tile must include in
-    the segment that reaches farthest; overlap, those that it includes where they are fewer, otherwise None; at_once,
-    the longest side of an image that is computed in one piece.
+    Attributes: n_segments, the passes over the tiles; is_windowed, whether the network computes windows; at_once, the
+    longest side of an image that is computed in one piece.
     """
 
     def __init__(
@@ -153,25 +151,21 @@ class TiledNetwork:
         min_size: int,
         folder: Path,
         overlap: int | None = None,
-        is_windowed: bool = False,
         scale: float = 1.0,
     ) -> None:
-        self.folder, self.is_windowed = folder, is_windowed
+        self.folder, self.is_windowed = folder, overlap is not None
         self._image_stride = max(1, round(scale))
         size_multiple, min_size = size_multiple * self._image_stride, min_size * self._image_stride
         self._multiple = size_multiple
-        in_one_pass = overlap is not None and (is_windowed or not has_instance_norm(network))
         self._segments, self._full_image = cut_at_norms(
-            network, at_batch_norms=not in_one_pass, image_stride=self._image_stride, is_windowed=is_windowed
+            network, image_stride=self._image_stride, is_windowed=self.is_windowed
         )
-        self.n_segments, self.reach = len(self._segments), max(segment.reach for segment in self._segments)
-        self.overlap: int | None = None
-        if overlap is not None and in_one_pass and (is_windowed or overlap < self.reach):
-            self.overlap = -(-overlap // size_multiple) * size_multiple
-        # with no pixels of its neighbours, the smallest of nearly equal tiles must be large enough for an image
-        least = size_multiple if self.overlap is None else 2 * min_size
+        self.n_segments = len(self._segments)
+        self._overlap = -(-(overlap or 0) // size_multiple) * size_multiple
+        # without pixels of its neighbours, the smallest of nearly equal tiles must be large enough for an image
+        least = 2 * min_size if self.is_windowed else size_multiple
         self.tile = max(tile // size_multiple * size_multiple, least)
-        self.at_once = self.tile + 2 * (self.overlap or 0) if is_windowed else self.tile
+        self.at_once = self.tile + 2 * self._overlap
 
     @torch.inference_mode()
     def bands(self, read: Callable[[Window], Tensor], height: int, width: int) -> Iterator[Tensor]:
@@ -207,7 +201,7 @@ class TiledNetwork:
                     _keep(segment, tile, readers, files, whole)
                 for name in files.keys() - {name for later in self._segments[number + 1 :] for name in later.reads}:
                     files.pop(name).close()
-            yield from (self._last_pass if self.overlap is None else self._blended_pass)(last, readers, whole)
+            yield from (self._blended_pass if self.is_windowed else self._last_pass)(last, readers, whole)
 
     def _last_pass(self, segment: Segment, readers: Readers, whole: Window) -> Iterator[Tensor]:
         """Compute the last segment, a row of tiles after the other."""
@@ -217,9 +211,8 @@ class TiledNetwork:
 
     def _blended_pass(self, segment: Segment, readers: Readers, whole: Window) -> Iterator[Tensor]:
         """Compute the only segment, a row of tiles after the other; pixels that the next row overlaps wait for it."""
-        assert self.overlap is not None
         (stride,) = segment.writes.values()
-        rows = [[(tile, tile.grown(self.overlap, whole)) for tile in row] for row in self._rows_of_tiles(whole)]
+        rows = [[(tile, tile.grown(self._overlap, whole)) for tile in row] for row in self._rows_of_tiles(whole)]
         tops = [row[0][1].at(stride).top for row in rows] + [whole.at(stride).bottom]
         sums, weights = torch.zeros(0), torch.zeros(0)
         for row, top, next_top in zip(rows, tops, tops[1:], strict=False):

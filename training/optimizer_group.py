@@ -155,8 +155,6 @@ class OptimizerGroup:
 def _by_parameter(module: nn.Module, moments: Mapping[str, Any]) -> dict[nn.Parameter, Any]:
     """Return saved moments by the parameters that they belong to."""
     named = dict(module.named_parameters())
-    if "param_groups" in moments:  # checkpoints of format version 1 have them by position
-        return {parameter: moments["state"][i] for i, parameter in enumerate(named.values()) if i in moments["state"]}
     return {parameter: moments[name] for name, parameter in named.items() if name in moments}
 
 

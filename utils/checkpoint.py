@@ -23,7 +23,6 @@ from utils.torch_private import is_refused_type, is_system_error
 
 FORMAT = "pairgan-training"
 FORMAT_VERSION = 3
-READABLE_VERSIONS = range(1, FORMAT_VERSION + 1)  # `upgrade` lists what differs
 
 MOST_NAMED = 8  # checkpoints in a message
 
@@ -128,7 +127,6 @@ def _read(path: Path, *, checks_content: bool) -> dict[str, Any]:
         return cast(dict[str, Any], state)
     if checks_content and not is_verified:
         _check_records(path)
-    state = upgrade(state)
     if fault := training_fault(state):
         raise CheckpointError(f"{path}: ill-formed: {fault}; {_remedy(path)}")
     return state
@@ -165,35 +163,15 @@ def check_training_state(state: dict[str, Any], path: Path, needed_keys: Sequenc
     """
     if not is_training_state(state):
         raise CheckpointError(f"{path}: not a checkpoint of this application; name another file")
-    if state.get("format_version") not in READABLE_VERSIONS:
+    version = state.get("format_version")
+    if type(version) is not int or version != FORMAT_VERSION:
+        remedy = "Resume its run once with version 1.0.0, which writes 3." if version in (1, 2) else "Update it."
         raise CheckpointError(
-            f"{path}: has format version {state.get('format_version')}, this version of the application reads "
-            f"1 to {FORMAT_VERSION}; update it"
+            f"{path}: has format version {version}, this version of the application reads {FORMAT_VERSION}. {remedy}"
         )
     missing = [key for key in needed_keys if not _has(state, key)]
     if missing:
         raise CheckpointError(f"{path}: lacks {', '.join(missing)}; use another checkpoint of the run")
-
-
-def upgrade(state: dict[str, Any]) -> dict[str, Any]:
-    """Return a checkpoint's content as the present version writes it; a damaged one lacks what cannot be found.
-
-    Versions 1 and 2 have one entry for each of generator and discriminator, with weights, moments and scaler, and the
-    average, the pool and the augmentation beside them. Version 1 has the moments by position, which only the network
-    resolves.
-    """
-    if state.get("format_version") not in (1, 2):
-        return state
-    state = state | {"format_version": FORMAT_VERSION, "networks": {}, "optimizers": {}}
-    for name in ("generator", "discriminator"):
-        part = state.pop(name, None)
-        if isinstance(part, dict) and part.keys() >= {"network", "optimizer", "scaler", "skipped_steps"}:
-            state["networks"][name] = part["network"]
-            kept = {key: part[key] for key in ("scaler", "skipped_steps")}
-            state["optimizers"][name] = {"moments": {name: part["optimizer"]}, **kept}
-    state["averages"] = {"generator": state.pop("generator_average")} if "generator_average" in state else {}
-    state["method"] = {key: state.pop(key) for key in ("pool", "augmentation") if key in state}
-    return state
 
 
 def _has(state: object, key: str) -> bool:

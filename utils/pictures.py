@@ -66,18 +66,15 @@ PERCENTILES = (1, 99)  # which become black and white
 _MAX_PIXELS = 2**16  # that the percentiles are computed from
 
 
-def picture(image: Tensor, channels: Sequence[int] | None = None, like: Tensor | None = None) -> Tensor:
-    """Return a (C, H, W) image of any type as (3, H, W) uint8, each channel stretched between two of its percentiles.
+def picture(image: Tensor, like: Tensor | None = None) -> Tensor:
+    """Return the first three channels of a (C, H, W) image, or the first of fewer, as (3, H, W) uint8.
 
-    channels: the one or three channels to show, counted from 1; None or what the image lacks: the first three, or the
-        first of fewer.
-    like: an image whose percentiles are taken, so that both can be compared.
+    Each channel is stretched between two of its percentiles.
+
+    like: Image that provides the percentiles, so that both can be compared.
     """
-    n_channels = len(image)
-    if not channels or max(channels) > n_channels:
-        channels = (1, 2, 3) if n_channels >= 3 else (1,)
-    chosen = [channel - 1 for channel in channels]
-    values, reference = (of.cpu()[chosen].float() for of in (image, image if like is None else like))
+    n_shown = 3 if len(image) >= 3 else 1
+    values, reference = (of[:n_shown].cpu().float() for of in (image, image if like is None else like))
     sampled = reference.flatten(1)[:, :: -(-reference[0].numel() // _MAX_PIXELS)]
     bounds = torch.from_numpy(np.percentile(sampled.numpy(), PERCENTILES, axis=1)).float()
     low, high = bounds[0].view(-1, 1, 1), bounds[1].view(-1, 1, 1)

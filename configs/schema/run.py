@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from configs.schema.checks import Section, require
-from utils.limits import MAX_CHANNELS
 
 ImageFigure = Literal[
     "l1", "l1_weighted", "mae", "mae_weighted", "psnr", "psnr_weighted", "ssim", "ssim_weighted", "ms_ssim"
@@ -86,15 +85,9 @@ class LogConfig(Section, prefix="log."):
     """Steps between lines of the log and TensorBoard's scalars, which are means over these steps."""
     images_every_steps: int = 500
     """Steps between validations: figures of the samples, their pictures, and the choice of best.pt."""
-    show_channels: list[int] | None = None
-    """The channels of images that are not 8-bit RGB that pictures show, counted from 1: [3,2,1] as red, green and blue,
-    or [1] in grey. Default: the first three, or the first of fewer."""
     activations: str | None = None
     """A module of the generator whose output is shown for the first sample, with the image grids: blocks.0. A name that
     is not there is answered with some that are."""
 
     def __post_init__(self) -> None:
         self.require_numbers("every_steps", "images_every_steps", least=1)
-        shown = [1] if self.show_channels is None else self.show_channels
-        are_channels = len(shown) in (1, 3) and all(1 <= channel <= MAX_CHANNELS for channel in shown)
-        require(are_channels, "log.show_channels", shown, f"1 or 3 channels from 1 to {MAX_CHANNELS}, as [3,2,1]")

@@ -14,10 +14,10 @@ from tests.conftest import save_image
 from tests.docs.documents import ROOT
 from tests.images import bands, save_npy
 from tests.pairgan.conftest import LARGE_WEIGHTS, exported
-from tests.runs import program_main, translate, with_slow
+from tests.runs import program_main, translate
 
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "export.md").read_text(encoding="utf-8"), re.DOTALL)
-THREE_LINES, CARD, LABELS, BANDS, ONNX, PT2, SAFETENSORS, SAFETENSORS_ELSEWHERE = BLOCKS
+THREE_LINES, CARD, LABELS, BANDS, ONNX, SAFETENSORS, SAFETENSORS_ELSEWHERE = BLOCKS
 ROTATED = 6  # EXIF's orientation of a camera on its side
 
 
@@ -50,19 +50,14 @@ def assert_translated_as_by_test_py(script: str, folder: Path, run_folder: Path,
     assert abs(found - wanted).max() <= 1
 
 
-@pytest.mark.parametrize("kinds", with_slow([["onnx"]], [["onnx", "pt2"]]), ids=" and ".join)
-def test_a_photograph_is_translated_outside_of_the_project(of_photos: Path, tmp_path: Path, kinds: list[str]) -> None:
+def test_a_photograph_is_translated_outside_of_the_project(of_photos: Path, tmp_path: Path) -> None:
     elsewhere = moved(of_photos, tmp_path)
-    if "pt2" in kinds:
-        export(of_photos, "pt2", elsewhere / "generator.pt2")
     rng = np.random.default_rng(0)
     exif = Image.Exif()
     exif[0x0112] = ROTATED
     photo = rng.integers(0, 256, (5, 7, 3), dtype=np.uint8).repeat(7, 0).repeat(9, 1)
     Image.fromarray(photo).save(elsewhere / "photo.jpg", exif=exif)
     script = f"{ONNX}\nassert translated.shape == (1, 3, 32, 52)\n"
-    if "pt2" in kinds:
-        script += f"{PT2}\nassert translated.shape == (1, 3, 64, 64)\n"
     inputs = ("--input", str(elsewhere / "photo.jpg"), "--side", "none")
     assert_translated_as_by_test_py(f"{script}\n{CARD}\n{THREE_LINES}", elsewhere, of_photos, *inputs)
 

@@ -34,7 +34,7 @@ OF_OTHERS = {  # options of torchrun, tensorboard, pip, git, http.server, sbatch
     "--time",
     *("--read-only", "--vfs-cache-mode", "--wildcards"),
 }
-OF_FILES = {".md", ".py", ".yaml", ".txt", ".pt", ".pt2", ".onnx", ".safetensors", ".json", ".jsonl", ".png", ".html"}
+OF_FILES = {".md", ".py", ".yaml", ".txt", ".pt", ".onnx", ".safetensors", ".json", ".jsonl", ".png", ".html"}
 
 
 class _ParserFoundError(Exception):

@@ -114,7 +114,7 @@ def test_styles_of_a_file_without_its_encoder_are_drawn(styled: Path, labels: Pa
 
 @pytest.mark.slow
 def test_a_program_needs_no_encoder(styled: Path) -> None:
-    export.main(["--checkpoint", str(styled), "--format", "pt2"])
+    export.main(["--checkpoint", str(styled), "--format", "onnx"])
 
 
 def test_styles_of_images_are_encoded_by_the_file_beside(

@@ -134,7 +134,6 @@ def test_results_have_the_name_of_the_run(tiny_config: Path, file: str, step: in
     [
         ("gone", r"gone: no such checkpoint file\. Runs in .*: tiny\."),
         ("generator.onnx", r"a file for other programs\. Name a run"),
-        ("generator.pt2", r"a file for other programs\. Name a run"),
         (".", r"holds no checkpoint, and no generator of an original\. Runs below it: .*tiny\."),
     ],
 )

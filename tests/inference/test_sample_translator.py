@@ -257,9 +257,7 @@ def test_an_image_much_larger_than_the_crops_is_reported_once(
     network = lively(GlobalGenerator(**GLOBAL, norm=norm))
     translator = sample_translator(tmp_path, network, save_tiff(tmp_path / "x.tif"))
     overlap = window // 4 if window else None
-    tiles = TiledNetwork(
-        network, tile=TILE, size_multiple=4, min_size=8, folder=tmp_path, overlap=overlap, is_windowed=bool(window)
-    )
+    tiles = TiledNetwork(network, tile=TILE, size_multiple=4, min_size=8, folder=tmp_path, overlap=overlap)
     predictor = replace(translator.predictor, tiles=Tiles(tiles, None) if tiled or window else None)
     rule = replace(translator.preprocessing, mode=mode, crop_height=crop, crop_width=crop)
     translator = replace(translator, predictor=predictor, preprocessing=rule)

@@ -64,7 +64,7 @@ def test_what_may_need_more_than_a_tile_is_refused_in_one_line(network: nn.Modul
     with pytest.raises(
         NotInTilesError, match=rf"^--tile: {type(network).__name__} cannot be .*: {reason}.*\. Omit --tile\.$"
     ):
-        cut_at_norms(network, at_batch_norms=True)
+        cut_at_norms(network)
 
 
 @pytest.mark.parametrize("layer", [nn.SiLU(), nn.GELU(), nn.PReLU(3), nn.Sigmoid(), nn.Mish()])
@@ -73,10 +73,10 @@ def test_functions_of_single_pixels_reach_no_other(layer: nn.Module) -> None:
     if not isinstance(layer, nn.PReLU):  # the function takes a weight
         networks.append(Scaled(getattr(F, type(layer).__name__.lower())))
     for network in networks:
-        (segment,), _ = cut_at_norms(network, at_batch_norms=True)
+        (segment,), _ = cut_at_norms(network)
         assert segment.reach == 0
 
 
 def test_a_dilated_convolution_reaches_farther() -> None:
     network = nn.Sequential(nn.Conv2d(3, 3, 3, dilation=4, padding=4))
-    assert cut_at_norms(network, at_batch_norms=True)[0][0].reach == 4
+    assert cut_at_norms(network)[0][0].reach == 4

@@ -160,7 +160,7 @@ def test_only_a_tile_is_read_at_once(tmp_path: Path) -> None:
     assert max(window.bottom - window.top for window in read) <= 32 + 2 * 4
 
 
-def test_a_smaller_overlap_is_blended_without_steps(tmp_path: Path) -> None:
+def test_windows_are_blended_without_steps(tmp_path: Path) -> None:
     network = lively(GlobalGenerator(**GLOBAL, norm="batch"))
     image = picture(64, 192)
     with torch.no_grad():
@@ -169,8 +169,8 @@ def test_a_smaller_overlap_is_blended_without_steps(tmp_path: Path) -> None:
         (in_tiles(network, image, 4, 64, tmp_path, overlap=overlap) - whole).abs().mean() for overlap in (0, 8, 16, 100)
     ]
     assert errors == sorted(errors, reverse=True)
-    assert errors[0] > LEVEL  # without any, seams are seen
-    assert errors[-1] < LEVEL / 50  # all that matters
+    assert errors[0] > LEVEL  # without overlap, seams are visible
+    assert errors[-1] < LEVEL / 4
     constant = in_tiles(
         lively(nn.Sequential(nn.Conv2d(3, 3, 1))), torch.ones(1, 3, 64, 192), 4, 64, tmp_path, overlap=8
     )
@@ -189,7 +189,7 @@ def test_windows_have_statistics_of_their_own_and_are_blended(name: str, tmp_pat
     )
     image, multiple = picture(64, 192), 32 if name == "unet" else 8
     image[..., 64:] = image[..., 64:] / 4 + 0.5  # far from the window around the pixels that are compared
-    windowed = in_tiles(network, image, multiple, 64, tmp_path, overlap=32, is_windowed=True)
+    windowed = in_tiles(network, image, multiple, 64, tmp_path, overlap=32)
     with torch.no_grad():
         whole, window = network(image), network(image[..., : 128 if name == "unet" else 96])
     if name != "style":  # which depends on the sides of the full image
@@ -201,12 +201,12 @@ def test_a_window_of_one_colour_becomes_one_of_one_colour(tmp_path: Path) -> Non
     network = lively(GlobalGenerator(**GLOBAL))
     image = picture(64, 128)
     image[..., :64] = 0.3
-    windowed = in_tiles(network, image, 4, 16, tmp_path, overlap=8, is_windowed=True)
+    windowed = in_tiles(network, image, 4, 16, tmp_path, overlap=8)
     assert (windowed[..., :24] - windowed[..., :1, :1]).abs().max() < 1e-4
 
 
 @pytest.mark.parametrize("scale", [0.5, 4.0])
-def test_blended_tiles_of_another_scale_differ_little(scale: float, tmp_path: Path) -> None:
+def test_windows_of_another_scale_differ_little(scale: float, tmp_path: Path) -> None:
     network, image = lively(GlobalGenerator(**GLOBAL, norm="batch", scale=scale)), picture(96, 128)
     with torch.no_grad():
         whole = network(image)

@@ -39,7 +39,7 @@ def exported(folder: Path, *settings: str) -> tuple[LoadedGenerator, pairgan.Mod
     torch.manual_seed(0)
     config = load_config(write_tiny_config(folder), settings)
     loaded = LoadedGenerator(folder / "checkpoint.pt", config, None, build.build_generator(config))
-    export_program(loaded, folder / "generator.onnx", "onnx", "float32", as_images=True)
+    export_program(loaded, folder / "generator.onnx", "float32", as_images=True)
     return loaded, pairgan.load(folder / "generator.onnx", device="cpu")
 
 

@@ -39,8 +39,8 @@ def test_other_files_are_refused(of_labels: Path, tmp_path: Path) -> None:
     with pytest.raises(pairgan.ModelError, match=r"damaged\.onnx: \w+ cannot read it: .*Export it again") as error:
         pairgan.load(damaged)
     assert "\n" not in str(error.value)
-    (tmp_path / "generator.pt2").touch()
-    for path in ("checkpoint.pt", tmp_path / "generator.pt2", "missing.onnx"):
+    (tmp_path / "generator.safetensors").touch()
+    for path in ("checkpoint.pt", tmp_path / "generator.safetensors", "missing.onnx"):
         with pytest.raises(pairgan.ModelError, match=r"is missing, or no \.onnx file\. Write one with .*--format onnx"):
             pairgan.load(path)
 

@@ -132,7 +132,12 @@ WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
     "bare weights": (rewrite({"a": torch.ones(3)}), "not a checkpoint of this application"),
     "format is a tensor": (rewrite({"format": torch.ones(3)}), "not a checkpoint of this"),
     "no version": (rewrite({"format": FORMAT}), "has format version None"),
-    "later version": (rewrite(HEAD | {"format_version": FORMAT_VERSION + 1}), "update it"),
+    "version 1": (
+        rewrite(HEAD | {"format_version": 1, "generator": {}}),
+        "reads 3. Resume .* with version 1.0.0",
+    ),
+    "version 2": (rewrite(HEAD | {"format_version": 2}), "has format version 2, .* reads 3. Resume"),
+    "later version": (rewrite(HEAD | {"format_version": FORMAT_VERSION + 1}), "Update it"),
     "keys missing": (rewrite(HEAD | {"step": 3}), "lacks config, generator"),
 }
 

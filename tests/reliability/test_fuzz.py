@@ -24,7 +24,7 @@ from utils.errors import ConfigError
 pytestmark = pytest.mark.row(22)
 
 LONGEST_S = 10  # of computing; a gigabyte of pixels takes 4
-CHECKPOINT = Path("tests/checkpoints/version_2.pt").read_bytes()
+CHECKPOINT = Path("tests/checkpoints/version_3.pt").read_bytes()
 IMAGES = [
     *(case.content for case in CASES.values() if case.refused is None),
     encoded(IMAGE, "JPEG", progressive=True),

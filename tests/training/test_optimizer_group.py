@@ -125,16 +125,6 @@ def test_a_broken_gradient_of_one_network_leaves_out_the_update_of_the_whole_gro
     assert all(changed(group, before[name], name) for name in NAMES)
 
 
-def test_a_state_by_position_belongs_to_the_network_s_parameters_in_their_order() -> None:
-    group, other = make_group(NAMES), make_group(NAMES)
-    step(group)
-    state = copy.deepcopy(group.state_dict())
-    for name, by_name in state["moments"].items():
-        state["moments"][name] = {"param_groups": [], "state": dict(enumerate(by_name.values()))}
-    other.load_state_dict(state)
-    torch.testing.assert_close(other.state_dict(), group.state_dict(), rtol=0, atol=0)
-
-
 @pytest.mark.parametrize("device", ["cpu", ON_GPU])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_the_largest_numbers_are_finite_and_one_nan_is_found(device: str, dtype: torch.dtype) -> None:

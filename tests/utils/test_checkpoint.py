@@ -12,13 +12,11 @@ import torch
 from tests.mapped_files import lists_mapped_files, mapped_bytes
 from utils import atomic_file, checkpoint
 from utils.checkpoint import (
-    FORMAT_VERSION,
     CheckpointError,
     load_checkpoint,
     manifest_path,
     read_weights_file,
     save_checkpoint,
-    upgrade,
 )
 from utils.checkpoint_folder import checkpoint_path, list_checkpoints, remove_old_checkpoints
 from utils.digest import sha256_of_file
@@ -105,27 +103,6 @@ def test_a_checkpoint_is_read_from_a_file_system_that_maps_no_files(
     monkeypatch.setattr(torch.UntypedStorage, "from_file", refused)
     assert torch.equal(load_checkpoint(path)["weight"], torch.arange(1000.0))
     refused.assert_called_once()
-
-
-def test_parts_of_earlier_versions_find_their_places() -> None:
-    weights, moments = {"weight": torch.ones(1)}, {"weight": {"step": 2}}
-    network = {"network": weights, "optimizer": moments, "scaler": {}, "skipped_steps": 3}
-    old = {"format_version": 2, "step": 4, "generator": network, "discriminator": network}
-    more = {"generator_average": {"module.weight": 5}, "pool": [6], "augmentation": {"probability": 0.7}}
-    group = {"scaler": {}, "skipped_steps": 3}
-    expected = {
-        "format_version": FORMAT_VERSION,
-        "step": 4,
-        "networks": dict.fromkeys(("generator", "discriminator"), weights),
-        "optimizers": {name: {"moments": {name: moments}, **group} for name in ("generator", "discriminator")},
-    }
-    assert upgrade(old) == expected | {"averages": {}, "method": {}}
-    assert upgrade(old | more) == expected | {
-        "averages": {"generator": more["generator_average"]},
-        "method": {"pool": [6], "augmentation": {"probability": 0.7}},
-    }
-    assert upgrade(expected) is expected
-    assert upgrade({"format_version": 1, "generator": None})["networks"] == {}
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import torch
 from torchvision.transforms.v2 import InterpolationMode
 from torchvision.transforms.v2.functional import resize as resize_as_torchvision
 
-from utils.pictures import GAP, colorize, label_colors, picture_table, resize
+from utils.pictures import GAP, colorize, label_colors, picture, picture_table, resize
 
 
 def test_colours_of_voc_and_cityscapes() -> None:
@@ -53,3 +53,10 @@ def test_it_resizes_as_torchvision_does(
     found = resize(image, *size, mode)
     assert torch.equal(found, wanted)
     assert found.stride() == wanted.stride()
+
+
+def test_a_picture_shows_the_first_three_channels_or_the_first() -> None:
+    image = torch.rand(4, 8, 9) * 1000
+    shown = picture(image)
+    assert torch.equal(shown, picture(image[:3]))
+    assert torch.equal(picture(image[:2]), shown[:1].expand(3, -1, -1))

@@ -46,7 +46,7 @@ def _images(config: Config, layout: Layout, sample: Sample, what: str) -> dict[s
     for name, image in shown.items():
         if image is not None:
             is_rgb = image.dtype == torch.uint8 and len(image) == 3
-            rgb = image if is_rgb else picture(image, config.log.show_channels)
+            rgb = image if is_rgb else picture(image)
             pictures[what + name] = rgb if name == "target" else scaled_picture(rgb, config.generator.scale)
     weights = build.build_conditioning(config).weights(Batch.of([sample]))
     return pictures if weights is None else pictures | {f"{what}weights": weights_picture(weights[0])}

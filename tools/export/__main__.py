@@ -1,7 +1,6 @@
 """Write a generator in another format.
 
-python -m tools.export [--checkpoint RUN] --format pt2|onnx|html|safetensors|original [--output FILE]; see
-docs/export.md.
+python -m tools.export [--checkpoint RUN] --format onnx|html|safetensors|original [--output FILE]; see docs/export.md.
 """
 
 import argparse
@@ -30,18 +29,18 @@ from utils.cli import ArgumentParser, run_entry_point, whole_number
 from utils.errors import ConfigError
 from utils.log import log_to_console, logger
 
-FILE_NAMES = {kind: f"generator.{kind}" for kind in ("pt2", "onnx", "html", "safetensors")}
+FILE_NAMES = {kind: f"generator.{kind}" for kind in ("onnx", "html", "safetensors")}
 FILE_NAMES |= {"original": "latest_net_G.pth"}
 FOLDER_NAME = "generator_page"  # of --format html --folder
 N_SAMPLES = 4
 _FOR_ONNX = ("onnx", "onnxscript", "onnxruntime")
 OTHER_NETWORKS: dict[FileRole, str] = {"discriminator": "D", "projection": "F"}  # in names of the originals' files
 FORMATS_OF_OPTIONS = {  # of those options that not all formats have
-    "conditioning": ("pt2", "onnx"),
-    "style": ("pt2", "onnx", "html"),
+    "conditioning": ("onnx",),
+    "style": ("onnx", "html"),
     **dict.fromkeys(("family", "network"), ("original",)),
     **dict.fromkeys(("folder", "samples", "split", "web_runtime"), ("html",)),
-    **dict.fromkeys(("dtype", "title", "description", "license"), ("pt2", "onnx", "html", "safetensors")),
+    **dict.fromkeys(("dtype", "title", "description", "license"), ("onnx", "html", "safetensors")),
 }
 PACKAGES = {"onnx": _FOR_ONNX, "html": _FOR_ONNX, "safetensors": ("safetensors",)}
 
@@ -53,7 +52,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--checkpoint", type=Path, metavar="RUN_OR_FILE", help="run folder or checkpoint; default: newest in runs/")
     direction_help = "of a run or folder of CycleGAN's, which has a generator for each direction; default: AtoB"
     add("--direction", choices=DIRECTIONS, help=direction_help)
-    formats = "program of torch.export; ONNX; a page to draw on; weights that test.py reads; the file of an original"
+    formats = "program in ONNX; a page to draw on; weights that test.py reads; the file of an original"
     add("--format", choices=tuple(FILE_NAMES), required=True, help=formats)
     add("--output", type=Path, metavar="PATH", help="default: generator.FORMAT, latest_net_G.pth beside the checkpoint")
     add("--existing", choices=("refuse", "replace"), default="refuse", help="an existing file; default: refuse")
@@ -61,7 +60,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     dtypes = "of weights and arithmetic; inputs and outputs keep their types; default: float32"
     add("--dtype", choices=("float32", "float16", "bfloat16"), help=dtypes)
     conditioning = (
-        "pt2, onnx: inside (default): inputs and outputs are images, the file makes one-hot labels, edges and ranges; "
+        "onnx: inside (default): inputs and outputs are images, the file makes one-hot labels, edges and ranges; "
         "outside: inputs and outputs are the generator's tensors"
     )
     add("--conditioning", choices=("inside", "outside"), help=conditioning)
@@ -70,7 +69,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--network", choices=("generator", *OTHER_NETWORKS), default="generator", help=network_help)
     edges = "for a file of pix2pixHD or SPADE: its last input channel holds instance edges, which it does not record"
     add("--instance-edges", action="store_true", help=edges)
-    style_help = "pt2, onnx, html: translate in the style of an image; default: the mean of all styles"
+    style_help = "onnx, html: translate in the style of an image; default: the mean of all styles"
     add("--style", type=Path, metavar="IMAGE", help=style_help)
     folder_help = f"html: a folder of a page and its files for a web server, default {FOLDER_NAME}; for large networks"
     for name, what in (("title", "name"), ("description", "what it does"), ("license", "licence, as cc-by-4.0")):
@@ -94,7 +93,7 @@ def _check_together(parser: argparse.ArgumentParser, arguments: argparse.Namespa
     if output and kind != "original" and not arguments.folder and output.suffix != f".{kind}":
         parser.error(f"--output {output}: expected a name that ends in .{kind}")
     if arguments.dtype == "bfloat16" and kind in ("onnx", "html"):
-        parser.error("--dtype bfloat16: onnxruntime has no convolutions in it; use float16, or --format pt2")
+        parser.error("--dtype bfloat16: onnxruntime has no convolutions in it; use float16")
 
 
 def check_packages(file_format: str) -> None:
@@ -202,8 +201,8 @@ def main(argv: Sequence[str]) -> None:
                 split=arguments.split,
                 web_runtime=arguments.web_runtime,
             )
-        case kind:
-            export_program(loaded, output, kind, dtype, as_images=arguments.conditioning != "outside")
+        case "onnx":
+            export_program(loaded, output, dtype, as_images=arguments.conditioning != "outside")
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from inference.load import LoadedGenerator, load_generator
 from inference.original_weights import encoder_file
 from models.generator import EncodedGenerator
 from models.latent_inputs import copy_chosen_style, given_latents, latent_channels, takes_style
-from tools.export.program import ImageProgram, TensorProgram, open_onnx, open_pt2, trace, write_onnx, write_pt2
+from tools.export.program import ImageProgram, TensorProgram, open_onnx, trace, write_onnx
 from training.methods.paired import translate
 from utils.checkpoint import CheckpointError
 from utils.log import logger
@@ -136,11 +136,9 @@ def _level(values: ValueRange | None, dtype: torch.dtype) -> Tensor | float:
     return level if dtype.is_floating_point else level.clamp_min(1)
 
 
-def export_program(
-    loaded: LoadedGenerator, path: Path, kind: Literal["pt2", "onnx"], dtype: Dtype, *, as_images: bool
-) -> None:
+def export_program(loaded: LoadedGenerator, path: Path, dtype: Dtype, *, as_images: bool) -> None:
     """Write the generator as `write_program` does, and report the file and its inputs; raises as that."""
-    example = write_program(loaded, path, kind, dtype, as_images=as_images)
+    example = write_program(loaded, path, dtype, as_images=as_images)
     report_file(path)
     for name, tensor in example.inputs.items():
         dtype_name = str(tensor.dtype).removeprefix("torch.")
@@ -150,15 +148,9 @@ def export_program(
 
 
 def write_program(
-    loaded: LoadedGenerator,
-    path: Path,
-    kind: Literal["pt2", "onnx"],
-    dtype: Dtype,
-    *,
-    as_images: bool,
-    takes_latents: bool = False,
+    loaded: LoadedGenerator, path: Path, dtype: Dtype, *, as_images: bool, takes_latents: bool = False
 ) -> Example:
-    """Write the generator, without its encoder, as a program; return an example of its inputs.
+    """Write the generator, without its encoder, as an ONNX program; return an example of its inputs.
 
     as_images: inputs and outputs are label ids, RGB images in uint8, or values in their unit; otherwise the generator's
         float32 tensors.
@@ -171,19 +163,19 @@ def write_program(
     sides = image_sides(loaded.config)
     tensors = TensorProgram(without_encoder(plain_copy(loaded).generator), sides, getattr(torch, dtype))
     n_bytes = sum(weight.nbytes for weight in tensors.state_dict().values())
-    if kind == "onnx" and n_bytes >= MAX_ONNX_BYTES:
+    if n_bytes >= MAX_ONNX_BYTES:
         raise ExportError(
-            f"{path}: {n_bytes:,} bytes of weights, an ONNX file holds 2 GiB; use --dtype float16 or --format pt2"
+            f"{path}: {n_bytes:,} bytes of weights, an ONNX file holds 2 GiB. "
+            "Use --dtype float16 or --format safetensors."
         )
     conditioning, pixel_dtype = loaded.conditioning, target_dtype(loaded.config.data)
     network = ImageProgram(tensors, conditioning, pixel_dtype) if as_images else tensors
     facts = loaded.facts() | ({"format_version": VALUES_VERSION} if as_images and not conditioning.is_8_bit else {})
     make = partial(make_example, loaded, as_images=as_images, takes_latents=takes_latents)
     examples = [make(*size) for size in _check_sizes(loaded)]
-    write, read = (write_pt2, open_pt2) if kind == "pt2" else (write_onnx, open_onnx)
 
     def difference(file: Path) -> float:
-        run = read(file)
+        run = open_onnx(file)
         return max(example.difference(run(example.inputs)) for example in examples)
 
     try:
@@ -192,7 +184,7 @@ def write_program(
         first, *_ = str(error).splitlines() or [""]
         what = f"{type(tensors.generator).__name__} cannot be traced by torch.export ({first})"
         raise ExportError(f"{path}: {what}. Use --format safetensors.") from error
-    _write_checked(path, lambda file: write(program, file, facts), difference, TOLERANCES[dtype])
+    _write_checked(path, lambda file: write_onnx(program, file, facts), difference, TOLERANCES[dtype])
     return examples[0]
 
 
@@ -207,7 +199,7 @@ def export_weights(loaded: LoadedGenerator, path: Path, dtype: Dtype) -> None:
     if takes_style(loaded.generator) and not isinstance(loaded.generator, EncodedGenerator):
         raise ExportError(
             f"{loaded.file}: its style encoder is missing. Put {encoder_file(loaded.file).name} beside it, or use "
-            "--format pt2 or onnx."
+            "--format onnx."
         )
     plain = plain_copy(loaded)
     plain.generator.to(getattr(torch, dtype))

@@ -57,7 +57,7 @@ def export_page(
     description, samples = _describe(loaded, n_samples, split)
     with tempfile.TemporaryDirectory(prefix="pairgan-") as temporary:
         file = Path(temporary) / GENERATOR
-        write_program(loaded, file, "onnx", dtype, as_images=True, takes_latents=True)
+        write_program(loaded, file, dtype, as_images=True, takes_latents=True)
         files = {**runtime, GENERATOR: file.read_bytes()}
     held: Iterable[bytes | str] = files if in_folder else files.values()
     parts = {**samples, **dict(zip(("runtime", "wasm", "generator"), held, strict=True))}

@@ -24,7 +24,7 @@ def scheme_of(network: nn.Module) -> str:
     for scheme, description in FORMATS.items():
         if type(network) is description.network and description.is_of(network):
             return scheme
-    raise OriginalWeightsError(f"no original has a {type(network).__name__}. Use --format safetensors, onnx or pt2.")
+    raise OriginalWeightsError(f"no original has a {type(network).__name__}. Use --format safetensors or onnx.")
 
 
 def original_files(generator: nn.Module, output: Path) -> dict[Path, nn.Module]:
@@ -45,9 +45,7 @@ def choose_family(network: nn.Module, wanted: str | None, usual: str | None = No
     if any(isinstance(module, nn.Dropout) for module in network.modules()):
         families = tuple(family for family in families if family != "pix2pixHD")
     if fault := description.fault(network):
-        others = (
-            "" if description.role == "discriminator" else "; --format safetensors, onnx and pt2 take any generator"
-        )
+        others = "" if description.role == "discriminator" else "; --format safetensors and onnx take any generator"
         raise OriginalWeightsError(f"{wanted or families[0]} has no such network: {fault}{others}")
     if wanted is not None and wanted not in families:
         raise OriginalWeightsError(f"--family {wanted} has no such {description.role}, only {', '.join(families)}")

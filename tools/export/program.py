@@ -1,6 +1,5 @@
-"""Programs in .pt2 and .onnx files: a generator in one dtype, alone or between conversions from and to images."""
+"""Programs in .onnx files: a generator in one dtype, either bare or between conversions from and to images."""
 
-import io
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,7 +15,6 @@ from models.latent_inputs import given_latents
 from utils.digest import sha256_of_file
 from utils.torch_private import allow_sizes_of_one
 
-FACTS_NAME = "pairgan.json"  # in a .pt2 file: the description of the model as JSON
 OUTPUT_NAME = "translated"
 
 Run = Callable[[Mapping[str, Tensor]], Tensor]
@@ -92,24 +90,6 @@ def trace(network: nn.Module, inputs: Mapping[str, Tensor]) -> ExportedProgram:
         for node in graph_module.graph.nodes:
             node.meta.pop("stack_trace", None)  # paths of this machine, which the file would hold
     return program
-
-
-def write_pt2(program: ExportedProgram, path: Path, facts: Mapping[str, str]) -> None:
-    """Write a .pt2 file, with `facts` as the extra file FACTS_NAME."""
-    content = io.BytesIO()  # torch's own writer aborts the process on a full disk
-    torch.export.save(program, content, extra_files={FACTS_NAME: json.dumps(facts)})
-    path.write_bytes(content.getbuffer())
-
-
-def open_pt2(path: Path) -> Run:
-    """Return the program of a .pt2 file."""
-    network = torch.export.load(path).module()
-
-    @torch.inference_mode()
-    def run(inputs: Mapping[str, Tensor]) -> Tensor:
-        return network(**inputs)
-
-    return run
 
 
 def write_onnx(program: ExportedProgram, path: Path, facts: Mapping[str, str]) -> None:

@@ -70,7 +70,7 @@ class Samples:
         sample = self.read(index)
         if self.loaded.conditioning.source_is_drawn:
             return sample
-        shown = picture(sample.source, self.loaded.config.log.show_channels).contiguous()
+        shown = picture(sample.source).contiguous()
         self._shown[_digest(shown)] = index
         return replace(sample, source=shown)
 

@@ -183,7 +183,6 @@ class Method(ABC):
             device=self.device,
             colors=build.class_colors(data),
             target_dtype=target_dtype(data),
-            show_channels=config.log.show_channels,
         )
 
 

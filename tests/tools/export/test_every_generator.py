@@ -90,8 +90,7 @@ USES: dict[str, Callable[[LoadedGenerator, Path], None]] = {
     "tiles": in_tiles,
     "safetensors": lambda loaded, folder: export_weights(loaded, folder / "g.safetensors", "float32"),
     "original": lambda loaded, folder: write_originals(loaded, folder / "latest_net_G.pth", None),
-    "pt2": lambda loaded, folder: export_program(loaded, folder / "g.pt2", "pt2", "float32", as_images=False),
-    "onnx": lambda loaded, folder: export_program(loaded, folder / "g.onnx", "onnx", "float32", as_images=False),
+    "onnx": lambda loaded, folder: export_program(loaded, folder / "g.onnx", "float32", as_images=False),
 }
 
 
@@ -111,11 +110,10 @@ def test_each_generator_is_exported_as_a_program() -> None:
     ("name", "use", "message"),
     [
         ("pooling", "tiles", r"--tile: Pooling cannot be .*: its layer pool \(AdaptiveAvgPool2d\) .* Omit --tile\."),
-        ("pooling", "original", r"no original has a Pooling\. Use --format safetensors, onnx or pt2\."),
-        ("pooling", "pt2", None),
+        ("pooling", "original", r"no original has a Pooling\. Use --format safetensors or onnx\."),
         ("pooling", "onnx", None),
         ("branching", "tiles", r"--tile: Branching cannot be .*: its layers depend on the image .* Omit --tile\."),
-        ("branching", "pt2", r".*g\.pt2: Branching cannot be traced .* Use --format safetensors\."),
+        ("branching", "onnx", r".*g\.onnx: Branching cannot be traced .* Use --format safetensors\."),
     ],
 )
 def test_a_new_generator_is_taken_or_refused_in_one_line(

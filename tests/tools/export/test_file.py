@@ -1,8 +1,6 @@
 import importlib.util
 import resource
-from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import pytest
@@ -20,7 +18,7 @@ from tests.runs import SPADE, STYLE, assert_equal, run, translate, untrained_run
 from tools.export import __main__ as export
 from tools.export import file as exported_file
 from tools.export.file import TOLERANCES, Example, ExportError, export_program, make_example
-from tools.export.program import Run, open_onnx, open_pt2
+from tools.export.program import open_onnx
 from utils.errors import ConfigError
 
 
@@ -31,7 +29,6 @@ def untrained(config: Path, *settings: str) -> LoadedGenerator:
     return LoadedGenerator(config.parent / "checkpoint.pt", resolved, 1, build.build_generator(resolved))
 
 
-PROGRAMS: tuple[tuple[Literal["pt2", "onnx"], Callable[[Path], Run]], ...] = (("pt2", open_pt2), ("onnx", open_onnx))
 KINDS = [
     [],
     ["data.target_channels=1", "generator.upsample=bilinear", "generator.padding=reflect"],
@@ -59,36 +56,20 @@ CASES = [*((settings, True) for settings in KINDS[1:]), *((settings, False) for 
 def test_a_program_translates_as_the_generator_in_sizes_that_it_never_saw(
     tiny_config: Path, settings: list[str], as_images: bool
 ) -> None:
-    loaded = untrained(tiny_config, *settings)
-    for kind, read in PROGRAMS:
-        file = tiny_config.parent / f"generator.{kind}"
-        export_program(loaded, file, kind, "float32", as_images=as_images)
-        assert_translates(read, file, loaded, as_images=as_images)
+    loaded, file = untrained(tiny_config, *settings), tiny_config.parent / "generator.onnx"
+    export_program(loaded, file, "float32", as_images=as_images)
+    assert_translates(file, loaded, as_images=as_images)
 
 
-def test_programs_of_images_translate_as_the_generator_in_sizes_that_they_never_saw(
-    of_labels: Path, tmp_path: Path
-) -> None:
+def test_a_program_of_images_translates_as_the_generator_in_sizes_that_it_never_saw(of_labels: Path) -> None:
     loaded = load_generator(of_labels / "checkpoint-00000001.pt")
-    export_program(loaded, tmp_path / "generator.pt2", "pt2", "float32", as_images=True)
-    assert_translates(open_pt2, tmp_path / "generator.pt2", loaded, as_images=True)
-    assert_translates(open_onnx, of_labels / "generator.onnx", loaded, as_images=True)
+    assert_translates(of_labels / "generator.onnx", loaded, as_images=True)
 
 
-def test_a_program_of_tensors_translates_as_the_generator_and_refuses_sides_that_it_cannot_halve(
-    tiny_config: Path,
-) -> None:
-    loaded, file = untrained(tiny_config, *KINDS[6]), tiny_config.parent / "generator.pt2"
-    export_program(loaded, file, "pt2", "float32", as_images=False)
-    assert_translates(open_pt2, file, loaded, as_images=False)
-    with pytest.raises(AssertionError, match=r"% 4 == 0"):
-        open_pt2(file)({"source": torch.zeros(1, 15, 16, 18)})
-
-
-def assert_translates(read: Callable[[Path], Run], file: Path, loaded: LoadedGenerator, *, as_images: bool) -> None:
+def assert_translates(file: Path, loaded: LoadedGenerator, *, as_images: bool) -> None:
     """Check that a program translates as its generator in sizes that were not traced, and names no path."""
     assert_names_no_path(file.read_bytes(), loaded.file)
-    multiple, translate_inputs = image_sides(loaded.config).multiple, read(file)
+    multiple, translate_inputs = image_sides(loaded.config).multiple, open_onnx(file)
     for n, height, width in ((1, 2, 5), (2, 3, 2), (4, 5, 4)):
         example = make_example(loaded, n, height * multiple, width * multiple, as_images=as_images)
         assert example.expected.float().std() > (10 if as_images else 0.1)  # or agreement would mean nothing
@@ -121,37 +102,32 @@ def test_programs_at_their_limits(
     loaded = untrained(tiny_config, *settings)
     example = make_example(loaded, 1, *size, as_images=True)
     assert example.inputs["source"].dtype == source_type
-    for kind, read in PROGRAMS:
-        export_program(loaded, tiny_config.parent / f"g.{kind}", kind, "float32", as_images=True)
-        assert example.difference(read(tiny_config.parent / f"g.{kind}")(example.inputs)) <= 1
+    export_program(loaded, tiny_config.parent / "g.onnx", "float32", as_images=True)
+    assert example.difference(open_onnx(tiny_config.parent / "g.onnx")(example.inputs)) <= 1
 
 
-@pytest.mark.parametrize(("kind", "dtype"), with_slow([("onnx", "float16")], [("pt2", "float16"), ("pt2", "bfloat16")]))
-def test_a_low_dtype_halves_the_weights_and_keeps_inputs_and_outputs(
-    tiny_config: Path, kind: Literal["pt2", "onnx"], dtype: Literal["float16", "bfloat16"]
-) -> None:
+def test_a_low_dtype_halves_the_weights_and_keeps_inputs_and_outputs(tiny_config: Path) -> None:
     loaded = untrained(tiny_config, "generator.base_channels=16", "init.gain=0.02")
-    file = tiny_config.parent / f"generator.{kind}"
-    export_program(loaded, file, kind, dtype, as_images=False)
+    file = tiny_config.parent / "generator.onnx"
+    export_program(loaded, file, "float16", as_images=False)
     n_weights = sum(weight.numel() for weight in loaded.generator.parameters())
     assert file.stat().st_size < 2 * n_weights + 250_000
     example = make_example(loaded, 1, 8, 12, as_images=False)
-    translated = (open_pt2 if kind == "pt2" else open_onnx)(file)(example.inputs)
+    translated = open_onnx(file)(example.inputs)
     assert translated.dtype == torch.float32
-    assert 0 < example.difference(translated) <= TOLERANCES[dtype]
-    if kind == "onnx":  # pairgan.py has no use for tensors
-        with pytest.raises(pairgan.ModelError, match="was exported with --conditioning outside"):
-            pairgan.load(file)
+    assert 0 < example.difference(translated) <= TOLERANCES["float16"]
+    with pytest.raises(pairgan.ModelError, match="was exported with --conditioning outside"):
+        pairgan.load(file)
 
 
 @pytest.mark.slow
 def test_a_generator_that_overflows_in_float16_is_refused(tiny_config: Path) -> None:
     unet = ["generator.name=unet", "generator.n_downsamplings=5", "generator.norm=batch", "generator.base_channels=16"]
     with pytest.raises(ExportError, match=r"try --dtype float32"):
-        export_program(untrained(tiny_config, *unet), tiny_config.parent / "g.onnx", "onnx", "float16", as_images=True)
+        export_program(untrained(tiny_config, *unet), tiny_config.parent / "g.onnx", "float16", as_images=True)
 
 
-@pytest.mark.parametrize("kind", with_slow(["safetensors"], ["pt2", "onnx"]))
+@pytest.mark.parametrize("kind", with_slow(["safetensors"], ["onnx"]))
 def test_what_translates_otherwise_is_removed(tiny_config: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run_folder, plain = untrained_run(tiny_config), exported_file.plain_copy
 
@@ -171,7 +147,7 @@ def allow_small_files_alone() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_480, 20_480))
 
 
-@pytest.mark.parametrize("kind", with_slow(["safetensors"], ["pt2", "onnx"]))
+@pytest.mark.parametrize("kind", with_slow(["safetensors"], ["onnx"]))
 def test_a_full_disk_is_reported_and_leaves_nothing(tiny_config: Path, kind: str) -> None:
     run_folder = untrained_run(tiny_config, "generator.base_channels=16")
     output = tiny_config.parent / "exports" / f"generator.{kind}"
@@ -221,17 +197,17 @@ def test_a_missing_package_is_named_with_the_extra(kind: str, packages: str, mon
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--format", "safetensors", "--conditioning", "inside"], "--conditioning goes with --format pt2, onnx, not"),
-        (["--format", "original", "--dtype", "float16"], "--dtype goes with --format pt2, onnx, html, safe"),
-        (["--format", "pt2", "--output", "a.onnx"], "--output a.onnx: expected a name that ends in .pt2"),
+        (["--format", "safetensors", "--conditioning", "inside"], "--conditioning goes with --format onnx, not"),
+        (["--format", "original", "--dtype", "float16"], "--dtype goes with --format onnx, html, safe"),
+        (["--format", "onnx", "--output", "a.pt2"], "--output a.pt2: expected a name that ends in .onnx"),
         (["--format", "onnx", "--family", "pix2pix"], "--family goes with --format original"),
-        (["--format", "onnx", "--dtype", "bfloat16"], "use float16, or --format pt2"),
+        (["--format", "onnx", "--dtype", "bfloat16"], "use float16"),
         (["--format", "html", "--dtype", "bfloat16"], "onnxruntime has no convolutions in it"),
         (["--format", "html", "--output", "page.txt"], "expected a name that ends in .html"),
         (["--format", "html", "--samples", "-1"], "argument --samples: '-1' is not a whole number from 0"),
         (["--format", "onnx", "--folder"], "--folder goes with --format html, not with onnx"),
         (["--format", "onnx", "--samples", "0"], "--samples goes with --format html"),
-        (["--format", "original", "--license", "mit"], "--license goes with --format pt2, onnx, html, safetensors"),
+        (["--format", "original", "--license", "mit"], "--license goes with --format onnx, html, safetensors"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(
