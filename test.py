@@ -41,8 +41,6 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--split", metavar="NAME", help="split of the data set, without --input; default: the test split")
     output_help = "folder of the results, or file of a translated video; default: results/RUN/SPLIT_stepSTEP"
     add("--output", type=Path, metavar="PATH", help=output_help)
-    frames_help = "keep the translated frames of a video in a folder; the same command then resumes"
-    add("--frames", type=Path, metavar="DIR", help=frames_help)
     existing_help = "refuse: replace only results of test.py, the default; keep: translate what is missing"
     add("--existing", choices=("refuse", "replace", "keep"), default="refuse", help=existing_help)
     compile_help = "compile the generator before the first image; auto: on a CPU, for many images of one size"
@@ -86,7 +84,6 @@ def _contradiction(arguments: argparse.Namespace) -> str | None:
     problems = {
         "--instances, --targets and --feature-maps need --input": beside and not given,
         "--side needs --input": arguments.side and not given,
-        "--frames needs --input": arguments.frames and not given,
         "--split and --input exclude each other: leave one of them out": given and arguments.split,
         f"--noise {one_image}": arguments.noise and arguments.batch_size > 1,
         f"--tile {one_image}": tile and arguments.batch_size > 1,

@@ -76,7 +76,6 @@ class OutputOptions:
 
     path: Path | None = None
     existing: Existing = "refuse"
-    frames: Path | None = None
 
 
 @dataclass(frozen=True)

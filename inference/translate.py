@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from configs.schema import Config
 from configs.stored_images import allowing_missing, stored_forms, trained_forms, value_ranges
 from data.batch import DataError
 from data.files.size_guard import pixels_allowed
+from data.folder_store import VIDEO_SUFFIXES
 from inference.image_store import image_store
 from inference.inputs import JoinedPictures, build_input, has_targets, with_listed_inputs
 from inference.load import LoadedGenerator
@@ -40,8 +42,6 @@ from metrics.evaluator import Evaluator
 from utils.distributed import LONGEST_WAIT_S, World, joined_world
 from utils.log import log_to_console
 
-_VIDEO_SUFFIXES = frozenset({".mp4", ".mov", ".mkv", ".avi", ".webm", ".m4v"})
-
 
 def translate(request: Request) -> None:
     """Translate the images, or the video, of a request and write the results.
@@ -53,11 +53,7 @@ def translate(request: Request) -> None:
     with world_of_device as world, pixels_allowed(request.compute.max_pixels):
         log_to_console(is_main=world.is_main)
         request = replace(request, input=with_listed_inputs(request.input, world))
-        if video := video_of(request):
-            from inference.video import translate_video  # PyAV takes a tenth of a second
-
-            translate_video(video, request, world)
-            return
+        video = video_of(request.input.paths)
         given, drawing = request.input, request.drawing
         prepare_device(world.device, is_of_one_size=not request.keeps_sizes)
         original = original_inputs(
@@ -66,6 +62,11 @@ def translate(request: Request) -> None:
         loaded = load_generator_together(request.generator, original, world)
         loaded = with_clusters(loaded, drawing)
         request = request.of_training(loaded.config.data.preprocess)
+        if video:
+            from inference.video import translate_video  # PyAV takes a tenth of a second
+
+            translate_video(video, loaded, request, world)
+            return
         style = encode_style(loaded, drawing.style)
         layout = build_input(loaded, given)
         output = request.output.path or default_output(loaded, given)
@@ -141,16 +142,16 @@ def no_data_rule(config: Config, predictor: Predictor, value: float | None) -> N
     return NoDataRule(value, images, value_ranges(data).get(data.source_images), dtype)
 
 
-def video_of(request: Request) -> Path | None:
-    """Return the video that a request translates; None where it translates images, or the files of a folder.
+def video_of(paths: Sequence[Path]) -> Path | None:
+    """Return the video among the paths of --input, or None.
 
     Raises:
-        DataError: a video is one of several inputs, or --frames is given without a video.
+        DataError: It is one of several paths, or PyAV is not installed.
     """
-    paths = request.input.paths
-    videos = [path for path in paths if path.suffix.lower() in _VIDEO_SUFFIXES and not path.is_dir()]
-    if videos and len(paths) > 1:
-        raise DataError(f"--input: {videos[0]} is one of {len(paths)} inputs. Translate each video by itself.")
-    if request.output.frames and not videos:
-        raise DataError("--frames: keeps the frames of a video. Name a video with --input, or remove --frames.")
-    return videos[0] if videos else None
+    video = next((path for path in paths if path.suffix.lower() in VIDEO_SUFFIXES and not path.is_dir()), None)
+    if video and len(paths) > 1:
+        raise DataError(f"--input: {video} is one of {len(paths)} inputs. Translate each video by itself.")
+    if video and find_spec("av") is None:
+        install = 'python -m pip install --editable ".[video]"'
+        raise DataError(f"--input {video}: reading video needs av, which is not installed. Install it with {install}.")
+    return video

@@ -1,4 +1,4 @@
-"""Small videos for tests, each of whose frames shows its number as a level of grey."""
+"""Small videos for tests. Each frame shows its number as a level of grey."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -7,20 +7,12 @@ from typing import Any
 
 import av
 import numpy as np
+from torch import Tensor
 
-from tests.conftest import save_image, write_tiny_config
-from tests.runs import untrained_run
+from data.files.video_file import VideoFile
 
 STEP = 5  # levels of grey between two frames
 SOUND_RATE = 48_000
-
-
-def train_on_images(folder: Path) -> Path:
-    """Write a run that translates RGB images, with dropout; return its folder."""
-    pair = np.random.default_rng(0).integers(0, 256, (32, 64, 3), dtype=np.uint8)
-    save_image(folder / "set" / "train" / "x.png", pair)
-    settings = ["data.layout=side_by_side", f"data.root={folder / 'set'}", "data.instance_edges=false"]
-    return untrained_run(write_tiny_config(folder), *settings, "generator.dropout=true")
 
 
 def write_video(
@@ -33,20 +25,20 @@ def write_video(
     codec: str = "libx264",
     pix_fmt: str = "yuv420p",
     times_ms: Sequence[int] = (),
+    pixel_aspect: Fraction = Fraction(1),
     muxing: dict[str, str] | None = None,
 ) -> Path:
     """Write a video of one tone and, in its upper left corner, a red square; `size` is (height, width)."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     height, width = size
     with av.open(str(path), "w", options=muxing or {}) as output:
         video: Any = output.add_stream(codec, rate=rate, options={"crf": "4"})
         video.bit_rate = 0 if codec.startswith("lib") else 4_000_000
         video.width, video.height, video.pix_fmt = width, height, pix_fmt
         base = Fraction(1, 1000) if times_ms else Fraction(1, rate)
-        video.codec_context.time_base = base
+        video.codec_context.time_base, video.codec_context.sample_aspect_ratio = base, pixel_aspect
         audio: Any = output.add_stream(sound, rate=SOUND_RATE, layout="mono") if sound else None
         for number in range(n_frames):
-            pixels = np.full((height, width, 3), level(number), np.uint8)
+            pixels = np.full((height, width, 3), 20 + STEP * number, np.uint8)
             pixels[: height // 4, : width // 4] = (220, 30, 30)
             frame = av.VideoFrame.from_ndarray(pixels, format="rgb24")
             frame.pts, frame.time_base = (times_ms[number] if times_ms else number), base
@@ -70,18 +62,26 @@ def _write_tone(output: Any, stream: Any, duration_s: float) -> None:
     output.mux(stream.encode(None))
 
 
-def level(number: int) -> int:
-    """The level of grey of frame `number`, from 0."""
-    return 20 + STEP * number
+def images_of(path: Path) -> list[Tensor]:
+    """The images of an intact video, upright."""
+    video = VideoFile(path)
+    images = [image for _, image in video.frames()]
+    assert video.problems == []
+    return images
 
 
-def has_sound(path: Path) -> bool:
-    with av.open(str(path)) as container:
-        return bool(container.streams.audio)
+def shown(images: Sequence[Tensor]) -> list[int]:
+    """The numbers that images show in their lower right corner."""
+    return [round((image[:, -4:, -4:].float().mean().item() - 20) / STEP) for image in images]
+
+
+def times_of(path: Path) -> list[float]:
+    """The times of the frames in seconds."""
+    return [float((frame.pts or 0) * (frame.time_base or 0)) for frame, _ in VideoFile(path).frames()]
 
 
 def sound_packets(path: Path) -> list[tuple[bytes, float]]:
     """The packets of the sound, with their times in seconds, rounded to milliseconds."""
     with av.open(str(path)) as container:
-        packets = [packet for packet in container.demux(audio=0) if packet.size]
+        packets = [packet for packet in container.demux(audio=0) if packet.size] if container.streams.audio else []
         return [(bytes(packet), round(float((packet.pts or 0) * packet.time_base), 3)) for packet in packets]

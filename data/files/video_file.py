@@ -1,216 +1,174 @@
-"""Reading video files, frame by frame; nothing else decodes them. Imported only where there is a video, as PyAV is."""
+"""Videos: frames in, frames out, and a copy of the sound. Only this module uses PyAV; import it only for a video."""
 
-import importlib.util
 import math
+from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
+import av
+import numpy as np
 import torch
+from av.video.reformatter import ColorRange, Colorspace, Interpolation
 from torch import Tensor
 
 from data.batch import DataError
-from data.files.file_errors import COPY_AGAIN
 from utils.text import counted
 
-with suppress(ImportError):  # see `require_av`
-    import av
-    from av.container import InputContainer
-    from av.packet import Packet
-    from av.stream import Disposition
-    from av.video.reformatter import Colorspace, Interpolation
-    from av.video.stream import VideoStream
-
-_USUAL_RATE = Fraction(25)  # frames per second, where a file names none
-_LEAST_CUT = Fraction(1, 2)  # seconds that are missing at the end of a file that counts as cut off
-_LEAST_CUT_FRAMES = 3
-_HD = (1280, 577)  # width or height from which players take the colours of a file that names none for BT.709
+FORMATS = {".mp4": "mp4", ".m4v": "mp4", ".mov": "mov", ".mkv": "matroska"}  # they hold H.264 and times of frames
+_H264 = {"crf": "18", "preset": "medium", "flags": "+frame_duration"}  # 18: no visible loss, says ffmpeg's guide
+_COLORS = {"colorspace": "bt709", "color_primaries": "bt709", "color_trc": "bt709", "color_range": "tv"}
 _TRUSTED = {"format_whitelist": "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi", "protocol_whitelist": "file"}
-_UNSPECIFIED = 2  # AVCOL_SPC_UNSPECIFIED
-_FINEST = 2**30  # parts of a second: twice as many have to fit into 32 bits of H.264
-_COARSE = Fraction(1, 10_000)  # seconds: Matroska rounds times to milliseconds, which hides a constant rate
+_BT709, _SCALER = Colorspace.ITU709, Interpolation.BICUBIC | Interpolation.ACCURATE_RND
 
-
-def require_av(subject: str) -> None:
-    """Raise DataError, which begins with `subject`, if the package av is not installed."""
-    if importlib.util.find_spec("av") is None:
-        install = 'python -m pip install --editable ".[video]"'
-        raise DataError(f"{subject}: reading video needs av, which is not installed: {install}")
-
-
-@dataclass(frozen=True)
-class Frame:
-    """One frame of a video.
-
-    image: (3, H, W) uint8 RGB, upright. time_s, duration_s: of its presentation, exact.
-    """
-
-    image: Tensor
-    time_s: Fraction
-    duration_s: Fraction
+Frame = tuple[av.VideoFrame, Tensor]  # the time and duration, and the image, (3, H, W) uint8 RGB
 
 
 class VideoFile:
-    """A video: its properties, read once, and its frames, read as often as needed and never all in memory.
+    """An open video file.
 
-    height, width: of the upright frames, in pixels; those of the first frame.
-    rate: frames per second, the mean where it varies.
-    n_frames: as the file states, or as follows from its duration; None where neither is known. Not exact.
-    pixel_aspect: width / height of a pixel, upright.
+    rate: Frames per second, the mean if it varies.
+    n_frames, n_read: Number of frames that the file states, or 0, and number of those read so far.
+    pixel_aspect: Width of a pixel divided by its height, upright. It is right after the first frame.
+    sound, sound_packets: Sound tracks, and their packets that were read and not yet written.
+    problems: Lines about damage. They are complete when all frames were read.
 
     Raises:
-        DataError: the file is missing, is no video, or none of its frames can be decoded.
+        DataError: The file is missing or is no video.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        with _opened(path) as (container, stream):
-            self.rate = stream.average_rate or stream.guessed_rate or _USUAL_RATE
-            self._stored_base = stream.time_base or 1 / self.rate
-            self._stated_s = _stated_duration(container, stream)
-            self.n_frames = stream.frames or (round(self._stated_s * self.rate) if self._stated_s else None)
-            first = next(_decoded(container, stream, path, []), None)
-            if first is None:
-                raise DataError(f"{path}: holds no frame that can be decoded. Name another file.")
-            self._coded = (first.width, first.height)
-            aspect = stream.sample_aspect_ratio or Fraction(1)
-            is_on_its_side = _quarter_turns(first) % 2 == 1
-            self.width, self.height = self._coded[::-1] if is_on_its_side else self._coded
-            self.pixel_aspect = 1 / aspect if is_on_its_side else aspect
+        self.path, self.problems, self.sound_packets = path, list[str](), deque[av.Packet]()
+        try:  # "file:" and the options: a name is no address, and lists of other files are refused
+            self._container = av.open(f"file:{path}", container_options=_TRUSTED)
+        except av.FFmpegError as error:
+            raise DataError(f"{path}: cannot be read as a video: {error.strerror}. Name another file.") from error
+        streams: Any = self._container.streams
+        self.sound = [track for track in streams.audio if track.codec_context is not None]
+        pictures = [track for track in streams.video if not track.disposition & av.stream.Disposition.attached_pic]
+        stream = next((track for track in pictures if track.codec_context is not None), None)
+        if stream is None:
+            raise DataError(f"{path}: holds no moving pictures. Name another file.")
+        stream.thread_type = "AUTO"
+        self.rate: Fraction = stream.average_rate or stream.guessed_rate or Fraction(25)
+        self.pixel_aspect: Fraction = stream.sample_aspect_ratio or Fraction(1)
+        base: Fraction = stream.time_base or 1 / self.rate
+        finest = math.lcm(base.denominator, self.rate.numerator)  # Matroska rounds times to milliseconds, see `frames`
+        self.time_base = Fraction(1, finest) if base > Fraction(1, 10_000) and finest <= 2**30 else base
+        self._stated_s = (self._container.duration or 0) / av.time_base
+        self.n_frames: int = stream.frames or round(self._stated_s * self.rate)
+        self.n_pixels: int = self.n_frames * stream.width * stream.height
+        self._stream, self.n_read, self._end_s, self._scale = stream, 0, 0.0, int(base / self.time_base)
 
-    @property
-    def time_base(self) -> Fraction:
-        """Seconds: the times of frames are multiples of it, except for unusual rates in Matroska."""
-        if self._stored_base < _COARSE:
-            return self._stored_base
-        finest = math.lcm(self._stored_base.denominator, self.rate.numerator)
-        return Fraction(1, finest) if finest <= _FINEST else self._stored_base
+    def frames(self) -> Iterator[Frame]:
+        """Yield the upright frames in the order of presentation, once. All have the size of the first; times rise."""
+        start, step = (self._stream.start_time or 0) * self._scale, round(1 / self.rate / self.time_base)
+        size, end, last = None, start, start - 1
+        for frame in self._decoded():
+            n_turns = round(frame.rotation / 90)  # turns are counterclockwise
+            if size is None:
+                size = frame.width, frame.height
+                self.pixel_aspect = 1 / self.pixel_aspect if n_turns % 2 else self.pixel_aspect
+            if frame.pts is not None:
+                end = frame.pts * self._scale
+                exact = start + round((end - start) / step) * step  # a rounded time is a multiple of 1 / rate
+                end = exact if 2 * abs(exact - end) <= self._scale else end
+            frame.pts, frame.time_base = max(end, last + 1), self.time_base
+            frame.duration = frame.duration if frame.duration and self._scale == 1 else step
+            last, end = frame.pts, frame.pts + frame.duration
+            self.n_read += 1
+            yield frame, _rgb(frame, *size).rot90(n_turns, (1, 2)).contiguous()
+        if size is None:
+            raise DataError(f"{self.path}: holds no frame that can be decoded. Name another file.")
+        if self._stated_s - self._end_s > 0.5:  # sound and frames end at slightly different times
+            lengths = f"{self._end_s:.1f} of {self._stated_s:.1f} s"
+            self.problems.append(f"{self.path}: ends after {lengths}, the rest is missing")
 
-    def count_frames(self) -> int:
-        """Return the number of coded frames, without decoding them: exact for files that are not damaged."""
-        with _opened(self.path) as (container, stream):
-            return sum(not packet.is_discard for packet in _packets(container, stream, self.path, []))
+    def _packets(self) -> Iterator[av.Packet]:
+        """Yield the packets of the frames, and collect the packets of the sound."""
+        try:
+            for packet in self._container.demux(self._stream, *self.sound):
+                self._end_s = max(self._end_s, float((packet.dts or 0) * packet.time_base))
+                if packet.size and packet.stream is self._stream:
+                    yield packet
+                elif packet.size:
+                    self.sound_packets.append(packet)
+        except av.FFmpegError:
+            self.problems.append(f"{self.path}: is damaged, and cannot be read to its end")
 
-    def frames(self, problems: list[str]) -> Iterator[Frame]:
-        """Yield the frames in the order of presentation; their times rise strictly.
-
-        problems: gets, at the end, a line for frames that cannot be decoded, are damaged or are cut off.
-        """
-        with _opened(self.path) as (container, stream):
-            stream.thread_type = "AUTO"
-            start_s = (stream.start_time or 0) * self._stored_base
-            end_s, last_s = start_s, start_s - 1
-            for decoded in _decoded(container, stream, self.path, problems):
-                duration_s = self._exact((decoded.duration or 0) * self._stored_base, Fraction(1)) or 1 / self.rate
-                time_s = end_s if decoded.pts is None else decoded.pts * self._stored_base
-                time_s = start_s + self._exact(time_s - start_s, Fraction(1, 2))
-                time_s = time_s if time_s > last_s else last_s + self._stored_base
-                last_s, end_s = time_s, time_s + duration_s
-                yield Frame(self._upright(decoded), time_s, duration_s)
-        tolerated_s = max(_LEAST_CUT, _LEAST_CUT_FRAMES / self.rate)
-        if self._stated_s and self._stated_s - (end_s - start_s) > tolerated_s:
-            present, stated = float(end_s - start_s), float(self._stated_s)
-            problems.append(f"{self.path}: ends after {present:.1f} s of {stated:.1f} s, the rest is missing")
-
-    def _exact(self, time_s: Fraction, error: Fraction) -> Fraction:
-        """Return a stored time, or the multiple of 1 / rate of which it is a rounded one.
-
-        error: of the rounding, at most, as a multiple of the stored time base.
-        """
-        nearest = round(time_s * self.rate) / self.rate
-        is_rounded = self._stored_base >= _COARSE and abs(nearest - time_s) <= error * self._stored_base
-        return nearest if is_rounded else time_s
-
-    def _upright(self, frame: "av.VideoFrame") -> Tensor:
-        """Return (3, H, W) uint8 RGB of the first frame's size, turned as the file asks for."""
-        width, height = self._coded
-        is_large = frame.width >= _HD[0] or frame.height >= _HD[1]
-        is_hd = frame.colorspace == _UNSPECIFIED and is_large
-        rgb = frame.reformat(
-            width=width,
-            height=height,
-            format="rgb24",
-            src_colorspace=Colorspace.ITU709 if is_hd else None,
-            interpolation=Interpolation.BICUBIC | Interpolation.ACCURATE_RND | Interpolation.FULL_CHR_H_INT,
-        )
-        image = torch.from_numpy(rgb.to_ndarray()).permute(2, 0, 1)
-        return image.rot90(_quarter_turns(frame), (1, 2)).contiguous()
+    def _decoded(self) -> Iterator[av.VideoFrame]:
+        n_damaged = 0
+        for packet in chain(self._packets(), [None]):  # None: the decoder returns the frames that it still holds
+            try:
+                for frame in self._stream.decode(packet):
+                    n_damaged += frame.is_corrupt
+                    yield frame
+            except av.FFmpegError:
+                n_damaged += 1
+        if n_damaged:
+            self.problems.append(f"{self.path}: {counted(n_damaged, 'frame')} damaged or left out")
 
 
-def _quarter_turns(frame: "av.VideoFrame") -> int:
-    """Return the turns to the left by 90 degrees that make a frame upright."""
-    return round(frame.rotation / 90)
+def _rgb(frame: av.VideoFrame, width: int, height: int) -> Tensor:
+    is_hd = frame.width >= 1280 or frame.height >= 577  # players assume BT.709 then, if the file names no colours (2)
+    space = _BT709 if is_hd and frame.colorspace == 2 else None
+    scaler = _SCALER | Interpolation.FULL_CHR_H_INT
+    rgb = frame.reformat(width, height, "rgb24", src_colorspace=space, interpolation=scaler)
+    return torch.from_numpy(rgb.to_ndarray()).permute(2, 0, 1)
 
 
-def open_video(path: Path) -> "InputContainer":
-    """Return the container of a file of a known format: no list of other files, and no address of a network."""
-    return av.open(f"file:{path}", container_options=_TRUSTED)
+def write_video(path: Path, suffix: str, source: VideoFile, frames: Iterator[Frame]) -> None:
+    """Write a video with the frame rate and the sound of another one.
 
-
-@contextmanager
-def _opened(path: Path) -> Iterator[tuple["InputContainer", "VideoStream"]]:
-    """Yield the container of a video file, and its first video that is no picture of a cover.
+    suffix: One of FORMATS.
+    frames: Frames of `source` with their new images, (3, H, W) uint8, of one size.
 
     Raises:
-        DataError: the file is missing, or holds no video.
+        DataError: The format cannot hold the sound.
+        OSError: The file cannot be written.
     """
+    container = FORMATS[suffix.lower()]
+    options = {"movflags": "+faststart"} if container in ("mp4", "mov") else {}
     try:
-        container = open_video(path)
-    except FileNotFoundError as error:
-        raise DataError(f"{path}: no such file") from error
-    except av.FFmpegError as error:
-        is_empty = path.is_file() and not path.stat().st_size
-        reason = error.strerror if isinstance(error, OSError) else "it is damaged, or no video"
-        reason = "it is empty" if is_empty else reason
-        raise DataError(f"{path}: cannot be read as a video: {reason}; {COPY_AGAIN}") from error
-    with container:
-        for stream in container.streams.video:
-            if not stream.disposition & Disposition.attached_pic and stream.codec_context is not None:
-                yield container, stream
-                return
-        what = "only sound" if container.streams.audio else "no video"
-        raise DataError(f"{path}: holds {what}. Name a file with pictures.")
+        with av.open(f"file:{path}", "w", format=container, options=options) as output:
+            first = next(frames)
+            stream, tracks = _started(output, source, *first[1].shape[1:])
+            for coded in chain((_coded(*frame) for frame in chain([first], frames)), [None]):
+                output.mux(stream.encode(coded))  # None: the encoder returns the frames that it still holds
+                while source.sound_packets:
+                    packet = source.sound_packets.popleft()
+                    packet.stream = tracks[packet.stream.index]
+                    output.mux(packet)
+    except av.FFmpegError as error:  # such as a full disk
+        raise OSError(error.errno, error.strerror) from error
 
 
-def _stated_duration(container: "InputContainer", stream: "VideoStream") -> Fraction | None:
-    """Return how many seconds of video a file states; None if it states none, or only that of all its streams."""
-    if stream.duration and stream.time_base:
-        return stream.duration * stream.time_base
-    with suppress(ValueError):  # it states none, or in another way
-        hours, minutes, seconds = stream.metadata.get("DURATION", "").split(":")  # of Matroska: 00:00:01.000000000
-        return int(hours) * 3600 + int(minutes) * 60 + Fraction(seconds.strip())
-    is_alone = len(container.streams) == 1
-    return Fraction(container.duration, 1_000_000) if is_alone and container.duration else None
-
-
-def _packets(
-    container: "InputContainer", stream: "VideoStream", path: Path, problems: list[str]
-) -> Iterator["Packet[VideoStream]"]:
-    """Yield the packets up to the end, or to where the file cannot be read, which is added to `problems`."""
+def _started(
+    output: av.container.OutputContainer, source: VideoFile, height: int, width: int
+) -> tuple[Any, dict[int, Any]]:
+    """Return the new stream of frames and, by index in `source`, the tracks of the sound. Players want this order."""
+    stream: Any = output.add_stream("libx264", rate=source.rate, options=_H264 | _COLORS)
+    stream.width, stream.height, stream.pix_fmt = width + width % 2, height + height % 2, "yuv420p"  # 2x2: one colour
+    context = stream.codec_context
+    context.time_base, context.sample_aspect_ratio = source.time_base, source.pixel_aspect
     try:
-        yield from (packet for packet in container.demux(stream) if packet.size)
-    except av.FFmpegError:
-        problems.append(f"{path}: is damaged, and cannot be read to its end")
+        tracks = {track.index: output.add_stream_from_template(track) for track in source.sound}
+        output.start_encoding()
+    except ValueError as error:
+        message = f"{source.path}: {output.format.name} cannot hold its sound. Name an --output that ends in .mkv."
+        raise DataError(message) from error
+    return stream, tracks
 
 
-def _decoded(
-    container: "InputContainer", stream: "VideoStream", path: Path, problems: list[str]
-) -> Iterator["av.VideoFrame"]:
-    """Yield the decoded frames; those that cannot be decoded, or are damaged, are added to `problems` at the end."""
-    n_undecodable = n_damaged = 0
-    for packet in chain(_packets(container, stream, path, problems), [None]):  # None: the frames that are held back
-        try:
-            frames = stream.decode(packet)
-        except av.FFmpegError:
-            n_undecodable += 1
-            continue
-        for frame in frames:
-            n_damaged += frame.is_corrupt
-            yield frame
-    if n_undecodable:
-        problems.append(f"{path}: {counted(n_undecodable, 'frame')} cannot be decoded, and left out")
-    if n_damaged:
-        problems.append(f"{path}: {counted(n_damaged, 'frame')} with damage")
+def _coded(frame: av.VideoFrame, image: Tensor) -> av.VideoFrame:
+    """Return the image at the time of a frame. Its sides are even: odd ones repeat the last row or column."""
+    pixels = image.permute(1, 2, 0).contiguous().numpy()
+    pixels = np.pad(pixels, ((0, pixels.shape[0] % 2), (0, pixels.shape[1] % 2), (0, 0)), mode="edge")
+    rgb = av.VideoFrame.from_ndarray(pixels, format="rgb24")
+    coded = rgb.reformat(
+        format="yuv420p", dst_colorspace=_BT709, dst_color_range=ColorRange.MPEG, interpolation=_SCALER
+    )
+    coded.pts, coded.duration, coded.time_base = frame.pts, frame.duration, frame.time_base
+    return coded

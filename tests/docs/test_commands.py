@@ -134,8 +134,7 @@ def trained_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "instances").mkdir()
     for name in ("source.png", "instances/source.png"):
         shutil.copyfile(folder / "LABELS/test_label/1.png", folder / name)
-    for name in ("clip.mp4", "other.mp4"):
-        write_video(folder / name, n_frames=40, size=(64, 64), rate=8)  # seconds enough for from-video
+    write_video(folder / "clip.mp4", n_frames=4, size=(64, 64))
     (folder / "hub" / "checkpoints").mkdir(parents=True)
     save_random_alexnet(folder / "hub" / "checkpoints")
     save_random_inception(folder / "hub" / "checkpoints")
@@ -240,7 +239,7 @@ def stand_ins(command: str) -> list[str]:
         given = ["LABEL_MAPS" if word == "FOLDER" else word for word in given]
     if not is_of_spade and ("--instances" in given or "init." in command):  # of a network of label maps
         given = [re.sub(r"[\w/]*latest_net_G.pth", LABEL_WEIGHTS, word) for word in given]
-    if "from-photos" in given or "from-video" in given or "--like" in given:
+    if "from-photos" in given or "--like" in given:
         given = ["NEW_PAIRS" if word == "PAIRS" else word for word in given]
     return given
 

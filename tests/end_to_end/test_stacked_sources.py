@@ -167,7 +167,7 @@ def test_videos_are_refused(trained: Path, tmp_path: Path) -> None:
     from tests.videos import write_video
 
     clip = write_video(tmp_path / "clip.mp4", n_frames=2, sound=None)
-    with pytest.raises(UserError, match=r"clip\.mp4: .* takes sources of several folders\. Translate a folder"):
+    with pytest.raises(UserError, match=r"clip\.mp4: .* does not translate RGB images only\. Name a folder"):
         translate("--checkpoint", str(trained.parent / "runs" / "colors"), "--input", str(clip))
 
 

@@ -1,4 +1,4 @@
-"""Convert data sets between layouts, photographs and videos to pairs, and label maps to ids and instances.
+"""Convert data sets between layouts, photographs to pairs, and label maps to ids and instances.
 
 python -m tools.convert_data COMMAND FROM … TO [options]; --help lists the commands.
 """
@@ -14,7 +14,7 @@ from typing import get_args
 
 from data.batch import DataError
 from data.files.image_files import JPEG_QUALITY
-from data.folder_store import SPLITS
+from data.folder_store import SPLITS, VIDEO_SUFFIXES
 from tools.convert_data.conversion import convert_all
 from tools.convert_data.label_maps import colors_to_ids, to_instances
 from tools.convert_data.layouts import to_folders, to_side_by_side
@@ -29,7 +29,6 @@ _COMMANDS = {
     "to-folders": "pix2pix's images, A in the left half and B in the right, to SPLIT_A and SPLIT_B",
     "to-side-by-side": "SPLIT_A and SPLIT_B to images of two halves",
     "from-photos": "photographs to pairs: sources made of them in SPLIT_A, the photographs in SPLIT_B",
-    "from-video": "every N-th frame of videos to pairs, as from-photos, with train, val and test apart in time",
     "source": "photographs to sources, as from-photos made them in the training pairs, for test.py to translate",
     "colors-to-ids": "label maps drawn in colours to ids, and a YAML file of the colours, TO.yaml",
     "to-instances": "label maps to instance maps: each connected part of a class is an instance",
@@ -37,7 +36,6 @@ _COMMANDS = {
     "index-shards": "an index of tar files that hold the folders of a data set",
 }
 _OF_SHARDS = ("to-shards", "index-shards")
-_OF_PHOTOS = ("from-photos", "from-video")
 _OF_SOURCES: dict[str, dict[str, float]] = {  # options, and their defaults by the sources that have a use for them
     "sigma": {"edges": 1.2, "noisy": 25.0},
     "factor": {"low_resolution": 4, "reduced": 4},
@@ -50,13 +48,16 @@ _LABEL_COLORS = {  # what --colors means to the commands for label maps
 
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
-    """Parse the command line."""
-    parser = ArgumentParser(description="Convert data sets between layouts, photographs, videos, and label maps.")
+    """Parse the command line; raise DataError for a video."""
+    parser = ArgumentParser(description="Convert data sets between layouts, photographs, and label maps.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, text in _COMMANDS.items():
         _add_arguments(name, commands.add_parser(name, help=text, description=text).add_argument)
+    if videos := [word for word in argv if Path(word).suffix.lower() in VIDEO_SUFFIXES and not Path(word).is_dir()]:
+        command = f"mkdir PHOTOS; ffmpeg -i {shlex.quote(videos[0])} -vf fps=1 PHOTOS/%06d.png"
+        raise DataError(f"{videos[0]}: is a video. Write its frames to a folder, and convert that: {command}")
     arguments = parser.parse_args(argv)
-    if arguments.command in _OF_PHOTOS:
+    if arguments.command == "from-photos":
         _check_photo_arguments(parser, arguments)
     return arguments
 
@@ -90,10 +91,7 @@ def _add_arguments(command: str, add: Callable[..., argparse.Action]) -> None:
         add("--like", type=Path, required=True, metavar="PAIRS", help="folder that from-photos has written")
         add("--output", type=Path, default=Path("sources"), metavar="FOLDER", help="default: %(default)s")
         return
-    if command == "from-video":
-        add("clips", type=Path, nargs="+", metavar="CLIP", help="video to read")
-    else:
-        add("origin", type=Path, metavar="FROM", help="folder to read, with its subfolders")
+    add("origin", type=Path, metavar="FROM", help="folder to read, with its subfolders")
     add("target", type=Path, metavar="TO", help="folder to write to, outside FROM")
     if command in _LABEL_COLORS:
         add("--colors", metavar="FILE", help=_LABEL_COLORS[command])
@@ -102,13 +100,13 @@ def _add_arguments(command: str, add: Callable[..., argparse.Action]) -> None:
             add("--classes", type=_names, default=(), metavar="LIST", help=classes_help)
         return
     format_help = f"jpeg: quality {JPEG_QUALITY}, colours at full resolution; default: %(default)s"
-    default = "jpeg" if command in _OF_PHOTOS else "png"
+    default = "jpeg" if command == "from-photos" else "png"
     add("--format", choices=tuple(SUFFIXES), default=default, help=format_help)
-    if command in _OF_PHOTOS:
-        _add_photo_arguments(command, add)
+    if command == "from-photos":
+        _add_photo_arguments(add)
 
 
-def _add_photo_arguments(command: str, add: Callable[..., argparse.Action]) -> None:
+def _add_photo_arguments(add: Callable[..., argparse.Action]) -> None:
     add("--source", choices=get_args(Source), default="edges", help="source of the translation; default: edges")
     size_help = "largest length of the longer side, in pixels; larger photographs are resized; default: 1024"
     add("--size", type=whole_number(1, 100_000), default=1024, metavar="N", help=size_help)
@@ -117,14 +115,9 @@ def _add_photo_arguments(command: str, add: Callable[..., argparse.Action]) -> N
     add("--sigma", type=_number(0.3, 100), metavar="S", help=sigma_help)
     factor_help = "low_resolution, reduced: factor of the reduction; default: 4"
     add("--factor", type=whole_number(2, 1000), metavar="N", help=factor_help)
-    is_video = command == "from-video"
-    drawn = "of each clip" if is_video else "drawn by the names, so that it stays when others are added"
     for split in ("val", "test"):
-        help_text = f"share of {split}, {drawn}; default: 0.1"
+        help_text = f"share of {split}, drawn by the names, so that it stays when others are added; default: 0.1"
         add(f"--{split}", type=_number(0, 1), default=0.1, metavar="SHARE", help=help_text)
-    if is_video:
-        every_help = "make a pair of every N-th frame; default: about one a second"
-        add("--every", type=whole_number(1, 1_000_000), metavar="N", help=every_help)
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -169,18 +162,12 @@ def convert_to_pairs(arguments: argparse.Namespace, problems: list[str]) -> list
 
 
 def _convert_photos(arguments: argparse.Namespace, problems: list[str]) -> Counter[str]:
-    """Write pairs of photographs or of frames, and their settings; return the number of pairs of each split."""
-    target, existing = arguments.target, arguments.existing
+    """Write pairs of photographs, and their settings; return the number of pairs of each split."""
+    target = arguments.target
     settings = arguments.source, arguments.size, arguments.sigma, arguments.factor
     pairs = PhotoPairs(*settings, SUFFIXES[arguments.format])
     shares = {"val": arguments.val, "test": arguments.test}
-    if arguments.command == "from-video":
-        from tools.convert_data.videos import from_videos  # which imports PyAV
-
-        every = arguments.every
-        counts = from_videos(arguments.clips, target, existing, problems, pairs=pairs, shares=shares, every=every)
-    else:
-        counts = from_photos(_origin(arguments), target, existing, problems, pairs=pairs, shares=shares)
+    counts = from_photos(_origin(arguments), target, arguments.existing, problems, pairs=pairs, shares=shares)
     if counts:
         pairs.write(target)
     return counts
@@ -211,7 +198,7 @@ def convert_to_sources(arguments: argparse.Namespace, problems: list[str]) -> li
 
 def training_command(arguments: argparse.Namespace) -> str:
     """Return the command that trains on the result."""
-    source = arguments.source if arguments.command in _OF_PHOTOS else arguments.command
+    source = arguments.source if arguments.command == "from-photos" else arguments.command
     of_photos = {"grey": "colorization", "noisy": "denoising", "reduced": "super_resolution_x2"}
     others = {"to-side-by-side": "side_by_side_256x256", "to-folders": "paired_folders_256x256"}
     recipe = (of_photos | others).get(source, "own_pairs_small")

@@ -218,3 +218,9 @@ def test_what_cannot_be_converted_ends_in_one_line(photos: Path, tmp_path: Path,
     code, out = convert("source", photos / "none.png", "--like", folders["pairs"], "--output", folders["out"])
     assert (code, "left out: " in out) == (2, True)
     assert not folders["out"].exists()
+
+
+@pytest.mark.parametrize("command", ["from-video", "from-photos", "source"])
+def test_videos_are_left_to_ffmpeg(tmp_path: Path, convert: Convert, command: str) -> None:
+    line = convert.refusal(command, "my clip.MP4", tmp_path / "pairs")
+    assert line.endswith("convert that: mkdir PHOTOS; ffmpeg -i 'my clip.MP4' -vf fps=1 PHOTOS/%06d.png")
