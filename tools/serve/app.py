@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from math import inf
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from python_multipart.exceptions import FormParserError
@@ -35,6 +35,7 @@ from utils.text import listed
 DESCRIPTION = Path(__file__).with_name("openapi.json")
 PATHS = ("/translate", "/reload", "/model", "/health", "/metrics", "/openapi.json")
 _CHARSETS = ("", "utf-8", "utf8", "us-ascii", "iso-8859-1")  # charsets of forms; others decode to lone surrogates
+_Result = TypeVar("_Result")
 _READING = 6  # the share of `timeout_s` that reading the files of a request may take
 _REMEDY = "send a smaller image, or start the server with --tile 512 or a smaller --batch-size"
 logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # damaged forms are answered, not reported
@@ -58,7 +59,8 @@ class Service:
     """Answers requests for translations.
 
     open_translator: Returns the translator of the newest checkpoint.
-    files: Processes that read and write images.
+    files: Processes that read images, because a client's file can make a decoder slow. Threads read small PNGs, and
+        write answers: both take little more time than their pixels need.
     seed: Seed of requests that name none.
     """
 
@@ -68,7 +70,7 @@ class Service:
         self._open_translator, self._files, self._limits, self._seed = open_translator, files, limits, seed
         self._translator = translator = open_translator()
         self._turns = Turns[Job, Tensor](_compute, translator.most_together, limits.max_pixels)
-        self._opening = ThreadPoolExecutor(1, "reload")
+        self._opening, self._threads = ThreadPoolExecutor(1, "reload"), ThreadPoolExecutor(files.n_processes, "codec")
         self._decoding, self._room, self._n_decoded = asyncio.Semaphore(files.n_processes - 1), asyncio.Event(), 0
         self._room.set()
         self._figures = own = CollectorRegistry()
@@ -82,7 +84,8 @@ class Service:
     def close(self) -> None:
         """Compute and load no more."""
         self._turns.close()
-        self._opening.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._opening, self._threads):
+            threads.shutdown(wait=False, cancel_futures=True)
 
     def app(self, token: str | None) -> Gate:
         """Return the application; token: see Gate."""
@@ -141,7 +144,7 @@ class Service:
             job, n_pixels = Job(sample, seed, translator), sample.source[0].numel()
             image = await self._turns.computed(job, job.kind, n_pixels, limit.when() or inf)
             limit.reschedule(None)  # what is computed is not thrown away
-            return await self._files.call(None, translator.files.written, window.cut(image), files["source"])
+            return await self._in_thread(translator.files.written, window.cut(image), files["source"])
 
     @asynccontextmanager
     async def _decoded(
@@ -154,13 +157,19 @@ class Service:
         """
         async with self._decoding:
             await self._room.wait()
-            sample, window = await self._files.call(self._limits.timeout_s / _READING, reader.read, files, name)
+            if all(file.is_quick for file in files.values()):
+                sample, window = await self._in_thread(reader.read, files, name)
+            else:
+                sample, window = await self._files.call(self._limits.timeout_s / _READING, reader.read, files, name)
             n_pixels = sample.source[0].numel()
             self._count(n_pixels)
         try:
             yield sample, window
         finally:
             self._count(-n_pixels)
+
+    async def _in_thread(self, function: Callable[..., _Result], *arguments: Any) -> _Result:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
 
     def _count(self, n_pixels: int) -> None:
         """Count decoded pixels, and let others be decoded while there is room."""

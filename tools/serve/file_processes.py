@@ -1,4 +1,4 @@
-"""Processes that read and write the files of requests, because a decoder can be stopped only with its process."""
+"""Processes that read the files of requests, because a decoder can be stopped only with its process."""
 
 import asyncio
 import pickle
@@ -72,10 +72,6 @@ class FileProcesses:
 
     async def _start(self) -> "_Process":
         return await asyncio.get_running_loop().run_in_executor(self._threads, _Process, *self._options)
-
-    def start(self) -> None:
-        """Start the first process, so that no request waits until its modules are imported."""
-        self._idle.append(_Process(*self._options))
 
     def close(self) -> None:
         """End all processes; calls have ended or were cancelled before."""

@@ -1,6 +1,6 @@
 """The files of requests and answers, which are read and written as by test.py."""
 
-import tempfile
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from io import BytesIO
@@ -23,6 +23,8 @@ from inference.tiling import Window
 
 NAME = "source"  # name of an image without one; seeds of features and noise depend on it
 _SUFFIXES = {b"\x93NUMPY": ".npy", **dict.fromkeys((b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"), ".tif")}
+_PNG = b"\x89PNG\r\n\x1a\n"
+_QUICK = 2**16  # bytes
 MEDIA_TYPES = {".png": "image/png", ".tif": "image/tiff"}
 
 
@@ -38,6 +40,11 @@ class Upload:
         """The suffix of its format, by its first bytes."""
         return next((suffix for begin, suffix in _SUFFIXES.items() if self.content.startswith(begin)), ".png")
 
+    @property
+    def is_quick(self) -> bool:
+        """Whether no content can make its decoder slow, as with a small PNG: each byte and pixel is visited once."""
+        return self.content.startswith(_PNG) and len(self.content) <= _QUICK
+
     def open(self, mode: Literal["rb"] = "rb", /) -> BinaryIO:
         """Open it for reading."""
         return BytesIO(self.content)
@@ -51,10 +58,12 @@ class RequestFiles:
     """Reads the files of requests, and writes translations as files.
 
     config: Settings that samples are read with.
+    folder: Folder of temporary files.
     """
 
     config: Config
     conditioning: Conditioning
+    folder: Path
 
     @property
     def kinds(self) -> list[str]:
@@ -94,7 +103,9 @@ class RequestFiles:
             OSError: there is no space for a temporary file.
         """
         store = image_store(self.config)
-        with tempfile.TemporaryDirectory(prefix="pairgan-") as folder:
-            path = Path(folder) / f"translated{store.suffix}"
+        path = self.folder / f"{secrets.token_hex(8)}{store.suffix}"
+        try:
             store.write(path, image, source)
             return path.read_bytes()
+        finally:
+            path.unlink(missing_ok=True)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
+from data.files.size_guard import pixels_allowed
 from tools.serve.app import Limits, Service
 from tools.serve.command_line import TOKEN
 from tools.serve.file_processes import file_processes
@@ -53,11 +54,11 @@ def service(arguments: argparse.Namespace) -> Iterator[WebServer]:
     token = read_token(arguments.token_file, arguments.host)
     with (
         tempfile.TemporaryDirectory(prefix="pairgan-") as folder,
+        pixels_allowed(arguments.max_pixels),
         file_processes(arguments.max_pixels) as files,
     ):
         limits = Limits(**accepted(Limits, vars(arguments)))
         answers = Service(lambda: open_translator(arguments, Path(folder)), files, limits, arguments.seed)
-        files.start()
         with (
             closing(answers),
             closing(WebServer(answers.app(token), arguments.host, arguments.port, arguments.drain_s)) as server,

@@ -45,18 +45,19 @@ class Translator:
     """Translates samples of one kind together.
 
     loaded: the generator's settings. takes_seed: whether translations depend on a seed. most_together: jobs.
-    compute: translates jobs of one kind.
+    compute: translates jobs of one kind. folder: of temporary files.
     """
 
     loaded: LoadedGenerator
     takes_seed: bool
     most_together: int
     compute: Callable[[Sequence[Job]], Sequence[Tensor]]
+    folder: Path
 
     @property
     def files(self) -> RequestFiles:
         """Reader and writer of the files for this generator."""
-        return RequestFiles(self.loaded.config, self.loaded.conditioning)
+        return RequestFiles(self.loaded.config, self.loaded.conditioning, self.folder)
 
     def describe(self) -> dict[str, Any]:
         """Return what a client needs to know of the generator, for JSON."""
@@ -98,7 +99,7 @@ def open_translator(arguments: argparse.Namespace, folder: Path) -> Translator:
     """
     file: Path | None = arguments.checkpoint
     if file is not None and file.suffix == ".onnx":
-        return _of_export(file, arguments)
+        return _of_export(file, arguments, folder)
     if len(arguments.styles) > 1:
         raise ConfigError("--style: given several times; the service translates in one style. Leave the others out.")
     opened = open_generator(arguments, arguments.direction, folder, gets_feature_maps=True)
@@ -108,13 +109,13 @@ def open_translator(arguments: argparse.Namespace, folder: Path) -> Translator:
         return list(replace(predictor, seed=jobs[0].seed).translate(Batch.of([job.sample for job in jobs])))
 
     together = 1 if predictor.tiles or arguments.noise else arguments.batch_size
-    return Translator(opened.loaded, opened.takes_seed, together, compute)
+    return Translator(opened.loaded, opened.takes_seed, together, compute, folder)
 
 
 _AS_TYPED = {"styles": "--style", "overrides": "settings"}  # the options whose names differ from their attributes
 
 
-def _of_export(file: Path, arguments: argparse.Namespace) -> Translator:
+def _of_export(file: Path, arguments: argparse.Namespace, folder: Path) -> Translator:
     defaults = vars(parse_with_generator(ArgumentParser(), checkpoint="", argv=()))
     changed = {name for name, value in defaults.items() if getattr(arguments, name) != value}
     if unused := sorted(changed - {"checkpoint", "device", "seed"}):
@@ -139,7 +140,7 @@ def _of_export(file: Path, arguments: argparse.Namespace) -> Translator:
             reason = str(error).partition("\n")[0].rstrip(". ")
             raise UserError(f"{width}x{height}: {reason}. Send a smaller image.") from error
 
-    translator = Translator(loaded, False, arguments.batch_size, compute)
+    translator = Translator(loaded, False, arguments.batch_size, compute, folder)
     if others := model.inputs.keys() - {*translator.files.kinds, "instances", "source_images"}:
         raise ConfigError(f"{file}: takes {', '.join(others)}, which no file of a request holds. Name its run instead.")
     return translator

@@ -75,6 +75,7 @@ class WebServer(uvicorn.Server):
             option = f"--port {port}" if error.errno in (errno.EADDRINUSE, errno.EACCES) else f"--host {host}"
             reason = str(error.strerror).partition(" (")[0]  # of Python's own words on the address
             raise ConfigError(f"{option}: {reason}. Choose another.") from error
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else answers can wait 40 ms for an ACK
         self.port: int = self._socket.getsockname()[1]
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{self.port}/"
         config = uvicorn.Config(

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +17,7 @@ from tests.runs import wait_until
 from tests.tools.serve.services import BOUNDARY, FORM, Hold, ask, form, png, serving
 from tests.tools.serve.test_translation import draw
 from tools.serve import gate, turns
-from tools.serve.file_processes import FileProcesses
+from tools.serve.request_files import RequestFiles
 from tools.serve.web import WebServer
 from utils.text import listed
 
@@ -181,17 +180,14 @@ def test_a_translation_has_a_time_limit(tiny_run: Path, body: bytes, hold: Hold)
 def test_what_is_computed_has_time_to_be_written(
     server: WebServer, body: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limits, timeout, call = list[asyncio.Timeout](), asyncio.timeout, FileProcesses.call
+    limits, timeout = list[asyncio.Timeout](), asyncio.timeout
 
     def recorded(seconds: float | None) -> asyncio.Timeout:
         limits.append(timeout(seconds))
         return limits[-1]
 
-    async def call_or_limit(processes: FileProcesses, seconds: float | None, *arguments: Any) -> Any:
-        return await call(processes, seconds, *arguments) if seconds else str(limits[0].when()).encode()
-
     monkeypatch.setattr(asyncio, "timeout", recorded)
-    monkeypatch.setattr(FileProcesses, "call", call_or_limit)
+    monkeypatch.setattr(RequestFiles, "written", lambda *_: str(limits[0].when()).encode())
     assert ask(server, "/translate", body, FORM).body == b"None"
 
 

@@ -4,18 +4,20 @@ import asyncio
 import errno
 import os
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Timer
-from typing import Any
 
 import pytest
 
-from data.batch import DataError
+from data.batch import DataError, Sample
+from inference.tiling import Window
+from tests.jpegs import jpeg
 from tests.runs import wait_until
 from tests.tools.serve.services import FORM, Hold, ask, form, png, serving
 from tools.serve.file_processes import FileProcesses, file_processes
-from tools.serve.request_files import RequestFiles
+from tools.serve.request_files import RequestFiles, Upload
 
 BODY = form(source=png(32, 32), instances=png(32, 32))
 
@@ -54,14 +56,13 @@ def test_a_cancelled_call_kills_its_process_and_leaves_room() -> None:
 
 
 def test_requests_wait_undecoded_while_two_batches_are_decoded(tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    hold, read = Hold(monkeypatch), list[object]()
-    call = FileProcesses.call
+    hold, read, original = Hold(monkeypatch), list[str](), RequestFiles.read
 
-    async def recorded(processes: FileProcesses, seconds: float | None, function: Any, *arguments: Any) -> Any:
-        read.extend([function] if function.__name__ == RequestFiles.read.__name__ else [])
-        return await call(processes, seconds, function, *arguments)
+    def recorded(reader: RequestFiles, files: Mapping[str, Upload], name: str) -> tuple[Sample, Window]:
+        read.append(name)
+        return original(reader, files, name)
 
-    monkeypatch.setattr(FileProcesses, "call", recorded)
+    monkeypatch.setattr(RequestFiles, "read", recorded)
     with serving("--checkpoint", tiny_run, "--max-pixels", "1024") as server, ThreadPoolExecutor(12) as threads:
         answers = [threads.submit(ask, server, "/translate", BODY, FORM) for _ in range(12)]
         wait_until(lambda: hold.n_read >= 2)
@@ -74,15 +75,25 @@ def test_requests_wait_undecoded_while_two_batches_are_decoded(tiny_run: Path, m
 def test_a_full_disk_is_one_line(
     tiny_run: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
+    monkeypatch.setattr(RequestFiles, "written", lambda *_: fail(errno.ENOSPC))
     with serving("--checkpoint", tiny_run) as server:
-        monkeypatch.setattr(FileProcesses, "call", full)
         answer = ask(server, "/translate", BODY, FORM)
     assert answer[:2] == (507, b"the disk of the server is full: try again later\n")
     assert "temporary files: No space left on device. Free space there" in caplog.text
     assert "Traceback" not in caplog.text
+
+
+def test_only_small_png_files_are_read_without_a_process(tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(*_: object) -> None:
+        raise DataError("another process")
+
+    monkeypatch.setattr(FileProcesses, "call", refuse)
+    with serving("--checkpoint", tiny_run, "--max-pixels", "1024") as server:
+        assert ask(server, "/translate", BODY, FORM).status == 200
+        assert ask(server, "/translate", form(source=png(33, 32), instances=png(33, 32)), FORM).status == 413
+        for other in (jpeg(), png(32, 32) + bytes(2**16), b"BM", b"II*\0"):
+            answer = ask(server, "/translate", form(source=png(32, 32), instances=other), FORM)
+            assert answer[:2] == (400, b"another process\n")
 
 
 @pytest.mark.parametrize(("seconds", "status"), [(60, 200), (0, 503)])
