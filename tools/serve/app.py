@@ -36,6 +36,7 @@ DESCRIPTION = Path(__file__).with_name("openapi.json")
 PATHS = ("/translate", "/reload", "/model", "/health", "/metrics", "/openapi.json")
 _CHARSETS = ("", "utf-8", "utf8", "us-ascii", "iso-8859-1")  # charsets of forms; others decode to lone surrogates
 _Result = TypeVar("_Result")
+_MOST_PIXELS = 2**21  # of a batch; a larger one takes more memory, but is not faster for each pixel
 _READING = 6  # the share of `timeout_s` that reading the files of a request may take
 _REMEDY = "send a smaller image, or start the server with --tile 512 or a smaller --batch-size"
 logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # damaged forms are answered, not reported
@@ -45,7 +46,7 @@ logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # damaged form
 class Limits:
     """The most that one request, and all together, may take.
 
-    max_bytes: of a request's body. max_pixels: of an image, and of those translated together. timeout_s: until it is
+    max_bytes: of a request's body. max_pixels: of an image. timeout_s: until it is
     translated, from the begin of its upload. max_waiting: translations that are read, computed or wait.
     """
 
@@ -69,7 +70,8 @@ class Service:
     ) -> None:
         self._open_translator, self._files, self._limits, self._seed = open_translator, files, limits, seed
         self._translator = translator = open_translator()
-        self._turns = Turns[Job, Tensor](_compute, translator.most_together, limits.max_pixels)
+        self._most_pixels = min(limits.max_pixels, _MOST_PIXELS)
+        self._turns = Turns[Job, Tensor](_compute, translator.most_together, self._most_pixels)
         self._opening, self._threads = ThreadPoolExecutor(1, "reload"), ThreadPoolExecutor(files.n_processes, "codec")
         self._decoding, self._room, self._n_decoded = asyncio.Semaphore(files.n_processes - 1), asyncio.Event(), 0
         self._room.set()
@@ -174,7 +176,7 @@ class Service:
     def _count(self, n_pixels: int) -> None:
         """Count decoded pixels, and let others be decoded while there is room."""
         self._n_decoded += n_pixels
-        if self._n_decoded < 2 * self._limits.max_pixels:
+        if self._n_decoded < 2 * self._most_pixels:
             self._room.set()
         else:
             self._room.clear()
