@@ -90,13 +90,19 @@ def _is_patience(value: object) -> bool:
     return (value[0] is None or _is_number(value[0])) and _is_count(value[1])
 
 
+def _is_optimizer(value: object) -> bool:
+    """Return whether a value has well-formed moments, scaler and count, each of which may be missing."""
+    checks = {"moments": _dict_of(_is_dict), "scaler": _dict_of(_is_number), "skipped_steps": _is_count}
+    return isinstance(value, dict) and all(check(value[key]) for key, check in checks.items() if key in value)
+
+
 _COUNT = (_is_count, f"a whole number from 0 to {_MOST}")
 _WEIGHTS = (_dict_of(_is_weights), "the weights of each network by their names")
 _FORMS: dict[str, tuple[Callable[[Any], bool], str]] = {
     **dict.fromkeys(("step", "epoch", "samples_into_epoch", "n_samples"), _COUNT),
     **dict.fromkeys(("networks", "averages"), _WEIGHTS),
     "config": (_is_dict, "settings by section"),
-    "optimizers": (_dict_of(_is_dict), "the state of each optimizer by its name"),
+    "optimizers": (_dict_of(_is_optimizer), "the state of each optimizer by its name"),
     "method": (_is_dict, "values by name"),
     "random_states": (_list_of(_dict_of(_is_tensor)), "the random state of each process"),
     "method_of_processes": (_list_of(_is_dict), "values of each process by name"),

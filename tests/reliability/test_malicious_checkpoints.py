@@ -163,7 +163,10 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "n_samples": (-1, [2]),
     "networks": ([], None, 7, {1: {}}, {"generator": 7}, {"generator": {1: torch.ones(1)}}, {"generator": {"a": 1}}),
     "averages": (7, [], {"generator": []}, {"generator": {"module.a": None}}),
-    "optimizers": (None, [], {"generator": 7}, {1: {}}),
+    "optimizers": (
+        *(None, [], {"generator": 7}, {1: {}}),
+        *({"generator": part} for part in ({"scaler": {"scale": "x"}}, {"scaler": [1]}, {"skipped_steps": "x"})),
+    ),
     "method": ([], 7),
     "random_states": ({}, [7], [{"cpu": 7}]),
     "method_of_processes": ({}, [7]),

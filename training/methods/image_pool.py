@@ -86,8 +86,11 @@ class ImagePool:
         if place is None:
             return pair
         earlier, self._pairs[place] = self._pairs[place], _copy(pair)
-        # the images of a batch have one size: an earlier one of another size is dropped without being shown
-        return earlier if is_alone or earlier[0].shape == pair[0].shape else pair
+        # the images of a batch have one size: an earlier one of another size is dropped without being shown, as is one
+        # of a crafted checkpoint with other channels
+        first = 2 if is_alone else 4
+        is_fit = all(old.shape[:first] == new.shape[:first] for old, new in zip(earlier, pair, strict=True))
+        return earlier if is_fit else pair
 
     def draw_place(self) -> int | None:
         """Return the place of the translation to show; None: the present one."""
@@ -101,7 +104,14 @@ class ImagePool:
         return [(source.cpu(), fake.cpu()) for source, fake in self._pairs]
 
     def load_state_dict(self, pairs: list[Pair], device: torch.device) -> None:
-        """Load copies of the pairs that `state_dict` returned, or of as many as there is room for."""
+        """Load copies of the pairs that `state_dict` returned, or of as many as there is room for.
+
+        Raises:
+            ValueError: A pair does not hold two single images.
+        """
+        are_single = all(image.dim() == 4 and len(image) == 1 for pair in pairs for image in pair)
+        if not (are_single and all(fake.is_floating_point() for _, fake in pairs)):
+            raise ValueError("its pool of translations does not hold pairs of images")
         self._pairs = [_copy((source.to(device), fake.to(device))) for source, fake in pairs[: self._size]]
 
 
