@@ -309,9 +309,9 @@ def _check_picture(image: Image.Image, holds: str) -> None:
 
 
 def _check_tiff(tags: Any, read: Mapping[int, tuple[int, ...]]) -> None:
-    other = [code for code, values in read.items() if not {*np.ravel(tags.get(code, 0))} <= {*values}]
-    if other := other + [code for code in (320,) if np.max(tags.get(code, 256)) < 256]:  # bytes in a palette
-        raise ImageError(f"has values of the TIFF tags {other} that are not read. Save it as PNG or .npy")
+    bad = [code for code, values in read.items() if not {*np.ravel(tags.get(code, 0))} <= {*values}]
+    if bad := bad + [320] * int(np.max(tags.get(320, 256)) < 256) + [322] * (tags.get(322, 0) * tags.get(323, 0) > 4e7):
+        raise ImageError(f"has values of the TIFF tags {bad} that are not read. Save it as PNG or .npy")
 
 
 def _line(e: Exception) -> str:

@@ -36,6 +36,7 @@ _LIBTIFF = (*FAX, _LZW, *JPEG, _PACK_BITS, _ZSTD)
 _SMALL = 2**26  # samples; of larger images, rows are read without the others
 _MOST_PAGES = 2 * MAX_CHANNELS  # of a file: channels, and thumbnails or masks
 _OTHER_IMAGES = "; data.layout=paired_folders reads it if all images are such"
+_MOST_IN_TILE = 2**24  # pixels; libtiff allocates a tile of a few bytes before it decodes it
 _MOST_EXTRA = 3  # samples beyond the colours of a photograph
 
 
@@ -98,6 +99,8 @@ class TiffImage:
         """Return why the image is not supported, with the remedy, or None."""
         if 0 in self.page.shaped:
             return "holds no pixel. Create it again."
+        if self.page.is_tiled and self.page.tilelength * self.page.tilewidth > max(_MOST_IN_TILE, prod(self.size)):
+            return f"has tiles of {self.page.tilewidth}x{self.page.tilelength} pixels. Create it again."
         if problem := self.colors.problem():
             return problem
         if self.colors.photometric == YCBCR and not self._is_for_libtiff:

@@ -156,6 +156,17 @@ def test_every_value_of_a_tag_is_checked(tmp_path: Path) -> None:
         pairgan._read(tmp_path / "x.tif", "x", "RGB", 3)
 
 
+def test_tiles_beyond_their_image_are_refused(tmp_path: Path) -> None:
+    tifffile = pytest.importorskip("tifffile")
+    tifffile.imwrite(tmp_path / "x.tif", np.zeros((8, 9), np.uint8), tile=(16, 16), metadata=None)
+    with tifffile.TiffFile(tmp_path / "x.tif", mode="r+") as file:
+        for name in ("TileWidth", "TileLength"):
+            file.pages[0].tags[name].overwrite(20000)
+    for holds in ("RGB", pairgan.VALUES):
+        with pytest.raises(pairgan.ImageError, match=r"TIFF tags \[322\]"):
+            pairgan._read(tmp_path / "x.tif", "x", holds, 1)
+
+
 def test_a_jpeg_of_many_scans_is_refused(tmp_path: Path) -> None:
     Image.new("RGB", (8, 8)).save(tmp_path / "x.jpg", progressive=True)
     content = (tmp_path / "x.jpg").read_bytes()

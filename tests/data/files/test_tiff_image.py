@@ -264,6 +264,13 @@ def test_strips_do_not_expand_beyond_their_size(tmp_path: Path) -> None:
     tracemalloc.stop()
 
 
+def test_tiles_beyond_their_image_are_refused(tmp_path: Path) -> None:
+    tags: dict[int, int | None] = {322: 20000, 323: 20000, 324: 8, 325: 99}
+    path = stored_tiff(tmp_path / "x.tif", COLORS, "packbits", tags)
+    with pytest.raises(DataError, match=r"has tiles of 20000x20000 pixels\. Create it again"):
+        read_rgb(path)
+
+
 def test_a_missing_codec_is_named_once() -> None:
     message = r"^x\.tif: reading LZW needs the package imagecodecs: python -m pip install --editable \"\.\[tiff\]\"$"
     with pytest.raises(LoadingError, match=message), tiff_errors("x.tif"):
