@@ -26,6 +26,7 @@ from models.instance_features import FeatureClusters
 from utils.atomic_file import replacing
 from utils.digest import sha256_of_file
 from utils.lock_file import locked
+from utils.log import logger
 from utils.strict_json import read_json
 from utils.text import counted
 
@@ -189,7 +190,10 @@ class OutputFolder:
                     "replace."
                 )
             record[_MIXED] = bool(present - set(self.layout.names))
-            for name in present & set(self.layout.names):
+            if replaced := present & set(self.layout.names):
+                found = other_origin(record, recorded)
+                logger.warning("replacing    %s in %s of %s", counted(len(replaced), "image"), self.path, found)
+            for name in replaced:
                 self.image(name).unlink()
         write_record(record, self.path / RECORD)
 

@@ -146,6 +146,8 @@ def test_translations_of_another_origin_are_not_kept(
     save_checkpoint(other, load_checkpoint(checkpoint_path(moved, 4)) | {"step": 5})
     with pytest.raises(DataError, match=message.format("checkpoint_sha256")):
         translate("--checkpoint", str(other), "--output", str(output), "--existing", "keep")
+    translate("--checkpoint", str(other), "--output", str(output))
+    assert f"replacing    3 images in {output} of another origin (checkpoint_sha256)" in capfd.readouterr().out
     (output / "gallery" / "origin.json").unlink()  # of an earlier version
     with pytest.raises(DataError, match=r"holds translations of an origin that is not recorded\. Choose another"):
         translate(*arguments, "--existing", "keep")
