@@ -1,15 +1,14 @@
 """Processes that read the files of requests, because a decoder can be stopped only with its process."""
 
 import asyncio
-import pickle
 import sys
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from io import BytesIO
 from multiprocessing import get_all_start_methods, get_context
 from multiprocessing.connection import Connection
+from multiprocessing.reduction import ForkingPickler
 from typing import Any, TypeVar
 
 import torch
@@ -103,8 +102,8 @@ class _Process:
         other.close()  # so that the end of the process closes the pipe
 
     def call(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, Exception | None]:
-        self._connection.send_bytes(_dumped((function, arguments)))
-        answer: tuple[Any, Exception | None] = pickle.loads(self._connection.recv_bytes())
+        self._connection.send_bytes(_Pickler.dumps((function, arguments)))
+        answer: tuple[Any, Exception | None] = _Pickler.loads(self._connection.recv_bytes())
         return answer
 
     def kill(self) -> None:
@@ -126,22 +125,16 @@ def _work(connection: Connection, max_pixels: int, most_memory: int) -> None:
 
 def _answer(call: bytes) -> memoryview:
     """Return what a call returns, and its error, as bytes. Its objects are freed before the next call."""
-    function, arguments = pickle.loads(call)
+    function, arguments = _Pickler.loads(call)
     try:
-        return _dumped((function(*arguments), None))
+        return _Pickler.dumps((function(*arguments), None))
     except (UserError, OSError, MemoryError) as error:
-        return _dumped((None, error.with_traceback(None)))
+        return _Pickler.dumps((None, error.with_traceback(None)))
     except Exception:  # noqa: BLE001 - other errors may not be sent, as those with their own arguments
-        return _dumped((None, RuntimeError(traceback.format_exc())))
+        return _Pickler.dumps((None, RuntimeError(traceback.format_exc())))
 
 
-def _dumped(value: object) -> memoryview:
-    buffer = BytesIO()
-    _Pickler(buffer, pickle.HIGHEST_PROTOCOL).dump(value)
-    return buffer.getbuffer()
-
-
-class _Pickler(pickle.Pickler):
+class _Pickler(ForkingPickler):
     """Sends tensors as arrays. Torch would compute a checksum, or need shared memory, and Docker has only 64 MB."""
 
     def reducer_override(self, value: Any) -> Any:
