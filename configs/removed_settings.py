@@ -26,6 +26,7 @@ REMOVED: dict[str, object] = {
     "run.peer_timeout_s": 1800.0,
     "train.async_upload": True,
 }
+_CONVERTED = ("style.height", "style.width", "data.instance_classes")
 _report = cache(logger.info)  # a checkpoint's settings are read several times in a run
 
 
@@ -43,7 +44,9 @@ def without_removed(settings: Mapping[str, object], origin: str) -> dict[str, ob
     kept = {key: value for key, value in settings.items() if key not in REMOVED}
     if "style.height" in settings and "style.width" in settings:  # the shapes of weights depend on them
         kept["style.size"] = [settings["style.height"], settings["style.width"]]
+    if settings.get("data.instances") == "connected" and settings.get("data.instance_classes"):
+        kept["data.instances"] = settings["data.instance_classes"]  # the inputs of the generator depend on them
     for key, value in settings.items():
-        if key in REMOVED and not key.startswith("style.") and (fault := removed_fault(key, value)):
+        if key in REMOVED and key not in _CONVERTED and (fault := removed_fault(key, value)):
             _report(f"{origin}: {fault}")
     return kept

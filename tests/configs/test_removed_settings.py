@@ -8,7 +8,7 @@ import pytest
 import torch
 import yaml
 
-from configs.load import config_differences, config_from_dict, config_to_dict, load_config
+from configs.load import config_from_dict, config_to_dict, load_config
 from configs.removed_settings import REMOVED
 from configs.schema import Config
 from utils.errors import ConfigError
@@ -41,13 +41,14 @@ def test_other_values_are_reported_for_checkpoints_and_refused_elsewhere(
     for _ in range(2):
         assert config_from_dict(with_removed({key: "another"}), f"{key}.pt") == Config()
     reports = [f"{key}.pt: {key} is no setting any more: CHANGELOG.md names its successor"]
-    assert caplog.messages == ([] if key.startswith("style.") else reports)
+    is_converted = key in ("style.height", "style.width", "data.instance_classes")
+    assert caplog.messages == ([] if is_converted else reports)
 
 
-def test_the_size_of_styles_is_kept() -> None:
-    saved = with_removed({"style.height": 4, "style.width": 16})
-    found = config_differences(Config(), config_from_dict(saved, "checkpoint.pt"))
-    assert found == {"style.size": ([8, 8], [4, 16])}
+def test_settings_that_inputs_and_shapes_depend_on_are_converted() -> None:
+    former = {"style.height": 4, "style.width": 16, "data.instances": "connected", "data.instance_classes": [2, 5]}
+    config = config_from_dict(with_removed(former), "checkpoint.pt")
+    assert (config.style.size, config.data.instances) == ([4, 16], ["2", "5"])
 
 
 def test_settings_of_a_checkpoint_of_1_0_0_are_read(tiny_config: Path, caplog: pytest.LogCaptureFixture) -> None:
