@@ -34,7 +34,8 @@ from utils.text import listed
 
 DESCRIPTION = Path(__file__).with_name("openapi.json")
 PATHS = ("/translate", "/reload", "/model", "/health", "/metrics", "/openapi.json")
-_CHARSETS = ("", "utf-8", "utf8", "us-ascii", "iso-8859-1")  # charsets of forms; others decode to lone surrogates
+# Charsets of forms that never decode to lone surrogates, which cannot be encoded again.
+_CHARSETS = ("", "utf-8", "utf8", "ascii", "us-ascii", "latin-1", "latin1", "iso-8859-1", "cp1252", "windows-1252")
 _Result = TypeVar("_Result")
 _MOST_PIXELS = 2**21  # of a batch; a larger one takes more memory, but is not faster for each pixel
 _READING = 6  # the share of `timeout_s` that reading the files of a request may take
@@ -240,4 +241,6 @@ def _check_charset(media_type: str) -> None:
     """Refuse a form with names in a charset that can decode to text that cannot be encoded again."""
     charset = parse_options_header(media_type)[1].get(b"charset", b"").decode("latin-1")
     if charset.lower() not in _CHARSETS:
-        raise HTTPException(HTTPStatus.BAD_REQUEST, f"{media_type}: the names in a form are read as UTF-8")
+        raise HTTPException(
+            HTTPStatus.BAD_REQUEST, f"charset={charset}: not supported; leave the charset out, or write utf-8"
+        )

@@ -24,6 +24,7 @@ from utils.cli import is_out_of_memory
 from utils.errors import UserError
 from utils.log import logger
 from utils.machine import memory_bytes
+from utils.text import printable
 
 LINGER_S = 2.0  # with a refused body: a client that still sends may not see the answer of a closed connection
 STOPPING = "the server stops: try again later"
@@ -105,7 +106,7 @@ class Gate:
             self._n_held, n_bytes = self._n_held - n_bytes, 0  # others take its room while the refusal is sent
             refusal = self._refusal(error, request)
             headers = {"Connection": "close", **(refusal.headers or {})}
-            body = f"{' '.join(refusal.detail.split())}\n".encode(errors="backslashreplace")
+            body = f"{printable(' '.join(refusal.detail.split()))}\n"
             await PlainTextResponse(body, refusal.status_code, headers)(scope, receive, send_and_linger)
         finally:
             self._n_held -= n_bytes
