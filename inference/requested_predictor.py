@@ -225,16 +225,16 @@ def requested_predictor(
 def describe_sizes(config: Config, *, keeps_sizes: bool) -> str:
     """Return which sizes images are translated at, and the option for other sizes."""
     data, rule = config.data, f"data.preprocess={config.data.preprocess}"
-    if keeps_sizes:
-        return f"each image's own; --size trained applies {rule}"
     resized = {
-        "resize_and_crop": f"resized to {data.crop_width}x{data.crop_height}",
-        "scale_width": f"resized to a width of {data.load_width}",
-        "scale_width_and_crop": f"resized to a width of {data.load_width}",
+        "resize_and_crop": f"{data.crop_width}x{data.crop_height}",
+        "scale_width": f"a width of {data.load_width}",
+        "scale_width_and_crop": f"a width of {data.load_width}",
     }
     multiple = image_sides(config).multiple
-    how = resized.get(data.preprocess, f"resized to the nearest multiples of {multiple} pixels")
-    return f"{how}, by {rule}; --size own keeps each image's"
+    size = resized.get(data.preprocess, f"the nearest multiples of {multiple} pixels")
+    if keeps_sizes:
+        return f"each image's own; --size trained resizes to {size}, by {rule}"
+    return f"resized to {size}, by {rule}; --size own keeps each image's"
 
 
 def unapplied_overrides(config: Config, request: Request) -> list[str]:

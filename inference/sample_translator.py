@@ -112,7 +112,7 @@ class SampleTranslator:
                 self.problems.append(problem)
                 yield None
             return
-        self._warn_of_statistics(batch[0].sample.name, *size)
+        self._warn_of_statistics(batch[0].sample.name, *batch[0].sample.source.shape[-2:])
         fakes = self.predictor.translate(Batch.of([read.padded for read in batch]))
         for read, fake in zip(batch, fakes, strict=True):
             self.values.add(read.sample)
@@ -222,7 +222,8 @@ class SampleTranslator:
             yield replace(image, no_data=self.no_data.marks(filled.value, missing, has_missing=filled.has_missing))
 
     def _translate_in_bands(self, image: _LargeImage) -> None:
-        self._warn_of_statistics(image.preview.name, image.padded.height, image.padded.width)
+        width, height = image.source_size
+        self._warn_of_statistics(image.preview.name, height, width)
         self.values.add(image.preview)
         bands = _cut(self.predictor.translate_in_bands(image.padded), image.window)
         self.results.add_in_bands(image.preview, image.sizes, bands, image.no_data)

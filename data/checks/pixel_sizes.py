@@ -30,8 +30,9 @@ def _of_kind(kind: str, seen: _Seen) -> Iterator[str]:
     others = {name: size for name, size in sizes.items() if not size.is_close(usual)}
     if others:
         found = listed([f"{name} with {size}" for name, size in others.items()])
+        share = "most" if 2 * len(others) < len(sizes) else "some"
         yield (
-            f"pixels of {kind}s have different sizes: {usual} in most, others in {len(others)} of "
+            f"pixels of {kind}s have different sizes: {usual} in {share}, others in {len(others)} of "
             f"{counted(len(sizes), 'file')}: {found}; resample them to one size"
         )
 

@@ -35,7 +35,7 @@ _LZW, _DEFLATE, _PACK_BITS, _ZSTD = 5, (8, 32946), 32773, 50000
 _LIBTIFF = (*FAX, _LZW, *JPEG, _PACK_BITS, _ZSTD)
 _SMALL = 2**26  # samples; of larger images, rows are read without the others
 _MOST_PAGES = 2 * MAX_CHANNELS  # of a file: channels, and thumbnails or masks
-_OTHER_IMAGES = "; data.layout=paired_folders reads it if all images are such"
+_OTHER_IMAGES = "; other images need a run that is trained on them, with data.layout=paired_folders"
 _MOST_IN_TILE = 2**24  # pixels; libtiff allocates a tile of a few bytes before it decodes it
 _MOST_EXTRA = 3  # samples beyond the colours of a photograph
 

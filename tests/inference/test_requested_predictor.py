@@ -131,7 +131,7 @@ def test_overrides_that_change_no_translation_are_named(tiny_config: Path) -> No
 @pytest.mark.parametrize(
     ("preprocess", "keeps_sizes", "expected"),
     [
-        ("none", True, "each image's own; --size trained applies data.preprocess=none"),
+        ("none", True, "each image's own; --size trained resizes to the nearest multiples of 4 pixels, by"),
         ("crop", False, "resized to the nearest multiples of 4 pixels, by data.preprocess=crop; --size own keeps"),
         ("resize_and_crop", False, "resized to 48x32, by data.preprocess=resize_and_crop; --size own keeps"),
         ("scale_width", False, "resized to a width of 64, by data.preprocess=scale_width; --size own keeps"),

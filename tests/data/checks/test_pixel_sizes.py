@@ -17,6 +17,8 @@ def test_pixels_of_other_sizes_are_named() -> None:
     assert warning.startswith(
         "pixels of sources have different sizes: 10x10 map units in most, others in 1 of 5 files: test/far with 20x20"
     )
+    (warning,) = different_pixel_sizes({"train": [seen("near", source=10), seen("far", source=20)]}, None)
+    assert "10x10 map units in some, others in 1 of 2 files" in warning
 
 
 def test_targets_that_cover_another_area_are_named() -> None:
