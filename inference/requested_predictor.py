@@ -215,11 +215,15 @@ def requested_predictor(
     folder: of temporary files. count_pixels: see `should_compile`.
     """
     drawing, compute = request.drawing, request.compute
-    logger.info(f"sizes        {describe_sizes(loaded.config, keeps_sizes=request.keeps_sizes)}")
     compiles = should_compile(loaded, count_pixels, device, request)
     predictor = build_predictor(loaded, device, compute, drawing, style=style, compiles=compiles)
     report_features(loaded, predictor, request)
     return with_tiles(predictor, loaded, compute, folder)
+
+
+def report_sizes(loaded: LoadedGenerator, request: Request) -> None:
+    """Log the sizes at which test.py translates images. The service and the playground have no `--size`."""
+    logger.info(f"sizes        {describe_sizes(loaded.config, keeps_sizes=request.keeps_sizes)}")
 
 
 def describe_sizes(config: Config, *, keeps_sizes: bool) -> str:

@@ -31,6 +31,7 @@ from inference.requested_predictor import (
     original_inputs,
     pixels_of_one_size,
     prepare_device,
+    report_sizes,
     requested_predictor,
     with_clusters,
 )
@@ -74,6 +75,7 @@ def translate(request: Request) -> None:
         folder.prepare(request.output.existing)
         count_pixels = partial(pixels_of_one_size, layout, keeps_sizes=request.keeps_sizes)
         with folder.locked() if world.is_main else nullcontext():
+            report_sizes(loaded, request)
             predictor = requested_predictor(loaded, request, world.device, output, count_pixels, style)
             translate_all(loaded, predictor, folder, request, world)
 
