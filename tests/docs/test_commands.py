@@ -44,7 +44,7 @@ NOT_RUN = {f'python -m pip install --editable ".[{extra}]"': "installs" for extr
     "python -m tools.playground": "a server without an end; tests/tools/playground opens its page",
     "python -m tools.playground --checkpoint runs/mine": "the same",
     "python -m tools.serve --checkpoint runs/mine": "a server without an end; tests/docs/test_serving.py asks it",
-    "python -m tools.serve --checkpoint runs/mine --port 8001": "the same",
+    "python -m tools.serve --checkpoint runs/mine --port 8001 --token-file token --drain-s 60": "the same",
     "python -m tools.serve --checkpoint runs/mine --host 0.0.0.0 --token-file token": "the same",
     'python -c "import secrets; print(secrets.token_urlsafe())" > token': "writes a token",
     "python -m http.server --bind 127.0.0.1 --directory runs/mine/generator_page": "a server without an end",
