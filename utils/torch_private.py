@@ -6,15 +6,11 @@ tests/utils/test_torch_private.py fails, and names the function, when torch drop
 import errno
 import os
 import pickle
-import signal
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 
 import torch
 from torch import Tensor
-
-from utils.signals import available
 
 
 def cpu_computes_in_bfloat16() -> bool:
@@ -73,34 +69,6 @@ def left_out_of_compilation(function: Callable[..., Tensor]) -> Callable[..., Te
     """
     disable: Callable[..., Callable[..., Tensor]] = getattr(torch, "_disable_dynamo", torch.compiler.disable)
     return disable(function)
-
-
-@contextmanager
-def loaders_without_signal_handler() -> Iterator[None]:
-    """Keep a DataLoader that starts within from handling SIGCHLD.
-
-    Its handler raises wherever the main thread is when a loader process dies, even while a run saves itself. The
-    fallback removes the handler at the end.
-    """
-    from torch.utils.data._utils import signal_handling
-
-    if hasattr(signal_handling, "_SIGCHLD_handler_set"):
-        signal_handling._SIGCHLD_handler_set = True
-    kinds = available("SIGCHLD") if threading.current_thread() is threading.main_thread() else ()
-    handlers = [(kind, signal.getsignal(kind)) for kind in kinds]
-    try:
-        yield
-    finally:
-        for kind, handler in handlers:
-            signal.signal(kind, handler or signal.SIG_DFL)
-
-
-def is_loader_timeout(error: Exception) -> bool:
-    """Return whether a DataLoader raised `error` because no batch came within its timeout.
-
-    The error has no class of its own. With another text a run would end at the first batch that takes so long.
-    """
-    return isinstance(error, RuntimeError) and str(error).startswith("DataLoader timed out")
 
 
 def is_system_error(error: Exception) -> bool:
