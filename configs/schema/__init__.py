@@ -53,8 +53,7 @@ class Config(Section, prefix=""):
             expected = "0 with amp.opt_level=O3: its weights are too coarse to average"
             self.require(self.train.ema_decay == 0, "train.ema_decay", expected)
         if self.generator.scale != 1:
-            expected = "1 with data.layout=side_by_side, whose halves have one size; python -m tools.convert_data "
-            expected += "to-folders makes folders, in which sides may differ"
+            expected = "1 with data.layout=side_by_side, whose halves have one size; use data.layout=paired_folders"
             self.require(not is_side_by_side, "generator.scale", expected)
             expected = "1 with features.n_channels, which are encoded at the size of the target"
             self.require(self.features.n_channels == 0, "generator.scale", expected)
