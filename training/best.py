@@ -72,7 +72,7 @@ class Patience:
 
 def check_best(config: Config, n_samples: int) -> None:
     """Raise ConfigError where checkpoint.best names a figure that `n_samples` validation samples do not have."""
-    best, metrics, conditioning = config.checkpoint.best, config.metrics, build.build_conditioning(config)
+    best, metrics, conditioning = config.checkpoint.best, config.metrics, build.data_facts(config).conditioning
     has_weights = config.data.has_weight_maps or bool(conditioning.class_weights)
     for figures, is_measured, expected in (
         (EXTRA_METRICS, best in build.measured_metrics(config), f"one that is measured: metrics.extra=[{best}]"),
