@@ -137,8 +137,14 @@ class RegisteredLayout(Layout):
     target_scale: float, the sides of a target in those of its source. Layouts without it have pairs of one size.
     """
 
+    pairs: ClassVar[bool] = True
+    """Whether the samples of the train split are pairs. If not, images of two domains are joined at random."""
+    drawn: ClassVar[bool] = False
+    """Whether samples are drawn. Such a layout has no files and does not read `data.root`."""
+    file_maps: ClassVar[frozenset[str]] = frozenset()
+    """Kinds of maps that have files of their own, such as "target"; "pair" is an image that holds both domains."""
     own_classes: ClassVar[LabelColors | None] = None
-    """The classes that the data set brings itself, by id; None where `data.n_classes` says how many there are."""
+    """The classes that the data set defines, by id. None if `data.n_classes` says how many there are."""
 
     @classmethod
     @abstractmethod

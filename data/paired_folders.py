@@ -46,6 +46,8 @@ class PairedFolders(RegisteredLayout):
         PairingError: a folder is missing or empty, two of its files have the same name, or one has no partner.
     """
 
+    file_maps = frozenset({"source", "target", "instances", "features", "weights"})
+
     def __init__(self, folders: Mapping[str, Folder | Path | None], reader: MapReader = RGB_IMAGES) -> None:
         self.n_classes = reader.n_classes
         self._reader = reader
@@ -207,6 +209,8 @@ class SideBySide(RegisteredLayout):
     Raises:
         PairingError: the folder is missing or empty, or two files have the same name.
     """
+
+    file_maps = frozenset({"pair"})
 
     def __init__(self, *, folder: Folder | Path, a_to_b: bool) -> None:
         self._a_to_b = a_to_b

@@ -26,6 +26,9 @@ class UnpairedFolders(RegisteredLayout):
     picture (i + d) % n of the other. It has the name of the longer side's picture.
     """
 
+    pairs = False
+    file_maps = frozenset({"source", "target", "labels"})
+
     def __init__(self, source: Layout, target: Layout) -> None:
         self.n_classes = source.n_classes
         self._sides = (source, target)

@@ -12,27 +12,27 @@ _INCEPTION = FeatureSource("inception", load=lambda device, _: Inception(device)
 _PATCHES = FeatureSource("laplacian_patches", load=lambda _, n_images: LaplacianPatches(n_images))
 
 METRICS: dict[str, Metric] = {  # in the order in which they are printed
-    "l1": Metric("L1", lower_is_better=True),
-    "l1_weighted": Metric("L1 weighted", lower_is_better=True, of="weighted"),
-    "mae": Metric("MAE", lower_is_better=True, of="values"),
-    "mae_weighted": Metric("MAE weighted", lower_is_better=True, of="weighted values"),
-    "psnr": Metric("PSNR", lower_is_better=False),
-    "psnr_weighted": Metric("PSNR weighted", lower_is_better=False, of="weighted"),
-    "ssim": Metric("SSIM", lower_is_better=False),
-    "ssim_weighted": Metric("SSIM weighted", lower_is_better=False, of="weighted"),
-    "ms_ssim": Metric("MS-SSIM", lower_is_better=False),
-    "sharpness": Metric("sharpness", lower_is_better=None),  # 1 is best
-    "lpips": PairMetric("LPIPS", lower_is_better=True, load=Lpips, weights=ALEXNET),
+    "l1": Metric("L1", higher_is_better=False),
+    "l1_weighted": Metric("L1 weighted", higher_is_better=False, of="weighted"),
+    "mae": Metric("MAE", higher_is_better=False, of="values"),
+    "mae_weighted": Metric("MAE weighted", higher_is_better=False, of="weighted values"),
+    "psnr": Metric("PSNR", higher_is_better=True),
+    "psnr_weighted": Metric("PSNR weighted", higher_is_better=True, of="weighted"),
+    "ssim": Metric("SSIM", higher_is_better=True),
+    "ssim_weighted": Metric("SSIM weighted", higher_is_better=True, of="weighted"),
+    "ms_ssim": Metric("MS-SSIM", higher_is_better=True),
+    "sharpness": Metric("sharpness", higher_is_better=None),  # 1 is best
+    "lpips": PairMetric("LPIPS", higher_is_better=False, load=Lpips, weights=ALEXNET),
     "swd": SetMetric(
         "SWD",
-        lower_is_better=True,
+        higher_is_better=False,
         features=_PATCHES,
         score=sliced_wasserstein,
         protocol=SWD_PROTOCOL,
         least_images=1,
     ),
-    "fid": SetMetric("FID", lower_is_better=True, features=_INCEPTION, score=frechet_distance),
-    "kid": SetMetric("KID", lower_is_better=True, features=_INCEPTION, score=kernel_distance, protocol=KID_PROTOCOL),
-    "pixel_accuracy": Metric("pixel accuracy", lower_is_better=False, of="labels"),
-    "mean_iou": Metric("mean IoU", lower_is_better=False, of="labels"),
+    "fid": SetMetric("FID", higher_is_better=False, features=_INCEPTION, score=frechet_distance),
+    "kid": SetMetric("KID", higher_is_better=False, features=_INCEPTION, score=kernel_distance, protocol=KID_PROTOCOL),
+    "pixel_accuracy": Metric("pixel accuracy", higher_is_better=True, of="labels"),
+    "mean_iou": Metric("mean IoU", higher_is_better=True, of="labels"),
 }

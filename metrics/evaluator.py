@@ -17,11 +17,6 @@ from utils.label_colors import LabelColors, read_label_colors
 from utils.structural_similarity import WINDOW
 
 TITLES = {name: metric.title for name, metric in METRICS.items()}
-LOWER_IS_BETTER = frozenset(name for name, metric in METRICS.items() if metric.lower_is_better)
-OF_SPREAD = frozenset(n for n, metric in METRICS.items() if isinstance(metric, SetMetric) and metric.least_images > 1)
-OF_VALUES = tuple(name for name, metric in METRICS.items() if metric.of in ("values", "weighted values"))
-WEIGHTED = tuple(name for name, metric in METRICS.items() if metric.of in ("weighted", "weighted values"))
-OF_LABELS = tuple(name for name, metric in METRICS.items() if metric.of == "labels")
 
 Features = Mapping[str, Tensor]
 """Features of an image, by the names of the feature networks."""
@@ -224,7 +219,7 @@ class Evaluator:
         basis: list[Any] = [self._compared, self.comparisons[figure].protocol if figure in self.comparisons else None]
         if figure in self.sets:
             basis += [self.sets[figure].protocol, self.feature_networks[self.sets[figure].features.name].protocol]
-        if figure in OF_LABELS and self.label_colors:
+        if METRICS[figure].of == "labels" and self.label_colors:
             basis += [self.label_colors.n_classes, self.label_colors.colors.tolist()]
         return basis
 

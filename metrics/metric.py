@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -39,25 +39,37 @@ class SetScore(NamedTuple):
 class Metric:
     """A figure of each translated image and its target.
 
-    title: its name in logs and galleries.
-    lower_is_better: None where neither lower nor higher is better.
+    title: Its name in logs and galleries.
+    higher_is_better: None if neither lower nor higher is better.
     of: What it is computed from: any images; the values of images that are not 8-bit RGB, in their unit; pixels that
         have weights; such values of such pixels; label maps, if metrics.label_colors is set.
+    least_images: Number of images that it needs.
+    needs_pairs: Whether it compares a translated image with its own target.
+    is_optional: Whether it is computed only if metrics.extra or the method names it.
     """
 
     title: str
-    lower_is_better: bool | None
+    higher_is_better: bool | None
     of: Literal["images", "values", "weighted", "weighted values", "labels"] = "images"
+    least_images: int = 1
+    needs_pairs: ClassVar[bool] = True
+    is_optional: ClassVar[bool] = False
+
+    @property
+    def weighs_pixels(self) -> bool:
+        """Whether it depends on the weights of pixels."""
+        return self.of.startswith("weighted")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairMetric(Metric):
-    """A figure of each translated image and its target, which is computed where metrics.extra names it.
+    """A figure of each translated image and its target that needs a network or another program.
 
-    load: makes the comparison on a device.
-    weights: the file that it reads from torch's cache; None where there is none.
+    load: Makes the comparison on a device.
+    weights: The file that it reads from torch's cache, if any.
     """
 
+    is_optional = True
     load: Callable[[torch.device], ImageComparison]
     weights: PretrainedFile | None = None
 
@@ -77,15 +89,17 @@ class FeatureSource:
 
 @dataclass(frozen=True, kw_only=True)
 class SetMetric(Metric):
-    """A figure of all translated images against all targets, which is computed where metrics.extra names it.
+    """A figure of all translated images against all targets.
 
-    features: the network that computes the features of the images.
-    score: computes the figure from the features of each translated image and of each target.
-    least_images: of both; a single one has no spread.
-    protocol: how the figure is computed, for metrics.json, beside the network's own protocol.
+    features: The network that computes the features of the images.
+    score: Computes the figure from the features of each translated image and of each target.
+    least_images: Number of images in each of the two sets; a single image has no spread.
+    protocol: How the figure is computed, for metrics.json, in addition to the network's own protocol.
     """
 
     features: FeatureSource
     score: Callable[[Sequence[Tensor], Sequence[Tensor]], SetScore]
     least_images: int = 2
+    needs_pairs = False
+    is_optional = True
     protocol: str | None = None

@@ -1,8 +1,9 @@
 """The base class of generators, the sides of images that they take, and generators with an encoder."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from re import Pattern
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -26,15 +27,32 @@ class ImageSides:
 class Generator(nn.Module):
     """A network that translates (N, in_channels, H, W) into (N, out_channels, scale * H, scale * W).
 
-    Its constructor has arguments of the names of the settings that it takes; the rules of these settings are below.
+    Its constructor names the settings that it takes. What depends on the network, and not on the weights, is declared
+    by the class.
+
+    translates: What the network is made for. Methods without pairs translate images only.
+    compared_layers: Names of the layers whose outputs method.name=contrastive can compare; None: it has none.
+    has_coarse_parts: Whether train.freeze_global_epochs has an effect; see `coarse_parts`.
+    keeps_normed_weights: Whether init.distribution=xavier leaves the convolutions under spectral norm as torch draws
+        them, and sets biases to 0, as SPADE's code does.
     """
+
+    translates: ClassVar[Literal["images", "label maps"]] = "images"
+    compared_layers: ClassVar[Pattern[str] | None] = None
+    has_coarse_parts: ClassVar[bool] = False
+    keeps_normed_weights: ClassVar[bool] = False
 
     image_sides: ClassVar[Callable[..., ImageSides]]
     """A static method that returns the sides that a network with these settings takes."""
 
     @staticmethod
+    def unsupported(*args: Any, **settings: Any) -> Mapping[str, str]:
+        """Return the settings that cannot be used together, by name, with the values that are expected instead."""
+        return {}
+
+    @staticmethod
     def without_effect(*args: Any, **settings: Any) -> Sequence[str]:
-        """Return the arguments that have no effect beside the settings that are named."""
+        """Return the settings that have no effect with these values of others."""
         return ()
 
     @property

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import torch
@@ -28,8 +28,6 @@ from models.blocks import (
 from models.generator import Generator, ImageSides
 from models.layers import UniformToZeros
 
-_LAYERS = re.compile(r"stem\.\d+|downs\.\d+\.\d+|blocks\.\d+")  # whose outputs are features
-
 
 class GlobalGenerator(Generator):
     """Encoder, residual blocks, decoder (Wang et al. 2018, section 3.1; Johnson et al. 2016).
@@ -48,6 +46,8 @@ class GlobalGenerator(Generator):
         each halves the channels; below 1 there are fewer.
     output: tanh; linear for values without bounds; None for the features before the head, which the enhancers take.
     """
+
+    compared_layers = re.compile(r"stem\.\d+|downs\.\d+\.\d+|blocks\.\d+")
 
     def __init__(
         self,
@@ -94,6 +94,11 @@ class GlobalGenerator(Generator):
         """
         multiple = 2**n_downsamplings
         return ImageSides(multiple, minimum=max(2 * multiple, math.ceil(4 / scale)))
+
+    @staticmethod
+    def unsupported(*, skips: Skips, scale: float) -> Mapping[str, str]:
+        """Refuse skips at the full sides if the translation has none of these."""
+        return {"skips": "none or half with generator.scale below 1"} if skips == "full" and scale < 1 else {}
 
     @staticmethod
     def without_effect(*, n_blocks: int, n_downsamplings: int, scale: float, skips: Skips) -> Sequence[str]:
@@ -143,7 +148,7 @@ class GlobalGenerator(Generator):
 
     def _encoded(self, x: Tensor, taps: Sequence[str], *, stops: bool) -> tuple[Tensor, list[Tensor], list[Tensor]]:
         """Return the lowest resolution, the features at `taps` and the levels that join the decoder."""
-        layers = {name: layer for name, layer in self.named_modules() if _LAYERS.fullmatch(name)}
+        layers = {name: layer for name, layer in self.named_modules() if self.compared_layers.fullmatch(name)}
         known = [name for name, layer in layers.items() if not isinstance(layer, nn.InstanceNorm2d | nn.BatchNorm2d)]
         if unknown := set(taps).difference(known):
             raise KeyError(f"no layer {min(unknown)}; there are {', '.join(known)}")
@@ -174,6 +179,8 @@ class LocalEnhancer(Generator):
     base_channels: width of the finest level; the trunk has 2**n_enhancers times as many.
     output: tanh, or linear for values without bounds.
     """
+
+    has_coarse_parts = True
 
     def __init__(
         self,
@@ -218,6 +225,11 @@ class LocalEnhancer(Generator):
         """Return the sides that the generator takes; reflection at the lowest resolution needs a second pixel."""
         multiple = 2 ** (n_downsamplings + n_enhancers)
         return ImageSides(multiple, minimum=2 * multiple)
+
+    @staticmethod
+    def unsupported(*, upsample: Upsample) -> Mapping[str, str]:
+        """Refuse CUT's upsampling, which only the global generator has."""
+        return {"upsample": "transposed, nearest, bilinear or residual"} if upsample == "antialiased" else {}
 
     @property
     def coarse_parts(self) -> Sequence[str]:

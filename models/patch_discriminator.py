@@ -33,8 +33,14 @@ class DiscriminatorOutput(NamedTuple):
 class Discriminator(nn.Module):
     """A network of which (source, image) -> list[DiscriminatorOutput].
 
-    Its constructor has arguments of the names of the settings that it takes.
+    Its constructor names the settings that it takes.
+
+    classifies_pixels: Whether its logits are those of a segmentation, (N, 1 + K, H, W) for K classes, without features.
+    keeps_normed_weights: As of a Generator, with discriminator.spectral_norm=inner.
     """
+
+    classifies_pixels: ClassVar[bool] = False
+    keeps_normed_weights: ClassVar[bool] = True
 
     least_side: ClassVar[Callable[..., int]]
     """A static method that returns the shortest side, in pixels, of an image on which such a network can be trained.

@@ -20,6 +20,9 @@ class SegmentationDiscriminator(Discriminator):
     n_downsamplings: number of halvings; 6 in OASIS.
     """
 
+    classifies_pixels = True
+    keeps_normed_weights = False  # OASIS draws the weights before it adds spectral norm
+
     def __init__(
         self,
         *,

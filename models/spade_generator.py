@@ -1,5 +1,6 @@
 """SPADE's generator, for label maps (Park et al. 2019, "Semantic image synthesis with SPADE")."""
 
+from collections.abc import Mapping
 from fractions import Fraction
 from itertools import pairwise
 
@@ -142,6 +143,9 @@ class SpadeGenerator(Generator):
     output: tanh, or linear for values without bounds.
     """
 
+    translates = "label maps"
+    keeps_normed_weights = True
+
     def __init__(
         self,
         *,
@@ -192,6 +196,15 @@ class SpadeGenerator(Generator):
         """Return the sides that the generator takes; the norms at the lowest resolution need a second pixel."""
         multiple = 2**n_upsamplings
         return ImageSides(multiple, minimum=2 * multiple)
+
+    @staticmethod
+    def unsupported(*, n_upsamplings: int, n_middle_blocks: int, base_channels: int) -> Mapping[str, str]:
+        """Refuse more upsamplings than OASIS has, and half of an odd width."""
+        if n_middle_blocks == 1 and n_upsamplings > _WIDEST:
+            return {"n_upsamplings": f"at most {_WIDEST} with generator.n_middle_blocks=1"}
+        if n_upsamplings > _WIDEST + 1 and base_channels % 2:
+            return {"base_channels": f"an even number with generator.n_upsamplings={n_upsamplings}"}
+        return {}
 
     def forward(self, source: Tensor, style: Tensor | None = None) -> Tensor:
         """Translate (N, in_channels, H, W) into (N, out_channels, H, W); `image_sides` bounds H and W.

@@ -1,8 +1,8 @@
 """pix2pix's U-Net generator."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -86,6 +86,14 @@ class UnetGenerator(Generator):
         """Return the sides that the generator takes; no norm or reflection needs a second pixel at the lowest level."""
         multiple = 2**n_downsamplings
         return ImageSides(multiple, minimum=multiple)
+
+    @staticmethod
+    def unsupported(*, n_downsamplings: int, upsample: str) -> Mapping[str, str]:
+        """Refuse fewer levels than the widths need, and upsamplings that only ResNets have."""
+        return {
+            **({"n_downsamplings": "at least 5"} if n_downsamplings < 5 else {}),
+            **({} if upsample in get_args(Upsample) else {"upsample": " or ".join(get_args(Upsample))}),
+        }
 
     @staticmethod
     def without_effect(*, n_downsamplings: int) -> Sequence[str]:

@@ -8,9 +8,8 @@ from typing import Any
 
 from configs import build
 from configs.schema import Config
-from configs.schema.run import EXTRA_METRICS
 from configs.splits import TRAIN
-from metrics.evaluator import LOWER_IS_BETTER, OF_LABELS, OF_SPREAD, OF_VALUES, WEIGHTED
+from metrics import METRICS
 from utils.checkpoint import CheckpointError, load_checkpoint, manifest_path
 from utils.log import logger
 
@@ -38,7 +37,7 @@ class BestScore:
         Its sign makes higher better. There is none where `figure` is "none", or label maps had no pixel that counts.
         """
         figure = figures.get(self.figure, math.nan)
-        score = -figure if self.figure in LOWER_IS_BETTER else figure
+        score = figure if self.figure not in METRICS or METRICS[self.figure].higher_is_better else -figure
         return score if math.isfinite(score) and (self.value is None or score > self.value) else None
 
 
@@ -72,16 +71,25 @@ class Patience:
 
 def check_best(config: Config, n_samples: int) -> None:
     """Raise ConfigError where checkpoint.best names a figure that `n_samples` validation samples do not have."""
-    best, metrics, conditioning = config.checkpoint.best, config.metrics, build.data_facts(config).conditioning
+    best, conditioning = config.checkpoint.best, build.data_facts(config).conditioning
+    if best not in METRICS:
+        return
+    metric = METRICS[best]
+    is_measured = best in build.measured_metrics(config) or not metric.is_optional
     has_weights = config.data.has_weight_maps or bool(conditioning.class_weights)
-    for figures, is_measured, expected in (
-        (EXTRA_METRICS, best in build.measured_metrics(config), f"one that is measured: metrics.extra=[{best}]"),
-        (OF_SPREAD, n_samples > 1, "one of a single image: fid and kid need 2 validation samples, metrics.n_samples=2"),
-        (OF_VALUES, not conditioning.target_is_rgb, "one that is measured: l1, where targets are 8-bit RGB"),
-        (WEIGHTED, has_weights, "one that is measured: with data.weight_folder or loss.class_weights other than 1"),
-        (OF_LABELS, metrics.label_colors is not None, "one that is measured: with metrics.label_colors"),
+    has_values, has_labels = not conditioning.target_is_rgb, config.metrics.label_colors is not None
+    n, measured = metric.least_images, "one that is measured:"
+    for is_possible, expected in (
+        (is_measured, f"{measured} metrics.extra=[{best}]"),
+        (n_samples >= n, f"one of a single image: {best} needs {n} validation samples, metrics.n_samples={n}"),
+        (has_values or "values" not in metric.of, f"{measured} l1, since targets are 8-bit RGB"),
+        (
+            has_weights or not metric.weighs_pixels,
+            f"{measured} set data.weight_folder, or loss.class_weights other than 1",
+        ),
+        (has_labels or metric.of != "labels", f"{measured} set metrics.label_colors"),
     ):
-        config.require(best not in figures or is_measured, "checkpoint.best", expected)
+        config.require(is_possible, "checkpoint.best", expected)
 
 
 def best_figure(config: Config, split: str, progress: str) -> str:

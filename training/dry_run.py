@@ -3,7 +3,7 @@
 import statistics
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import cast
@@ -16,8 +16,6 @@ from torch.utils.flop_counter import FlopCounterMode
 from configs import build
 from configs.schema import Config
 from data.batch import Batch, Sample
-from data.checks.observation import channels_of_images, dropped_transparency
-from data.layout import Layout
 from data.loader import BadSamples, SampleKey
 from losses.perceptual import VGG19
 from metrics import METRICS
@@ -51,49 +49,37 @@ def dry_run(config: Config, world: World, options: ResumeOptions) -> None:
     for line in [*describe(training), *initialized, *shortage, *(file.announcement for file in missing)]:
         logger.info(line)
     begin_s = time.perf_counter()
-    batch, channels = load_samples(training)
-    loading_s = (time.perf_counter() - begin_s) / len(channels)
+    batch, n_checked = load_samples(training)
+    loading_s = (time.perf_counter() - begin_s) / n_checked
     for line in [
         *layer_tables(training.method, batch),
         *describe_memory(training, batch),
-        f"checked        {len(channels)} of {len(training.layout)} training samples, networks and losses on a batch of "
+        f"checked        {n_checked} of {len(training.layout)} training samples, networks and losses on a batch of "
         "them: good",
-        *_describe_transparency(training.layout, channels),
         *describe_time(training, batch, loading_s),
     ]:
         logger.info(line)
 
 
-def load_samples(training: Training) -> tuple[Batch, dict[int, dict[str, int]]]:
+def load_samples(training: Training) -> tuple[Batch, int]:
     """Load up to CHECKED_SAMPLES training samples from all over the data set.
 
-    Returns a batch of the first ones on the device, and the channels of the images of all by index.
+    Returns a batch of the first ones on the device, and the number of samples.
 
     Raises:
-        DataError: a sample cannot be used.
+        DataError: A sample cannot be used.
     """
     dataset, batch_size = training.dataset(training.layout), training.config.train.batch_size
     n_samples = len(training.layout)
     indices = range(0, n_samples, -(-n_samples // max(CHECKED_SAMPLES, batch_size)))
     samples, bad_samples = list[Sample](), BadSamples(n_samples)
-    channels: dict[int, dict[str, int]] = {}
     for index in indices:
         loaded = dataset[SampleKey(epoch=0, index=index)]
         if isinstance(loaded, Exception):
             raise loaded
         bad_samples.add(loaded.replaces)
         samples += [loaded] if len(samples) < batch_size else []
-        channels[index] = channels_of_images(loaded)
-    return Batch.of(samples).to(training.world.device), channels
-
-
-def _describe_transparency(layout: Layout, checked: Mapping[int, Mapping[str, int]]) -> list[str]:
-    """Return a line on the transparency that samples lose; nothing where they have none."""
-    paths = [path for index, channels in checked.items() for path in dropped_transparency(layout, index, channels)[:1]]
-    if not paths:
-        return []
-    have = "has" if len(paths) == 1 else "have"
-    return [f"transparency   is dropped, which {len(paths)} of these samples {have}, such as {paths[0]}"]
+    return Batch.of(samples).to(training.world.device), len(indices)
 
 
 def describe_memory(training: Training, batch: Batch) -> list[str]:

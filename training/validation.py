@@ -15,7 +15,8 @@ from data.batch import MAPS, Batch, Sample
 from inference.predictor import Predictor
 from losses.adversarial import mean_logits
 from losses.diffaugment import DiffAugment
-from metrics.evaluator import WEIGHTED, Evaluator, Features, Measurement, shown
+from metrics import METRICS
+from metrics.evaluator import Evaluator, Features, Measurement, shown
 from models.running_statistics import batch_norms
 from training.diagnostics import TranslationHints
 from training.run_log import RunLog
@@ -153,7 +154,7 @@ class Validation:
         digest.update(json.dumps(self.evaluator.basis(figure), sort_keys=True).encode())
         for sample in self.samples:
             maps = [getattr(sample, name) for name in MAPS if name != "weights"]
-            maps.append(self.predictor.weights(sample) if figure in WEIGHTED else None)
+            maps.append(self.predictor.weights(sample) if METRICS[figure].weighs_pixels else None)
             for pixels in maps:
                 digest.update(f"{None if pixels is None else (pixels.dtype, *pixels.shape)}".encode())
                 digest.update(b"" if pixels is None else pixels.contiguous().numpy().data)

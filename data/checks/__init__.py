@@ -1,1 +1,1 @@
-"""Checks of data sets: peculiarities and mistakes, as tools.check_data and errors report them."""
+"""Checks of data sets: samples that cannot be used, displaced pairs, and files that several splits share."""

@@ -1,62 +1,60 @@
-"""Checks of every sample of a layout, in separate processes: a decoder that crashes is reported with its file.
+"""Checks of every sample of a layout, in separate processes, so that a decoder that crashes is reported with its file.
 
-Of label maps the palettes are compared: an index is the same class in two files only if these agree.
+The palettes of label maps are compared too: an id is the same class in two files only if their palettes agree.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
-from typing import Literal
 
 import numpy as np
 
-from data.batch import LoadingError
-from data.checks.observation import Observation, observe, values_of
+from data.batch import LoadingError, Sample
+from data.checks.displacement import Shift, displacement
 from data.files.image_files import read_ids, read_palette
 from data.layout import Layout, describe_sample
 from data.loader import SampleKey, as_data_error
+from data.map_reader import is_later_source
 from data.preprocessing import Preprocessing
 from data.store import Blob, File
-from data.value_range import ValueRange
 from data.worker_monitor import MonitoredDataset, WorkerMonitor
+
+MEASURED_SHIFTS = 32  # samples of a split, spread over it
+_IMAGES = ("source", "source_images", "target")
 
 
 @dataclass(frozen=True)
 class Checked:
-    """The result of checking a sample.
+    """The result of checking a sample. A sample with problems has no other fields than its ids.
 
-    problems: empty where the sample can be used.
-    height, width: size after preprocessing, in pixels; 0 where the sample cannot be used.
-    ids: of the label map as stored, those that are no class included; empty where there is none.
-    outside, types: of images that are not 8-bit RGB, by kind, the share of values outside their range and the type.
-    observation: of a sample that can be used.
+    height, width: Size after preprocessing, in pixels.
+    ids: Values in the label map file, including those that are no class. Empty without a label map.
+    types: Data types of its images, as "uint16 source and uint8 target".
+    files: Files that splits must not share.
+    shifts: Displacement of "targets", and in a stack of "images of the last source folder", if it is clear.
     """
 
     index: int
-    problems: tuple[str, ...]
+    problems: tuple[str, ...] = ()
     height: int = 0
     width: int = 0
     ids: frozenset[int] = frozenset()
-    outside: Mapping[str, float] = field(default_factory=dict)
-    types: Mapping[str, str] = field(default_factory=dict)
-    observation: Observation | None = None
+    types: str = ""
+    files: Sequence[Blob] = ()
+    shifts: Mapping[str, Shift] = field(default_factory=dict)
 
 
 @dataclass
 class Check(MonitoredDataset):
     """The check of each sample of a layout.
 
-    is_for_training: preprocess as in training, otherwise as in validation and testing.
-    ranges: of the values of images that are not 8-bit RGB, by kind: "source", "target".
-    side: which of the two sides of a layout this one is, "source" or "target", in which names may be the same.
+    is_for_training: Whether to preprocess as in training, otherwise as in validation.
     """
 
     layout: Layout
     preprocessing: Preprocessing
     is_for_training: bool
-    ranges: Mapping[str, ValueRange] = field(default_factory=dict)
-    side: Literal["source", "target"] | None = None
 
     def __getitem__(self, key: SampleKey) -> Checked:
         self.record(0, key.index)
@@ -68,61 +66,74 @@ class Check(MonitoredDataset):
         """Check sample `index` by reading and placing it."""
         ids, file = frozenset[int](), label_map(self.layout, index)
         with suppress(Exception):  # `Layout.read` reports it; it refuses or replaces ids that are no class
-            ids = values_of(read_ids(file)) if file else ids
+            ids = frozenset(np.unique(read_ids(file).numpy()).tolist()) if file else ids
         try:
             sample = self.layout.read(index)
-            named = replace(sample, name=describe_sample(self.layout, index))  # for errors
+            named = replace(sample, name=describe_sample(self.layout, index))
             drawn = self.preprocessing.draw(named, np.random.default_rng(0)) if self.is_for_training else None
             placement = drawn or self.preprocessing.fixed(sample)
-            observation = observe(self.layout, index, sample).of_side(self.side)
+            files = self.layout.provenance(index).files
+            is_measured = index % -(-len(self.layout) // MEASURED_SHIFTS) == 0
+            return Checked(
+                index,
+                height=placement.crop_height,
+                width=placement.crop_width,
+                ids=ids,
+                types=" and ".join(f"{str(sample.maps[k].dtype)[6:]} {k}" for k in _IMAGES if k in sample.maps),
+                files=_own_files(files, sample),
+                shifts=_shifts(files, sample, source_is_ids=self.layout.n_classes > 0) if is_measured else {},
+            )
         except Exception as error:  # noqa: BLE001  a bug is reported with its sample
             return Checked(index, as_data_error(error, describe_sample(self.layout, index)).problems, ids=ids)
-        maps = vars(sample) | ({"source": None, "target": sample.source} if self.side == "target" else {})
-        images = {kind: maps[kind] for kind in self.ranges if maps[kind] is not None}
-        return Checked(
-            index,
-            (),
-            placement.crop_height,
-            placement.crop_width,
-            ids=ids,
-            outside={kind: self.ranges[kind].outside(image) for kind, image in images.items()},
-            types={kind: str(image.dtype).removeprefix("torch.") for kind, image in images.items()},
-            observation=observation,
-        )
+
+
+def _own_files(files: Mapping[str, Blob], sample: Sample) -> list[Blob]:
+    """Return the files that splits must not share: no masks, and no images and label maps with a single value."""
+    plain = {kind for kind, values in sample.maps.items() if values.numpy().min() == values.numpy().max()}
+    return [file for kind, file in files.items() if kind not in plain | {"weights", "labels"}]
+
+
+def _shifts(files: Mapping[str, Blob], sample: Sample, *, source_is_ids: bool) -> dict[str, Shift]:
+    """Return the displacements that are clear, as in `Checked.shifts`."""
+    source, is_stacked, compared = sample.source, any(map(is_later_source, files)), {}
+    if sample.target is not None:
+        compared["targets"] = (source, sample.target)
+        if is_stacked and not source_is_ids:  # a standard deviation of 1, so that no channel outweighs the others
+            scaled = source.float() / source.float().std(dim=(1, 2), keepdim=True).clamp_min(1e-6)
+            compared["targets"] = (scaled, sample.target)
+    if is_stacked:
+        last = source if sample.source_images is None else sample.source_images
+        compared["images of the last source folder"] = (source[:1], last[-1:])
+    found = {what: displacement(*images, source_is_ids=source_is_ids) for what, images in compared.items()}
+    return {what: shift for what, shift in found.items() if shift is not None}
 
 
 def check_all(check: Check, *, n_processes: int, timeout_s: float) -> Iterator[Checked]:
-    """Check every sample of the layout; yield the results as they come.
+    """Check every sample of the layout, and yield the results as they come.
 
-    timeout_s: maximum time for a sample in seconds; 0: no limit.
+    timeout_s: Maximum time for a sample, in seconds. 0: no limit.
     """
     to_do = dict.fromkeys(range(len(check.layout)))
     while to_do:
-        for checked in _checked_until_one_is_lost(check, list(to_do), n_processes, timeout_s):
-            del to_do[checked.index]
-            yield checked
-
-
-def _checked_until_one_is_lost(
-    check: Check, indices: Sequence[int], n_processes: int, timeout_s: float
-) -> Iterator[Checked]:
-    """Check samples; the last one may be one that ended its process or took too long, as its problem says."""
-    batches = [[SampleKey(epoch=0, index=index)] for index in indices]
-    monitor = WorkerMonitor(check, batches, itemgetter(0), min(n_processes, len(indices)), timeout_s)
-    try:
-        with monitor:
-            yield from monitor
-    except LoadingError as error:
-        yield Checked(monitor.lost, error.problems)
+        batches = [[SampleKey(epoch=0, index=index)] for index in to_do]
+        monitor = WorkerMonitor(check, batches, itemgetter(0), min(n_processes, len(to_do)), timeout_s)
+        try:
+            with monitor:
+                for checked in monitor:
+                    del to_do[checked.index]
+                    yield checked
+        except LoadingError as error:  # a sample ended its process, or took too long
+            del to_do[monitor.lost]
+            yield Checked(monitor.lost, error.problems)
 
 
 def label_map(layout: Layout, index: int) -> Blob | None:
-    """Return the file of the label map of sample `index`; None where the source is an RGB image or drawn."""
+    """Return the file of the label map of sample `index`, or None if the source is an image or drawn."""
     return layout.provenance(index).files.get("source") if layout.n_classes else None
 
 
 def label_maps(layout: Layout, most: int | None = None) -> list[Blob]:
-    """Return the files of label maps, up to `most` spread over the layout; none where sources are RGB images."""
+    """Return the files of label maps, at most `most` from all over the layout."""
     n_samples = len(layout)
     step = -(-n_samples // most) if most else 1
     files = (label_map(layout, index) for index in range(0, n_samples, step))
@@ -130,9 +141,9 @@ def label_maps(layout: Layout, most: int | None = None) -> list[Blob]:
 
 
 def palette_problems(files: Iterable[File]) -> list[str]:
-    """Return a problem that names two files whose palettes differ; none where those of all files agree.
+    """Return a problem that names two files with different palettes, or nothing if all palettes agree.
 
-    Only the headers are read. A palette may have fewer colours than another, and black ones to fill it up.
+    This reads only headers. A palette may have fewer colours than another one.
     """
     longest, longest_file = b"", None
     for file in files:

@@ -27,6 +27,8 @@ class _DrawnHouses(RegisteredLayout):
     height, width: size of the images in pixels, at least 32.
     """
 
+    drawn = True
+
     def __init__(self, *, split: str, seed: int, numbers: range, height: int, width: int) -> None:
         self._seed = (seed, SPLITS.index(split))
         self._numbers = numbers
@@ -125,6 +127,8 @@ class SyntheticDayNight(_DrawnHouses):
 
     lights: "day" or "night" of the source and, where there is one, of the target.
     """
+
+    pairs = False
 
     def __init__(
         self, lights: tuple[str, ...], *, split: str, seed: int, numbers: range, height: int, width: int

@@ -38,6 +38,12 @@ def test_a_layout_takes_settings_by_their_names(name: str) -> None:
     assert argument_names(layout.has_split) - {"split"} <= {*SETTINGS}
 
 
+def test_layouts_declare_their_pairs_and_files() -> None:
+    assert {name for name, layout in LAYOUTS.items() if not layout.pairs} == {"unpaired_folders", "synthetic_day_night"}
+    assert {name for name, layout in LAYOUTS.items() if layout.drawn} == {"synthetic_facades", "synthetic_day_night"}
+    assert all(layout.drawn != bool(layout.file_maps) for layout in LAYOUTS.values())
+
+
 class Added(SideBySide):
     """A new layout."""
 

@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from data.batch import DataError, weights_to_float
-from data.checks.observation import Observation, observe
-from data.checks.warnings import split_warnings
+from data.checks.checking import Check
 from data.files.pixels import StoredForm, read_weights
 from data.folder_store import LocalFile
 from data.map_reader import MapReader, is_later_source, read_part, source_kinds, stacked
 from data.paired_folders import PairedFolders
 from tests.conftest import save_image
 from tests.images import save_npy, tifffile
+from tests.reliability.images import WHOLE
 from utils.label_colors import LabelColors
 
 RGB = np.arange(72, dtype=np.uint8).reshape(4, 6, 3)
@@ -131,7 +131,7 @@ def test_sources_are_stacked_in_the_order_of_the_folders_behind_label_maps_alone
 
 
 @pytest.mark.parametrize(("first", "n_classes", "kind"), [("rgb", 0, "source"), ("label", 4, "source_images")])
-def test_folders_that_are_shifted_against_each_other_are_observed(
+def test_folders_that_are_shifted_against_each_other_are_found(
     tmp_path: Path, first: str, n_classes: int, kind: str
 ) -> None:
     blocks = np.random.default_rng(0).integers(0, 4, (14, 14), dtype=np.uint8).repeat(8, 0).repeat(8, 1)
@@ -146,11 +146,8 @@ def test_folders_that_are_shifted_against_each_other_are_observed(
     for folder, pixels in maps.items():
         save_image(tmp_path / folder / "x.png", pixels)
     layout = folders(tmp_path, first, n_classes=n_classes, forms={kind: form(1 if n_classes else 4)})
-    seen = observe(layout, 0, layout.read(0))
-    assert (seen.shift, seen.stack_shift) == ((0, 0), (5, 0))
-    assert seen.bits == ({} if n_classes else {"source": 8}) | {"source_2": 16, "target": 8}
-    (warning,) = split_warnings([Observation(f"s{k}", stack_shift=(5, 0)) for k in range(3)])
-    assert warning.startswith("images of the last source folder seem to be shifted by 5 pixels to the right in 3 of 3")
+    checked = Check(layout, WHOLE, is_for_training=False)(0)
+    assert checked.shifts == {"targets": (0, 0), "images of the last source folder": (5, 0)}
 
 
 def test_the_rule_of_a_sample_knows_its_settings_and_is_that_of_earlier_versions() -> None:

@@ -17,7 +17,7 @@ from configs.splits import has_split, open_split
 from data import data_set_folder
 from data.batch import DataError
 from data.cache import CachedLayout, SampleCache
-from data.checks.observation import observe
+from data.checks.checking import Check
 from data.files.pixel_rows import Bands
 from data.files.pixels import StoredForm
 from data.files.tiff_writer import write_tiff
@@ -113,11 +113,10 @@ def test_fingerprints_and_caches_know_a_file_by_its_content(tmp_path: Path) -> N
     assert_equal(vars(cached.read(0)), vars(first))  # cached under the content of its files
 
 
-def test_what_a_check_observes_names_the_place_of_a_blob(tmp_path: Path) -> None:
+def test_a_check_names_the_place_of_a_blob(tmp_path: Path) -> None:
     _, remote = stacks(tmp_path)
-    seen = observe(remote, 0, remote.read(0))
-    assert seen.bits == {"source": 8, "source_3": 16, "target": 8}
-    assert str(seen.files["target"]) == f"memory:{tmp_path}/img/a.jpg"
+    checked = Check(remote, WHOLE, is_for_training=False)(0)
+    assert str(checked.files[-1]) == f"memory:{tmp_path}/img/a.jpg"
     assert describe_sample(remote, 1) == f"sample sub/b of memory:{tmp_path}/rgb"
 
 

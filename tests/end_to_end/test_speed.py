@@ -67,10 +67,9 @@ RECOMPUTED = ["train.activation_checkpointing=true", "generator.norm=batch"]
 @pytest.mark.parametrize(
     "settings",
     with_slow(
-        [["generator.spectral_norm=true", "train.retain_graph=false"], ["amp.opt_level=O2", "amp.dtype=bfloat16"]],
+        [["generator.spectral_norm=true", "train.retain_graph=false", "amp.opt_level=O2", "amp.dtype=bfloat16"]],
         [
-            ["train.accumulation_steps=2"],
-            [*SPADE, "train.batch_size=2"],
+            [*SPADE, "train.accumulation_steps=2"],
             ["features.n_channels=2", "features.n_downsamplings=2"],
             ["generator.name=unet", "generator.n_downsamplings=5", "generator.dropout=true", "train.batch_size=2"],
         ],
@@ -121,7 +120,7 @@ def test_master_weights_are_saved_in_float32_and_compute_in_the_low_precision(ti
     assert network.compute_copy.get_submodule("stem.2") is network.module.get_submodule("stem.2")
 
 
-@pytest.mark.parametrize(("first", "then"), with_slow([("O0", "O2"), ("O2", "O1")], [("O1", "O3"), ("O3", "O0")]))
+@pytest.mark.parametrize(("first", "then"), with_slow([("O0", "O2")], [("O2", "O1"), ("O1", "O3"), ("O3", "O0")]))
 def test_a_run_resumes_at_another_level(tiny_config: Path, first: str, then: str, tmp_path: Path) -> None:
     run(tiny_config, *SETTINGS, f"amp.opt_level={first}")
     run(tiny_config, *SETTINGS, f"amp.opt_level={then}", "train.max_steps=5")
@@ -132,10 +131,8 @@ def test_a_run_resumes_at_another_level(tiny_config: Path, first: str, then: str
     translate("--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--output", str(tmp_path / "out"))
 
 
-@pytest.mark.parametrize("step", ["train.retain_graph=true", "train.retain_graph=false"])
-def test_an_overflow_in_float16_skips_an_update_with_master_weights_too(tiny_config: Path, step: str) -> None:
-    settings = ["amp.dtype=float16", "amp.opt_level=O2", step, "train.max_steps=3", "loss.l1=1e9"]
-    run(tiny_config, *settings)
+def test_an_overflow_in_float16_skips_an_update_with_master_weights_too(tiny_config: Path) -> None:
+    run(tiny_config, "amp.dtype=float16", "amp.opt_level=O2", "train.max_steps=3", "loss.l1=1e9")
     state = checkpoint(tiny_config, 3)["optimizers"]["generator"]
     assert state["skipped_steps"] == 3
     assert state["scaler"]["scale"] < 65536
@@ -150,16 +147,14 @@ needs_compiler = pytest.mark.skipif(what_compiling_lacks(CPU) is not None, reaso
 @pytest.mark.parametrize(
     "settings",
     with_slow(
-        [["train.activation_checkpointing=true", "generator.spectral_norm=true"]],
+        [["train.retain_graph=false"]],
         [
-            [],
-            ["train.retain_graph=false"],
-            ["train.activation_checkpointing=true"],
+            ["train.activation_checkpointing=true", "generator.spectral_norm=true"],
             ["train.activation_checkpointing=true", "generator.norm=batch"],
             SPADE,
         ],
     ),
-    ids=lambda settings: " ".join(settings) or "default",
+    ids=" ".join,
 )
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch asks for it between graphs, and hides the warning
 def test_a_compiled_generator_is_trained_to_the_same_weights(

@@ -226,19 +226,8 @@ def test_check_data_names_what_is_wrong_with_a_stack(
         "train_depth/1.png has 3 channels: together 6, data.source_channels is 4: set data.source_channels=6" in shown
     )
     assert "test_rgb/7.png: without a partner of the same name in" in shown
-    assert "val: files of source folder 2 have 8 bits, those of 1 of 2 samples 16: 5" in shown
-    assert "val_depth: images of several types (1 of uint8, 1 of uint16)" in shown
+    assert "val: images of several types" in shown
     assert read_rgb(sheet).float().std() > 20
-
-
-def test_check_data_finds_a_target_among_the_sources(
-    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["check_data"])
-    check_data.main(
-        ["--config", str(config), "data.source_folder=[{split}_depth,{split}_img]", "data.source_channels=4"]
-    )
-    assert "train: 4 of 4 samples have a target that equals its source: 0, 1, 2 and 1 more" in capsys.readouterr().out
 
 
 def test_label_maps_in_colors_are_stacked_with_images(

@@ -58,13 +58,11 @@ def test_the_seed_or_an_image_decides(tiny_config: Path, tmp_path: Path, norm: s
     bright, dark = photo(tmp_path / "bright.png"), photo(tmp_path / "dark.png", seed=1)
     ways = {
         "zero": [],
-        "again": ["--seed", "0", "--batch-size", "3"],
-        "one": ["--seed", "1"],
+        "one": ["--seed", "1", "--batch-size", "3"],
         "tiled": ["--seed", "1", "--tile", "16"],
         "bright": ["--style", bright],
         "dark": ["--style", dark, "--batch-size", "2"],
-        "dark again": ["--style", dark, "--seed", "1"],
-        "dark tiled": ["--style", dark, "--tile", "16"],
+        "dark tiled": ["--style", dark, "--seed", "1", "--tile", "16"],
     }
     made = {}
     for name, options in ways.items():
@@ -72,7 +70,7 @@ def test_the_seed_or_an_image_decides(tiny_config: Path, tmp_path: Path, norm: s
         made[name] = pictures(tmp_path / name)
     for number in range(3):
         image = {name: images[number] for name, images in made.items()}
-        for first, second in (("zero", "again"), ("one", "tiled"), ("dark", "dark again"), ("dark", "dark tiled")):
+        for first, second in (("one", "tiled"), ("dark", "dark tiled")):
             assert (image[first] - image[second]).abs().max() <= 1, (first, second)
         for first, second in (("zero", "one"), ("zero", "dark"), ("bright", "dark")):
             assert (image[first] - image[second]).abs().max() > 1, (first, second)

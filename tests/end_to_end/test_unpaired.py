@@ -39,33 +39,15 @@ RESUMED = [
     [*POOLS, *MASKED, "train.ema_decay=0.5", "optimizer.max_gradient_norm=1", "augmentation.policy=[translation]"],
 ]
 ALSO_RESUMED = [
-    [*CUT, "generator.norm=batch", "train.batch_size=2", "contrastive.all_negatives=true"],
-    [*CUT, "train.activation_checkpointing=true", "loss.r1=1", "generator.dropout=true"],
-    [*CUT, "amp.dtype=float16", "amp.opt_level=O2"],
-    [*CUT, "amp.dtype=bfloat16", "amp.opt_level=O3"],
+    [*CUT, "generator.norm=batch", "train.batch_size=2", "contrastive.all_negatives=true", "loss.r1=1"],
+    [*CUT, "amp.dtype=float16", "amp.opt_level=O2", "train.activation_checkpointing=true", "generator.dropout=true"],
     [*POOLS, "train.accumulation_steps=2", "data.workers=1", "amp.dtype=bfloat16", "amp.opt_level=O1"],
-    [
-        *POOLS,
-        "train.batch_size=2",
-        "train.activation_checkpointing=true",
-        "train.ema_decay=0.5",
-        "generator.norm=batch",
-    ],
-    [*CYCLE, "cycle.identity=0", "data.source_channels=1", "amp.dtype=float16", "amp.opt_level=O2"],
-    [*CYCLE, "loss.r1=1", "amp.dtype=bfloat16", "amp.opt_level=O1", "train.freeze=[generator_AtoB.stem]"],
-    [*CYCLE, "amp.dtype=bfloat16", "amp.opt_level=O3"],
+    [*POOLS, "train.batch_size=2", "generator.norm=batch", "train.activation_checkpointing=true"],
+    [*CYCLE, "loss.r1=1", "amp.dtype=bfloat16", "amp.opt_level=O3", "train.freeze=[generator_AtoB.stem]"],
 ]
 COMBINED = [
-    [*CUT, *MASKED, "loss.adversarial=0.3", "contrastive.weight=3", "train.discriminator_steps=2", "amp.opt_level=O1"],
-    [*CUT, "generator.norm=batch", "loss.gan_mode=hinge", "data.preprocess=scale_width", "data.load_width=40"],
-    [
-        *FASTCUT,
-        *MASKED,
-        "contrastive.weight=0",
-        "amp.opt_level=O2",
-        "data.preprocess=scale_width",
-        "data.load_width=32",
-    ],
+    [*CUT, *MASKED, "generator.norm=batch", "loss.gan_mode=hinge", "data.preprocess=scale_width", "data.load_width=40"],
+    [*FASTCUT, *MASKED, "contrastive.weight=0", "loss.adversarial=0.3", "amp.opt_level=O1"],
     [*POOLS, *MASKED, "cycle.weight_a=0", "cycle.weight_b=0", "loss.adversarial=2", "amp.opt_level=O2"],
     [*CYCLE, "generator.name=unet", "generator.n_downsamplings=5", "discriminator.norm=batch", "loss.gan_mode=vanilla"],
 ]
@@ -151,14 +133,14 @@ def test_networks_start_from_those_of_a_run_by_name(config: Path, settings: list
 
 def test_each_process_has_pools_of_its_own(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     common = [*SIDES, *POOLS, "data.flip=false"]
-    runs = (["run.name=whole", "train.max_steps=4"], ["train.max_steps=2"], ["train.max_steps=4"])
+    runs = (["run.name=whole", "train.max_steps=2"], ["train.max_steps=1"], ["train.max_steps=2"])
     train_two(config, *([*common, *settings] for settings in runs))
-    whole = checkpoint(config, 4, "whole")
-    assert_same_state(config, 4)
+    whole = checkpoint(config, 2, "whole")
+    assert_same_state(config, 2)
     first, second = (pools["A"] for pools in whole["method_of_processes"])
     assert len(first) == len(second) == 2
     assert not torch.equal(first[0][1], second[0][1])
-    run(config, *common, "train.max_steps=5")
+    run(config, *common, "train.max_steps=3")
     assert "the pools begin empty, since there were 2 processes" in capsys.readouterr().out
 
 
@@ -218,8 +200,6 @@ def test_cyclegans_folder_starts_the_networks_of_both_directions(
     ("key", "letter", "way", "refusing", "right"),
     [
         ("generator", "G_A", "AtoB", "generator_BtoA of BtoA", "generator_AtoB"),
-        ("generator_AtoB", "G_B", "BtoA", "generator_AtoB of AtoB", "generator_BtoA"),
-        ("discriminator", "D_B", "BtoA", "discriminator_B of AtoB", "discriminator_A"),
         ("discriminator_A", "D_A", "AtoB", "discriminator_A of BtoA", "discriminator_B"),
     ],
 )
@@ -244,15 +224,13 @@ def test_cyclegans_file_of_one_direction_starts_no_network_of_the_other(
     assert f"tensors loaded from {renamed} into {refusing.partition(' ')[0]};" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["cut_generator", "cut_generator_no_antialias"])
 def test_cuts_file_starts_a_generator_with_its_biases(
-    tiny_config: Path, heaps: list[str], reference: dict[str, Any], name: str
+    tiny_config: Path, heaps: list[str], reference: dict[str, Any]
 ) -> None:
-    weights, file = reference[name]["state_dict"], tiny_config.parent / "latest_net_G.pth"
+    weights, file = reference["cut_generator"]["state_dict"], tiny_config.parent / "latest_net_G.pth"
     torch.save(weights, file)
-    layers = ANTIALIASED if name == "cut_generator" else []
     settings = ["method.name=contrastive", "generator.base_channels=3", f"init.generator={file}"]
-    run(tiny_config, *heaps, *layers, *settings)
+    run(tiny_config, *heaps, *ANTIALIASED, *settings)
     found = checkpoint(tiny_config, 1)["networks"]["generator"]
     assert torch.equal(found["downs.0.0.bias"], weights["model.4.bias"])
     assert_equal(found, import_original(weights, {"biased_downs": True}).network.state_dict())

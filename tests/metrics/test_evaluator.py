@@ -56,9 +56,9 @@ def mean_distance(fakes: Sequence[Tensor], targets: Sequence[Tensor]) -> SetScor
 
 def test_a_metric_is_added_by_its_line_in_the_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     source = FeatureSource("colors", load=MeanColor)
-    pair = PairMetric("brightness", lower_is_better=True, load=Brightness)
+    pair = PairMetric("brightness", higher_is_better=False, load=Brightness)
     monkeypatch.setitem(METRICS, "brightness", pair)
-    of_set = SetMetric("colours", lower_is_better=True, features=source, score=mean_distance, protocol="by hand")
+    of_set = SetMetric("colours", higher_is_better=False, features=source, score=mean_distance, protocol="by hand")
     monkeypatch.setitem(METRICS, "colors", of_set)
     images = [noise_image(seed) for seed in range(4)]
     evaluator = Evaluator.load(["colors", "brightness"], None, CPU)
@@ -130,7 +130,7 @@ def test_without_optional_metrics_no_weights_are_needed() -> None:
 
 
 def test_the_best_checkpoint_is_chosen_by_a_metric_that_has_a_better_direction() -> None:
-    names = [name for name, metric in METRICS.items() if metric.lower_is_better is not None]
+    names = [name for name, metric in METRICS.items() if metric.higher_is_better is not None]
     assert list(get_args(get_type_hints(CheckpointConfig)["best"])) == ["auto", "none", *names]
 
 

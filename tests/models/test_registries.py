@@ -37,7 +37,8 @@ def test_a_generators_arguments_are_settings_of_its_section(name: str) -> None:
         arguments - {"in_channels", "out_channels", "n_image_channels", "n_label_channels", "biased_downs"}
         <= settings | of_style
     )
-    for rule in (GENERATORS[name].image_sides, GENERATORS[name].without_effect):
+    rules = (GENERATORS[name].image_sides, GENERATORS[name].without_effect, GENERATORS[name].unsupported)
+    for rule in rules:
         assert argument_names(rule) <= arguments
 
 

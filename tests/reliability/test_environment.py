@@ -169,12 +169,10 @@ def test_a_home_folder_that_nobody_knows_is_told(
     [
         ("", "| true; exit ${PIPESTATUS[0]}", 0),
         ("-u", "| true; exit ${PIPESTATUS[0]}", 128 + 13),
-        ("", ">&-", 0),
-        ("", "<&-", 0),
-        ("", ">/dev/null 2>&-", 0),
+        ("", "<&- >&- 2>&-", 0),
         ("", "run.sed=1 >&- 2>&-", 2),
     ],
-    ids=["reader gone", "reader gone, no buffer", "no stdout", "no stdin", "no stderr", "no stderr to complain to"],
+    ids=["reader gone", "reader gone, no buffer", "no streams", "no stderr to complain to"],
 )
 def test_streams_may_be_closed(option: str, streams: str, returncode: int) -> None:
     command = f"$PYTHON {option} train.py --config configs/demo.yaml --print-config {streams}"
@@ -304,14 +302,13 @@ def test_a_server_that_does_not_send_the_weights_leaves_nothing(
     assert list(hub.iterdir()) == []
 
 
-@pytest.mark.parametrize("resume", ["auto", "never"])
-def test_the_second_is_refused_and_the_first_goes_on(tiny_config: Path, resume: str) -> None:
+def test_the_second_is_refused_and_the_first_goes_on(tiny_config: Path) -> None:
     folder = tiny_config.parent / "runs" / "tiny"
     first = processes.start(tiny_config, "train.max_steps=1000000", "checkpoint.every_steps=1")
     try:
         wait_until(lambda: bool(list_checkpoints(folder)))
         with pytest.raises(RunLockedError, match=r"tiny: another process is training this run: wait .* run\.name"):
-            run(tiny_config, "--resume", resume)
+            run(tiny_config, "--resume", "never")
         assert not folder.with_name("tiny.1").exists()
         newest = list_checkpoints(folder)[-1].name
         wait_until(lambda: list_checkpoints(folder)[-1].name > newest)

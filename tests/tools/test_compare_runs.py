@@ -128,7 +128,7 @@ def test_what_is_no_run_is_named_in_one_line(tmp_path: Path, command_line: Comma
 
 
 def test_a_figure_is_best_in_its_own_direction() -> None:
-    assert {name for name, metric in METRICS.items() if metric.lower_is_better is False} == {*HIGHER_IS_BETTER}
+    assert {name for name, metric in METRICS.items() if metric.higher_is_better} == {*HIGHER_IS_BETTER}
     points = [Point(1, 0.5), Point(2, 1.25), Point(3, 0.5)]
     assert [best(f"validation/{name}", points).step for name in ("l1", "psnr", "sharpness")] == [1, 2, 2]
 

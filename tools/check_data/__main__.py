@@ -1,10 +1,10 @@
 """Report all problems of a data set at once.
 
 python -m tools.check_data --config configs/NAME.yaml [section.key=value ...]
-python -m tools.check_data FOLDER|ADDRESS [--n-classes N] [section.key=value ...]
+python -m tools.check_data FOLDER [--n-classes N] [section.key=value ...]
 
-Without --n-classes label maps may hold any id, and those that occur are listed. --show N writes a sheet of training
-samples as they are stored and as they are cropped and augmented.
+Without --n-classes label maps may hold any id. --show N writes a sheet of training samples, both stored and
+augmented.
 """
 
 import argparse
@@ -22,12 +22,12 @@ from utils.log import log_to_console, logger
 from utils.paths import expanded
 from utils.signals import handling_ctrl_c, leave_at_once
 
-MAX_SAMPLES = 200  # on a sheet, so that it can be opened
-_SHEET = "augmented_samples.png"
+MAX_SAMPLES = 200  # a larger sheet would be too large for viewers
+_SHEET = Path("augmented_samples.png")
 _WEIGHTS = dict.fromkeys([*LossConfig().weights_of_images, "gradient_penalty", "r1"], 0) | {"adversarial": 1}
 _LOSSES = [*(f"loss.{name}={weight}" for name, weight in _WEIGHTS.items()), "metrics.extra=[]"]
-"""Settings that every data set fits: the data are checked, and not what a training would compute from them."""
-_RECOGNIZED = {  # layouts of a folder that may be mistaken
+"""Losses that fit every data set, because this tool checks only the data."""
+_RECOGNIZED = {  # layouts that a folder may be mistaken for
     "side_by_side": "each image is taken to hold both sides; tools.convert_data from-photos makes pairs of photographs",
     "unpaired_folders": "the sides are taken for data.layout=unpaired_folders; images of a pair have the same name",
 }
@@ -41,7 +41,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--n-classes", type=int, metavar="N", help="number of classes of label maps, for FOLDER; default: any")
     show_help = "write a sheet of N training samples, augmented as in training"
     add("--show", type=whole_number(1, MAX_SAMPLES), default=0, metavar="N", help=show_help)
-    add("--sheet", type=Path, default=Path(_SHEET), metavar="FILE", help=f"of --show; default: {_SHEET}")
+    add("--sheet", type=Path, default=_SHEET, metavar="FILE", help="file of --show; default: %(default)s")
     add("settings", nargs="*", metavar="FOLDER|section.key=value", help="data set, or settings of --config")
     arguments = parser.parse_intermixed_args(argv)
     if not arguments.config and not arguments.settings:
@@ -60,8 +60,7 @@ def main(argv: Sequence[str]) -> None:
     elif "://" in root:
         raise ConfigError(data_root_problem(root))
     elif not folder.is_dir():
-        what = "is a file, expected a folder" if folder.exists() else "no such folder"
-        raise ConfigError(f"{folder}: {what}: name that of a data set")
+        raise ConfigError(f"{folder}: no such folder. Name the folder of a data set")
 
     with handling_ctrl_c(leave_at_once):
         from tools.check_data.recognized_layout import data_set_in  # torch takes seconds

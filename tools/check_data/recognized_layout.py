@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, NoReturn
 
 from configs.load import config_from_dict
@@ -16,16 +16,16 @@ from data.layout import PairingError
 from data.store import Folder
 from utils.errors import ConfigError
 
-ANY_CLASSES = 2**31 - 1  # data.n_classes where the user has not said it
+ANY_CLASSES = 2**31 - 1  # data.n_classes unless the user names it
 
 
 def data_set_in(place: Path, n_classes: int | None, overrides: Sequence[str]) -> tuple[Config, dict[str, bool]]:
-    """Return the settings of a folder whose layout is recognized, and which of its splits need targets.
+    """Return the settings of a folder whose layout is recognized, and its splits with whether they need targets.
 
-    n_classes: Number of classes of label maps; None allows any id. overrides: Settings as on the command line.
+    n_classes: Number of classes of label maps. None allows any id. overrides: Settings as on the command line.
 
     Raises:
-        ConfigError, DataError: the layout is not recognized, or `n_classes` is without effect.
+        ConfigError, DataError: The layout is not recognized, or `n_classes` has no effect.
     """
     folder = data_set_folder(str(place))
     has = folder.store.has
@@ -42,12 +42,10 @@ def data_set_in(place: Path, n_classes: int | None, overrides: Sequence[str]) ->
     elif not names and any(has(folder / f"{split}B") for split in SPLITS):  # the names in CycleGAN
         data["layout"], names = "unpaired_folders", [split for split in SPLITS if has(folder / f"{split}A")]
     elif not names and not (names := _splits(folder, "{split}_A")):
-        data["layout"] = "side_by_side"
-        names = [name for name in folder.store.folders(folder) if _image_stems(folder / name)]
-        _check_sides(folder, names)
+        data["layout"], names = "side_by_side", [split for split in SPLITS if _has_images(folder / split)]
     if data["layout"] == "paired_folders" and _splits(folder, "{split}_weight"):
         data["weight_folder"] = "{split}_weight"
-    if not names and isinstance(folder.path, Path) and _image_stems(folder):
+    if not names and isinstance(folder.path, Path) and _has_images(folder):
         if place.resolve().name.endswith(("_A", "_B", "_label", "_img")):
             raise DataError(f"{folder}: is a side of pairs. Name the data set: {place.resolve().parent}")
         data["root"], names = str(place.resolve().parent), [place.resolve().name]
@@ -62,13 +60,15 @@ def _refuse(folder: Path) -> NoReturn:
         raise DataError(f"{folder}: holds tar files. python -m tools.convert_data index-shards makes them a data set")
     raise DataError(
         f"{folder}: expected SPLIT_label and SPLIT_img, SPLIT_A and SPLIT_B, or images that hold both sides, in it or "
-        "in a folder for each split; name other folders by data.source_folder={split}_X data.target_folder={split}_Y"
+        "in train, val and test; name other folders by data.source_folder={split}_X data.target_folder={split}_Y"
     )
 
 
 def _settings(data: dict[str, Any], splits: Sequence[str], overrides: Sequence[str]) -> Config:
-    """Return the settings of a data set; of two sides without pairs where no image has a partner of its name."""
-    config = config_from_dict({"data": data} | _method(data["layout"], overrides), data["root"], overrides)
+    """Return the settings of a data set. It has no pairs if no image has a partner of its name."""
+    layouts = {data["layout"], *(text.removeprefix("data.layout=") for text in overrides)}
+    method = {} if layouts.isdisjoint(TWO_SIDES) else {"method": {"name": "cycle"}, "cycle": {"identity": 0}}
+    config = config_from_dict({"data": data} | method, data["root"], overrides)
     with suppress(DataError):
         try:
             open_split(config, "train" if "train" in splits else splits[0], needs_targets=True)
@@ -79,27 +79,8 @@ def _settings(data: dict[str, Any], splits: Sequence[str], overrides: Sequence[s
     return config
 
 
-def _method(layout: str, overrides: Sequence[str]) -> dict[str, Any]:
-    """Return the settings of a method that takes a layout of any two sides; none for others."""
-    layouts = {layout, *(text.removeprefix("data.layout=") for text in overrides)}
-    is_unpaired = not layouts.isdisjoint(TWO_SIDES)
-    return {"method": {"name": "cycle"}, "cycle": {"identity": 0}} if is_unpaired else {}
-
-
-def _check_sides(folder: Folder, names: Sequence[str]) -> None:
-    """Raise DataError if the only two folders hold files of the same names: they are sides and not splits."""
-    if len(names) == 2 and not {"train", "val", "test"} & set(names):
-        first, second = (_image_stems(folder / name) for name in names)
-        if first & second:
-            raise DataError(
-                f"{folder}: {names[0]} and {names[1]} hold files of the same names. Sides of pairs are named by "
-                f"data.source_folder={names[0]} data.target_folder={names[1]}, or the other way round, or are called "
-                "train_A and train_B, label maps and photos train_label and train_img"
-            )
-
-
 def _named_source(overrides: Sequence[str]) -> str | None:
-    """Return the first folder that data.source_folder names; None where it is left to the layout."""
+    """Return the first folder in data.source_folder, or None if the layout decides it."""
     key = "data.source_folder"
     named = [text.partition("=")[2] for text in overrides if text.startswith(f"{key}=")]
     folders = read_source_folder(named[-1], key) if named else None
@@ -107,10 +88,7 @@ def _named_source(overrides: Sequence[str]) -> str | None:
 
 
 def _splits(folder: Folder, pattern: str) -> list[str]:
-    """Return the splits that have a folder of a name such as `{split}_label`.
-
-    A pattern without {split} is a folder of train.
-    """
+    """Return the splits with a folder such as `{split}_label`. A pattern without {split} is a folder of train."""
     has = folder.store.has
     if "{split}" not in pattern:
         return ["train"] if has(folder / pattern) else []
@@ -120,11 +98,9 @@ def _splits(folder: Folder, pattern: str) -> list[str]:
     names = [name.removeprefix(prefix) for name in folder.store.folders(folder / parent) if name.startswith(prefix)]
     names = [name.removesuffix(suffix) for name in names if name.endswith(suffix)]
     names = [name for name in names if name and has(folder / f"{before}{name}{after}")]
-    # without train_A_label, which is of train_A
-    return [name for name in names if not (name.endswith("A") and has(folder / name))]
+    return [name for name in names if not (name.endswith("A") and has(folder / name))]  # train_A_label is not a split
 
 
-def _image_stems(folder: Folder) -> set[str]:
-    """Return the names of the images in a folder, without suffix and without images in folders below it."""
-    images = (PurePosixPath(file.name) for file in folder.store.list(folder) if file.suffix.lower() in IMAGE_SUFFIXES)
-    return {path.stem for path in images if len(path.parts) == 1}
+def _has_images(folder: Folder) -> bool:
+    """Return whether a folder, without those below it, has images."""
+    return any(file.suffix.lower() in IMAGE_SUFFIXES and "/" not in file.name for file in folder.store.list(folder))

@@ -1,4 +1,3 @@
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +6,7 @@ from PIL import Image
 
 from configs.load import load_config
 from data.batch import DataError
-from data.checks.checking import Check, Checked, check_all, label_maps, palette_problems
+from data.checks.checking import Check, check_all, label_maps, palette_problems
 from data.map_reader import MapReader
 from data.paired_folders import PairedFolders, SideBySide
 from tests import processes  # noqa: F401 - its server forks at once
@@ -26,30 +25,39 @@ def test_each_sample_is_checked_in_processes_as_in_this_one(tmp_path: Path) -> N
     check = Check(SideBySide(folder=tmp_path, a_to_b=True), WHOLE, is_for_training=True)
     results = sorted(check_all(check, n_processes=2, timeout_s=60), key=lambda checked: checked.index)
     assert results == [check(index) for index in range(3)]
-    plain = [replace(result, observation=None) for result in results]
-    assert (plain[0], plain[2]) == (Checked(0, (), 16, 16), Checked(2, (), 16, 32))
-    assert [result.observation is None for result in results] == [False, True, False]
+    assert [(checked.height, checked.width) for checked in results] == [(16, 16), (0, 0), (16, 32)]
+    assert results[0].types == "uint8 source and uint8 target"
     assert [problem.endswith("expected two halves of equal width") for problem in results[1].problems] == [True]
 
 
-def save_palette_image(path: Path, order: list[int], **options: str) -> Path:
+def test_files_that_splits_may_share_are_masks_and_plain_images(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for kind in ("source", "target", "weights"):
+        save_image(tmp_path / kind / "a.png", rng.integers(0, 3, (32, 32), np.uint8))
+        save_image(tmp_path / kind / "b.png", np.ones((32, 32), np.uint8))
+    folders = {kind: tmp_path / kind for kind in ("source", "target", "weights")}
+    check = Check(PairedFolders(folders, MapReader(3)), WHOLE, is_for_training=False)
+    assert [file.folder.path.name for file in check(0).files] == ["source", "target"]
+    assert check(1).files == []
+
+
+def save_palette_image(path: Path, order: list[int]) -> Path:
     image = Image.fromarray(IDS.astype(np.uint8)).convert("P")
     image.putpalette(COLORS[order].tobytes())
     path.parent.mkdir(parents=True, exist_ok=True)
-    image.save(path, **options)
+    image.save(path)
     return path
 
 
-@pytest.mark.parametrize("suffix", [".png", ".tif", ".bmp"])
-def test_one_palette_may_be_longer_and_of_another_format(tmp_path: Path, suffix: str) -> None:
+def test_one_palette_may_be_longer_and_of_another_format(tmp_path: Path) -> None:
     first = save_palette_image(tmp_path / "a.png", [0, 1, 2])
-    longer = save_palette_image(tmp_path / f"b{suffix}", [0, 1, 2, 3])
+    longer = save_palette_image(tmp_path / "b.tif", [0, 1, 2, 3])
     save_image(tmp_path / "grey.png", IDS.astype(np.uint8))
     (tmp_path / "bad.png").write_bytes(b"")
     files = [first, longer, tmp_path / "grey.png", tmp_path / "bad.png", first]
     assert palette_problems(files) == []
-    (problem,) = palette_problems([*files, save_palette_image(tmp_path / f"c{suffix}", [0, 2, 2, 3])])
-    assert problem.startswith(f"{tmp_path / f'c{suffix}'} and {longer} have different palettes")
+    (problem,) = palette_problems([*files, save_palette_image(tmp_path / "c.bmp", [0, 2, 2, 3])])
+    assert problem.startswith(f"{tmp_path / 'c.bmp'} and {longer} have different palettes")
 
 
 def save_pairs(root: Path, n: int) -> None:

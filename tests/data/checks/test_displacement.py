@@ -1,0 +1,73 @@
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torchvision.transforms.v2.functional import gaussian_blur
+
+from data.checks.displacement import MIN_SIDE, Shift, displacement, shift_warnings
+from data.facades.dataset import SyntheticFacades
+
+FACADES = SyntheticFacades(split="train", seed=0, n_samples=4, height=160, width=168)
+MARGIN = 16  # pixels
+
+
+def cropped(image: Tensor, x: int = 0, y: int = 0) -> Tensor:
+    """Return an image without its margins, moved by x to the right and y down."""
+    height, width = image.shape[-2:]
+    return image[:, MARGIN - y : height - MARGIN - y, MARGIN - x : width - MARGIN - x]
+
+
+@pytest.mark.parametrize(
+    ("index", "shift", "kind"),
+    [
+        (0, (0, 0), "ids"),
+        (1, (-5, 3), "ids"),
+        (2, (9, 12), "negative"),
+        (3, (0, -7), "negative"),
+        (0, (9, 12), "blurred"),
+        (1, (0, 0), "blurred"),
+    ],
+)
+def test_the_place_of_the_target_is_found(index: int, shift: Shift, kind: str) -> None:
+    sample = FACADES.read(index)
+    target = cropped(sample.maps["target"], *shift)
+    if kind == "ids":
+        assert displacement(cropped(sample.source), target, source_is_ids=True) == shift
+        return
+    source = cropped(sample.maps["target"])
+    source = gaussian_blur(source, [7, 7]) if kind == "blurred" else source
+    found = displacement(255 - source, target, source_is_ids=False)
+    assert found is not None
+    assert max(abs(a - b) for a, b in zip(found, shift, strict=True)) <= (1 if kind == "blurred" else 0)
+
+
+def test_images_that_cannot_be_compared_have_no_displacement() -> None:
+    noise, other = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (2, 3, 128, 128), dtype=np.uint8))
+    plain, small = torch.full_like(noise, 7), noise[:, : MIN_SIDE - 1]
+    for source, target in ((noise, other), (plain, noise), (plain, plain), (noise, noise[:, 1:]), (small, small)):
+        assert displacement(source, target, source_is_ids=False) is None
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.float32])
+def test_other_types_and_channels_are_compared(dtype: torch.dtype) -> None:
+    image = FACADES.read(1).maps["target"]
+    wide = (cropped(image).float() * 200).to(dtype)
+    assert displacement(wide[:1], cropped(image, 6, -4), source_is_ids=False) == (6, -4)
+
+
+@pytest.mark.parametrize(
+    ("shifts", "expected"),
+    [
+        ([], []),
+        ([(0, 0), (3, -2), (1, 0), (0, 0)], []),
+        ([(1, 0)] * 5, []),
+        ([(0, -2)] * 5, ["targets seem to be shifted by 2 pixels up in 5 of 5 pairs"]),
+        (
+            [(6, -2), (0, 0)],
+            ["targets seem to be shifted in 1 of 2 pairs: s0 by 6 pixels to the right and 2 pixels up"],
+        ),
+    ],
+)
+def test_a_common_or_a_large_displacement_is_a_warning(shifts: list[Shift], expected: list[str]) -> None:
+    found = list(shift_warnings({f"s{number}": shift for number, shift in enumerate(shifts)}, "targets"))
+    assert [line[: len(start)] for line, start in zip(found, expected, strict=True)] == expected
