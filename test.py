@@ -6,7 +6,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from configs.original_options import OF_TRANSLATION, PAGE
 from inference.command_line import add_generator_options, contradictions
 from utils.cli import ArgumentParser, run_entry_point, whole_number
 from utils.signals import handling_ctrl_c, leave_at_once
@@ -18,8 +17,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
 
     argparse takes overrides that follow the paths of --input for paths; they are sorted out here.
     """
-    description = "Translate images, or a video, with a trained generator."
-    parser = ArgumentParser(description=description, foreign=OF_TRANSLATION, foreign_page=PAGE)
+    parser = ArgumentParser(description="Translate images, or a video, with a trained generator.")
     add = parser.add_argument
     checkpoint_help = "run, checkpoint, .safetensors, or file or folder of an original, as latest_net_G_A.pth"
     add_generator_options(parser, checkpoint_help)

@@ -23,9 +23,10 @@ from PIL import Image
 
 from bench.measure import in_turns, median, median_ratio, seconds_of, write_report
 from bench.references import LabelMapFolders, SideBySideFiles, reference_batches
-from configs import build, sample_cache
+from configs import build
 from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config
+from configs.splits import cache_folder, open_split, training_split
 from data.batch import Batch, SentBatch
 from data.facades.dataset import SyntheticFacades
 from data.files import quick_decoding
@@ -73,10 +74,10 @@ def sides_of(name: str, root: Path, folder: Path) -> Iterator[dict[str, OpenLoad
     with ExitStack() as stack:
         for side, cache in {"decoded": "none", "cache memory": "memory", "cache disk": f"{folder}/cache"}.items():
             config = configured(name, root, f"data.cache={cache}")
-            if kept := sample_cache.cache_folder(config, folder):
+            if kept := cache_folder(config, folder):
                 stack.callback(shutil.rmtree, kept, ignore_errors=True)
-            layout = build.build_layout(config, "train", needs_targets=True)
-            layout = sample_cache.build_training_layout(config, layout, folder)
+            layout = open_split(config, "train", needs_targets=True)
+            layout = training_split(config, layout, folder)
             for index in range(len(layout)):
                 layout.read(index)  # which fills its cache
             layouts[side] = partial(batches, config, layout)
@@ -121,7 +122,7 @@ def rows_of(name: str, n_workers: int, speeds: dict[str, list[float]]) -> list[d
 def stage_rows(root: Path, repeats: int) -> list[dict[str, Any]]:
     """Return the milliseconds of each stage of a sample of PAIRED; decoding includes reading the files."""
     config = configured(PAIRED, root)
-    sample = (layout := build.build_layout(config, "train", needs_targets=True)).read(0)
+    sample = (layout := open_split(config, "train", needs_targets=True)).read(0)
     placement = build.build_preprocessing(config).draw(sample, np.random.default_rng(0))
     batch = Batch.of([placed := place(sample, placement, source_is_ids=True)])
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -67,7 +67,7 @@ def make_generator(case: Case) -> nn.Module:
 
 def network_work(case: Case, side: str, device: torch.device) -> Work:
     """Return a forward pass, of the plain float32 network or at an opt level."""
-    source = build.build_conditioning(case.config())(case.batch(device))
+    source = build.data_facts(case.config()).conditioning(case.batch(device))
     network = make_generator(case).to(device)
 
     def plain() -> None:
@@ -103,7 +103,7 @@ def write_files(case: Case, network: nn.Module, folder: Path) -> None:
 
 def plain_loop(case: Case, device: torch.device, folder: Path) -> Work:
     """Return the translation of one file after the other in float32."""
-    network, conditioning = make_generator(case).to(device), build.build_conditioning(case.config())
+    network, conditioning = make_generator(case).to(device), build.data_facts(case.config()).conditioning
 
     def work() -> None:
         for number in range(N_FILES):
@@ -126,7 +126,7 @@ def program(side: str, device: torch.device, folder: Path) -> Work:
     predictor = build_predictor(loaded, device, compute, DrawingOptions(), compiles=side == COMPILED)
     given = InputOptions([folder / "labels"], instances=folder / "instances")
     layout, request, world = build_input(loaded, given), Request(input=given), World(0, 1, device)
-    output = OutputFolder(folder / side, layout, image_store(loaded.config))
+    output = OutputFolder(folder / side, layout, image_store(loaded.data_facts))
     return lambda: translate_all(loaded, predictor, output, request, world)
 
 

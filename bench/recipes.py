@@ -23,9 +23,9 @@ import torch
 from torch import Tensor
 
 from bench.measure import write_report
-from configs import build
 from configs.load import load_config
 from configs.schema import Config
+from configs.splits import open_split
 from data.files.image_files import read_rgb, write_jpeg
 from utils.device import choose_device
 from utils.pictures import picture_table
@@ -75,7 +75,7 @@ class Run:
     def epochs(self, n_steps: int) -> list[str]:
         """Return the settings of as many epochs as come nearest to a number of steps, half of them of decay if any."""
         config = self.config()
-        n_pairs = len(build.build_layout(config, "train", needs_targets=True))
+        n_pairs = len(open_split(config, "train", needs_targets=True))
         n_epochs = max(2, round(n_steps * config.train.batch_size * config.train.accumulation_steps / n_pairs))
         n_decay = n_epochs // 2 if config.train.decay_epochs else 0
         return ["train.steps_per_epoch=null", f"train.epochs={n_epochs - n_decay}", f"train.decay_epochs={n_decay}"]
@@ -104,7 +104,7 @@ class Run:
 
 def write_pictures(runs: list[Run], path: Path) -> None:
     """Write a grid of test samples: the source if it is an image, the target, then each run's translation."""
-    layout = build.build_layout(runs[0].config(), "test", needs_targets=True)
+    layout = open_split(runs[0].config(), "test", needs_targets=True)
     rows: list[list[Tensor]] = []
     for sample in (layout.read(index) for index in range(min(N_SHOWN, len(layout)))):
         known = [image for image in (sample.source, sample.target) if image is not None and image.shape[0] == 3]

@@ -94,7 +94,7 @@ def make_step(case: Case, side: str, device: torch.device) -> Callable[[], objec
         world = World(0, 1, device)
         step = training_step(METHODS[config.method.name](config, world), config, world)
         return lambda: step([[batch]])
-    reference, conditioning = make_reference(config, device), build.build_conditioning(config)
+    reference, conditioning = make_reference(config, device), build.data_facts(config).conditioning
     assert batch.target is not None
     target = batch.target
     return lambda: reference.step(conditioning(batch), images_to_float(target))

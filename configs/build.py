@@ -1,25 +1,29 @@
 """From a configuration to its parts: the one place that turns settings into data, networks, losses and metrics."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from configs.directions import reversed_data, sides_of
-from configs.image_sides import check_sizes, discriminated_side, image_sides, trained_side
-from configs.label_maps import class_table, class_weights
+from configs.data_facts import (
+    EIGHT_BITS,
+    DataFacts,
+    class_weights,
+    ignored_id,
+    named_classes,
+    number_of_classes,
+    storage_formats,
+    value_ranges,
+)
 from configs.schema import Config, DataConfig
-from configs.stored_images import EIGHT_BITS, allowing_missing, stored_forms, value_ranges
-from data import LAYOUTS, data_set_folder
+from configs.schema.data import SIZED_BY_CROP
 from data.conditioning import Conditioning
-from data.files.pixels import StoredForm
-from data.layout import Layout
-from data.map_reader import MapReader
 from data.pair_augmentation import OF_RGB_SOURCES, PairAugmentation
-from data.preprocessing import Preprocessing
+from data.preprocessing import LeastSide, Preprocessing
 from losses import GENERATOR_LOSSES, REGISTERED_LOSSES, registered_weights
 from losses.adversarial import AdversarialLoss
 from losses.diffaugment import DiffAugment
@@ -30,6 +34,7 @@ from metrics.image_metrics import Bounds
 from models import DISCRIMINATORS, GENERATORS
 from models.activation_checkpointing import enable_activation_checkpointing
 from models.contract import check_discriminator, check_generator, check_on_meta_device, is_own
+from models.generator import ImageSides
 from models.initialization import initialize
 from models.instance_features import FeatureConditionedGenerator, FeatureEncoder
 from models.spectral_norm import add_spectral_norm, normed_convolutions
@@ -37,50 +42,31 @@ from models.style_encoder import StyleConditionedGenerator, StyleEncoder
 from utils.device import use_deterministic_algorithms
 from utils.errors import ConfigError
 from utils.machine import keep_freed_memory, usable_cores
-from utils.pictures import label_colors
 from utils.precision import allow_tf32
-from utils.signatures import accepted, argument_names, required_names
+from utils.signatures import accepted, required_names
+from utils.text import exact
 from utils.torch_private import cpu_has_matrix_units
 
 Made = TypeVar("Made", bound=nn.Module)
-_LABEL_IDS = 2**16  # of label maps beside sources that are images: as many as 16 bits hold
+T = TypeVar("T")
+VGG_MIN_SIDE = 16  # pixels, which four poolings make one
+_LABEL_IDS = 2**16  # of label maps next to sources that are images: all that 16 bits can hold
+
+# settings of sizes, by data.preprocess
+_TRANSLATED = dict.fromkeys(SIZED_BY_CROP, ("crop_width", "crop_height")) | {"scale_width": ("load_width",)}
+_REDUCED = {"resize_and_crop": ("load_width", "load_height"), "scale_width_and_crop": ("load_width",)}
 
 
-def number_of_classes(data: DataConfig) -> int:
-    """Return the number of classes of the source; 0 where it is an RGB image.
-
-    Raises:
-        ConfigError: the data set brings classes of its own, and data.n_classes is another number.
-    """
-    table = class_table(data)
-    if table is None:
-        return data.n_classes
-    if data.n_classes not in (0, table.n_classes):
-        raise ConfigError(f"data.n_classes is {data.n_classes}, {data.layout} has {table.n_classes}: leave it out")
-    return table.n_classes
-
-
-def class_colors(data: DataConfig) -> Tensor:
-    """Return (K, 3) uint8 colours in which label maps are displayed."""
-    known = class_table(data)
-    return label_colors(data.n_classes) if known is None else known.colors[: known.n_classes]
-
-
-def reads_instances(config: Config) -> bool:
-    """Return whether samples must have an instance map of a file of its own."""
-    return build_conditioning(config).needs_instances and not config.data.makes_instances
-
-
-def build_conditioning(config: Config, direction: str | None = None) -> Conditioning:
-    """Return what the networks of a direction are conditioned on; None: the method's default direction.
+def data_facts(config: Config, direction: str | None = None) -> DataFacts:
+    """Return the facts about the images of a direction, by default the default direction of the method.
 
     Raises:
-        ConfigError: loss.class_weights names a class that there is not, or the method has no such direction.
+        ConfigError: the method has no such direction, or settings of classes contradict each other.
     """
-    data = sides_of(config, direction)
-    ranges, n_classes, table = value_ranges(data), number_of_classes(data), class_table(data)
+    data, classes = config.data_of(direction), named_classes(config.data)
+    n_classes, ranges, storage = number_of_classes(data, classes), value_ranges(data), storage_formats(data)
     n_weighed = _LABEL_IDS if config.loss.outside_mask else n_classes
-    return Conditioning(
+    conditioning = Conditioning(
         n_classes=n_classes,
         instance_edges=data.instance_edges,
         source_channels=data.source_channels,
@@ -92,20 +78,24 @@ def build_conditioning(config: Config, direction: str | None = None) -> Conditio
         regions=config.features.regions,
         encodes_style=config.style.channels > 0,
         edges_of="labels" if data.makes_instances else "instances",
-        class_weights=class_weights(config.loss.class_weights, n_weighed, table.names if table else ()),
+        class_weights=class_weights(config.loss.class_weights, n_weighed, classes),
         source_image_channels=data.source_channels if data.source_images != "source" else 0,
         target_scale=config.generator.scale,
     )
-
-
-def beyond_8_bit(data: DataConfig, conditioning: Conditioning) -> str | None:
-    """Return what a generator takes or makes that no exported page and no video holds; None without such.
-
-    A phrase for messages, such as `translates images that are not 8-bit RGB`.
-    """
-    if data.is_stacked:
-        return "takes sources of several folders"
-    return None if conditioning.is_8_bit else "translates images that are not 8-bit RGB"
+    files = data.target_files
+    return DataFacts(
+        n_classes=n_classes,
+        classes=classes,
+        ignored_id=ignored_id(data),
+        source_images=data.source_images,
+        stack=data.source_folder[int(data.has_labels) :] if data.is_stacked else (),
+        storage=storage,
+        ranges=ranges,
+        target_files=files if files and ("target" in storage or files.startswith("uint8.")) else None,
+        file_colors=data.colors,
+        divided_classes=data.divided_classes if data.makes_instances else None,
+        conditioning=conditioning,
+    )
 
 
 def prepare_device(config: Config, device: torch.device) -> None:
@@ -127,60 +117,62 @@ def memory_format(
     return torch.contiguous_format if choice == "never" else torch.channels_last
 
 
-def has_split(data: DataConfig, split: str) -> bool:
-    """Return whether the data set has the sources of a split."""
-    has_split = LAYOUTS[data.layout].has_split
-    return has_split(split, **_layout_arguments(has_split, data))
+def image_sides(config: Config) -> ImageSides:
+    """Return the heights and widths that the generator takes, with its feature encoder if it has one."""
+    generator = GENERATORS[config.generator.name]
+    sides = _of_rule(generator.image_sides, vars(config.generator), ImageSides)
+    if not config.has_encoder:
+        return sides
+    multiple = max(sides.multiple, 2**config.features.n_downsamplings)
+    return ImageSides(multiple, multiple * (sides.minimum // sides.multiple))
 
 
-def build_layout(
-    config: Config, split: str, *, needs_targets: bool, needs_labels: bool = False, allows_missing: bool = False
-) -> Layout:
-    """Return a split of the data set. Where targets are not needed, they are read if they exist.
-
-    needs_labels: Whether label maps are read in addition to sources that are images.
-    allows_missing: Whether sources may have pixels without data, which the caller fills.
-
-    Raises:
-        DataError: a folder is missing or empty, or a file has no partner.
-    """
-    conditioning = build_conditioning(config)
-    forms = allowing_missing(stored_forms(config.data)) if allows_missing else stored_forms(config.data)
-    facts = {
-        "seed": config.run.seed,
-        "needs_targets": needs_targets,
-        "needs_instances": conditioning.needs_instances,
-        "needs_features": conditioning.features == "precomputed",
-        "needs_labels": needs_labels,
-        "reader": build_map_reader(config, forms, needs_instances=conditioning.needs_instances),
-        "target_scale": config.generator.scale,
-    }
-    layout = LAYOUTS[config.data.layout]
-    return layout.open(split, **_layout_arguments(layout.open, config.data, **facts))
+def discriminated_side(config: Config) -> int:
+    """Return the shortest side, in pixels, of an image that the discriminator takes."""
+    discriminator = DISCRIMINATORS[config.discriminator.name]
+    return _of_rule(discriminator.least_side, vars(config.discriminator), int)
 
 
-def build_map_reader(config: Config, forms: Mapping[str, StoredForm], *, needs_instances: bool) -> MapReader:
-    """Return the reader of the maps of samples.
-
-    forms: of images that are not 8-bit RGB. needs_instances: makes instances where the settings ask for that.
-    """
-    data = config.data
-    return MapReader(
-        n_classes=number_of_classes(data),
-        ignore_id=data.ignore_id,
-        forms=forms,
-        colors=data.colors,
-        divided_classes=data.divided_classes if needs_instances and data.makes_instances else None,
-        target_scale=config.generator.scale,
-    )
+def _of_rule(rule: Callable[..., T], settings: Mapping[str, Any], kind: type[T]) -> T:
+    """Return the sides for `settings` by a static method of a network; raise ConfigError if it breaks the contract."""
+    if missing := sorted(required_names(rule) - settings.keys()):
+        raise ConfigError(f"{rule.__qualname__}: {missing[0]} is no setting. Give this argument a default.")
+    sides = rule(**accepted(rule, settings))
+    if not isinstance(sides, kind):
+        raise ConfigError(f"{rule.__qualname__}: returns {sides!r}. Return an {kind.__name__}: docs/architecture.md.")
+    return sides
 
 
-def _layout_arguments(function: Callable[..., Any], data: DataConfig, **facts: Any) -> dict[str, Any]:
-    """Return the settings of sections `data` and `data.synthetic`, and the facts, that a layout's function takes."""
-    values = vars(data) | vars(data.synthetic) | {"n_classes": number_of_classes(data), **facts}
-    if "root" in argument_names(function):
-        values["root"] = data_set_folder(data.root)
-    return accepted(function, values)
+def trained_side(config: Config) -> LeastSide:
+    """Return the shortest side of a source that can be trained on: the discriminator and VGG19 see its target."""
+    rule = DISCRIMINATORS[config.discriminator.name].least_side
+    settings = accepted(rule, vars(config.discriminator)) or {"name": config.discriminator.name}
+    sides = [(discriminated_side(config), " ".join(f"discriminator.{key}={settings[key]}" for key in settings))]
+    if "vgg" in config.loss_weights:
+        sides.append((VGG_MIN_SIDE, f"loss.vgg={exact(config.loss.vgg)}"))
+    (pixels, reason), scale = max(sides), config.generator.scale
+    return LeastSide(math.ceil(pixels / scale), f"{reason}{'' if scale == 1 else f' generator.scale={scale:g}'}")
+
+
+def check_trained_sizes(config: Config) -> None:
+    """Raise ConfigError where the user asked for a size that cannot be trained on."""
+    least = trained_side(config)
+    expected = f"at least {least.pixels} with {least.reason}; enlarge it, or change these settings"
+    for key in _TRANSLATED.get(config.data.preprocess, ()):
+        config.data.require(getattr(config.data, key) >= least.pixels, key, expected)
+
+
+def check_sizes(config: Config) -> None:
+    """Raise ConfigError where the user asked for a size that the generator does not take."""
+    sides, data, multiple = image_sides(config), config.data, math.ceil(1 / config.generator.scale)
+    for key in _REDUCED.get(data.preprocess, ()):  # a side of a reduced target is a whole number
+        expected = f"a multiple of {multiple} with generator.scale={config.generator.scale:g}"
+        data.require(getattr(data, key) % multiple == 0, key, expected)
+    for key in _TRANSLATED.get(data.preprocess, ()):
+        size: int = getattr(data, key)
+        nearest = max(sides.minimum, round(size / sides.multiple) * sides.multiple)
+        expected = f"a multiple of {sides.multiple}, at least {sides.minimum}, for this generator; for instance "
+        data.require(size % sides.multiple == 0 and size >= sides.minimum, key, f"{expected}{nearest}")
 
 
 def build_preprocessing(config: Config) -> Preprocessing:
@@ -219,9 +211,9 @@ def build_generator(config: Config, direction: str | None = None) -> nn.Module:
 
     Weights come from torch's global random generator.
     """
-    settings, data = config.generator, sides_of(config, direction)
+    settings, data = config.generator, config.data_of(direction)
     maker = GENERATORS[settings.name]
-    conditioning = build_conditioning(config, direction)
+    conditioning = data_facts(config, direction).conditioning
     in_channels = conditioning.channels + config.features.n_channels
     channels = {"in_channels": in_channels, "out_channels": data.target_channels}
     n_classes, n_further = conditioning.n_classes, conditioning.source_image_channels
@@ -273,12 +265,13 @@ def build_discriminator(config: Config, direction: str | None = None) -> nn.Modu
 
     Weights come from torch's global random generator.
     """
-    settings, data = config.discriminator, sides_of(config, direction)
+    settings, data = config.discriminator, config.data_of(direction)
     maker = DISCRIMINATORS[settings.name]
     sees_source = config.method.declaration.discriminates_pairs
-    source_channels = build_conditioning(config, direction).channels if sees_source else 0
+    conditioning = data_facts(config, direction).conditioning
+    source_channels = conditioning.channels if sees_source else 0
     channels = {"source_channels": source_channels, "image_channels": data.target_channels}
-    values = vars(settings) | channels | {"n_classes": number_of_classes(data)}
+    values = vars(settings) | channels | {"n_classes": conditioning.n_classes}
     discriminator = _made(maker, values, "discriminator.name")
     if is_own(maker):
         key, side = f"discriminator.name={settings.name}", discriminated_side(config)
@@ -381,11 +374,11 @@ def build_evaluator(config: Config, device: torch.device, n_images: int) -> Eval
 
 def source_evaluator(config: Config, evaluator: Evaluator) -> Evaluator:
     """Return the evaluator of images of the source side, with the networks of that of the target side."""
-    return replace(evaluator, bounds=_bounds(config, reversed_data(config.data)))
+    return replace(evaluator, bounds=_bounds(config, config.data.reversed))
 
 
 def _bounds(config: Config, data: DataConfig) -> Bounds | None:
     """Return the values of targets that count as 0 and 1; None where they are 8-bit RGB."""
-    if "target" not in stored_forms(data):
+    if "target" not in storage_formats(data):
         return None
     return Bounds.of(data.target_range or EIGHT_BITS, are_closed=config.generator.output == "tanh")

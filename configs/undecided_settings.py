@@ -7,10 +7,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from configs import build
+from configs.data_facts import EIGHT_BITS, storage_formats
 from configs.schema import Config, DataConfig
 from configs.schema.sides import OF_MAPS, RGB_CHANNELS, fits_file
-from configs.stored_images import EIGHT_BITS, stored_forms
+from configs.splits import open_split
 from data.batch import DataError, LoadingError
 from data.files.pixels import StoredForm, is_8_bit_rgb, read_stored
 from data.files.tiff_tags import TIFF_SUFFIXES
@@ -33,7 +33,7 @@ def undecided_sides(data: DataConfig, layout: Layout) -> list[Side]:
         "source": data.source_range is None,
         "target": data.target_range is None or data.target_files is None,
     }
-    known = stored_forms(data).keys() | ({"source"} if data.is_stacked else set())
+    known = storage_formats(data).keys() | ({"source"} if data.is_stacked else set())
     files = _files(layout, 0)
     return [side for side in files if undecided[side] and (side in known or not is_8_bit_rgb(files[side][0]))]
 
@@ -70,7 +70,7 @@ def with_measured_ranges(config: Config, layout: Layout, sides: Sequence[Side]) 
                 bound for dtype, pair in of_channels for bound in (EIGHT_BITS if dtype == torch.uint8 else pair)
             ]
         elif of_stack or len(types[side]) in RGB_CHANNELS:
-            ranges[side] = EIGHT_BITS * (len(types[side]) if of_stack else 1)
+            ranges[side] = [*EIGHT_BITS] * (len(types[side]) if of_stack else 1)
     target_files = data.target_files
     if "target" in sides and target_files is None:
         target_files = _target_files(files["target"][0], types["target"][0], data.target_channels)
@@ -108,7 +108,7 @@ def _percentiles(config: Config, sides: Sequence[Side]) -> dict[Side, list[float
         return {}
     # any range makes the layout read the images as they are stored
     readable = with_data(config, **{f"{side}_range": [0.0, 1.0] for side in sides})
-    as_stored = build.build_layout(readable, "train", needs_targets=True)
+    as_stored = open_split(readable, "train", needs_targets=True)
     kinds = {side: config.data.source_images if side == "source" else side for side in sides}
     ranges = percentile_ranges(as_stored, list(kinds.values()), skips_bad=config.data.on_bad_sample == "skip")
     return {side: ranges[kind] for side, kind in kinds.items()}

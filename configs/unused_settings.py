@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from configs.build import data_facts
 from configs.load import changed_settings
 from configs.schema import Config, DiscriminatorConfig, GeneratorConfig
 from configs.schema.data import DRAWN
-from configs.stored_images import applies_target_files, stored_forms
 from data import LAYOUTS
 from data.pair_augmentation import OF_RGB_SOURCES
 from losses import GENERATOR_LOSSES
@@ -63,9 +63,9 @@ def _unused_of_data(config: Config) -> list[str]:
     has_labels_alone = data.has_labels and not data.is_stacked
     unused += ["data.source_channels", "data.source_range"] if has_labels_alone else []
     unused += [f"data.augment.{name}" for name in OF_RGB_SOURCES] if has_labels_alone or data.is_stacked else []
-    forms = stored_forms(data)
-    unused += [] if applies_target_files(data) else ["data.target_files"]
-    unused += ["data.augment.hue", "data.augment.jpeg_quality"] if "source" in forms else []
+    facts = data_facts(config)
+    unused += [] if facts.target_files else ["data.target_files"]
+    unused += ["data.augment.hue", "data.augment.jpeg_quality"] if "source" in facts.storage else []
     unused += ["data.on_bad_sample"] if data.layout in DRAWN else []
     unused += ["data.load_width"] if data.preprocess in ("crop", "none") else []
     unused += ["data.load_height"] if data.preprocess != "resize_and_crop" else []

@@ -8,8 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from configs.schema import Config
-from configs.stored_images import applies_target_files, stored_forms
+from configs.data_facts import DataFacts
 from data.files.image_files import read_rgb, write_png
 from data.files.pixel_rows import Bands, write_npy_rows, write_png_rows
 from data.files.pixels import ROW_SUFFIXES, StoredForm, StoredRows, read_stored, stored_rows
@@ -152,12 +151,11 @@ def _without_nan(image: Tensor) -> Tensor:
     return image.nan_to_num() if image.is_floating_point() else image
 
 
-def image_store(config: Config) -> ImageStore:
+def image_store(facts: DataFacts) -> ImageStore:
     """Return the files of images translated into the targets of a data set."""
-    data, scale = config.data, config.generator.scale
-    form, files = stored_forms(data).get("target"), data.target_files
+    form, files, scale = facts.storage.get("target"), facts.target_files, facts.conditioning.target_scale
     if form is None:
-        if not applies_target_files(data):
+        if files is None:
             return ImageStore(follows_sources=True, scale=scale)
         form = StoredForm(3, "data.target_channels", is_8_bit=True)
     return ImageStore(form, "." + (files or "uint8.npy").partition(".")[2], scale=scale)

@@ -13,14 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from configs import build
-from configs.directions import reversed_data
+from configs.data_facts import allowing_missing
 from configs.schema import Config
 from configs.splits import check_has_split, has_split, open_split
-from configs.stored_images import allowing_missing, stored_forms, trained_forms
 from configs.without_paths import ROOT
 from data.batch import DataError, Sample
-from data.conditioning import Conditioning
 from data.files.image_files import find_image_paths, find_images, read_size
 from data.folder_store import LocalFile, local_folder
 from data.layout import DerivedLayout, Layout, Provenance
@@ -67,14 +64,14 @@ def build_input(loaded: LoadedGenerator, request: InputOptions) -> Layout:
     config, conditioning = loaded.reading_config, loaded.conditioning
     if request.paths:
         _check_maps_are_named(request, loaded)
-        layout = without_joined_pictures(_named_input(request, config, conditioning), config, request)
+        layout = without_joined_pictures(_named_input(request, loaded), loaded, request)
     elif loaded.step is None and config.data.root == ROOT:
         remedy = "Name a folder of sources with --input DIR, or a data set with data.root=DIR"
         raise DataError(f"{loaded.file}: names no data set. {remedy}.")
     else:
         split = request.split or config.data.test_split
         others = [f"--direction {way}" for way in directions_of(None, loaded) if way != loaded.direction]
-        if not (others and has_split(replace(config, data=reversed_data(config.data)), split)):
+        if not (others and has_split(replace(config, data=config.data.reversed), split)):
             others = []
         check_has_split(config, split, other_choice=" or ".join([*others, "--input FOLDER"]))
         layout = open_split(config, split, needs_targets=False, allows_missing=True)
@@ -86,7 +83,7 @@ def build_input(loaded: LoadedGenerator, request: InputOptions) -> Layout:
 def _check_maps_are_named(request: InputOptions, loaded: LoadedGenerator) -> None:
     """Raise DataError unless --input is accompanied by the other maps that the generator needs."""
     conditioning = loaded.conditioning
-    if build.reads_instances(loaded.reading_config) and request.instances is None:
+    if loaded.data_facts.reads_instances and request.instances is None:
         can_take_labels = loaded.clusters is not None and not conditioning.instance_edges
         other = ", or set features.regions=labels" if can_take_labels else ""
         other += ", or make them from the label maps: data.instances=connected" if conditioning.n_classes else ""
@@ -97,18 +94,18 @@ def _check_maps_are_named(request: InputOptions, loaded: LoadedGenerator) -> Non
         )
 
 
-def _named_input(request: InputOptions, config: Config, conditioning: Conditioning) -> Layout:
+def _named_input(request: InputOptions, loaded: LoadedGenerator) -> Layout:
     """Return the samples of --input; in a single folder, partners may have other endings of their names."""
+    facts, conditioning = loaded.data_facts, loaded.conditioning
     instances = request.instances if conditioning.needs_instances else None
     features = request.feature_maps if conditioning.features == "precomputed" else None
     makes_instances = conditioning.needs_instances and instances is None
-    forms = allowing_missing(trained_forms(config.data))
-    reader = build.build_map_reader(config, forms, needs_instances=makes_instances)
+    reader = facts.map_reader(allowing_missing(facts.trained_storage), needs_instances=makes_instances)
     partners = {"instances": instances, "target": request.targets, "features": features}
     first, *others = request.paths
-    is_stacked = config.data.is_stacked
+    is_stacked = bool(facts.stack)
     if is_stacked:
-        _check_stack(request.paths, config.data.source_folder)
+        _check_stack(request.paths, loaded.config.data.source_folder)
     if _is_folder(first) and (is_stacked or not others):
         sources = dict(zip(source_kinds(len(request.paths)), request.paths, strict=True))
         return PairedFolders({**sources, **partners}, reader)
@@ -255,7 +252,7 @@ class JoinedPictures(DerivedLayout):
         return replace(sample, source=source, instances=instances, target=target)
 
 
-def without_joined_pictures(layout: Layout, config: Config, request: InputOptions) -> Layout:
+def without_joined_pictures(layout: Layout, loaded: LoadedGenerator, request: InputOptions) -> Layout:
     """Return the layout of --input with one half of each picture as source, and report that.
 
     --side A or B takes that half; none takes every picture as it is; without it, a half is taken in runs of the layout
@@ -264,14 +261,14 @@ def without_joined_pictures(layout: Layout, config: Config, request: InputOption
     Raises:
         DataError: sources are label maps or not 8-bit RGB, or have targets, or the sides differ in size.
     """
-    side = request.side
+    side, config = request.side, loaded.config
     if side == "none" or (side is None and config.data.layout != "side_by_side"):
         return layout
     if config.generator.scale != 1:
         raise DataError(
             f"--side {side}: sides have one size, and generator.scale={config.generator.scale:g}. Remove it."
         )
-    if stored_forms(config.data):
+    if loaded.data_facts.storage:
         raise DataError(f"--side {side}: only 8-bit RGB pictures are joined. Remove --side.")
     if layout.n_classes:
         raise DataError(f"--side {side}: sources are label maps, which have no sides. Remove --side.")
@@ -298,7 +295,7 @@ def _have_proportions_of_a_half(layout: Layout, config: Config) -> list[bool]:
     """
     found, data = list[bool](), config.data
     try:
-        height, width = build.build_layout(config, "train", needs_targets=False).read(0).source.shape[-2:]
+        height, width = open_split(config, "train", needs_targets=False).read(0).source.shape[-2:]
     except (UserError, OSError):  # a data set that has moved
         if data.preprocess != "resize_and_crop":
             return found

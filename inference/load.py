@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from configs import build
-from configs.directions import direction_of, discriminator_name, method_direction, sides_of, translator_name
-from configs.image_sides import image_sides
+from configs.build import image_sides
+from configs.data_facts import DataFacts
 from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config
 from configs.schema.sides import DIRECTIONS
@@ -94,9 +94,14 @@ class LoadedGenerator:
         return replace(self.config, features=replace(self.config.features, origin="encoded", n_downsamplings=1))
 
     @cached_property
+    def data_facts(self) -> DataFacts:
+        """Facts about sources and targets that follow from the settings."""
+        return build.data_facts(self.reading_config)
+
+    @property
     def conditioning(self) -> Conditioning:
         """The maps that the generator is conditioned on."""
-        return build.build_conditioning(self.reading_config)
+        return self.data_facts.conditioning
 
     @property
     def named_direction(self) -> str | None:
@@ -201,13 +206,13 @@ def load_generator(
     check_training_state(state, file, needed_keys=["config", "step"])
     settings, stack = state["config"], None
     if direction is not None:
-        direction = method_direction(config_from_dict(settings, str(file)), direction)
+        direction = config_from_dict(settings, str(file)).direction(direction)
     if direction == "BtoA":  # overrides replace what that direction sees
         config = config_from_dict(settings, str(file))
         stack = config.data.source_folder if config.data.is_stacked else None
-        settings = config_to_dict(replace(config, data=sides_of(config, direction)))
+        settings = config_to_dict(replace(config, data=config.data_of(direction)))
     config = config_from_dict(settings, str(file), overrides)
-    name = translator_name(config, direction)
+    name = config.method.translator(direction)
     check_training_state(state, file, needed_keys=[f"networks.{name}", "averages"])
     weights = state["networks"][name]
     is_average = name in state["averages"] and not raw_weights
@@ -249,11 +254,11 @@ def load_network(
         if role == "discriminator":
             check_training_state(state, file, needed_keys=["config"])
             config = config_from_dict(state["config"], str(file))
-            direction = method_direction(config, direction)
-            translator_name(config, direction)
-            name = name or discriminator_name(config, direction)
+            direction = config.direction(direction)
+            config.method.translator(direction)
+            name = name or config.method.discriminator(direction)
             check_training_state(state, file, needed_keys=[f"networks.{name}"])
-            build_network = partial(build.build_discriminator, config, direction_of(config, name))
+            build_network = partial(build.build_discriminator, config, config.method.direction_of(name))
             return _loaded(build_network, state["networks"][name], file)
         if role == "projection":
             check_training_state(state, file, needed_keys=["networks.projection"])
@@ -264,7 +269,7 @@ def load_network(
             features, channels = [shape[1] for shape in shapes], shapes[0][0]
             return _loaded(partial(PatchProjection, features, channels=channels), weights, file)
         if name is not None and "config" in state:
-            direction = direction_of(config_from_dict(state["config"], str(file)), name) or direction
+            direction = config_from_dict(state["config"], str(file)).method.direction_of(name) or direction
         generator = load_generator(file, direction=direction).generator
         if role == "generator":
             return generator
@@ -299,7 +304,7 @@ def _load_exported(file: Path, overrides: Sequence[str], wanted: str | None) -> 
         raise CheckpointError(f"{file}: its settings are damaged. Export it again.")
     config = config_from_dict(settings, str(file), overrides)
     direction = facts.get("direction", config.method.default_direction)  # files of earlier versions do not name it
-    _check_direction(file, direction, method_direction(config, wanted))
+    _check_direction(file, direction, config.direction(wanted))
     generator = _loaded(partial(build.build_generator, config), weights, file)
     return LoadedGenerator(file, config, step, generator, direction, card=card)
 

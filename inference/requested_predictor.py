@@ -10,9 +10,8 @@ import torch
 from torch import nn
 
 from configs import build
-from configs.image_sides import image_sides
+from configs.build import image_sides
 from configs.schema import Config
-from configs.stored_images import target_dtype
 from configs.unused_settings import unused_settings
 from data.batch import DataError
 from data.layout import Layout
@@ -192,13 +191,13 @@ def build_predictor(
         conditioning=loaded.conditioning,
         precision=precision,
         device=device,
-        colors=build.class_colors(config.data),
+        colors=loaded.data_facts.class_colors,
         clusters=loaded.clusters,
         seed=drawing.seed,
         style=style,
         noise=drawing.noise,
         flips=compute.tta == "flip",
-        target_dtype=target_dtype(config.data),
+        target_dtype=loaded.data_facts.target_dtype,
     )
 
 

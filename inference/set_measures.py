@@ -5,7 +5,6 @@ from typing import Any
 
 from torch import Tensor
 
-from configs.directions import reversed_data
 from configs.splits import has_split, open_split
 from data.layout import Layout
 from data.preprocessing import Preprocessing
@@ -58,7 +57,7 @@ class SetMeasures:
 
 def open_reals(loaded: LoadedGenerator, split: str) -> Layout | None:
     """Return the images of the target side of a split, as sources; None where there are none, or there are pairs."""
-    config, data = loaded.config, reversed_data(loaded.config.data)
+    config, data = loaded.config, loaded.config.data.reversed
     other = replace(config, data=replace(data, source_folder=loaded.stack or data.source_folder))
     has_reals = bool(config.method.declaration.metrics) and has_split(other, split)
     return open_split(other, split, needs_targets=False) if has_reals else None

@@ -12,9 +12,7 @@ import torch
 from tqdm import tqdm
 
 from configs import build
-from configs.label_maps import legend
-from configs.schema import Config
-from configs.stored_images import allowing_missing, stored_forms, trained_forms, value_ranges
+from configs.data_facts import DataFacts, allowing_missing
 from data.batch import DataError
 from data.files.size_guard import pixels_allowed
 from data.folder_store import VIDEO_SUFFIXES
@@ -71,7 +69,7 @@ def translate(request: Request) -> None:
         style = encode_style(loaded, drawing.style)
         layout = build_input(loaded, given)
         output = request.output.path or default_output(loaded, given)
-        folder = OutputFolder(output, layout, image_store(loaded.config))
+        folder = OutputFolder(output, layout, image_store(loaded.data_facts))
         folder.prepare(request.output.existing)
         count_pixels = partial(pixels_of_one_size, layout, keeps_sizes=request.keeps_sizes)
         with folder.locked() if world.is_main else nullcontext():
@@ -98,7 +96,7 @@ def translate_all(
     """
     given, existing, keeps_sizes = request.input, request.output.existing, request.keeps_sizes
     split = None if given.paths else given.split or loaded.config.data.test_split
-    config, layout = loaded.reading_config, folder.layout
+    config, facts, layout = loaded.reading_config, loaded.data_facts, folder.layout
     origin: dict[str, Any] = {}
     with world.main_first():
         if world.is_main:
@@ -112,12 +110,12 @@ def translate_all(
     n_images = max(len(layout), len(reals or ()))
     evaluator = build.build_evaluator(config, predictor.device, n_images) if are_pairs or reals else Evaluator()
     sets = SetMeasures(evaluator, build.source_evaluator(config, evaluator), reals) if reals else None
-    results = Results(folder, evaluator, predictor, legend(config.data, evaluator.label_colors), sets)
-    if world.is_main and not layout.n_classes and "source" not in stored_forms(config.data):
+    results = Results(folder, evaluator, predictor, facts.legend(evaluator.label_colors), sets)
+    if world.is_main and not layout.n_classes and "source" not in facts.storage:
         warn_of_frames(layout)
-    values = SourceValues(value_ranges(config.data).get(config.data.source_images), config.data.source_images)
-    source_form = allowing_missing(trained_forms(config.data)).get("source")
-    no_data = no_data_rule(config, predictor, given.nodata)
+    values = SourceValues(facts.ranges.get(facts.source_images), facts.source_images)
+    source_form = allowing_missing(facts.trained_storage).get("source")
+    no_data = no_data_rule(facts, given.nodata)
     translator = SampleTranslator(layout, predictor, preprocessing, results, values, source_form, keeps_sizes, no_data)
     indices: Sequence[int] = range(world.rank, len(layout), world.size)
     if existing == "keep":
@@ -136,12 +134,11 @@ def translate_all(
         raise DataError(*problems)
 
 
-def no_data_rule(config: Config, predictor: Predictor, value: float | None) -> NoDataRule:
+def no_data_rule(facts: DataFacts, value: float | None) -> NoDataRule:
     """Return how pixels without data are found in sources; value: the option --nodata, or None."""
-    data, conditioning = config.data, predictor.conditioning
-    images = data.source_images if data.is_stacked or not data.has_labels else None
-    dtype = torch.uint8 if conditioning.target_is_rgb else predictor.target_dtype
-    return NoDataRule(value, images, value_ranges(data).get(data.source_images), dtype)
+    dtype = torch.uint8 if facts.conditioning.target_is_rgb else facts.target_dtype
+    images = facts.source_images if facts.has_source_images else None
+    return NoDataRule(value, images, facts.ranges.get(facts.source_images), dtype)
 
 
 def video_of(paths: Sequence[Path]) -> Path | None:

@@ -61,7 +61,7 @@ def _prepared_output(path: Path, loaded: LoadedGenerator, request: Request, worl
         raise DataError(f"--input {path}: {', '.join(refused)} cannot be used with a video. Remove it.")
     needed = loaded.conditioning
     takes_more = needed.n_classes or needed.needs_instances or needed.features != "none"
-    if takes_more or build.beyond_8_bit(loaded.config.data, needed):
+    if takes_more or loaded.data_facts.page_obstacle:
         raise DataError(f"--input {path}: {loaded.file} does not translate RGB images only. Name a folder of images.")
     default = default_output(loaded, request.input)
     suffix = path.suffix if path.suffix.lower() in FORMATS else ".mp4"

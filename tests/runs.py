@@ -17,7 +17,6 @@ import torch
 
 import train
 from configs import build
-from configs.directions import discriminator_name
 from configs.load import config_to_dict, load_config
 from tests.conftest import write_tiny_config
 from training.run_state import Training
@@ -175,7 +174,7 @@ def untrained_run(config: Path, *settings: str, averaged: bool = False) -> Path:
     translators = resolved.method.translators
     generators = {name: build.build_generator(resolved, way).state_dict() for way, name in translators.items()}
     discriminators = {
-        discriminator_name(resolved, way): build.build_discriminator(resolved, way).state_dict() for way in translators
+        resolved.method.discriminator(way): build.build_discriminator(resolved, way).state_dict() for way in translators
     }
     averages = {
         name: {f"module.{key}": weight + 1 for key, weight in weights.items()}

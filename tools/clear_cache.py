@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from configs import sample_cache
+from configs import splits
 from utils.cli import ArgumentParser, run_entry_point
 from utils.log import log_to_console, logger
 from utils.paths import expanded
@@ -14,11 +14,11 @@ from utils.paths import expanded
 def main(argv: Sequence[str]) -> None:
     """Remove the caches that the command line names."""
     parser = ArgumentParser(description="Remove the samples kept by data.cache, of all runs.")
-    default = sample_cache.DISK_FOLDER
+    default = splits.DISK_FOLDER
     parser.add_argument("--folder", type=Path, default=Path(default), metavar="DIR", help=f"default: {default}")
     arguments = parser.parse_args(argv)
     log_to_console(is_main=True)
-    folders = [expanded(arguments.folder, "--folder") / sample_cache.CACHE_NAME, *sample_cache.memory_caches()]
+    folders = [expanded(arguments.folder, "--folder") / splits.CACHE_NAME, *splits.memory_caches()]
     for folder in folders:
         if folder.is_dir():
             shutil.rmtree(folder)

@@ -16,6 +16,7 @@ from torch import Tensor
 from configs import build
 from configs.load import load_config
 from configs.schema import Config
+from configs.splits import has_split, open_split
 from data.batch import Batch
 from data.conditioning import images_to_uint8
 from data.files.image_files import write_png
@@ -63,7 +64,7 @@ class EncodedSplit:
         return len(self.layout)
 
     def __iter__(self) -> Iterator[EncodedSample]:
-        preprocessing, conditioning = build.build_preprocessing(self.config), build.build_conditioning(self.config)
+        preprocessing, conditioning = build.build_preprocessing(self.config), build.data_facts(self.config).conditioning
         for index in range(len(self.layout)):
             batch = Batch.of([read_fixed(self.layout, preprocessing, index)]).to(self.device)
             regions = conditioning.region_map(batch)
@@ -113,7 +114,7 @@ def _open_split(arguments: argparse.Namespace, file: Path) -> EncodedSplit:
         encoder, config, step = network, load_config(arguments.config, [*arguments.overrides, *shape]), None
     device = choose_device(arguments.device, option="--device ")
     allow_tf32(False)
-    layout = build.build_layout(config, arguments.split, needs_targets=True)
+    layout = open_split(config, arguments.split, needs_targets=True)
     return EncodedSplit(file, step, config, layout, encoder.to(device).eval(), device)
 
 
@@ -141,7 +142,7 @@ def main(argv: Sequence[str]) -> None:
     for sample in split:
         write_png(folder / f"{sample.name}.png", images_to_uint8(sample.features[0]))
     logger.info("wrote %d feature maps: %s", len(split), folder)
-    if arguments.split == "train" and data.validation_split is None and build.has_split(data, "val"):
+    if arguments.split == "train" and data.validation_split is None and has_split(split.config, "val"):
         logger.info("training also reads the split val; write its maps with --split val")
 
 

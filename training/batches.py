@@ -7,7 +7,8 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 
-from configs import build, sample_cache
+from configs import build
+from configs.splits import cache_folder, training_split
 from data.batch import Batch, DeviceTransfer
 from data.loader import TrainingSampler, training_batches
 from data.worker_monitor import StoppedWaiting
@@ -70,7 +71,7 @@ def open_batches(training: Training, stop: GracefulStop) -> Iterator[BatchReader
         first_batch=training.loop.batches,
     )
     stream = training_batches(
-        training.dataset(sample_cache.build_training_layout(config, training.layout, training.folder)),
+        training.dataset(training_split(config, training.layout, training.folder)),
         sampler,
         n_workers=build.count_workers(config.data, world.local_size),
         pin_memory=world.device.type == "cuda",
@@ -78,7 +79,7 @@ def open_batches(training: Training, stop: GracefulStop) -> Iterator[BatchReader
         should_stop=lambda: stop.poll() != 0,
     )
     with ExitStack() as stack:
-        folder = sample_cache.cache_folder(config, training.folder)
+        folder = cache_folder(config, training.folder)
         if folder and config.data.cache == "memory":
             stack.callback(shutil.rmtree, folder, ignore_errors=True)  # also files that another process still reads
         stack.enter_context(closing(stream))

@@ -71,7 +71,7 @@ class Patience:
 
 def check_best(config: Config, n_samples: int) -> None:
     """Raise ConfigError where checkpoint.best names a figure that `n_samples` validation samples do not have."""
-    best, conditioning = config.checkpoint.best, build.build_conditioning(config)
+    best, conditioning = config.checkpoint.best, build.data_facts(config).conditioning
     if best not in METRICS:
         return
     metric = METRICS[best]

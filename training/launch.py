@@ -181,7 +181,7 @@ def translation_command(config: Config, folder: Path) -> str:
     Of its test split, or else val, or else what was held back from training, or else a folder to be named.
     """
     splits = [config.data.test_split, config.data.validation_split or "val", HELD_BACK]
-    options = ["--input", "FOLDER", *(["--instances", "DIR"] if build.reads_instances(config) else [])]
+    options = ["--input", "FOLDER", *(["--instances", "DIR"] if build.data_facts(config).reads_instances else [])]
     with suppress(DataError):  # the data set has moved since
         if found := next((split for split in splits if has_split(config, split)), None):
             options = ["--split", found] if found != config.data.test_split else []

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 
-from configs.label_maps import legend
+from configs import build
 from configs.load import changed_settings
 from training.averages import read_statistics_batches
 from training.batches import BatchReader, open_batches, sample_names
@@ -132,7 +132,7 @@ def open_loop(training: Training, stop: GracefulStop, callbacks: Callbacks) -> I
     config, validation, is_main = training.config, training.validation, training.world.is_main
     first_step, page = training.loop.step + 1, None
     if validation:  # of the main process
-        classes = legend(config.data, validation.evaluator.label_colors)
+        classes = build.data_facts(config).legend(validation.evaluator.label_colors)
         can_draw = training.method.conditioning.source_image_channels == 0
         page = SamplePage(training.folder / "web", first_step, classes, can_draw=can_draw)
     folder, gan_mode = training.folder if is_main else None, config.loss.gan_mode

@@ -10,7 +10,6 @@ from typing import Any
 from torch import OutOfMemoryError
 
 from configs import build
-from configs.directions import direction_of, discriminator_name, translator_name
 from configs.load import config_differences, config_from_dict
 from configs.schema import Config, TrainConfig
 from configs.splits import validation_split
@@ -159,7 +158,7 @@ def check_same_networks(saved: Config, wanted: Config, path: Path) -> dict[str, 
             raise CheckpointError(
                 f"{path} was trained with {key}={old}, now it is {new}: set it back, or {_NEW_RUN} or another run.name"
             )
-    old_condition, new_condition = (build.build_conditioning(config) for config in (saved, wanted))
+    old_condition, new_condition = (build.data_facts(config).conditioning for config in (saved, wanted))
     if old_condition != new_condition:
         names = [part.name for part in fields(old_condition) if part.compare]
         pairs = {name: (getattr(old_condition, name), getattr(new_condition, name)) for name in names}
@@ -252,11 +251,11 @@ def initialize_networks(training: Training) -> list[str]:
         key = name if name in given else network.role
         if (setting := given.get(key)) is None:
             continue
-        way = direction_of(config, name) if len(config.method.translators) > 1 else None
+        way = config.method.direction_of(name) if len(config.method.translators) > 1 else None
         file, line = _initialize(network, name, network.role, expanded(setting, f"init.{key}"), f"init.{key}", way)
         if way and (of_file := original_direction(file) or way) != way:
-            of_direction = {"generator": translator_name, "discriminator": discriminator_name}
-            remedy = f"Set init.{of_direction[network.role](config, of_file)}, or name a copy that has another name"
+            name_of = config.method.translator if network.role == "generator" else config.method.discriminator
+            remedy = f"Set init.{name_of(of_file)}, or name a copy that has another name"
             raise ConfigError(f"init.{key}: {file} is of direction {of_file}, {name} of {way}. {remedy}.")
         report.append(line)
         if network.role == "generator" and encodes and encoder_file(file).is_file():

@@ -5,10 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from configs import build
 from configs.load import config_from_dict
 from configs.schema import Config
-from configs.splits import HELD_BACK, TRAIN, validation_split
+from configs.splits import HELD_BACK, TRAIN, open_split, validation_split
 from configs.undecided_settings import undecided_sides, with_measured_ranges
 from data.held_back import groups_of, hold_back, possible_shares
 from data.layout import Layout
@@ -39,7 +38,7 @@ class Splits:
         """
         if self.validation == TRAIN:
             return self.train
-        return self.held_back or build.build_layout(config, self.validation, needs_targets=True)
+        return self.held_back or open_split(config, self.validation, needs_targets=True)
 
 
 def open_splits(config: Config) -> Splits:
@@ -50,7 +49,7 @@ def open_splits(config: Config) -> Splits:
         ConfigError: train.validation_share holds back no sample, or all; or train.validation_group finds no group.
     """
     needs_labels, share = config.loss.outside_mask > 0, config.train.validation_share
-    train = build.build_layout(config, TRAIN, needs_targets=True, needs_labels=needs_labels)
+    train = open_split(config, TRAIN, needs_targets=True, needs_labels=needs_labels)
     own, group = validation_split(config), config.train.validation_group
     if own or not share:
         return Splits(train, own or TRAIN)

@@ -3,7 +3,7 @@
 import torch
 
 from configs import build
-from configs.image_sides import check_trained_sizes
+from configs.build import check_trained_sizes
 from configs.schema import Config
 from data.batch import Sample
 from data.fingerprint import fingerprint

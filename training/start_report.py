@@ -2,11 +2,9 @@
 
 from contextlib import suppress
 
-from configs import build, sample_cache
-from configs.label_maps import class_table
+from configs import build
 from configs.schema import Config
-from configs.splits import TRAIN
-from configs.stored_images import describe_pixels
+from configs.splits import TRAIN, cached_split, has_split, open_split
 from configs.unused_settings import unused_settings
 from data.batch import DataError, Sample
 from data.cache import room
@@ -48,7 +46,7 @@ def describe(training: Training) -> list[str]:
         f"run            {training.folder}",
         *counts,
         f"data           {_describe_samples(training.layout, sample)}",
-        *describe_pixels(config.data),
+        *build.data_facts(config).describe_pixels(),
         *_describe_classes(config),
         *_describe_weights(config),
         *_describe_losses(config),
@@ -76,9 +74,9 @@ def check_palettes(config: Config, splits: Splits) -> None:
     if splits.validation != TRAIN:
         layouts.append(splits.open_validation(config))
     test_split = config.data.test_split
-    if test_split not in (TRAIN, splits.validation) and build.has_split(config.data, test_split):
+    if test_split not in (TRAIN, splits.validation) and has_split(config, test_split):
         with suppress(DataError):  # its other problems are not those of a training
-            layouts.append(build.build_layout(config, test_split, needs_targets=False))
+            layouts.append(open_split(config, test_split, needs_targets=False))
     problems = palette_problems(path for layout in layouts for path in label_maps(layout, CHECKED_SAMPLES))
     if problems:
         raise DataError(*problems)
@@ -102,7 +100,7 @@ def _describe_samples(layout: Layout, first: Sample) -> str:
 
 def _describe_classes(config: Config) -> list[str]:
     """Return the names of the classes; nothing where they have none."""
-    table = class_table(config.data)
+    table = build.data_facts(config).classes
     if table is None:
         return []
     how = " by colours" if config.data.label_colors else ""
@@ -131,7 +129,7 @@ def _describe_cache(training: Training, index: int) -> list[str]:
 
     It holds some of them already where a run goes on: they all may fit although less than that is free.
     """
-    cached = sample_cache.build_cached_layout(training.config, training.layout, training.folder)
+    cached = cached_split(training.config, training.layout, training.folder)
     if cached is None:
         return []
     line = f"cache          {training.config.data.cache}"

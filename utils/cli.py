@@ -51,14 +51,9 @@ _WORD = re.compile(r"[\w.-]+")
 
 
 class ArgumentParser(argparse.ArgumentParser):
-    """An argument parser that prints errors as `run_entry_point` does.
+    """An argument parser that prints errors as `run_entry_point` does."""
 
-    foreign: Options of other programs, without dashes, each with its counterpart here.
-    foreign_page: the page that explains them.
-    """
-
-    def __init__(self, *, foreign: Mapping[str, str] | None = None, foreign_page: str = "", **options: Any) -> None:
-        self._foreign, self._foreign_page = foreign or {}, foreign_page
+    def __init__(self, **options: Any) -> None:
         self._options: list[str] = []
         self._commands: Mapping[str, ArgumentParser] = {}
         super().__init__(**{"prog": _program()} | options)
@@ -80,19 +75,8 @@ class ArgumentParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print `message` in one line, with what may have been meant, and exit with code 2."""
         options = [*self._options, *(option for command in self._commands.values() for option in command._options)]
-        unknown = self._unknown(message, options)
-        others = [option for option in unknown if option.replace("_", "-") not in options]
-        foreign = [option for option in others if option.lstrip("-") in self._foreign]
-        if foreign:
-            problem = f"{', '.join(foreign)}: not of this program; see {self._foreign_page}"
-            by_meaning: dict[str, list[str]] = {}
-            for option in foreign:
-                by_meaning.setdefault(self._foreign[option.lstrip("-")], []).append(option)
-            here = "; ".join(f"{', '.join(options)}: {meaning}" for meaning, options in by_meaning.items())
-            problem += f"; here {here}"
-        else:
-            problem = f"{message}; {self._hint(message, unknown, options)}"
-        sys.exit(_report([problem]))
+        hint = self._hint(message, self._unknown(message, options), options)
+        sys.exit(_report([f"{message}; {hint}"]))
 
     def _unknown(self, message: str, options: Sequence[str]) -> list[str]:
         """Return the options of the command line that are not of this program."""

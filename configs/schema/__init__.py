@@ -89,6 +89,22 @@ class Config(Section, prefix=""):
         is_possible = not self.loss.labelmix or self.train.pool_size == 0
         self.require(is_possible, "train.pool_size", "0 with loss.labelmix, which mixes images of a pair")
 
+    def direction(self, wanted: str | None) -> str | None:
+        """Return the method's direction for the direction that the user names; None is the default direction.
+
+        A run with one generator has data.direction as a second name for its only direction.
+        """
+        return None if wanted == self.data.direction and wanted not in self.method.translators else wanted
+
+    def data_of(self, direction: str | None) -> DataConfig:
+        """Return the data as the translator of a direction sees them: for BtoA, sources and targets are exchanged.
+
+        Raises:
+            ConfigError: the method has no such direction.
+        """
+        self.method.translator(direction)
+        return self.data.reversed if direction == "BtoA" else self.data
+
     @property
     def has_encoder(self) -> bool:
         """Whether the generator has a feature encoder that is trained with it."""

@@ -1,10 +1,10 @@
 """The pairs: section `data`."""
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self
 
 from configs.schema.checks import Section, require
-from configs.schema.sides import OF_MAPS, check_side, check_stack, check_target_files
+from configs.schema.sides import OF_MAPS, RGB_CHANNELS, check_side, check_stack, check_target_files
 from utils.data_root import data_root_problem
 from utils.errors import ConfigError
 from utils.label_colors import LabelColors
@@ -166,12 +166,10 @@ class DataConfig(Section, prefix="data."):
     """Loader processes per training process; 0 loads in the training process itself. auto: one for every two cores that
     a process has, at most 8."""
     cache: str = "none"
-    """Keep decoded and resized samples, as uint8, for later epochs. memory: in the machine's memory until the run ends.
-    disk: in ~/.cache/pairgan, for later runs too; or in another folder, as /scratch/cache. A sample is known by the
-    bytes of its files: one that changes is read again, one that is moved, copied or touched is not. Half of the shared
-    memory or a tenth of the disk stays free: when no more fits, samples that no run has used for a day are removed, and
-    those without room are decoded each time. The plan says how much room all take. python -m tools.clear_cache removes
-    them, also those that a killed run leaves in memory."""
+    """Keep decoded and resized samples, as uint8, for later epochs. memory: in shared memory until the run ends. disk:
+    in ~/.cache/pairgan, or in another folder such as /scratch/cache, also for later runs. A sample is read again if its
+    bytes change. Half of the shared memory or a tenth of the disk stays free. The plan prints the space that is needed.
+    python -m tools.clear_cache removes the cache."""
     on_bad_sample: Literal["error", "skip"] = "error"
     """Reaction to a training or validation sample that cannot be used. error: end the run. skip: another takes its
     place, and it is named once; more than 1 % of the samples, and more than 10, end the run all the same."""
@@ -234,6 +232,21 @@ class DataConfig(Section, prefix="data."):
         unknown = [name for name in self._instance_classes if name not in names and not _is_id(name, total)]
         expected = f"ids from 0 to {total - 1}{' or names of data.label_colors' if names else ''}"
         require(not (unknown and total), "data.instances", unknown, expected)
+
+    @property
+    def reversed(self) -> Self:
+        """The same data with targets as sources. Files of their translations hold any values of the former sources."""
+        is_rgb = self.source_range is None and self.source_channels in RGB_CHANNELS
+        return replace(
+            self,
+            direction="AtoB" if self.direction == "BtoA" else "BtoA",
+            source_folder=None if self.is_stacked else self.source_folder,
+            source_channels=self.target_channels,
+            source_range=self.target_range,
+            target_channels=self.source_channels,
+            target_range=self.source_range,
+            target_files=None if is_rgb else "float32.tif" if self.source_range else "uint8.tif",
+        )
 
     @property
     def has_labels(self) -> bool:

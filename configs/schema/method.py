@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 from configs.schema.checks import require
 from configs.schema.run import ImageFigure
 from configs.schema.sides import OF_MAPS, TWO_SIDES
+from utils.errors import ConfigError
 from utils.yaml_file import shortened
 
 
@@ -185,6 +186,29 @@ class MethodConfig:
     def default_direction(self) -> str:
         """The first direction of `translators`."""
         return next(iter(self.translators))
+
+    def translator(self, direction: str | None = None) -> str:
+        """Return the name of the network that translates in a direction, by default in the default direction.
+
+        Raises:
+            ConfigError: the method trains no translator for it.
+        """
+        chosen = direction or self.default_direction
+        if chosen not in self.translators:
+            remedy = f"Leave --direction out, or train another run with data.direction={chosen}"
+            known = ", ".join(self.translators)
+            raise ConfigError(f"direction {chosen}: method.name={self.name} trains {known}. {remedy}.")
+        return self.translators[chosen]
+
+    def discriminator(self, direction: str | None = None) -> str:
+        """Return the name of the network that judges the translations of a direction."""
+        target = (direction or self.default_direction)[-1]
+        return f"discriminator_{target}" if len(self.translators) > 1 else "discriminator"
+
+    def direction_of(self, network: str | None) -> str | None:
+        """Return the direction of a translator or a discriminator by its name; None for other networks."""
+        networks = {way: (name, self.discriminator(way)) for way, name in self.translators.items()}
+        return next((way for way, names in networks.items() if network in names), None)
 
 
 def check_method(config: Any, chosen: str) -> None:

@@ -8,7 +8,7 @@ import torch
 
 from bench.measure import markdown_table
 from bench.recipes import DRAWN, N_SHOWN, RECIPES, Run, write_pictures
-from configs import build
+from configs.splits import open_split
 from data.files.image_files import read_rgb, write_png
 
 
@@ -48,7 +48,7 @@ def test_a_row_of_pictures_holds_the_target_and_each_translation(tmp_path: Path)
     runs = [run_of("demo", tmp_path), run_of("demo loss.l1=20", tmp_path)]
     for run in runs:
         run.output.mkdir()
-        layout = build.build_layout(run.config(), "test", needs_targets=True)
+        layout = open_split(run.config(), "test", needs_targets=True)
         for name in layout.names[:N_SHOWN]:
             write_png(run.output / f"{name}.png", torch.zeros(3, 64, 64, dtype=torch.uint8))
     write_pictures(runs, tmp_path / "grid.jpg")

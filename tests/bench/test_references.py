@@ -24,6 +24,7 @@ from bench.references import (
 from configs import build
 from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config
+from configs.splits import open_split
 from data.batch import Sample
 from data.conditioning import images_to_float
 from data.loader import read_fixed
@@ -40,7 +41,7 @@ TWO_LEVELS = 2 / 127.5
 
 def read_ours(*settings: str) -> Sample:
     config = config_from_dict(config_to_dict(Config()), "bench", settings)
-    layout = build.build_layout(config, "train", needs_targets=True)
+    layout = open_split(config, "train", needs_targets=True)
     return read_fixed(layout, build.build_preprocessing(config), 0)
 
 

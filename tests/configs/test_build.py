@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from configs import build
-from configs.directions import translator_name
 from configs.load import load_config
 from configs.schema import Config
 from models.generator import EncodedGenerator
@@ -49,7 +48,7 @@ def test_float32_is_no_tf32_at_o0(tiny_config: Path, level: str, wanted: str) ->
 def test_networks_are_conditioned_on_what_the_settings_name(
     tiny_config: Path, settings: list[str], expected: dict[str, object]
 ) -> None:
-    conditioning = build.build_conditioning(load_config(tiny_config, settings))
+    conditioning = build.data_facts(load_config(tiny_config, settings)).conditioning
     assert {name: getattr(conditioning, name) for name in expected} == expected
 
 
@@ -94,9 +93,9 @@ def test_spectral_norm_is_where_the_settings_want_it(tiny_config: Path) -> None:
 
 
 def test_a_direction_names_the_network_that_translates(config: Config) -> None:
-    assert translator_name(config) == translator_name(config, "AtoB") == "generator"
-    assert build.build_conditioning(config) == build.build_conditioning(config, "AtoB")
-    for part in (translator_name, build.build_conditioning, build.build_generator):
+    assert config.method.translator() == config.method.translator("AtoB") == "generator"
+    assert build.data_facts(config).conditioning == build.data_facts(config, "AtoB").conditioning
+    for part in (build.data_facts, build.build_generator):
         with pytest.raises(
             ConfigError, match=r"direction BtoA: method.name=paired trains AtoB\. Leave --direction out"
         ):
@@ -104,9 +103,9 @@ def test_a_direction_names_the_network_that_translates(config: Config) -> None:
 
 
 def test_a_data_set_with_classes_of_its_own_takes_no_other_number(tiny_config: Path) -> None:
-    assert build.number_of_classes(load_config(tiny_config).data) == N_FACADES
-    with pytest.raises(ConfigError, match=f"data.n_classes is 7, synthetic_facades has {N_FACADES}: leave it out"):
-        build.number_of_classes(load_config(tiny_config, ["data.n_classes=7"]).data)
+    assert build.data_facts(load_config(tiny_config)).n_classes == N_FACADES
+    with pytest.raises(ConfigError, match=f"data.n_classes is 7, expected {N_FACADES}, the classes of synthetic_facad"):
+        build.data_facts(load_config(tiny_config, ["data.n_classes=7"]))
 
 
 def test_a_discriminator_that_learns_classes_sees_no_cut_pixels(tiny_config: Path) -> None:

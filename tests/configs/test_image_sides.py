@@ -3,8 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from configs.build import build_preprocessing
-from configs.image_sides import check_sizes, check_trained_sizes, image_sides, trained_side
+from configs.build import build_preprocessing, check_sizes, check_trained_sizes, image_sides, trained_side
 from configs.load import load_config
 from data.preprocessing import LeastSide
 from models.generator import ImageSides

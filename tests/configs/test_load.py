@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 import yaml
 
+from configs.build import data_facts
 from configs.load import (
     config_differences,
     config_from_dict,
@@ -13,7 +14,6 @@ from configs.load import (
     settings_by_key,
 )
 from configs.schema import Config
-from configs.stored_images import describe_pixels
 from configs.unused_settings import unused_settings
 from utils.errors import ConfigError
 
@@ -159,7 +159,7 @@ def test_every_float_survives_yaml_and_the_plan(tmp_path: Path) -> None:
     config = load(tmp_path, text)
     assert (config.data.source_range, config.optimizer.learning_rate) == (bounds, 1 / 3e6)
     assert load(tmp_path, config_to_yaml(config)) == config
-    assert "values 1737406.25 to 1737413.25" in describe_pixels(config.data)[0]
+    assert "values 1737406.25 to 1737413.25" in data_facts(config).describe_pixels()[0]
 
 
 def test_differences_are_named_by_their_keys(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 import data.map_reader
-from configs import build, sample_cache
+from configs import build, splits
 from configs.load import load_config
+from configs.splits import open_split, training_split
 from data.batch import Sample
 from data.cache import CachedLayout, SampleCache, room
 from data.loader import SampleKey, TrainingDataset
@@ -52,7 +53,7 @@ def open_cached(tiny_config: Path, label_data_set: Path, folder: Path) -> Open:
 
     def open_layout(*more: str, root: Path = label_data_set) -> CachedLayout:
         config = load_config(tiny_config, [*SETTINGS, f"data.root={root}", *more])
-        layout = build.build_layout(config, "train", needs_targets=True)
+        layout = open_split(config, "train", needs_targets=True)
         return CachedLayout(layout, build.build_preprocessing(config), SampleCache(folder))
 
     return open_layout
@@ -114,7 +115,7 @@ def test_samples_from_the_cache_equal_those_from_the_files(
     tiny_config: Path, label_data_set: Path, folder: Path, reads: list[Path], preprocess: list[str]
 ) -> None:
     config = load_config(tiny_config, [*SETTINGS, f"data.root={label_data_set}", *preprocess])
-    plain, preprocessing = build.build_layout(config, "train", needs_targets=True), build.build_preprocessing(config)
+    plain, preprocessing = open_split(config, "train", needs_targets=True), build.build_preprocessing(config)
     layouts = (plain, CachedLayout(plain, preprocessing, SampleCache(folder)))
     for epoch in range(3):
         for index in range(3):
@@ -298,11 +299,11 @@ def test_room_is_left_to_batches_and_checkpoints(
 ) -> None:
     usage = SimpleNamespace(total=2**30, used=0, free=int(free_share * 2**30))
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
-    monkeypatch.setattr(sample_cache, "SHARED_MEMORY", tmp_path)
+    monkeypatch.setattr(splits, "SHARED_MEMORY", tmp_path)
     cache = [f"data.root={label_data_set}", f"data.cache={kind if kind == 'memory' else tmp_path}"]
     config = load_config(tiny_config, [*SETTINGS, *cache])
-    layout = build.build_layout(config, "train", needs_targets=True)
-    sample_cache.build_training_layout(config, layout, tmp_path / "run").read(0)
+    layout = open_split(config, "train", needs_targets=True)
+    training_split(config, layout, tmp_path / "run").read(0)
     assert bool(files_of(tmp_path, "*.pt")) == is_kept
 
 

@@ -11,6 +11,7 @@ from configs import build
 from configs.load import load_config
 from configs.schema import Config, DataConfig
 from configs.schema.data import SyntheticConfig
+from configs.splits import has_split, open_split
 from data import LAYOUTS
 from data.paired_folders import SideBySide
 from data.store import Folder
@@ -65,14 +66,14 @@ def test_a_layout_that_is_added_is_opened_with_the_settings_that_it_reads(
     monkeypatch.setitem(LAYOUTS, "side_by_side", Added)
     save_image(tmp_path / "x.png", np.zeros((2, 4, 3), np.uint8))
     data = DataConfig(layout="side_by_side", root=str(tmp_path), synthetic=SyntheticConfig(width=48))
-    layout = build.build_layout(Config(data=data), "dawn", needs_targets=False)
+    layout = open_split(Config(data=data), "dawn", needs_targets=False)
     assert isinstance(layout, Added)
     assert Added.opened == ["dawn", str(tmp_path), 48, 0, False]
-    assert build.number_of_classes(data) == 2
-    assert build.class_colors(data).tolist() == [[0, 0, 1], [0, 0, 2]]
+    facts = build.data_facts(Config(data=data))
+    assert (facts.n_classes, facts.class_colors.tolist()) == (2, [[0, 0, 1], [0, 0, 2]])
     (tmp_path / "there").mkdir()
-    there = DataConfig(layout="side_by_side", root=str(tmp_path / "there"))
-    assert [build.has_split(there, split) for split in ("dusk", "noon")] == [True, False]
+    there = Config(data=DataConfig(layout="side_by_side", root=str(tmp_path / "there")))
+    assert [has_split(there, split) for split in ("dusk", "noon")] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,7 @@ def test_the_folders_of_paired_folders(
         save_image(tmp_path / folder / "x.png", np.zeros((2, 4) if "label" in folder else (2, 4, 3), np.uint8))
     data = ["data.layout=paired_folders", f"data.root={tmp_path}", "data.instance_edges=false"]
     config = load_config(tiny_config, [*data, *settings])
-    layout = build.build_layout(config, "train", needs_targets=True)
+    layout = open_split(config, "train", needs_targets=True)
     assert [folder.path for folder in layout.folders] == [tmp_path / folder for folder in folders]
-    assert build.has_split(config.data, "train")
-    assert not build.has_split(config.data, "val")
+    assert has_split(config, "train")
+    assert not has_split(config, "val")

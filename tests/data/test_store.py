@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import data
-from configs import build
 from configs.schema import Config, DataConfig
+from configs.splits import has_split, open_split
 from data import data_set_folder
 from data.batch import DataError
 from data.cache import CachedLayout, SampleCache
@@ -123,10 +123,10 @@ def test_a_check_names_the_place_of_a_blob(tmp_path: Path) -> None:
 def test_the_first_store_that_takes_a_root_opens_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save_image(tmp_path / "val" / "x.png", np.zeros((4, 8, 3), np.uint8))
     monkeypatch.setattr(data, "STORES", (MemoryStore, *data.STORES))
-    settings = DataConfig(layout="side_by_side", root=f"memory:{tmp_path}")
-    layout: Layout = build.build_layout(Config(data=settings), "val", needs_targets=True)
+    config = Config(data=DataConfig(layout="side_by_side", root=f"memory:{tmp_path}"))
+    layout: Layout = open_split(config, "val", needs_targets=True)
     assert str(next(layout.files)) == f"memory:{tmp_path}/val/x.png"
-    assert [build.has_split(settings, split) for split in ("train", "val")] == [False, True]
+    assert [has_split(config, split) for split in ("train", "val")] == [False, True]
     assert str(data_set_folder(str(tmp_path))) == str(tmp_path)
     with pytest.raises(DataError, match=r"data\.root: no such folder: .*nowhere"):
         data_set_folder(str(tmp_path / "nowhere"))

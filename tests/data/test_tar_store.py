@@ -14,9 +14,9 @@ import pytest
 import torch
 
 import tests.batches
-from configs import build
 from configs.load import config_from_dict
 from configs.schema.data import DataConfig, check_data_root
+from configs.splits import open_split
 from data import data_set_folder
 from data.batch import DataError
 from data.cache import CachedLayout, SampleCache
@@ -49,7 +49,7 @@ def opened(root: Path, *, needs_labels: bool = False, **settings: Any) -> Layout
     method = {"method": {"name": "cycle"}, "cycle": {"identity": 0}} if "layout" in settings else {}
     data = {"root": str(root), "layout": "paired_folders", "preprocess": "none"} | settings
     config = config_from_dict({"data": data} | method, "test", [])
-    return build.build_layout(config, "train", needs_targets=True, needs_labels=needs_labels)
+    return open_split(config, "train", needs_targets=True, needs_labels=needs_labels)
 
 
 @pytest.fixture

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from configs import sample_cache
+from configs import splits
 from configs.load import load_config
+from configs.splits import cache_folder
 from data.batch import DataError
 from data.files.image_files import read_rgb
 from tests import processes
@@ -156,7 +157,7 @@ def test_a_run_with_a_cache_equals_one_without(tiny_config: Path, label_data_set
         assert_same_state(tiny_config, 7, "plain")
         assert len(kept(tmp_path / "cache")) == n_kept
     config = load_config(tiny_config, [*arguments, "data.cache=memory"])
-    folder = sample_cache.cache_folder(config, tiny_config.parent / "runs" / "tiny")
+    folder = cache_folder(config, tiny_config.parent / "runs" / "tiny")
     assert folder is not None
     assert not folder.exists()
 
@@ -164,15 +165,13 @@ def test_a_run_with_a_cache_equals_one_without(tiny_config: Path, label_data_set
 def test_one_command_removes_it(
     tiny_config: Path, label_data_set: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sample_cache, "SHARED_MEMORY", tmp_path / "shm")
+    monkeypatch.setattr(splits, "SHARED_MEMORY", tmp_path / "shm")
     arguments = settings(label_data_set, "train.max_steps=3")
     run(tiny_config, *arguments, f"data.cache={tmp_path / 'cache'}")
     (tmp_path / "cache" / "mine.txt").touch()
-    left_behind = sample_cache.cache_folder(
-        load_config(tiny_config, [*arguments, "data.cache=memory"]), tmp_path / "killed"
-    )
+    left_behind = cache_folder(load_config(tiny_config, [*arguments, "data.cache=memory"]), tmp_path / "killed")
     assert left_behind is not None
-    shutil.copytree(tmp_path / "cache" / sample_cache.CACHE_NAME, left_behind)
+    shutil.copytree(tmp_path / "cache" / splits.CACHE_NAME, left_behind)
     clear_cache.main(["--folder", str(tmp_path / "cache")])
     assert [path.name for path in (tmp_path / "cache").iterdir()] == ["mine.txt"]
     assert not left_behind.exists()

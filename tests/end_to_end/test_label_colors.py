@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import pairgan
-from configs import build
 from configs.load import config_from_dict, load_config
+from configs.splits import open_split
 from data.batch import DataError
 from data.class_ids import connected_parts
 from data.files.image_files import read_rgb
@@ -135,9 +135,9 @@ def test_regions_of_features_are_connected_parts(trained: Path, tiny_config: Pat
     (tiny_config.parent / "colors.yaml").write_text(FILE)
     data += [f"data.label_colors={tiny_config.parent / 'colors.yaml'}", *CROP, *INSTANCES]
     config = load_config(tiny_config, [*data, "features.n_channels=3"])
-    layout = build.build_layout(config, "train", needs_targets=True)
+    layout = open_split(config, "train", needs_targets=True)
     sample = layout.read(0)
     assert torch.equal(sample.maps["instances"], connected_parts(sample.source, [2]))
     assert not [folder for folder in layout.folders if folder.path.name == "train_inst"]
     run(tiny_config, *data, "features.n_channels=3", "train.max_steps=1")
-    assert build.build_layout(load_config(tiny_config, data), "train", needs_targets=True).read(0).instances is None
+    assert open_split(load_config(tiny_config, data), "train", needs_targets=True).read(0).instances is None

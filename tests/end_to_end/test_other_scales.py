@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import pairgan
-from configs import build
 from configs.load import load_config
+from configs.splits import open_split
 from data.batch import DataError
 from data.facades.dataset import SyntheticFacades
 from data.files.image_files import read_rgb
@@ -155,7 +155,7 @@ def test_the_plan_and_the_sheet_of_samples_name_and_show_both_sizes(trained: Pat
     assert "the first is facade_00000 16x16 -> 64x64" in (run_of(trained) / "log.txt").read_text()
     settings = [*DATA, f"data.root={trained.parent / 'pairs'}", *NETWORK, "data.flip=false"]
     config = load_config(trained, settings)
-    sheet = training_sheet(config, build.build_layout(config, "train", needs_targets=True), 1)
+    sheet = training_sheet(config, open_split(config, "train", needs_targets=True), 1)
     assert sheet is not None
     stored = read_rgb(trained.parent / "pairs" / "train_A" / "facade_00000.png")
     enlarged = stored.repeat_interleave(4, 1).repeat_interleave(4, 2)

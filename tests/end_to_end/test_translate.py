@@ -43,7 +43,7 @@ def test_the_picture_is_what_the_generator_makes_of_the_source(tiny_run: Path, t
     trained = load_generator(checkpoint_path(tiny_run, 4))
     sample = SyntheticFacades(split="test", seed=0, n_samples=3, height=32, width=32).read(1)
     with torch.no_grad():
-        fake = trained.generator.eval()(build.build_conditioning(trained.config)(Batch.of([sample])))
+        fake = trained.generator.eval()(build.data_facts(trained.config).conditioning(Batch.of([sample])))
     assert torch.equal(read_rgb(tmp_path / "out" / "facade_00001.png"), images_to_uint8(fake)[0])
 
 

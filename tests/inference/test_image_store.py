@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from configs import build
 from configs.load import load_config
 from data.files.tiff_tags import TiffTags
 from data.paired_folders import PairedFolders
@@ -45,7 +46,9 @@ def test_a_tiff_with_tags_becomes_a_tiff_at_its_place(tmp_path: Path) -> None:
     layout = PairedFolders({"source": tmp_path / "in"})
 
     def folder(*settings: str) -> OutputFolder:
-        return OutputFolder(tmp_path / "out", layout, image_store(load_config(tmp_path / "rgb.yaml", settings)))
+        return OutputFolder(
+            tmp_path / "out", layout, image_store(build.data_facts(load_config(tmp_path / "rgb.yaml", settings)))
+        )
 
     results = folder()
     assert [results.image(name).name for name in layout.names] == ["place.tif", "plain.png", "slide.tif"]

@@ -43,7 +43,7 @@ def test_16_bit_files_are_translated_in_their_unit(
     precision = choose_precision("O0", "auto", torch.device("cpu"))
     predictor = Predictor(
         loaded.generator,
-        build.build_conditioning(loaded.config),
+        build.data_facts(loaded.config).conditioning,
         precision,
         torch.device("cpu"),
         torch.empty(0, 3),

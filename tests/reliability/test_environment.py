@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import train
-from configs import sample_cache
+from configs import splits
 from losses import perceptual
 from losses.perceptual import load_vgg19_weights
 from tests import processes
@@ -84,7 +84,7 @@ def test_a_read_only_output_is_refused_before_anything_is_translated(
 def test_a_cache_in_memory_without_shared_memory_is_refused(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch, command_line: CommandLine
 ) -> None:
-    monkeypatch.setattr(sample_cache, "SHARED_MEMORY", Path("/proc/nowhere"))
+    monkeypatch.setattr(splits, "SHARED_MEMORY", Path("/proc/nowhere"))
     message = refusal(command_line, tiny_config, "data.cache=memory")
     assert "data.cache: cannot make /proc/nowhere" in message
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from configs import build
+from configs.splits import open_split
 from data.batch import Batch, DataError
 from data.conditioning import images_to_float, images_to_uint8
 from data.files.image_files import read_ids, read_rgb
@@ -73,9 +74,9 @@ def test_features_are_drawn_by_seed_whatever_the_batch(run_folder: Path, tmp_pat
 def test_given_features_are_those_of_the_targets(run_folder: Path, tmp_path: Path) -> None:
     made = translated(run_folder, tmp_path / "given", "--features", "given")
     trained = load_generator(checkpoint_path(run_folder, 1))
-    layout = build.build_layout(trained.config, "test", needs_targets=True)
+    layout = open_split(trained.config, "test", needs_targets=True)
     batch = Batch.of([layout.read(0)])
-    source = build.build_conditioning(trained.config)(batch)
+    source = build.data_facts(trained.config).conditioning(batch)
     with torch.no_grad():
         fake = trained.generator.eval()(source, images_to_float(batch.maps["target"]), batch.instances)
     assert torch.equal(made[layout.names[0]], images_to_uint8(fake)[0])

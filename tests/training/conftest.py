@@ -31,7 +31,7 @@ class FakeMethod(Method):
 
     def __init__(self, config: Config, world: World) -> None:
         torch.manual_seed(config.run.seed)
-        builder, conditioning = NetworkBuilder(config, world), build.build_conditioning(config)
+        builder, conditioning = NetworkBuilder(config, world), build.data_facts(config).conditioning
         painter: nn.Module = nn.Conv2d(conditioning.channels, 3, 1)
         if config.generator.spectral_norm:
             add_spectral_norm(painter)

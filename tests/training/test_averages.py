@@ -11,6 +11,7 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from configs import build
 from configs.load import load_config
+from configs.splits import open_split
 from data.batch import Batch
 from data.loader import SampleKey, TrainingDataset
 from inference.load import load_generator
@@ -45,9 +46,9 @@ def test_saved_statistics_are_those_of_the_averaged_weights(tiny_config: Path, s
     saved = saved_statistics(tiny_config, 4)
     trained = checkpoint(tiny_config, 4)["networks"]["generator"]
     config = load_config(tiny_config, [*AVERAGED, *settings])
-    layout = build.build_layout(config, "train", needs_targets=True)
+    layout = open_split(config, "train", needs_targets=True)
     dataset = TrainingDataset(layout, build.build_preprocessing(config), config.run.seed)
-    conditioning = build.build_conditioning(config)
+    conditioning = build.data_facts(config).conditioning
     network = inference_network(load_generator(checkpoint_path(tiny_config.parent / "runs" / "tiny", 4)).generator)
     settle_spectral_norm(network)
     with estimating_statistics(network), torch.no_grad():

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from configs.load import config_from_dict, config_to_dict, load_config
-from configs.sample_cache import cache_folder
+from configs.splits import cache_folder
 from tools import clear_cache
 from tools.export.web_runtime import runtime_files
 from utils.errors import ConfigError

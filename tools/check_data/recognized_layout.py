@@ -5,10 +5,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from configs import build
 from configs.load import config_from_dict
 from configs.schema import Config
 from configs.schema.sides import TWO_SIDES, read_source_folder
+from configs.splits import open_split
 from data import data_set_folder
 from data.batch import DataError
 from data.folder_store import IMAGE_SUFFIXES, SPLITS
@@ -71,7 +71,7 @@ def _settings(data: dict[str, Any], splits: Sequence[str], overrides: Sequence[s
     config = config_from_dict({"data": data} | method, data["root"], overrides)
     with suppress(DataError):
         try:
-            build.build_layout(config, "train" if "train" in splits else splits[0], needs_targets=True)
+            open_split(config, "train" if "train" in splits else splits[0], needs_targets=True)
         except PairingError as error:
             is_named = any(text.startswith("data.layout=") for text in overrides)
             if error.remedy and not error.rest and not is_named:

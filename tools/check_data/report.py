@@ -10,12 +10,11 @@ from itertools import groupby, pairwise
 from pathlib import Path
 
 from configs import build
-from configs.image_sides import check_trained_sizes
+from configs.build import check_trained_sizes
 from configs.schema import Config
 from configs.schema.checks import MOST
 from configs.schema.sides import TWO_SIDES
-from configs.splits import validation_split
-from configs.stored_images import describe_pixels
+from configs.splits import has_split, open_split, validation_split
 from configs.undecided_settings import undecided_sides, with_data, with_measured_ranges
 from data.batch import DataError, check_one_size
 from data.checks.checking import Check, Checked, check_all, label_maps, palette_problems
@@ -71,7 +70,7 @@ class CheckedSide:
 def splits_of_config(config: Config) -> dict[str, bool]:
     """Return the splits that training and testing read, and whether their samples must have targets."""
     data = config.data
-    splits = {data.test_split: False} if build.has_split(data, data.test_split) else {}
+    splits = {data.test_split: False} if has_split(config, data.test_split) else {}
     if validation := validation_split(config):
         splits[validation] = True
     return {"train": True} | splits | {"train": True}
@@ -120,12 +119,12 @@ def _check_side(config: Config, layout: Layout, kind: str, split: str, *, is_for
 def _open_split(config: Config, split: str, *, needs_targets: bool) -> tuple[Layout | None, Sequence[str], str]:
     """Return the complete samples of a split, or None without any, the problems of the others and a remedy."""
     needs_labels = split == "train" and config.loss.outside_mask > 0
-    open_split = partial(build.build_layout, config, split, needs_labels=needs_labels)
+    open_layout = partial(open_split, config, split, needs_labels=needs_labels)
     try:
         if config.data.layout in TWO_SIDES and not needs_targets:
             with suppress(PairingError):  # there is no other domain
-                return open_split(needs_targets=True), (), ""
-        return open_split(needs_targets=needs_targets), (), ""
+                return open_layout(needs_targets=True), (), ""
+        return open_layout(needs_targets=needs_targets), (), ""
     except PairingError as error:
         return error.rest, error.problems, error.remedy
     except DataError as error:
@@ -144,7 +143,7 @@ def completed(config: Config, split: str) -> Config:
     except DataError:  # reported with the other files, which any range makes readable
         ranges = {f"{side}_range": getattr(config.data, f"{side}_range") or [-MOST, MOST] for side in sides}
         return with_data(config, **ranges)
-    for line in describe_pixels(config.data):
+    for line in build.data_facts(config).describe_pixels():
         logger.info("%s", line)
     return config
 

@@ -41,7 +41,7 @@ def _images(config: Config, layout: Layout, sample: Sample, what: str) -> dict[s
     shown = {"source": sample.source, "source images": sample.source_images, "target": sample.target}
     if layout.n_classes:
         is_known = layout.n_classes <= 2**16  # check_data allows any number unless one is given
-        colors = build.class_colors(config.data) if is_known else label_colors(int(sample.source.max()) + 1)
+        colors = build.data_facts(config).class_colors if is_known else label_colors(int(sample.source.max()) + 1)
         shown["source"] = colorize(sample.source, colors)
     pictures: dict[str, Tensor] = {}
     for name, image in shown.items():
@@ -49,5 +49,5 @@ def _images(config: Config, layout: Layout, sample: Sample, what: str) -> dict[s
             is_rgb = image.dtype == torch.uint8 and len(image) == 3
             rgb = image if is_rgb else picture(image)
             pictures[what + name] = rgb if name == "target" else scaled_picture(rgb, config.generator.scale)
-    weights = build.build_conditioning(config).weights(Batch.of([sample]))
+    weights = build.data_facts(config).conditioning.weights(Batch.of([sample]))
     return pictures if weights is None else pictures | {f"{what}weights": weights_picture(weights[0])}

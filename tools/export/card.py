@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import PureWindowsPath
 from typing import Any
 
-from configs.image_sides import image_sides
+from configs.build import image_sides
 from configs.schema.data import SIZED_BY_CROP
 from data.value_range import ValueRange
 from inference.load import LoadedGenerator

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from configs import build
-from configs.image_sides import image_sides
-from configs.stored_images import target_dtype
+from configs.build import image_sides
 from data.batch import Batch
 from data.conditioning import Conditioning, images_to_float
 from data.value_range import ValueRange
@@ -125,7 +124,7 @@ def make_example(
         "latents": latents,
     }
     given = {name: tensor for name, tensor in inputs.items() if tensor is not None}
-    expected = conditioning.pixels(translated, target_dtype(loaded.config.data))
+    expected = conditioning.pixels(translated, loaded.data_facts.target_dtype)
     return Example(given, expected, _level(conditioning.target_range, expected.dtype))
 
 
@@ -168,7 +167,7 @@ def write_program(
             f"{path}: {n_bytes:,} bytes of weights, an ONNX file holds 2 GiB. "
             "Use --dtype float16 or --format safetensors."
         )
-    conditioning, pixel_dtype = loaded.conditioning, target_dtype(loaded.config.data)
+    conditioning, pixel_dtype = loaded.conditioning, loaded.data_facts.target_dtype
     network = ImageProgram(tensors, conditioning, pixel_dtype) if as_images else tensors
     facts = loaded.facts() | ({"format_version": VALUES_VERSION} if as_images and not conditioning.is_8_bit else {})
     make = partial(make_example, loaded, as_images=as_images, takes_latents=takes_latents)

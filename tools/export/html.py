@@ -8,8 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from configs import build
-from configs.image_sides import image_sides
+from configs.build import image_sides
 from data.batch import DataError
 from inference.load import LoadedGenerator
 from models.latent_inputs import latent_channels
@@ -75,7 +74,7 @@ def _check(loaded: LoadedGenerator, *, in_folder: bool) -> None:
         raise ExportError(
             f"{loaded.file}: takes instance features, which a page cannot draw. Use python -m tools.playground."
         )
-    if beyond := build.beyond_8_bit(loaded.config.data, loaded.conditioning):
+    if beyond := loaded.data_facts.page_obstacle:
         raise ExportError(
             f"{loaded.file}: {beyond}, which a page cannot show. Use --format onnx, which pairgan.py runs."
         )

@@ -13,10 +13,8 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from configs import build
-from configs.image_sides import image_sides
-from configs.label_maps import ignored_id, named_classes
-from configs.schema import Config
+from configs.build import image_sides
+from configs.data_facts import DataFacts
 from data.batch import DataError
 from tools.playground.samples import MAX_PIXELS, Samples
 from utils.errors import ConfigError
@@ -100,18 +98,18 @@ def describe(samples: Samples, *, takes_seed: bool = False, seed: int = 0) -> De
         ConfigError: metrics.label_colors names another number of classes.
     """
     loaded = samples.loaded
-    config, conditioning = loaded.config, loaded.conditioning
+    config, facts, conditioning = loaded.config, loaded.data_facts, loaded.conditioning
     height, width = _new_size(samples)
     sides = image_sides(config)
-    file_colors = config.data.colors.rgb if config.data.colors else ()  # those of ignored pixels are the last
+    file_colors = facts.file_colors.rgb if facts.file_colors else ()  # the colours of ignored pixels are the last
     step = "weights of an original" if loaded.step is None else f"step {loaded.step}"
     return Description(
         title=loaded.card.get("title", loaded.name),
         card=loaded.card,
         subtitle=", ".join(filter(None, [step, loaded.named_direction])),
-        classes=_classes(config) if conditioning.n_classes else [],
+        classes=_classes(facts, config.metrics.label_colors) if conditioning.n_classes else [],
         n_classes=conditioning.n_classes,
-        ignore_id=ignored_id(config.data),
+        ignore_id=facts.ignored_id,
         needs_instances=conditioning.needs_instances,
         takes_seed=takes_seed,
         seed=seed,
@@ -144,13 +142,12 @@ def _new_size(samples: Samples) -> tuple[int, int]:
     return min(max(height, least), greatest), min(max(width, least), greatest)
 
 
-def _classes(config: Config) -> list[PageClass]:
-    """Return the classes with their names and colours, as far as the data set or a setting label_colors has them."""
-    data, n_classes = config.data, build.number_of_classes(config.data)
-    colors, table = build.class_colors(data), named_classes(data)
-    names = table.names if table else tuple(map(str, range(n_classes)))
-    if config.metrics.label_colors is not None:
-        known = read_label_colors(config.metrics.label_colors)
+def _classes(facts: DataFacts, label_colors: str | None) -> list[PageClass]:
+    """Return the classes with their names and colours, if the data set or `metrics.label_colors` has them."""
+    n_classes, colors = facts.n_classes, facts.class_colors
+    names = facts.classes.names if facts.classes else tuple(map(str, range(n_classes)))
+    if label_colors is not None:
+        known = read_label_colors(label_colors)
         if known.n_classes != n_classes:
             raise ConfigError(
                 f"metrics.label_colors: {known.origin} has {known.n_classes} classes, the generator {n_classes}: "
@@ -159,7 +156,7 @@ def _classes(config: Config) -> list[PageClass]:
         names, colors = known.names, known.colors
     named_colors = zip(names, map(bytes, colors.tolist()), strict=False)
     classes = [PageClass(number, name, color.hex()) for number, (name, color) in enumerate(named_colors)]
-    ignored = ignored_id(data)
+    ignored = facts.ignored_id
     of_ignored = [] if ignored is None else [PageClass(ignored, IGNORED, "000000")]
     return [entry for entry in classes if entry.id != ignored] + of_ignored
 

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from configs import build
-from configs.label_maps import ignored_id
 from configs.splits import check_has_split, open_split
 from data.batch import DataError, Sample
 from data.class_ids import checked_classes
@@ -77,7 +76,7 @@ class Samples:
     def pack(self, sample: Sample) -> bytes:
         """Return a sample's source and instances as bytes; ignored pixels get the id that they have in files."""
         if n_classes := self.loaded.conditioning.n_classes:
-            ids, ignored = sample.source.int(), ignored_id(self.loaded.config.data)
+            ids, ignored = sample.source.int(), self.loaded.data_facts.ignored_id
             packed = _bytes_of(ids if ignored is None else torch.where(ids == n_classes, ignored, ids))
         else:
             packed = sample.source.permute(1, 2, 0).numpy().tobytes()
@@ -114,7 +113,7 @@ class Samples:
             instances = _ids(body[-4 * n_pixels :], height, width)
         if rule.n_classes:
             ids = _ids(body[: 4 * n_pixels], height, width)
-            ignored = ignored_id(self.loaded.config.data)
+            ignored = self.loaded.data_facts.ignored_id
             source = checked_classes(ids, NAME, n_classes=rule.n_classes, ignore_id=ignored)
         else:
             pixels = np.frombuffer(body, np.uint8, 3 * n_pixels).reshape(height, width, 3)

@@ -10,14 +10,12 @@ from typing import BinaryIO, Literal
 from torch import Tensor
 
 from configs import build
-from configs.image_sides import image_sides
-from configs.schema import Config
-from configs.stored_images import trained_forms
+from configs.build import image_sides
 from data.batch import Sample
-from data.conditioning import Conditioning
 from data.files.size_guard import check_size
 from data.map_reader import source_kinds
 from inference.image_store import image_store
+from inference.load import LoadedGenerator
 from inference.padding import fitted
 from inference.tiling import Window
 
@@ -57,26 +55,25 @@ class Upload:
 class RequestFiles:
     """Reads the files of requests, and writes translations as files.
 
-    config: Settings that samples are read with.
     folder: Folder of temporary files.
     """
 
-    config: Config
-    conditioning: Conditioning
+    loaded: LoadedGenerator
     folder: Path
 
     @property
     def kinds(self) -> list[str]:
         """The files that a request has, as a form names them."""
-        config, conditioning = self.config, self.conditioning
-        beside = {"instances": build.reads_instances(config), "features": conditioning.features == "precomputed"}
-        sources = source_kinds(len(config.data.source_folder) if config.data.is_stacked else 1)
-        return [*sources, *(kind for kind, is_read in beside.items() if is_read)]
+        facts = self.loaded.data_facts
+        others = {"instances": facts.reads_instances, "features": facts.conditioning.features == "precomputed"}
+        data = self.loaded.config.data
+        sources = source_kinds(len(data.source_folder) if data.is_stacked else 1)
+        return [*sources, *(kind for kind, is_read in others.items() if is_read)]
 
     @property
     def media_type(self) -> str:
         """The media type of translations."""
-        return MEDIA_TYPES.get(image_store(self.config).suffix, "application/octet-stream")
+        return MEDIA_TYPES.get(image_store(self.loaded.data_facts).suffix, "application/octet-stream")
 
     def read(self, files: Mapping[str, Upload], name: str) -> tuple[Sample, Window]:
         """Return the sample as the network takes it, and the window of its translation in the network's output.
@@ -85,14 +82,13 @@ class RequestFiles:
             DataError: a file cannot be used.
             TooLargeError: an image, or what it becomes by padding, which is much more of a narrow one.
         """
-        config, conditioning = self.config, self.conditioning
-        makes_instances = conditioning.needs_instances and config.data.makes_instances
-        reader = build.build_map_reader(config, trained_forms(config.data), needs_instances=makes_instances)
+        config, facts = self.loaded.config, self.loaded.data_facts
+        reader = facts.map_reader(facts.trained_storage, needs_instances=facts.conditioning.needs_instances)
         sample, sides = reader.read(name, {kind: files[kind] for kind in self.kinds}), image_sides(config)
         padded_sides = (-(-side // sides.multiple) * sides.multiple for side in sample.source.shape[-2:])
         height, width = (max(side, sides.minimum) for side in padded_sides)
         check_size("source, padded as the generator needs it", height, width)
-        is_ids = conditioning.n_classes > 0
+        is_ids = facts.n_classes > 0
         padded = fitted(sample, build.build_preprocessing(config), keeps_size=True, source_is_ids=is_ids)
         return padded.padded, padded.window
 
@@ -102,7 +98,7 @@ class RequestFiles:
         Raises:
             OSError: there is no space for a temporary file.
         """
-        store = image_store(self.config)
+        store = image_store(self.loaded.data_facts)
         path = self.folder / f"{secrets.token_hex(8)}{store.suffix}"
         try:
             store.write(path, image, source)

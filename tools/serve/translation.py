@@ -9,10 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from configs.image_sides import image_sides
-from configs.label_maps import ignored_id, named_classes
+from configs.build import image_sides
 from configs.load import config_from_dict
-from configs.stored_images import EIGHT_BITS, stored_forms, target_dtype
 from data.batch import Batch, Sample
 from inference.load import LoadedGenerator
 from pairgan import ModelError, load
@@ -57,37 +55,36 @@ class Translator:
     @property
     def files(self) -> RequestFiles:
         """Reader and writer of the files for this generator."""
-        return RequestFiles(self.loaded.config, self.loaded.conditioning, self.folder)
+        return RequestFiles(self.loaded, self.folder)
 
     def describe(self) -> dict[str, Any]:
         """Return what a client needs to know of the generator, for JSON."""
-        config, conditioning = self.loaded.config, self.loaded.conditioning
+        config, facts = self.loaded.config, self.loaded.data_facts
         data, sides, files = config.data, image_sides(config), self.files
-        table, forms = named_classes(data), stored_forms(data)
-        names = table.names if table else tuple(map(str, range(conditioning.n_classes)))
-        holds = dict.fromkeys(files.kinds, "values" if data.source_images in forms else "8-bit RGB")
+        names = facts.classes.names if facts.classes else tuple(map(str, range(facts.n_classes)))
+        holds = dict.fromkeys(files.kinds, "values" if facts.source_images in facts.storage else "8-bit RGB")
         holds |= {"instances": "ids", "features": "8-bit RGB"}
-        if conditioning.n_classes:
-            holds["source"] = "class colours" if data.colors else "class ids"
-        has_images, label_channels = not conditioning.n_classes or data.is_stacked, 3 if data.colors else 1
+        if facts.n_classes:
+            holds["source"] = "class colours" if facts.file_colors else "class ids"
+        label_channels = 3 if facts.file_colors else 1
         return {
             "name": self.loaded.name,
             "step": self.loaded.step,
             "direction": self.loaded.direction,
             "card": self.loaded.card,
             "inputs": {kind: holds[kind] for kind in files.kinds},
-            "source_channels": data.source_channels if has_images else label_channels,
-            "source_range": (data.source_range or EIGHT_BITS) if has_images else None,
-            "classes": dict(enumerate(names[: conditioning.n_classes])),
-            "ignore_id": ignored_id(data),
+            "source_channels": data.source_channels if facts.has_source_images else label_channels,
+            "source_range": facts.bounds(facts.source_images) if facts.has_source_images else None,
+            "classes": dict(enumerate(names[: facts.n_classes])),
+            "ignore_id": facts.ignored_id,
             "size_multiple": sides.multiple,
             "min_size": sides.minimum,
             "scale": config.generator.scale,
             "takes_seed": self.takes_seed,
             "output": files.media_type,
-            "output_channels": data.target_channels if "target" in forms else 3,
-            "output_range": data.target_range or EIGHT_BITS,
-            "output_dtype": str(target_dtype(data)).removeprefix("torch."),
+            "output_channels": data.target_channels if "target" in facts.storage else 3,
+            "output_range": facts.bounds("target"),
+            "output_dtype": str(facts.target_dtype).removeprefix("torch."),
         }
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from configs import build
-from configs.image_sides import image_sides
+from configs.build import image_sides
 from configs.schema import Config, ContrastiveConfig
 from losses.patch_nce import patch_nce
 from models.generator import FeatureGenerator

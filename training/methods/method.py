@@ -12,9 +12,7 @@ from torch.optim import Adam
 from torch.optim.swa_utils import AveragedModel
 
 from configs import build
-from configs.directions import sides_of
 from configs.schema import Config
-from configs.stored_images import target_dtype
 from data.batch import Batch, Sample
 from data.conditioning import Conditioning
 from inference.predictor import Predictor
@@ -169,7 +167,7 @@ class Method(ABC):
             ConfigError: the network has no module of the name that log.activations gives.
         """
         translator = self.translators[direction or next(iter(self.translators))]
-        data = sides_of(config, direction)
+        facts = build.data_facts(config, direction)
         average = averages.get(translator.network)
         network = inference_network(average.module if average else self.networks[translator.network].module)
         shown, modules = config.log.activations, [name for name, _ in network.named_modules() if name]
@@ -181,8 +179,8 @@ class Method(ABC):
             conditioning=translator.conditioning,
             precision=self.precision,
             device=self.device,
-            colors=build.class_colors(data),
-            target_dtype=target_dtype(data),
+            colors=facts.class_colors,
+            target_dtype=facts.target_dtype,
         )
 
 
@@ -250,6 +248,6 @@ class NetworkBuilder:
 def translators(config: Config) -> dict[str, Translator]:
     """Return what translates, by direction, as the method declares it."""
     return {
-        direction: Translator(network, build.build_conditioning(config, direction))
+        direction: Translator(network, build.data_facts(config, direction).conditioning)
         for direction, network in config.method.translators.items()
     }

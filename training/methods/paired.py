@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from configs import build
-from configs.image_sides import discriminated_side
+from configs.build import discriminated_side
 from configs.schema import Config
 from data.batch import Batch, Sample
 from losses.objective import GeneratorObjective, LossInputs

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from configs import build
-from configs.image_sides import image_sides
+from configs.build import image_sides
 from configs.load import load_config
 from configs.schema import GeneratorConfig, networks
 from inference.load import LoadedGenerator
@@ -75,7 +75,7 @@ def load(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
 
 def in_tiles(loaded: LoadedGenerator, folder: Path) -> None:
     sides = image_sides(loaded.config)
-    in_channels = build.build_conditioning(loaded.config).channels
+    in_channels = build.data_facts(loaded.config).conditioning.channels
     image = torch.randn(1, in_channels, 3 * sides.minimum, 2 * sides.minimum)
     tiled = TiledNetwork(
         loaded.generator, tile=sides.minimum, size_multiple=sides.multiple, min_size=sides.minimum, folder=folder

@@ -9,7 +9,7 @@ from PIL import Image
 
 import pairgan
 from configs import build
-from configs.image_sides import image_sides
+from configs.build import image_sides
 from configs.load import load_config
 from inference.load import LoadedGenerator, load_generator, load_network
 from models.instance_features import FeatureConditionedGenerator

@@ -1,0 +1,218 @@
+"""Facts about the images of a direction, derived from the settings once: `DataFacts`, made by `configs.build`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from configs.schema import DataConfig
+from configs.schema.checks import require
+from configs.schema.sides import RGB_CHANNELS
+from data import LAYOUTS
+from data.conditioning import Conditioning
+from data.files.pixels import StoredForm
+from data.map_reader import MapReader
+from data.value_range import ValueRange
+from utils.gallery import Swatch
+from utils.label_colors import CITYSCAPES, IGNORED, LabelColors
+from utils.pictures import label_colors
+from utils.text import counted, exact
+
+EIGHT_BITS = (0.0, 255.0)
+_CLASS_WEIGHTS = "loss.class_weights"
+_LISTED = 8  # names in a message
+_SHOWN_RANGES = 4
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """Facts about the sources and the targets of a direction.
+
+    n_classes: Number of classes of the label maps; 0 if sources are images.
+    classes: Names and colours of the classes; None if they have no names, or if sources are images.
+    ignored_id: Id of pixels without a class in a map of ids; None if each pixel has a class.
+    source_images: Kind of map that holds the images of the sources: "source", or "source_images" behind label maps.
+    stack: Source folders whose images are stacked; empty for sources of one folder.
+    storage: Storage formats by kind of map, of the images that are not read as 8-bit RGB.
+    ranges: Ranges of values by kind of map, from the settings.
+    target_files: Type and format of the files of translations, such as uint16.png; None for 8-bit RGB.
+    file_colors: Classes of label maps that are drawn in colours; None if maps hold ids.
+    divided_classes: Classes whose connected parts are instances (empty for all classes); None if instances have files.
+    conditioning: Converts batches to the inputs of the networks.
+    """
+
+    n_classes: int
+    classes: LabelColors | None
+    ignored_id: int | None
+    source_images: str
+    stack: Sequence[str]
+    storage: Mapping[str, StoredForm]
+    ranges: Mapping[str, ValueRange]
+    target_files: str | None
+    file_colors: LabelColors | None
+    divided_classes: frozenset[int] | None
+    conditioning: Conditioning
+
+    @property
+    def class_colors(self) -> Tensor:
+        """Colours of the classes for display, (K, 3) uint8."""
+        return label_colors(self.n_classes) if self.classes is None else self.classes.colors[: self.n_classes]
+
+    @property
+    def has_source_images(self) -> bool:
+        """Whether sources are images, or label maps with images stacked behind them."""
+        return not self.n_classes or self.conditioning.source_image_channels > 0
+
+    @property
+    def reads_instances(self) -> bool:
+        """Whether samples need an instance map from a file."""
+        return self.conditioning.needs_instances and self.divided_classes is None
+
+    @property
+    def target_dtype(self) -> torch.dtype:
+        """Type of the values of translated images."""
+        dtype = getattr(torch, (self.target_files or "uint8.png").partition(".")[0])
+        assert isinstance(dtype, torch.dtype)
+        return dtype
+
+    @property
+    def trained_storage(self) -> dict[str, StoredForm]:
+        """Storage formats for files from elsewhere, with the highest values that the networks know."""
+        storage = {}
+        for kind, form in self.storage.items():
+            highest = self.bounds(kind)[1::2]
+            storage[kind] = replace(form, highest=highest * form.n_channels if len(highest) == 1 else highest)
+        return storage
+
+    @property
+    def page_obstacle(self) -> str | None:
+        """Why neither a page nor a video can hold sources and translations: "takes …" or "translates …", or None."""
+        if self.stack:
+            return "takes sources of several folders"
+        return None if self.conditioning.is_8_bit else "translates images that are not 8-bit RGB"
+
+    def bounds(self, kind: str) -> tuple[float, ...]:
+        """Return the lowest and the highest value of a kind of map, or of each of its channels in turn."""
+        if kind not in self.ranges:
+            return EIGHT_BITS
+        values = self.ranges[kind]
+        return tuple(bound for pair in zip(values.low, values.high, strict=True) for bound in pair)
+
+    def map_reader(self, storage: Mapping[str, StoredForm], *, needs_instances: bool) -> MapReader:
+        """Return the reader of the maps of samples. It makes instances from label maps if they are needed."""
+        return MapReader(
+            n_classes=self.n_classes,
+            ignore_id=None if self.file_colors else self.ignored_id,
+            forms=storage,
+            colors=self.file_colors,
+            divided_classes=self.divided_classes if needs_instances else None,
+            target_scale=self.conditioning.target_scale,
+        )
+
+    def legend(self, of_pictures: LabelColors | None = None) -> list[Swatch]:
+        """Return the classes of label maps for a gallery; empty if they have no names.
+
+        of_pictures: Classes of targets that are pictures of label maps, if sources are images.
+        """
+        table = self.classes or (None if self.n_classes else of_pictures)
+        if table is None:
+            return []
+        swatches = [Swatch(name, bytes(color).hex()) for name, color in zip(table.names, table.rgb, strict=False)]
+        return [*swatches, Swatch(IGNORED, "000000")] if self.classes and self.ignored_id is not None else swatches
+
+    def describe_pixels(self) -> list[str]:
+        """Return a line for each kind of image that is not 8-bit RGB: channels, and the values that networks see."""
+        lines = []
+        for kind, form in self.storage.items():
+            bounds = self.bounds(kind)
+            pairs = list(zip(bounds[::2], bounds[1::2], strict=True))
+            shown = [f"{exact(low)} to {exact(high)}" for low, high in pairs[:_SHOWN_RANGES]]
+            shown += ["…"] if len(pairs) > _SHOWN_RANGES else []
+            files = f", written as {self.target_files}" if kind == "target" and self.target_files else ""
+            folders = f" of {', '.join(self.stack)}" if self.stack and kind != "target" else ""
+            name = "source images" if kind == "source_images" else f"{kind}s"
+            lines.append(f"{name:<15}{counted(form.n_channels, 'channel')}{folders}, values {', '.join(shown)}{files}")
+        return lines
+
+
+def named_classes(data: DataConfig) -> LabelColors | None:
+    """Return names and colours of the classes, from the data set or data.label_colors; Cityscapes has 35 ids."""
+    known = LAYOUTS[data.layout].own_classes or data.colors
+    if known is None and data.n_classes == len(CITYSCAPES):
+        rgb = tuple((red, green, blue) for red, green, blue in label_colors(data.n_classes).tolist())
+        return LabelColors("cityscapes", tuple(kind.name for kind in CITYSCAPES), rgb)
+    return known
+
+
+def number_of_classes(data: DataConfig, classes: LabelColors | None) -> int:
+    """Return the number of classes of label maps; 0 if sources are images.
+
+    Raises:
+        ConfigError: data.n_classes contradicts the classes of the data set.
+    """
+    if classes is None:
+        return data.n_classes
+    expected = f"{classes.n_classes}, the classes of {data.layout}: leave it out"
+    require(data.n_classes in (0, classes.n_classes), "data.n_classes", data.n_classes, expected)
+    return classes.n_classes
+
+
+def ignored_id(data: DataConfig) -> int | None:
+    """Return the id of pixels without a class; in label maps that are drawn in colours, the number of classes."""
+    colors = data.colors
+    if colors is None:
+        return data.ignore_id
+    return colors.n_classes if len(colors.rgb) > colors.n_classes else None
+
+
+def value_ranges(data: DataConfig) -> dict[str, ValueRange]:
+    """Return the ranges of values that the settings name, by kind of map."""
+    of_source = data.source_range if not data.has_labels or data.is_stacked else None
+    bounds = {data.source_images: of_source, "target": data.target_range}
+    return {kind: ValueRange.of(of_kind) for kind, of_kind in bounds.items() if of_kind is not None}
+
+
+def storage_formats(data: DataConfig) -> dict[str, StoredForm]:
+    """Return the storage formats of images that are not 8-bit RGB: they have a range, other channels or a stack."""
+    sides = {"target": (data.target_channels, data.target_range)}
+    if not data.has_labels or data.is_stacked:
+        sides = {"source": (data.source_channels, data.source_range)} | sides
+    return {
+        data.source_images if side == "source" else side: StoredForm(
+            n_channels, f"data.{side}_channels", is_8_bit=bounds is None
+        )
+        for side, (n_channels, bounds) in sides.items()
+        if bounds is not None or n_channels not in RGB_CHANNELS or (side == "source" and data.is_stacked)
+    }
+
+
+def allowing_missing(storage: Mapping[str, StoredForm]) -> dict[str, StoredForm]:
+    """Return storage formats that also accept sources with pixels without data."""
+    return {kind: replace(form, allows_missing=kind != "target") for kind, form in storage.items()}
+
+
+def class_weights(given: Mapping[str, float], n_classes: int, classes: LabelColors | None) -> dict[int, float]:
+    """Return the weights other than 1 by class id; pixels without a class have the id `n_classes`.
+
+    given: Weights by id or name.
+
+    Raises:
+        ConfigError: a class does not exist or is named twice, or all weights are 0.
+    """
+    if not given:
+        return {}
+    require(n_classes > 0, _CLASS_WEIGHTS, given, "{} where sources are no label maps: they have no classes")
+    names = classes.names if classes else ()
+    ids = {str(class_id): class_id for class_id in range(n_classes)} | {IGNORED: n_classes}
+    ids |= {name: class_id for class_id, name in enumerate(names)}
+    some = f", names such as {', '.join(names[:_LISTED])}" if names else ""
+    unknown = [name for name in given if name not in ids]
+    require(not unknown, _CLASS_WEIGHTS, unknown, f"ids from 0 to {n_classes - 1}{some}, or {IGNORED}")
+    weights: dict[int, float] = {}
+    for name, weight in given.items():
+        require(ids[name] not in weights, _CLASS_WEIGHTS, name, "each class once, by its id or by its name")
+        weights[ids[name]] = weight
+    lacks_all = all(weights.get(class_id) == 0 for class_id in range(n_classes))
+    require(not lacks_all, _CLASS_WEIGHTS, given, "a class with a weight above 0")
+    return {class_id: weight for class_id, weight in weights.items() if weight != 1}
