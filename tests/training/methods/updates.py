@@ -87,7 +87,7 @@ def make_paired(
 
 @dataclass
 class Setup:
-    """What a small update is made of, float64 unless set otherwise."""
+    """The settings of a small update, float64 by default."""
 
     norm: Any = "instance"
     weights: Mapping[str, float] | None = None
