@@ -65,7 +65,7 @@ class AdversarialLoss:
         self.over_scales = over_scales
 
     def discriminator_loss(self, real: Logits, fake: Logits) -> dict[str, Tensor]:
-        """Return the loss as `total`, small if real and translated images are told apart, and its parts by name.
+        """Return the loss as `total`, small if it distinguishes real from translated images, and its parts.
 
         The loss is half the sum of the parts, as in pix2pixHD and pix2pix.
         """
