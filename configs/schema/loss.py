@@ -55,8 +55,6 @@ class LossConfig(Section, prefix="loss."):
     """1 - MS-SSIM: structure at several scales, beside l1. Weights of pixels do not count in it."""
     vgg: float = weight(10.0, "pairs")
     """L1 between VGG19 features; needs VGG19's weights (548 MB), downloaded into torch's cache."""
-    vgg_imagenet_normalization: bool = False
-    """Normalise VGG19's input by ImageNet's statistics, which pix2pixHD does not do."""
     class_weights: dict[str, float] = field(default_factory=dict)
     """Label maps: weights of the pixels of classes, by id or by name, as {car: 4, sky: 0}, or a list of those of the
     classes 0, 1 and so on: in l1, feature_matching, vgg and further metrics. 0 ignores a class. The other classes
