@@ -31,12 +31,11 @@ _context: Any = get_context("forkserver" if "forkserver" in get_all_start_method
 class FileProcesses:
     """Calls functions in other processes. Each process computes with one thread.
 
-    n_processes: Number of calls at the same time; further calls wait.
+    n_processes: Number of calls at the same time. Further calls wait.
     max_pixels: Largest image that a process reads.
     """
 
     def __init__(self, n_processes: int, max_pixels: int) -> None:
-        self.n_processes = n_processes
         self._options = max_pixels, max(_LEAST_MEMORY, memory_bytes() // (2 * n_processes))
         self._free, self._idle = asyncio.Semaphore(n_processes), list[_Process]()
         self._threads = ThreadPoolExecutor(n_processes, "files")  # each waits for a process
@@ -44,36 +43,33 @@ class FileProcesses:
     async def call(self, seconds: float | None, function: Callable[..., _Result], *arguments: Any) -> _Result:
         """Return the result of `function(*arguments)`. The process is killed if the call is cancelled.
 
-        The arguments are held by this call only, so a cancelled call releases them.
-
         Raises:
-            DataError: the call takes more than `seconds`, or its process has died.
-            Exception: an error of the function. An error that is no UserError, OSError or MemoryError becomes a
+            DataError: The call takes more than `seconds`, or its process has died.
+            Exception: An error of the function. Errors other than UserError, OSError and MemoryError become a
                 RuntimeError with the traceback as its text.
         """
         loop = asyncio.get_running_loop()
         async with self._free:
-            process = self._idle.pop() if self._idle else await self._start()
+            process = self._idle.pop() if self._idle else await loop.run_in_executor(self._threads, self._start)
             try:
                 async with asyncio.timeout(seconds):
                     result, error = await loop.run_in_executor(self._threads, process.call, function, arguments)
-            except (TimeoutError, EOFError, ConnectionError) as failure:
+            except BaseException as failure:
                 process.kill()
+                if not isinstance(failure, TimeoutError | EOFError | ConnectionError):
+                    raise
                 how = f"takes more than {seconds:g} s" if isinstance(failure, TimeoutError) else "ends the decoder"
                 raise DataError(f"reading the files of this request {how}: save the image again, as PNG") from failure
-            except BaseException:
-                process.kill()
-                raise
             self._idle.append(process)
         if error is not None:
             raise error
         return result
 
-    async def _start(self) -> "_Process":
-        return await asyncio.get_running_loop().run_in_executor(self._threads, _Process, *self._options)
+    def _start(self) -> "_Process":
+        return _Process(*self._options)
 
     def close(self) -> None:
-        """End all processes; calls have ended or were cancelled before."""
+        """End all processes. Calls must have ended or must have been cancelled before."""
         for process in self._idle:
             process.kill()
         self._threads.shutdown()
@@ -81,7 +77,7 @@ class FileProcesses:
 
 @contextmanager
 def file_processes(max_pixels: int) -> Iterator[FileProcesses]:
-    """Provide processes for the files of requests; each starts when it is needed."""
+    """Provide processes for the files of requests. Each starts when it is needed."""
     if _context.get_start_method() == "forkserver":
         from multiprocessing import forkserver
 
@@ -112,7 +108,7 @@ class _Process:
 
 def _work(connection: Connection, max_pixels: int, most_memory: int) -> None:
     """Answer calls until the server closes the pipe."""
-    ignore(STOPPING)  # a signal to the whole group leaves it to the server to answer what waits
+    ignore(STOPPING)  # after a signal to the whole group, the server still answers the requests that wait
     torch.set_num_threads(1)
     if sys.platform != "win32":
         import resource
@@ -124,13 +120,13 @@ def _work(connection: Connection, max_pixels: int, most_memory: int) -> None:
 
 
 def _answer(call: bytes) -> memoryview:
-    """Return what a call returns, and its error, as bytes. Its objects are freed before the next call."""
+    """Return the result of a call and its error as bytes. Its objects are freed before the next call."""
     function, arguments = _Pickler.loads(call)
     try:
         return _Pickler.dumps((function(*arguments), None))
     except (UserError, OSError, MemoryError) as error:
         return _Pickler.dumps((None, error.with_traceback(None)))
-    except Exception:  # noqa: BLE001 - other errors may not be sent, as those with their own arguments
+    except Exception:  # noqa: BLE001 - other errors may not be pickled
         return _Pickler.dumps((None, RuntimeError(traceback.format_exc())))
 
 
