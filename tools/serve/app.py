@@ -6,7 +6,7 @@ import json
 import logging
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from http import HTTPStatus
@@ -22,7 +22,6 @@ from starlette.routing import Route, Router
 from torch import Tensor
 
 from data.files.size_guard import pixels_allowed
-from tools.serve.file_processes import FileProcesses, file_processes
 from tools.serve.gate import SOON, Gate, number, read_token, unless_gone
 from tools.serve.request_files import NAME, Upload
 from tools.serve.translation import Job, Translator, open_translator
@@ -32,11 +31,11 @@ from utils.errors import UserError
 from utils.limits import MAX_CHANNELS
 from utils.signatures import accepted
 from utils.text import listed
+from utils.worker_threads import MOST_THREADS, worker_threads
 
 DESCRIPTION = Path(__file__).with_name("openapi.json")
 PATHS = ("/translate", "/reload", "/model", "/health", "/metrics", "/openapi.json")
 _MOST_PIXELS = 2**21  # pixels of a batch; a larger batch takes more memory, but not less time per pixel
-_READING = 6  # the share of `timeout_s` that reading the files of a request may take
 _REMEDY = "send a smaller image, or start the server with --tile 512 or a smaller --batch-size"
 logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # damaged forms are answered, not reported
 
@@ -61,18 +60,18 @@ class Service:
     """Answers requests for translations.
 
     open_translator: Returns the translator of the newest checkpoint.
-    files: Processes that read images, because a client's file can make a decoder slow.
+    threads: Threads that read and write images.
     seed: Seed of requests that name none.
     """
 
     def __init__(
-        self, open_translator: Callable[[], Translator], files: FileProcesses, limits: Limits, seed: int = 0
+        self, open_translator: Callable[[], Translator], threads: Executor, limits: Limits, seed: int = 0
     ) -> None:
-        self._open_translator, self._files, self._limits, self._seed = open_translator, files, limits, seed
+        self._open_translator, self._threads, self._limits, self._seed = open_translator, threads, limits, seed
         self._translator = translator = open_translator()
         most_pixels = min(limits.max_pixels, _MOST_PIXELS)
         self._turns = Turns[Job, Tensor](_compute, translator.most_together, most_pixels)
-        self._opening, self._writing = ThreadPoolExecutor(1, "reload"), ThreadPoolExecutor(2, "write")
+        self._opening = ThreadPoolExecutor(1, "reload")
         self._places = asyncio.Semaphore(limits.max_waiting)
         self._decoded = asyncio.Semaphore(2 * translator.most_together)  # others wait as their undecoded bodies
         self._figures = own = CollectorRegistry()
@@ -85,8 +84,7 @@ class Service:
     def close(self) -> None:
         """Compute and load no more."""
         self._turns.close()
-        for threads in (self._opening, self._writing):
-            threads.shutdown(wait=False, cancel_futures=True)
+        self._opening.shutdown(wait=False, cancel_futures=True)
 
     def app(self, token: str | None) -> Gate:
         """Return the application. For `token` see Gate."""
@@ -98,8 +96,8 @@ class Service:
             Route("/metrics", lambda _: PlainTextResponse(generate_latest(self._figures))),
             Route("/openapi.json", lambda _: JSONResponse(self.describe_api())),
         ]
-        router, headers = Router(routes, redirect_slashes=False), {"Cache-Control": "no-store"}
-        return Gate(router, self._limits.max_bytes, _REMEDY, token, headers, self._observe)
+        router = Router(routes, redirect_slashes=False)
+        return Gate(router, self._limits.max_bytes, _REMEDY, token, observe=self._observe)
 
     def describe_api(self) -> dict[str, Any]:
         """Return the description of the service, with the files that this generator takes."""
@@ -142,13 +140,12 @@ class Service:
             if not limit.expired():
                 limit.reschedule(None)
 
+        own, loop = translator.files, asyncio.get_running_loop()
         async with self._decoded:
-            reading_s = self._limits.timeout_s / _READING
-            sample, window = await self._files.call(reading_s, translator.files.read, files, name)
+            sample, window = await loop.run_in_executor(self._threads, own.read, files, name)
             job = Job(sample, seed, translator)
             image = await self._turns.computed(job, job.kind, sample.source[0].numel(), begin)
-        write, loop = translator.files.written, asyncio.get_running_loop()
-        return await loop.run_in_executor(self._writing, write, window.cut(image), files["source"])
+        return await loop.run_in_executor(self._threads, own.written, window.cut(image), files["source"])
 
     async def _reload(self, _request: Request) -> Response:
         """Load the newest checkpoint. Requests that have begun keep the former one."""
@@ -216,10 +213,10 @@ def service(arguments: argparse.Namespace) -> Iterator[WebServer]:
     with (
         tempfile.TemporaryDirectory(prefix="pairgan-") as folder,
         pixels_allowed(arguments.max_pixels),
-        file_processes(arguments.max_pixels) as files,
+        worker_threads(MOST_THREADS) as threads,
     ):
         limits = Limits(**accepted(Limits, vars(arguments)))
-        answers = Service(lambda: open_translator(arguments, Path(folder)), files, limits, arguments.seed)
+        answers = Service(lambda: open_translator(arguments, Path(folder)), threads, limits, arguments.seed)
         with (
             closing(answers),
             closing(WebServer(answers.app(token), arguments.host, arguments.port, arguments.drain_s)) as server,

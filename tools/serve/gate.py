@@ -31,6 +31,7 @@ from utils.text import printable
 
 LINGER_S = 2.0  # time to read a refused body; a client that still sends may miss the answer of a closed connection
 SOON = {"Retry-After": "1"}
+_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 _OPEN_PATH = "/health"  # needs no token
 _MOST_BODIES = 64  # bodies of the largest size; they may take at most a quarter of the memory
 _LEAST_TOKEN = 16  # characters
@@ -49,7 +50,7 @@ class Gate:
     remedy: What the user can do if the memory does not suffice.
     token: Token of the clients. None: accept only requests whose Host header names this machine, and none of other
         pages. This prevents DNS rebinding.
-    headers: Headers of every answer.
+    headers: Further headers of every answer.
     observe: Called with path, status and seconds of each answer.
     """
 
@@ -83,7 +84,7 @@ class Gate:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message).update({"X-Content-Type-Options": "nosniff", **self.headers})
+                MutableHeaders(scope=message).update(_HEADERS | dict(self.headers))
             if status < HTTPStatus.BAD_REQUEST:  # a refusal takes no room
                 hold(len(message.get("body", b"")))
             await send({**message, "more_body": True})

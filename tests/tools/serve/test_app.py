@@ -118,7 +118,7 @@ def test_the_translation_of_a_client_that_is_gone_is_left_out(server: WebServer,
 
 
 def test_a_translation_that_has_begun_is_completed_and_others_have_a_time_limit(tiny_run: Path, hold: Hold) -> None:
-    with serving("--checkpoint", tiny_run, "--timeout-s", "6") as server, ThreadPoolExecutor(1) as threads:
+    with serving("--checkpoint", tiny_run, "--timeout-s", "3") as server, ThreadPoolExecutor(1) as threads:
         first = threads.submit(ask, server, "/translate", BODY, FORM)
         hold.begun.wait(60)
         with unfinished(server) as upload:
@@ -127,7 +127,7 @@ def test_a_translation_that_has_begun_is_completed_and_others_have_a_time_limit(
         hold.opened.set()
         assert first.result().status == 200
     assert (second.status, second.headers["Retry-After"], hold.sizes) == (503, "1", [1])
-    assert second.body == b"not begun within 6 s: try again later, or send a smaller image\n"
+    assert second.body == b"not begun within 3 s: try again later, or send a smaller image\n"
 
 
 def test_requests_wait_undecoded_while_two_batches_are_decoded(tiny_run: Path, hold: Hold) -> None:
