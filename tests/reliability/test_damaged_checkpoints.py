@@ -257,7 +257,7 @@ RECORDS = {
     "metrics.jsonl": b'{"step": 1, "loss": 1}\n\xff\xfe\n{"step": 1e999}\n{"step": 2, "a": 1'
     + b"0" * 5000
     + b"}\n[[{\n",
-    "web/rows.jsonl": b'{"step": 1}\n\xff\n{"step": 1, "name": 7, "images": {"translated": []}, "metrics": 3}\n',
+    "web/rows.jsonl": b'{"step": 1}\n\xff\n{"step": 2, "name": "a", "images": {"translated"',
     "state.json": b"\xff",
     "log.txt": b"\xff\n",
     "config.yaml": b"\xff: [",

@@ -55,7 +55,7 @@ class Report:
     def __init__(self, sinks: Sequence[Sink], check_folder: Callable[[], None] = lambda: None) -> None:
         self._sinks = sinks
         self._check_folder = check_folder
-        self._failing: set[Sink] = set()
+        self._failed: set[Sink] = set()
 
     def open(self, first_step: int) -> None:
         """Begin a session with `first_step`."""
@@ -86,12 +86,11 @@ class Report:
         for sink in self._sinks:
             try:
                 write(sink)
-                self._failing.discard(sink)
             except OSError as error:
-                if sink not in self._failing:
+                if sink not in self._failed:
                     text = "%s: %s. The run continues, and records are missing there."
                     logger.warning(text, sink.place, error.strerror or error)
-                self._failing.add(sink)
+                self._failed.add(sink)
 
 
 @contextmanager
