@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from configs.build import build_layout
 from configs.load import config_from_dict
 from configs.schema import Config
+from configs.splits import open_split
 from data.batch import Batch
 from data.layout import PairingError
 from tests.conftest import save_image
@@ -68,7 +68,7 @@ def test_a_missing_folder_of_label_maps_is_one_line_and_training_alone_needs_it(
     with pytest.raises(PairingError, match=r"train_A_label.*loss\.outside_mask=0") as raised:
         open_splits(chosen)
     assert len(raised.value.args) == 1
-    build_layout(chosen, "train", needs_targets=True)
+    open_split(chosen, "train", needs_targets=True)
     save_image(tmp_path / "train_A_label" / "x.png", np.full((32, 32), 9, np.uint8))
     splits = open_splits(chosen)
     labels = splits.train.read(0).labels
