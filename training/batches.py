@@ -13,7 +13,7 @@ from data.batch import Batch, DeviceTransfer
 from data.loader import TrainingSampler, training_batches
 from data.worker_monitor import StoppedWaiting
 from training.methods.method import StepBatches
-from training.run_state import Training
+from training.run import Training
 from utils.signals import GracefulStop
 
 

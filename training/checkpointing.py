@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping
 
 from training.best import BEST, archive_best
-from training.run_state import Training
+from training.run import Training
 from utils.checkpoint import save_checkpoint
 from utils.checkpoint_folder import checkpoint_path, remove_old_checkpoints
 from utils.log import logger

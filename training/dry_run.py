@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import cast
 
 import torch
@@ -23,11 +24,9 @@ from metrics.metric import FeatureSource, PairMetric, SetMetric
 from training.cuda_graph import WARM_UP_STEPS, make_step
 from training.disk_space import describe_shortage, size
 from training.methods.method import Method, uses_cuda_graph
-from training.resume import ResumeOptions, continues_in, find_checkpoint_together, start
-from training.run_folder import run_folder
-from training.run_state import Training
-from training.setup import build_training
-from training.start_report import describe
+from training.report.plan import describe
+from training.resume import ResumeOptions, find_checkpoint_together, start
+from training.run import Training, build_training, run_folder
 from utils.distributed import World
 from utils.log import logger
 from utils.pretrained import PretrainedFile
@@ -45,7 +44,7 @@ def dry_run(config: Config, world: World, options: ResumeOptions) -> None:
     training = build_training(without_downloads(config), world, found)
     training.config = replace(config, data=training.config.data)
     initialized = start(training, found, options)
-    shortage = describe_shortage(training, continues=continues_in(training.folder, options.source, found))
+    shortage = describe_shortage(training, continues=training.continues)
     for line in [*describe(training), *initialized, *shortage, *(file.announcement for file in missing)]:
         logger.info(line)
     begin_s = time.perf_counter()
@@ -64,7 +63,7 @@ def dry_run(config: Config, world: World, options: ResumeOptions) -> None:
 def load_samples(training: Training) -> tuple[Batch, int]:
     """Load up to CHECKED_SAMPLES training samples from all over the data set.
 
-    Returns a batch of the first ones on the device, and the number of samples.
+    Returns a batch of the first ones on the device, and the number of loaded samples.
 
     Raises:
         DataError: A sample cannot be used.
@@ -128,9 +127,10 @@ def activation_bytes(method: Method, batch: Batch) -> int:
 
 
 def describe_time(training: Training, batch: Batch, loading_s: float) -> list[str]:
-    """Return a line of the plan: how long the remaining steps take. The networks are changed by some steps.
+    """Return a line on the time that the remaining steps take, after some steps that change the networks.
 
-    batch: on the device. loading_s: seconds that a sample takes to be read and placed.
+    batch: Batch on the device.
+    loading_s: Time to load a sample, in seconds.
     """
     config, n_steps = training.config, training.total_steps - training.loop.step
     if n_steps <= 0:
@@ -140,7 +140,8 @@ def describe_time(training: Training, batch: Batch, loading_s: float) -> list[st
     waiting_s = 0.0 if config.data.cache != "none" else loading_s * len(batch.names) * config.batches_per_step
     step_s = max(computing_s, waiting_s / n_workers) if n_workers else computing_s + waiting_s
     limit = ", most of it loading" if step_s > 2 * computing_s else ""
-    return [f"time           about {duration(n_steps * step_s)} ({step_s:.2g} s a step{limit})"]
+    duration = timedelta(seconds=max(1, round(n_steps * step_s)))
+    return [f"time           about {duration} ({step_s:.2g} s a step{limit})"]
 
 
 def time_steps(training: Training, batch: Batch) -> float:
@@ -163,24 +164,12 @@ def time_steps(training: Training, batch: Batch) -> float:
     return statistics.median(durations_s)
 
 
-def duration(seconds: float) -> str:
-    """Return a duration in its two largest units: 45 s, 12 min, 2 h 10 min, 3 days 4 h."""
-    minutes, hours = round(seconds / 60), round(seconds / 3600)
-    if round(seconds) < 60:
-        return f"{max(1, round(seconds))} s"
-    if minutes < 60:
-        return f"{minutes} min"
-    if hours < 48:
-        return f"{minutes // 60} h {minutes % 60} min"
-    return f"{hours // 24} days {hours % 24} h"
-
-
 @dataclass(frozen=True)
 class Layer:
     """One call of a layer.
 
-    shape: of its output.
-    flop: floating-point operations of its convolutions; a multiplication and an addition are two.
+    shape: Shape of its output.
+    flop: Number of floating-point operations of its convolutions. A multiplication and an addition are two.
     """
 
     name: str
@@ -191,10 +180,7 @@ class Layer:
 
 @contextmanager
 def watched_layers(network: nn.Module) -> Iterator[list[Layer]]:
-    """Yield a list that gets the layers with weights as they are called within the context.
-
-    torch.compile does not compile within it: networks are called as they are written.
-    """
+    """Yield a list that records each call of a layer with weights. Within the context, torch.compile has no effect."""
     layers: list[Layer] = []
     with ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())

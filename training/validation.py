@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,11 +16,39 @@ from inference.predictor import Predictor
 from losses.adversarial import mean_logits
 from losses.diffaugment import DiffAugment
 from metrics import METRICS
-from metrics.evaluator import Evaluator, Features, Measurement, shown
+from metrics.evaluator import Evaluator, Features, Measurement, Summary, shown
 from models.running_statistics import batch_norms
 from training.diagnostics import TranslationHints
-from training.run_log import RunLog
 from utils.pictures import difference, picture_table, weights_picture
+
+
+@dataclass(frozen=True)
+class ShownSample:
+    """A sample as the page shows it: (3, H, W) uint8 pictures by kind, and figures of its translation by name."""
+
+    name: str
+    pictures: Mapping[str, Tensor]
+    figures: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class ValidationReport:
+    """The results of a validation.
+
+    split: Split of the samples.
+    summary: Figures of all samples together.
+    scalars: All figures by TensorBoard tag.
+    images: (3, H, W) uint8 images for TensorBoard, by tag.
+    samples: Samples for the page.
+    hints: Messages for the user if the translations look wrong.
+    """
+
+    split: str
+    summary: Summary
+    scalars: Mapping[str, float]
+    images: Mapping[str, Tensor]
+    samples: Sequence[ShownSample]
+    hints: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -87,11 +115,12 @@ N_SHOWN_CHANNELS = 16
 
 @dataclass(frozen=True)
 class Validation:
-    """Translates `samples`, and shows the results in TensorBoard and on the page web/index.html of the run's folder.
+    """Translates `samples`, measures the translations, and prepares pictures of the first ones.
 
-    split: that of the samples. n_shown: how many samples are shown; the others are only measured.
-    logits: computes the discriminator's mean output for the samples and their targets, where it sees pairs.
-    activations: the name of a module of the generator whose output is shown too, or None.
+    split: Split of the samples.
+    n_shown: Number of samples with pictures. The others are only measured.
+    logits: Computes the discriminator's mean output for the samples and their targets; None if it sees no pairs.
+    activations: Name of a module of the generator whose output is shown too, or None.
     """
 
     split: str
@@ -104,29 +133,29 @@ class Validation:
 
     grid: ClassVar = "source_translated_target"
 
-    def run(self, log: RunLog, step: int) -> dict[str, float]:
-        """Translate, show and report; return the figures of all samples together, by name."""
-        rows, measured = [], []
+    def run(self, step: int) -> ValidationReport:
+        """Translate and measure all samples.
+
+        step: Seed of the discriminator's augmentation.
+        """
+        measured, shown_samples, images = [], list[ShownSample](), dict[str, Tensor]()
         for number, sample in enumerate(self.samples):
             with self._watched_activations() as activations:
                 fake = self.predictor.translate(Batch.of([sample]))[0]
             if activations and number == 0:
-                log.write_image(f"activations/{self.activations}", channel_table(activations[0]), step)
+                images[f"activations/{self.activations}"] = channel_table(activations[0])
             measured.append(self.measure(number, fake))
-            if number >= self.n_shown:
-                continue
-            pictures = self.pictures(sample, fake)
-            rows.append([picture for kind, picture in pictures.items() if kind != "difference"])
-            if log.page:
-                on_page = {kind: picture for kind, picture in pictures.items() if kind != "weights"}
-                log.page.add(step, number, sample.name, on_page, shown(measured[-1].figures))
-        log.write_image(f"validation/{self.grid}", picture_table(rows), step)
-        if log.page:
-            log.page.write()
+            if number < self.n_shown:
+                figures = shown(measured[-1].figures)
+                shown_samples.append(ShownSample(sample.name, self.pictures(sample, fake), figures))
+        rows = [[of for kind, of in sample.pictures.items() if kind != "difference"] for sample in shown_samples]
+        images |= {f"validation/{self.grid}": picture_table(rows)} if rows else {}
         summary = self.evaluator.summarize(measured)
+        scalars = {f"validation/{name}": value for name, value in summary.figures.items()}
+        scalars |= {f"iou/{name}": score.iou for name, score in summary.classes.items() if score.iou is not None}
         logits = self.logits.mean(self.samples, step) if self.logits else None
-        log.report_validation(step, summary, logits, self.split)
-        return summary.figures
+        scalars |= {} if logits is None else {"logits/D/validation": logits}
+        return ValidationReport(self.split, summary, scalars, images, shown_samples)
 
     def measure(self, number: int, fake: Tensor) -> Measurement:
         """Return what is measured of the translation of sample `number`."""
@@ -134,7 +163,7 @@ class Validation:
         return self.evaluator.measure(fake, sample.maps["target"], self.predictor.weights(sample), number)
 
     def pictures(self, sample: Sample, fake: Tensor) -> dict[str, Tensor]:
-        """Return what is shown of a sample and its translation, by kind; the differences on the page alone."""
+        """Return the pictures of a sample and its translation, by kind."""
         predictor, weights, target = self.predictor, self.predictor.weights(sample), sample.maps["target"]
         pictures = {"source": predictor.show_source(sample), "translated": predictor.show_target(fake, target)}
         pictures["target"] = predictor.show_target(target)
@@ -197,22 +226,23 @@ class UnpairedValidation(Validation):
 
     grid: ClassVar = "source_translated_real"
 
-    def run(self, log: RunLog, step: int) -> dict[str, float]:
-        """Translate, show and report; return the figures of the translations of sources, by name."""
-        figures = super().run(log, step)
-        log.report_hints(self.hints.flush())
-        if self.back:
-            log.report_scalars(step, {f"validation_BtoA/{n}": value for n, value in self._back_figures(self.back)})
-            log.report_hints([f"direction BtoA: {hint}" for hint in self.back_hints.flush()])
-        return figures
+    def run(self, step: int) -> ValidationReport:
+        """Translate and measure the sources of all samples, and their targets if there is a way back."""
+        report = super().run(step)
+        hints = self.hints.flush()
+        if self.back is None:
+            return replace(report, hints=hints)
+        figures = {f"validation_BtoA/{name}": value for name, value in self._back_figures(self.back).items()}
+        hints += [f"direction BtoA: {hint}" for hint in self.back_hints.flush()]
+        return replace(report, scalars={**report.scalars, **figures}, hints=hints)
 
-    def _back_figures(self, back: Predictor) -> Iterable[tuple[str, float]]:
+    def _back_figures(self, back: Predictor) -> dict[str, float]:
         features = []
         for number, sample in enumerate(map(Sample.exchanged, self.samples)):
             fake = back.translate(Batch.of([sample]))[0]
             features.append(self.of_sources.features(fake, number))
             self.back_hints.add(back.show_source(sample), back.show_target(fake))
-        return shown(self.of_sources.set_figures(features, self._sources)).items()
+        return shown(self.of_sources.set_figures(features, self._sources))
 
     def measure(self, number: int, fake: Tensor) -> Measurement:
         """Return the features of a translation and of a real image; a translation has no figures of its own."""

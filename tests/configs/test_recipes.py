@@ -14,7 +14,7 @@ from tests.images import write_data_set
 from tests.runs import run, translate
 from tools import cluster_features
 from tools.export.original_weights import scheme_of
-from training.run_data import LoopState
+from training.run import LoopState
 
 TRIED_APART = ("reference", "demo", "unpaired_small")
 RECIPES = sorted(path for path in Path("configs").glob("*.yaml") if path.stem not in TRIED_APART)

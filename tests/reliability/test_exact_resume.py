@@ -11,7 +11,7 @@ from tests.processes import train_two
 from tests.reliability.faults import struck, throw
 from tests.runs import assert_same_state, records, run, with_slow
 from training.methods.paired import Paired
-from training.run_data import LoopState
+from training.run import LoopState
 
 PRECISIONS = {
     "float32": ["amp.opt_level=O0"],

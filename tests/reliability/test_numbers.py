@@ -17,7 +17,7 @@ from tests.processes import torchrun
 from tests.reliability.faults import Fault, inject, spoilt
 from tests.runs import assert_equal, checkpoint, run, with_slow
 from training.optimizer_group import NotFiniteError, are_finite
-from training.run_state import ProcessState, Training
+from training.run import Training
 from utils.checkpoint_folder import latest_step, list_checkpoints
 from utils.precision import Precision
 
@@ -126,7 +126,7 @@ def test_a_poisoned_checkpoint_is_not_written(tiny_config: Path, monkeypatch: py
     run(tiny_config, *settings, "train.max_steps=2")
     original = Training.state_dict
 
-    def poisoned(self: Training, processes: list[ProcessState]) -> dict[str, Any]:
+    def poisoned(self: Training, processes: list[dict[str, Any]]) -> dict[str, Any]:
         optimizer = self.method.optimizers["generator"].optimizer
         target = {
             "weight": next(self.method.networks["generator"].module.parameters()),

@@ -2,7 +2,7 @@
 
 import shutil
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 import torch
@@ -24,8 +24,9 @@ from tests.runs import STYLE, assert_equal, built, checkpoint, run
 from training.averages import WeightAverage, read_statistics_batches
 from training.callbacks import Callbacks
 from training.loop import open_loop
-from training.setup import build_training
-from training.validation import Validation
+from training.report.report import Report
+from training.run import build_training
+from training.validation import Validation, ValidationReport
 from utils.checkpoint_folder import checkpoint_path
 from utils.distributed import World
 from utils.signals import GracefulStop
@@ -69,10 +70,10 @@ def test_validation_uses_what_is_saved(tiny_config: Path, monkeypatch: pytest.Mo
     seen: list[dict[str, Tensor]] = []
     validate = Validation.run
 
-    def record(self: Validation, *arguments: Any) -> dict[str, float]:
+    def record(self: Validation, step: int) -> ValidationReport:
         state = self.predictor.generator.state_dict()
         seen.append({key: value.clone() for key, value in state.items() if "running_" in key})
-        return validate(self, *arguments)
+        return validate(self, step)
 
     monkeypatch.setattr(Validation, "run", record)
     run(tiny_config, *AVERAGED, "log.images_every_steps=2", "checkpoint.every_steps=2", "checkpoint.best=l1")
@@ -120,7 +121,7 @@ def test_no_save_depends_on_the_data_set(tiny_config: Path, label_data_set: Path
     settings = [*AVERAGED, "data.layout=paired_folders", f"data.root={label_data_set}", "data.n_classes=5"]
     training = built(tiny_config, *settings, "data.instance_edges=false", "data.workers=0")
     training.folder.mkdir(parents=True)
-    with GracefulStop() as stop, open_loop(training, stop, Callbacks()) as loop:
+    with GracefulStop() as stop, open_loop(training, stop, Report([]), Callbacks()) as loop:
         shutil.rmtree(label_data_set)
         training.loop.step = 1
         loop.checkpoints.save_with_retries(1)

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,8 @@ import torch
 
 from configs.schema import CheckpointConfig, Config
 from tests.runs import assert_equal, built, checkpoint, records, run, without_config
-from training.best import BEST, BestScore, Patience, best_figure, has_scores_of, read_best
-from training.validation import Validation
+from training.best import BEST, Patience, best_figure, has_scores_of, read_best
+from training.validation import Validation, ValidationReport
 from utils.checkpoint import load_checkpoint, save_checkpoint
 from utils.checkpoint_folder import checkpoint_path, latest_step
 from utils.errors import ConfigError
@@ -88,14 +89,14 @@ def test_patience_needs_a_best(tiny_config: Path, settings: list[str], expected:
 
 
 def test_patience_counts_validations_since_the_best() -> None:
-    patience = Patience(BestScore("psnr"), limit=2)
+    patience = Patience("psnr", limit=2)
     reasons = []
     for psnr in (20.0, 19.0, 20.5, 20.5, math.nan):
         patience.update({"psnr": psnr})
         reasons.append(patience.end_reason)
     assert reasons == [None] * 4 + ["psnr has not improved for 2 validations, train.patience=2"]
-    assert Patience(BestScore("psnr"), limit=None, n_without=99).end_reason is None
-    without_best = Patience(BestScore("none"), limit=2)
+    assert Patience("psnr", limit=None, n_without=99).end_reason is None
+    without_best = Patience("none", limit=2)
     without_best.update({"psnr": 20.0})
     assert without_best.n_without == 0
 
@@ -128,7 +129,12 @@ def test_validations_without_a_figure_count_though_the_run_is_resumed(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     validate = Validation.run
-    monkeypatch.setattr(Validation, "run", lambda *arguments: {**validate(*arguments), "l1": math.nan})
+
+    def without_l1(self: Validation, step: int) -> ValidationReport:
+        report = validate(self, step)
+        return replace(report, summary=replace(report.summary, mean={**report.summary.mean, "l1": math.nan}))
+
+    monkeypatch.setattr(Validation, "run", without_l1)
     settings = ["checkpoint.best=auto", "train.patience=3", "log.images_every_steps=1"]
     run(tiny_config, *settings, "train.max_steps=2")
     run(tiny_config, *settings, "train.max_steps=6")

@@ -11,7 +11,7 @@ from configs.schema.run import CheckpointConfig
 from training import checkpointing
 from training.best import BEST, BestScore
 from training.checkpointing import CheckpointManager
-from training.run_state import Training
+from training.run import Training
 from utils.checkpoint import load_checkpoint
 from utils.checkpoint_folder import list_checkpoints
 from utils.distributed import World

@@ -13,7 +13,7 @@ from torch import nn
 from configs.load import load_config
 from tests.mapped_files import lists_mapped_files, mapped_bytes
 from tests.training.conftest import Build
-from training import resume
+from training import initial_weights
 from training.lr_schedule import Plateau
 from training.resume import (
     ResumeOptions,
@@ -23,7 +23,7 @@ from training.resume import (
     find_checkpoint_together,
     start,
 )
-from training.run_state import Training
+from training.run import Training
 from training.running_means import RunningMeans
 from utils.checkpoint import CheckpointError, save_checkpoint
 from utils.checkpoint_folder import LoadedCheckpoint, checkpoint_path
@@ -175,7 +175,7 @@ def test_another_projection_network_is_refused(setting: str) -> None:
 
 
 def load(monkeypatch: pytest.MonkeyPatch, weights: Mapping[str, nn.Module]) -> None:
-    monkeypatch.setattr(resume, "load_from", lambda path, _, kind, direction: (path, weights[kind]))
+    monkeypatch.setattr(initial_weights, "load_from", lambda path, _, kind, direction: (path, weights[kind]))
 
 
 def test_a_new_run_starts_from_the_weights_of_a_role_whatever_its_networks_are_called(

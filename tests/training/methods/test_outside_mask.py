@@ -20,7 +20,7 @@ from training.methods import METHODS
 from training.methods.contrastive import Contrastive, build_contrastive
 from training.methods.cycle import build_cycle
 from training.methods.unpaired import Pair
-from training.run_data import open_splits
+from training.splits import open_splits
 from utils.distributed import World
 
 COMMON: dict[str, Any] = {
@@ -81,7 +81,7 @@ def test_a_missing_folder_of_label_maps_is_one_line_and_training_alone_needs_it(
     labels = splits.train.read(0).labels
     assert labels is not None
     assert labels.unique().tolist() == [9]
-    assert splits.open_validation(chosen).read(0).labels is None
+    assert splits.validation.read(0).labels is None
 
 
 @pytest.mark.parametrize("method", ["contrastive", "cycle"])

@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from training.sample_page import MOST_LATEST, SamplePage, shown_steps
+from training.report.page import MOST_LATEST, Page, shown_steps
 
 
 def test_all_steps_of_a_short_run_are_shown() -> None:
@@ -18,7 +18,7 @@ def test_the_page_of_a_long_run_shows_the_latest_steps_and_some_of_the_earlier_o
     row = {"images": {"translated": "x.png"}, "metrics": {}}
     rows = [{"step": step, "name": name, **row} for step in range(n_steps) for name in "ab"]
     (web / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    SamplePage(web, first_step=n_steps).write()
+    Page(web).write()
     page = (web / "index.html").read_text()
     steps = [int(step) for step in re.findall(r'data-name="a, step (\d+)"', page)]
     earlier, latest = steps[MOST_LATEST:], steps[:MOST_LATEST]

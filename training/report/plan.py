@@ -4,19 +4,19 @@ from contextlib import suppress
 
 from configs import build
 from configs.schema import Config
-from configs.splits import TRAIN, cached_split, has_split, open_split
+from configs.splits import HELD_BACK, TRAIN, cached_split, has_split, open_split
 from configs.unused_settings import unused_settings
 from data.batch import DataError, Sample
 from data.cache import room
 from data.checks.checking import label_maps, palette_problems
 from data.files.image_files import count_other_files
-from data.held_back import groups_of, possible_shares, shared_beginnings, suggested_setting
+from data.held_back import groups_of, possible_shares, shared_groups
 from data.layout import Layout
 from data.loader import SampleKey
 from losses import registered_weights
 from training.disk_space import size
-from training.run_data import LoopState, Splits
-from training.run_state import Training
+from training.run import LoopState, Training
+from training.splits import Splits
 from training.trained_network import TrainedNetwork
 from utils.text import counted, exact, listed
 
@@ -26,10 +26,10 @@ USUAL_SHARE = 0.05  # of train.validation_share
 
 
 def describe(training: Training) -> list[str]:
-    """Return lines on what the run trains, on which data, and for how long.
+    """Return lines on the networks, the data and the length of a run.
 
     Raises:
-        ConfigError, DataError: the samples cannot be used.
+        ConfigError, DataError: The samples cannot be used.
     """
     config, world, state = training.config, training.world, training.loop
     validation = training.validation
@@ -63,19 +63,17 @@ def describe(training: Training) -> list[str]:
 
 
 def check_palettes(config: Config, splits: Splits) -> None:
-    """Raise DataError where label maps have different palettes, in CHECKED_SAMPLES samples of each split.
+    """Compare the palettes of up to CHECKED_SAMPLES label maps of each split.
 
     Raises:
-        DataError: palettes differ, or the validation split cannot be used.
+        DataError: Palettes differ.
     """
     if not splits.train.n_classes or config.data.label_colors:  # colours are the same in any palette
         return
-    layouts = [splits.train]
-    if splits.validation != TRAIN:
-        layouts.append(splits.open_validation(config))
+    layouts = [splits.train, *([] if splits.validation_name == TRAIN else [splits.validation])]
     test_split = config.data.test_split
-    if test_split not in (TRAIN, splits.validation) and has_split(config, test_split):
-        with suppress(DataError):  # its other problems are not those of a training
+    if test_split not in (TRAIN, splits.validation_name) and has_split(config, test_split):
+        with suppress(DataError):  # its other problems do not matter for training
             layouts.append(open_split(config, test_split, needs_targets=False))
     problems = palette_problems(path for layout in layouts for path in label_maps(layout, CHECKED_SAMPLES))
     if problems:
@@ -89,7 +87,7 @@ def _describe_epoch(state: LoopState) -> str:
 
 
 def _describe_samples(layout: Layout, first: Sample) -> str:
-    """Return number and size of the samples, of each side where there are two; that of a target if it is another."""
+    """Return the number of samples and the size of the first pair, or both for each domain without pairs."""
     images = [first.source] if first.target is None else [first.source, first.target]
     sizes = [f"{image.shape[-1]}x{image.shape[-2]}" for image in images]
     if len(layout.sides) == 1:
@@ -99,7 +97,7 @@ def _describe_samples(layout: Layout, first: Sample) -> str:
 
 
 def _describe_classes(config: Config) -> list[str]:
-    """Return the names of the classes; nothing where they have none."""
+    """Return a line on the names of the classes, or nothing if they have no names."""
     table = build.data_facts(config).classes
     if table is None:
         return []
@@ -108,7 +106,7 @@ def _describe_classes(config: Config) -> list[str]:
 
 
 def _describe_weights(config: Config) -> list[str]:
-    """Return the weights of pixels; nothing where all weigh the same."""
+    """Return a line on the weights of pixels, or nothing if all weigh the same."""
     loss = config.loss
     parts = [f"maps of {config.data.weight_folder}"] if config.data.has_weight_maps else []
     parts += [f"{name} {exact(weight)}" for name, weight in loss.class_weights.items()][:LISTED_CLASSES]
@@ -118,28 +116,25 @@ def _describe_weights(config: Config) -> list[str]:
 
 
 def _describe_losses() -> list[str]:
-    """Return the registered losses; nothing if there are none."""
+    """Return a line on the registered losses, or nothing without any."""
     losses = ", ".join(f"{name} {exact(weight)}" for name, weight in registered_weights().items())
     return [f"losses         {losses}, registered"] if losses else []
 
 
 def _describe_cache(training: Training, index: int) -> list[str]:
-    """Return what samples take in the cache, if all are as large as sample `index`; nothing where there is no cache.
-
-    It holds some of them already where a run goes on: they all may fit although less than that is free.
-    """
+    """Return a line on the cache, and on its size if all samples are as large as sample `index`."""
     cached = cached_split(training.config, training.layout, training.folder)
     if cached is None:
         return []
     line = f"cache          {training.config.data.cache}"
-    with suppress(DataError):  # the picture of the other side is a bad one
+    with suppress(DataError):  # the picture of the other domain is a bad one
         needed, free = map(size, room(cached, index))
         line += f", about {needed} for all samples, {free} free"
     return [line]
 
 
 def _samples_of_step(config: Config, n_processes: int) -> str:
-    """Return the number of samples, and what it is the product of."""
+    """Return the number of samples of a step, and its factors."""
     batch_size, n_batches = config.train.batch_size, config.batches_per_step
     batches = f"{n_batches} x batch {batch_size}" if n_batches > 1 else f"batch {batch_size}"
     where = counted(n_processes, "process", "processes")
@@ -153,16 +148,18 @@ def _count_parameters(network: TrainedNetwork) -> str:
 
 
 def describe_validation(config: Config, splits: Splits, n_samples: int) -> list[str]:
-    """Return lines on the validation samples, with warnings where their figures would mislead."""
+    """Return lines on the validation samples, with warnings if their figures would mislead."""
     share, best = config.train.validation_share, config.checkpoint.best
-    line = f"validation     {counted(n_samples, 'sample')} of {splits.validation}"
-    if splits.held_back:
+    line = f"validation     {counted(n_samples, 'sample')} of {splits.validation_name}"
+    if splits.validation_name == HELD_BACK:
+        names = {"training": splits.train.names, "held-back": splits.validation.names}
+        alike = [] if config.train.validation_group else [f"warning        {text}" for text in shared_groups(names)]
         return [
-            f"validation     {n_samples} of {counted(len(splits.held_back), 'training sample')} held back by "
-            f"train.validation_share={exact(share)}{_groups(config, splits.train, splits.held_back)}",
-            *([] if config.train.validation_group else _shared(splits.train, splits.held_back)),
+            f"validation     {n_samples} of {counted(len(splits.validation), 'training sample')} held back by "
+            f"train.validation_share={exact(share)}{_groups(config, splits)}",
+            *alike,
         ]
-    if splits.validation != TRAIN:
+    if splits.validation_name != TRAIN:
         return [f"{line}; train.validation_share has no effect" if share else line]
     least, most = possible_shares(splits.train)
     remedy = "add a split val"
@@ -176,24 +173,10 @@ def describe_validation(config: Config, splits: Splits, n_samples: int) -> list[
     ]
 
 
-def _groups(config: Config, train: Layout, held_back: Layout) -> str:
-    """Return how many groups are held back, of how many; empty without train.validation_group."""
+def _groups(config: Config, splits: Splits) -> str:
+    """Return the number of held-back groups and of all groups, or nothing without train.validation_group."""
     pattern = config.train.validation_group
     if pattern is None:
         return ""
-    held, rest = (len(set(groups_of(layout.names, pattern))) for layout in (held_back, train))
-    each = ": each sample is one" if held + rest == len(held_back) + len(train) else ""
-    return f", {held} of {held + rest} groups of train.validation_group={pattern}{each}"
-
-
-def _shared(train: Layout, held_back: Layout) -> list[str]:
-    """Return a warning where names of both sides begin alike, as the slices of a patient do."""
-    shared = shared_beginnings(train.names, held_back.names)
-    if not shared:
-        return []
-    (ours, theirs), *others = shared
-    more = f", and {counted(len(others), 'other beginning')}" if others else ""
-    return [
-        f"warning        training and held-back names begin alike: {ours} and {theirs}{more}; if these are of one "
-        f"patient or scene, {suggested_setting(ours)} keeps them on one side"
-    ]
+    held, rest = (len(set(groups_of(layout.names, pattern))) for layout in (splits.validation, splits.train))
+    return f", {held} of {held + rest} groups of train.validation_group={pattern}"

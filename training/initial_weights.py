@@ -1,0 +1,70 @@
+"""Initial weights of a new run from other files: section init."""
+
+from functools import partial
+from pathlib import Path
+
+from inference.load import load_from, load_network
+from inference.original_weights import encoder_file, original_direction
+from models.initialization import transfer_weights
+from models.originals.format import FileRole
+from training.run import Training
+from training.trained_network import TrainedNetwork
+from utils.errors import ConfigError
+from utils.log import logger
+from utils.paths import expanded
+
+
+def initialize_networks(training: Training) -> list[str]:
+    """Start the networks of a new run from the weights that `init` names; return lines that list what was loaded.
+
+    A file is loaded into the network that it is set for, or into each of its role: of a checkpoint, the network of the
+    same name; of an original's folder that has files for two directions, that of its direction. Beside a generator's
+    file of an original is that of its encoder.
+    """
+    config, report = training.config, list[str]()
+    given = {"generator": config.init.generator, "discriminator": config.init.discriminator} | config.init.networks
+    encodes = config.has_encoder or config.style.channels > 0
+    for name, network in training.method.networks.items():
+        key = name if name in given else network.role
+        if (setting := given.get(key)) is None:
+            continue
+        way = config.method.direction_of(name) if len(config.method.translators) > 1 else None
+        file, line = _initialize(network, name, network.role, expanded(setting, f"init.{key}"), f"init.{key}", way)
+        if way and (of_file := original_direction(file) or way) != way:
+            name_of = config.method.translator if network.role == "generator" else config.method.discriminator
+            remedy = f"Set init.{name_of(of_file)}, or name a copy that has another name"
+            raise ConfigError(f"init.{key}: {file} is of direction {of_file}, {name} of {way}. {remedy}.")
+        report.append(line)
+        if network.role == "generator" and encodes and encoder_file(file).is_file():
+            report.append(_initialize(network, name, "encoder", encoder_file(file), "its encoder")[1])
+    return report
+
+
+def _initialize(
+    network: TrainedNetwork, name: str, role: FileRole, place: Path, title: str, direction: str | None = None
+) -> tuple[Path, str]:
+    """Load weights into a network; return their file, and a line for the report, which begins with the title.
+
+    role, direction: of the network in the file that `place`, which may be a folder, stands for.
+    """
+    keeps_biases = getattr(network.module, "biased_downs", False)
+    load = partial(load_network, role=role, name=name, keeps_biases=keeps_biases)
+    file, loaded = load_from(place, load, role, direction)
+    transfer = transfer_weights(loaded, network.module)
+    network.load_weights(network.module.state_dict())
+    if not transfer.loaded:
+        raise ConfigError(f"{title}: nothing of {file} has a place in this {role}; it holds {transfer.left[0]}, …")
+    for setting in ("downsample", "upsample", "skips"):  # by which weights of the same shapes compute something else
+        of_file, ours = (getattr(getattr(part, "generator", part), setting, None) for part in (loaded, network.module))
+        if None not in (of_file, ours) and of_file != ours:
+            remedy = f"set {role}.{setting}={of_file} to start with the same function"
+            logger.warning("%s: %s has %s=%s, this run %s: %s", title, file, setting, of_file, ours, remedy)
+    where = "" if name in (role, network.role) else f" into {name}"
+    counts = f"{len(transfer.loaded)} tensors loaded from {file}{where}"
+    return file, f"{title}  {counts}; left: {_some(transfer.left)}; new: {_some(transfer.new)}"
+
+
+def _some(names: list[str]) -> str:
+    if not names:
+        return "none"
+    return names[0] if len(names) == 1 else f"{names[0]} … {names[-1]} ({len(names)})"
