@@ -22,7 +22,7 @@ from tests.conftest import save_image
 from tests.models.originals.cases import weights_of
 from tests.runs import OASIS, SPADE, checkpoint, run, translate
 from tools.export import __main__ as export
-from tools.export.file import ExportError
+from tools.export.format import ExportError
 from utils.errors import ConfigError
 
 
