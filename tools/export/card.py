@@ -67,7 +67,7 @@ def _of_training(loaded: LoadedGenerator) -> dict[str, Any]:
         "training": {"method": config.method.name, "step": loaded.step, "weights": loaded.weights},
         "data": {"name": name, **samples, "size": size},
     }
-    measures_average = config.train.ema_decay and loaded.weights == "raw"  # the figures are the average's, not the weights'
+    measures_average = config.train.ema_decay and loaded.weights == "raw"  # figures of the average
     if not measures_average and (measured := last_validation(loaded.file.parent, loaded.step)):
         figures = {name: float(f"{value:.4g}") for name, value in measured.figures.items()}
         parts["metrics"] = {"split": measured.split, "step": measured.step, **figures}
