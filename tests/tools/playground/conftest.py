@@ -10,7 +10,8 @@ import torch
 from playwright.sync_api import Browser
 
 from tests.conftest import save_image, write_tiny_config
-from tests.tools.playground.pages import COLORS, SIZE, Opened, Trained, exported, opened, serving
+from tests.runs import untrained_run
+from tests.tools.playground.pages import COLORS, SIZE, STRONG, Opened, Trained, exported, opened, serving
 
 
 @pytest.fixture(scope="session")
@@ -64,7 +65,7 @@ def colored(tmp_path_factory: pytest.TempPathFactory) -> Trained:
             save_image(config.parent / "pairs" / f"{split}_{folder}" / "1.png", pixels)
     table = "{sky: [70, 130, 180], road: [128, 64, 128], ignored: [[0, 0, 0], [9, 9, 9]]}"
     data = ["data.layout=paired_folders", f"data.root={config.parent / 'pairs'}", "data.instance_edges=false"]
-    return exported(config, *data, f"data.label_colors={table}")
+    return Trained(untrained_run(config, STRONG, *data, f"data.label_colors={table}"), Path())
 
 
 @pytest.fixture
