@@ -12,7 +12,7 @@ import torch
 from tqdm import tqdm
 
 from configs import build
-from configs.data_facts import DataFacts, allowing_missing
+from configs.data_facts import DataFacts
 from data.batch import DataError
 from data.files.size_guard import pixels_allowed
 from data.folder_store import VIDEO_SUFFIXES
@@ -36,7 +36,7 @@ from inference.requested_predictor import (
 from inference.sample_translator import SampleTranslator
 from inference.sampling import encode_style
 from inference.set_measures import SetMeasures, open_reals
-from inference.source_values import SourceValues, warn_of_frames
+from inference.source_values import SourceValues, report_parts
 from metrics.evaluator import Evaluator
 from utils.distributed import LONGEST_WAIT_S, World, joined_world
 from utils.log import log_to_console
@@ -75,7 +75,8 @@ def translate(request: Request) -> None:
         with folder.locked() if world.is_main else nullcontext():
             report_sizes(loaded, request)
             predictor = requested_predictor(loaded, request, world.device, output, count_pixels, style)
-            translate_all(loaded, predictor, folder, request, world)
+            with pixels_allowed(request.compute.max_pixels, mapped_in=output if predictor.tiles else None):
+                translate_all(loaded, predictor, folder, request, world)
 
 
 def translate_all(
@@ -112,11 +113,10 @@ def translate_all(
     sets = SetMeasures(evaluator, build.source_evaluator(config, evaluator), reals) if reals else None
     results = Results(folder, evaluator, predictor, facts.legend(evaluator.label_colors), sets)
     if world.is_main and not layout.n_classes and "source" not in facts.storage:
-        warn_of_frames(layout)
+        report_parts(layout)
     values = SourceValues(facts.ranges.get(facts.source_images), facts.source_images)
-    source_form = allowing_missing(facts.trained_storage).get("source")
     no_data = no_data_rule(facts, given.nodata)
-    translator = SampleTranslator(layout, predictor, preprocessing, results, values, source_form, keeps_sizes, no_data)
+    translator = SampleTranslator(layout, predictor, preprocessing, results, values, keeps_sizes, no_data)
     indices: Sequence[int] = range(world.rank, len(layout), world.size)
     if existing == "keep":
         indices = [i for i in indices if not (folder.image(layout.names[i]).exists() and translator.keep(i))]

@@ -62,6 +62,18 @@ def resize(image: Tensor, height: int, width: int, mode: Literal["bilinear", "bi
     return F.interpolate(batch, (height, width), mode=mode, align_corners=False, antialias=True)[0]
 
 
+def means_of_squares(image: Tensor, side: int) -> Tensor:
+    """Return the means of squares of `side` pixels of a (C, H, W) image in its type. Only strips of it are copied."""
+    height, width = image.shape[1:]
+    n_rows = max(1, 2**22 // (width * side)) * side
+    means = [
+        F.avg_pool2d(image[:, top : top + n_rows].float(), side, ceil_mode=True, count_include_pad=False)
+        for top in range(0, height, n_rows)
+    ]
+    result = torch.cat(means, dim=1)
+    return result if image.is_floating_point() else result.round_().to(image.dtype)
+
+
 PERCENTILES = (1, 99)  # which become black and white
 _MAX_PIXELS = 2**16  # that the percentiles are computed from
 

@@ -55,7 +55,7 @@ def test_overrides_win_over_the_file_and_the_last_one_over_the_others(tmp_path: 
         ("train: {freeze_global_epochs: 3}", [], r"train\.freeze_global_epochs is 3, expected 0 where"),
         ("train: {freeze: [stem]}", [], r"train\.freeze is .*, expected a list of parts of networks"),
         ("data: {target_channels: 2}", [], r"data\.target_channels is 2, expected 1 or 3"),
-        ("{amp: {opt_level: O2}, loss: {r1: 1}}", [], r"amp\.opt_level is O2, expected O0 or O1 where"),
+        ("{amp: {opt_level: O2}, loss: {r1: 1}}", [], r"amp\.opt_level is O2, expected O0 or O1 with loss\.r1"),
         ("{amp: {opt_level: O3}, train: {ema_decay: 0.9}}", [], r"train\.ema_decay is 0\.9, expected 0 with"),
         ("data: {cache: dsk}", [], r"data\.cache is dsk, expected none, memory, disk or a folder such as"),
         ("generator: {name: spade, n_upsamplings: 8}", [], r"n_upsamplings is 8, expected a number from 2 to 7"),

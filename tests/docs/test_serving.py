@@ -11,8 +11,7 @@ import pytest
 
 from tests.docs.documents import ROOT, code_lines
 from tests.runs import untrained_run
-from tests.tools.serve.services import levels, serving
-from tests.tools.serve.test_translation import draw
+from tests.tools.serve.services import draw, levels, serving
 
 PAGE = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
 CURL = [line for line in code_lines(PAGE) if line.startswith("curl ")]

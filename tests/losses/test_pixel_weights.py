@@ -107,7 +107,7 @@ def test_vgg_features_are_weighted_as_the_images_are() -> None:
 
 def test_the_mean_weight_is_reported_beside_the_losses() -> None:
     image = torch.zeros(1, 3, 4, 4)
-    objective = GeneratorObjective({"l1": l1}, {"l1": 2.0})
+    objective = GeneratorObjective({"l1": (l1, 2.0)})
     assert list(objective(translation(image, image, None))) == ["l1", "total"]
     terms = objective(translation(image, image + 1, left_half()))
     assert {name: value.item() for name, value in terms.items()} == {"l1": 1, "mean_weight": 0.5, "total": 2}

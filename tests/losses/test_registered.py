@@ -43,9 +43,9 @@ class OfNetwork(nn.Module):
 @pytest.mark.parametrize(
     ("name", "loss", "weight", "message"),
     [
-        ("l1", edges, 1.0, "loss 'l1': is no name, or that of another loss"),
-        ("total", edges, 1.0, "loss 'total': is no name"),
-        ("my edges", edges, 1.0, "loss 'my edges': is no name"),
+        ("l1", edges, 1.0, "loss 'l1': not a word, or the name of another loss"),
+        ("total", edges, 1.0, "loss 'total': not a word"),
+        ("my edges", edges, 1.0, "loss 'my edges': not a word"),
         ("edges", edges, -1.0, r"loss 'edges': its weight is -1\.0, expected a number of at least 0"),
         ("edges", edges, float("nan"), "its weight is nan"),
         ("edges", edges, "5", "its weight is '5', expected a number of at least 0"),
@@ -62,7 +62,7 @@ def test_what_cannot_be_registered(name: str, loss: Any, weight: Any, message: s
     ids=["without mean", "with item", "of a class"],
 )
 def test_what_is_no_number_to_train_by_is_refused_by_the_name_of_its_loss(returned: Any, found: str) -> None:
-    objective, unread = GeneratorObjective({"edges": lambda _: returned}, {"edges": 5.0}), torch.empty(0)
+    objective, unread = GeneratorObjective({"edges": (lambda _: returned, 5.0)}), torch.empty(0)
     with pytest.raises(ConfigError, match=f"^loss 'edges': returned {found}, not a 0-d tensor: use ") as error:
         objective(LossInputs(unread, unread, unread, list, list))
     assert "\n" not in str(error.value)
@@ -70,15 +70,15 @@ def test_what_is_no_number_to_train_by_is_refused_by_the_name_of_its_loss(return
 
 def test_a_loss_is_replaced_and_removed_by_its_name(tiny_config: Path) -> None:
     config, device = load_config(tiny_config), torch.device("cpu")
-    before = build_generator_objective(config, device)
+    before = build_generator_objective(config, device).losses
     for weight in (2.0, np.float64(3)):
         register_loss("edges", edges, weight)
-    objective = build_generator_objective(config, device)
-    assert objective.losses["edges"] is edges
-    assert objective.weights == {**before.weights, "edges": 3.0}
-    assert type(objective.weights["edges"]) is float  # a checkpoint holds it
+    losses = build_generator_objective(config, device).losses
+    assert losses.keys() == {*before, "edges"}
+    assert losses["edges"] == (edges, 3.0)
+    assert type(losses["edges"][1]) is float  # a checkpoint holds it
     register_loss("edges", edges, 0)
-    assert build_generator_objective(config, device).weights == before.weights
+    assert build_generator_objective(config, device).losses.keys() == before.keys()
 
 
 def test_a_run_is_trained_by_it_and_needs_it_no_more(tiny_config: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -124,8 +124,13 @@ def test_a_finished_run_keeps_the_weights_that_it_was_trained_with(tiny_config: 
     assert (state()["state"], state()["registered_losses"]) == ("finished", {"edges": 7.0})
 
 
-def test_without_pairs_the_plan_says_that_it_has_no_effect(tiny_config: Path, caplog: pytest.LogCaptureFixture) -> None:
-    register_loss("edges", edges, 2.0)
-    unpaired = ["data.layout=synthetic_day_night", "method.name=cycle", "data.instance_edges=false", "loss.l1=0"]
-    run(tiny_config, *unpaired, "--dry-run")
-    assert "losses         edges 2, registered, without effect" in caplog.messages
+@pytest.mark.parametrize(
+    ("method", "names"), [("contrastive", ["brightness"]), ("cycle", ["brightness_A", "brightness_B"])]
+)
+def test_it_trains_without_pairs_too(tiny_config: Path, method: str, names: list[str]) -> None:
+    register_loss("brightness", lambda made: made.fake.float().mean().abs(), 2.0)
+    unpaired = ["data.layout=synthetic_day_night", "data.instance_edges=false", "loss.l1=0", "train.max_steps=2"]
+    unpaired += ["contrastive.taps=[stem.1]"] if method == "contrastive" else []
+    run(tiny_config, f"method.name={method}", *unpaired)
+    (figures,) = records(tiny_config, f"loss/G/{names[0]}")
+    assert all(figures[f"loss/G/{name}"] > 0 for name in names)

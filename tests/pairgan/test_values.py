@@ -12,7 +12,7 @@ from PIL import Image
 import pairgan
 from configs import build
 from data.batch import Batch, Sample
-from data.files.pixel_rows import Bands, write_png_rows
+from data.files.image_files import write_png
 from inference.load import LoadedGenerator
 from inference.padding import padded
 from inference.predictor import Predictor
@@ -64,7 +64,7 @@ def test_16_bit_files_are_translated_in_their_unit(
 
 
 def save_deep_colours(path: Path) -> None:
-    write_png_rows(path, Bands.of(np.zeros((3, 8, 8), np.uint16)))
+    write_png(path, torch.zeros((3, 8, 8), dtype=torch.uint16))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import losses
-from losses.adversarial import AdversarialLoss
+from losses.adversarial import AdversarialLoss, LeastSquares
 from models.global_generator import GlobalGenerator
 from tests.processes import torchrun
 from tests.reliability.faults import Fault, inject, spoilt
@@ -25,8 +25,8 @@ pytestmark = pytest.mark.row(14)
 
 ALWAYS = range(10**6)
 TERMS: dict[str, tuple[Any, str]] = {
-    "adversarial, generator": (AdversarialLoss, "generator"),
-    "adversarial, discriminator": (AdversarialLoss, "discriminator"),
+    "adversarial, generator": (AdversarialLoss, "generator_loss"),
+    "adversarial, both": (LeastSquares, "score"),
     "feature matching": (losses, "feature_matching"),
     "L1": (losses, "l1"),
 }

@@ -49,7 +49,7 @@ def describe(training: Training) -> list[str]:
         *build.data_facts(config).describe_pixels(),
         *_describe_classes(config),
         *_describe_weights(config),
-        *_describe_losses(config),
+        *_describe_losses(),
         *([f"left out       files of other formats: {others}"] if others else []),
         *_describe_cache(training, training.layout.names.index(sample.name)),
         *(describe_validation(config, training.splits, len(validation.samples)) if validation else []),
@@ -115,11 +115,10 @@ def _describe_weights(config: Config) -> list[str]:
     return [f"weights        {', '.join(parts)}{where}"] if parts else []
 
 
-def _describe_losses(config: Config) -> list[str]:
+def _describe_losses() -> list[str]:
     """Return a line on the registered losses, or nothing without any."""
     losses = ", ".join(f"{name} {exact(weight)}" for name, weight in registered_weights().items())
-    is_used = config.method.declaration.losses is None
-    return [f"losses         {losses}, registered{'' if is_used else ', without effect'}"] if losses else []
+    return [f"losses         {losses}, registered"] if losses else []
 
 
 def _describe_cache(training: Training, index: int) -> list[str]:

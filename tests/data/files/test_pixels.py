@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 
 from data.batch import DataError, LoadingError
-from data.files.pixel_rows import Bands, write_png_rows
+from data.files.image_files import write_png
 from data.files.pixels import StoredForm, is_8_bit_rgb, read_stored
 from data.files.size_guard import pixels_allowed
 from tests.conftest import save_image
@@ -21,7 +21,7 @@ def form(n_channels: int, *, is_8_bit: bool = False) -> StoredForm:
 @pytest.mark.parametrize("n_channels", [1, 3, 4])
 def test_16_bit_png_keeps_every_bit(tmp_path: Path, n_channels: int) -> None:
     path, pixels = tmp_path / "x.png", bands(0)[:n_channels]
-    write_png_rows(path, Bands.of(pixels))
+    write_png(path, torch.from_numpy(pixels))
     assert not is_8_bit_rgb(path)
     image = read_stored(path, form(n_channels))
     assert image.dtype == torch.uint16

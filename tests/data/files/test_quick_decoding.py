@@ -11,7 +11,7 @@ from PIL.ImageFile import ImageFile
 from PIL.PngImagePlugin import PngInfo
 
 from data.files import quick_decoding
-from data.files.image_files import raw_mode
+from data.files.pillow_image import _layout as raw_mode
 from data.files.quick_decoding import decode_quickly
 
 pytest.importorskip("kornia_rs")

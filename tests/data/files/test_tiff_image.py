@@ -16,9 +16,7 @@ from PIL import Image
 
 from data.batch import DataError, LoadingError
 from data.files.image_files import has_transparent_pixels, read_bits, read_ids, read_palette, read_rgb, read_size
-from data.files.pixel_rows import PixelRows
 from data.files.pixels import StoredForm, is_8_bit_rgb, read_pixels, read_stored, read_weights
-from data.files.tiff_samples import tiff_errors
 from tests.images import tifffile
 from tests.reliability.images import TURNED
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from losses.adversarial import AdversarialLoss
+from losses import ADVERSARIAL_LOSSES
 from losses.distances import kl_divergence
 from losses.objective import LossInputs
 from models.latent_inputs import StyleStem
@@ -20,7 +20,7 @@ from models.segmentation_discriminator import SegmentationDiscriminator
 from models.spade_generator import SpadeGenerator
 from models.spectral_norm import add_spectral_norm
 from models.style_encoder import StyleDistribution, StyleEncoder
-from tests.losses.test_objective import match_features
+from tests.losses.test_objective import logits_of, match_features
 from tests.models.originals.cases import (
     FixedNoise,
     Weights,
@@ -112,13 +112,14 @@ def test_discriminator(reference: dict[str, Any], mode: str) -> None:
     ("theirs", "ours"), [("hinge", "hinge"), ("ls", "lsgan"), ("original", "vanilla"), ("w", "wgan")]
 )
 def test_losses(reference: dict[str, Any], theirs: str, ours: Any) -> None:
-    case, loss = reference["spade_losses"], AdversarialLoss(ours, "mean")
+    case, loss = reference["spade_losses"], ADVERSARIAL_LOSSES[ours](over_scales="mean")
     _, outputs, _ = discriminated(reference, "eval")
-    fake_logits, real_logits = ([scale.logits for scale in scales] for scales in outputs)
+    fake, real = (logits_of(*(scale.logits for scale in scales)) for scales in outputs)
     recorded = case["adversarial"][theirs]
-    assert_close(loss.generator(fake_logits), recorded["generator"])
-    assert_close(loss.discriminator(fake_logits, is_real=False), recorded["discriminator_fake"])
-    assert_close(loss.discriminator(real_logits, is_real=True), recorded["discriminator_real"])
+    assert_close(loss.generator_loss(fake, real), recorded["generator"])
+    terms = loss.discriminator_loss(real, fake)
+    assert_close(terms["fake"], recorded["discriminator_fake"])
+    assert_close(terms["real"], recorded["discriminator_real"])
     assert_close(10 * match_features(*outputs), case["feature_matching"])
 
 

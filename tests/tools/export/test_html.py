@@ -86,7 +86,7 @@ def test_one_file_has_everything(tiny_run: Path, tmp_path: Path, archive: Path) 
     assert re.findall(r'(?:<footer>|"description">)(.*?)</', page) == ["a &amp; b", "Licence: mit"]
     assert (model["card"]["license"], model["card"]["data"]["samples"]) == ("mit", 5)
     assert model["sample_sizes"] == [[32, 32]] * 2
-    assert (model["longest_side"], model["file_side"]) == (32, 4096)
+    assert (model["width"], model["file_side"]) == (32, 4096)
     assert 10**6 < model["max_pixels"] < 2**26
     assert [kind["name"] for kind in model["classes"]][:3] == ["sky", "wall", "roof"]
     ids = np.frombuffer(parts["sample-0"], "<i4", 32 * 32)

@@ -16,7 +16,7 @@ from tests.conftest import save_image
 from tests.runs import program_main, translate, untrained_run
 from tests.tools.serve import services
 from tools.playground.__main__ import parse_arguments
-from tools.playground.start import playground
+from tools.playground.server import playground
 from tools.serve.web import WebServer
 
 BINARY = {"Content-Type": "application/octet-stream"}

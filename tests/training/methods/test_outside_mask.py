@@ -13,6 +13,8 @@ from configs.schema import Config
 from configs.splits import open_split
 from data.batch import Batch
 from data.layout import PairingError
+from losses.distances import outside_mask
+from losses.objective import LossInputs
 from tests.conftest import save_image
 from training.methods import METHODS
 from training.methods.contrastive import Contrastive, build_contrastive
@@ -44,21 +46,26 @@ def batch(labels: list[list[int]], side: int = 32) -> Batch:
     return Batch(("x",), source=source, target=target, labels=ids[None, None])
 
 
+def inputs_of(pair: Pair, fake: Tensor) -> LossInputs:
+    return LossInputs(
+        fake, pair.target, pair.source, discriminate_fake=list, discriminate_target=list, outside=pair.outside
+    )
+
+
 def test_value_and_gradient_by_hand() -> None:
     pair = build_cycle(config("cycle"), ALONE).inputs(batch([[7, 9], [255, 0]], side=2))
     distances = torch.tensor([[[[3.0, 2.0], [0.5, 0.25]]]])
     fake = (pair.source + distances).requires_grad_()
-    loss = pair.outside_mask(fake)["outside_mask"]
+    loss = outside_mask(inputs_of(pair, fake))
     loss.backward()
     assert loss.item() == pytest.approx((0.5 * 2 + 0.5 + 0.25) / (0.5 + 1 + 1))
     assert fake.grad is not None
     torch.testing.assert_close(fake.grad[0, 0] * 3, torch.tensor([[0.0, 0.2], [0.4, 0.4]]))
-    assert Pair(pair.source, pair.target).outside_mask(fake) == {}
 
 
 def test_where_all_may_change_the_loss_is_0() -> None:
     pair = build_cycle(config("cycle"), ALONE).inputs(batch([[7, 7], [7, 7]]))
-    assert pair.outside_mask(-pair.source)["outside_mask"] == 0
+    assert outside_mask(inputs_of(pair, -pair.source)) == 0
 
 
 def test_a_missing_folder_of_label_maps_is_one_line_and_training_alone_needs_it(tmp_path: Path) -> None:
@@ -108,4 +115,4 @@ def test_translations_of_mirrored_sources_are_compared_with_mirrored_sources(mon
     for flipped in (False, True):
         made = parts._translate(pair.source, flipped)
         assert torch.equal(made.fake, pair.source.flip(-1) if flipped else pair.source)
-        assert parts._of_source(pair, made)["outside_mask"] == 0
+        assert parts._source_terms(pair, made)["outside_mask"] == 0

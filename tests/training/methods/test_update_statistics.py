@@ -9,7 +9,7 @@ from torch import Tensor
 
 from models.running_statistics import running_statistics
 from tests.runs import assert_equal
-from tests.training.methods.test_paired_update import Pair, make_pair, make_update, update_of
+from tests.training.methods.updates import Pair, make_pair, make_update, update_of
 from training.methods.paired import Paired
 from training.optimizer_group import are_finite
 
