@@ -71,25 +71,19 @@ class Patience(BestScore):
 
 def check_best(config: Config, n_samples: int) -> None:
     """Raise ConfigError if `n_samples` validation samples do not have the figure that checkpoint.best names."""
-    best, conditioning = config.checkpoint.best, build.data_facts(config).conditioning
-    if best not in METRICS:
-        return
-    metric = METRICS[best]
-    is_measured = best in build.measured_metrics(config) or not metric.is_optional
-    has_weights = config.data.has_weight_maps or bool(conditioning.class_weights)
-    has_values, has_labels = not conditioning.target_is_rgb, config.metrics.label_colors is not None
-    n, measured = metric.least_images, "one that is measured:"
-    for is_possible, expected in (
-        (is_measured, f"{measured} metrics.extra=[{best}]"),
-        (n_samples >= n, f"one of a single image: {best} needs {n} validation samples, metrics.n_samples={n}"),
-        (has_values or "values" not in metric.of, f"{measured} l1, since targets are 8-bit RGB"),
-        (
-            has_weights or not metric.weighs_pixels,
-            f"{measured} set data.weight_folder, or loss.class_weights other than 1",
-        ),
-        (has_labels or metric.of != "labels", f"{measured} set metrics.label_colors"),
-    ):
-        config.require(is_possible, "checkpoint.best", expected)
+    best, facts = config.checkpoint.best, build.data_facts(config)
+    has_weights = config.data.has_weight_maps or bool(facts.conditioning.class_weights)
+    kinds = {"images": True, "weighted": has_weights, "values": not facts.conditioning.target_is_rgb}
+    kinds |= {"weighted values": kinds["weighted"] and kinds["values"], "labels": bool(config.metrics.label_colors)}
+    measured = build.measured_metrics(config)
+    possible = [
+        name
+        for name, metric in METRICS.items()
+        if kinds[metric.of] and metric.least_images <= n_samples and (not metric.is_optional or name in measured)
+    ]
+    others = "metrics.extra, metrics.label_colors, weights of pixels and more validation samples add others"
+    expected = f"one that is measured: {', '.join(possible)}; {others}"
+    config.require(best not in METRICS or best in possible, "checkpoint.best", expected)
 
 
 def best_figure(config: Config, split: str, progress: str) -> str:

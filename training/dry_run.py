@@ -2,17 +2,15 @@
 
 import statistics
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
-from torch.utils.flop_counter import FlopCounterMode
 
 from configs import build
 from configs.schema import Config
@@ -164,12 +162,11 @@ def time_steps(training: Training, batch: Batch) -> float:
     return statistics.median(durations_s)
 
 
-@dataclass(frozen=True)
-class Layer:
-    """One call of a layer.
+class Layer(NamedTuple):
+    """One call of a layer with weights.
 
     shape: Shape of its output.
-    flop: Number of floating-point operations of its convolutions. A multiplication and an addition are two.
+    flop: Number of floating-point operations of its convolution. A multiplication and an addition are two.
     """
 
     name: str
@@ -180,30 +177,25 @@ class Layer:
 
 @contextmanager
 def watched_layers(network: nn.Module) -> Iterator[list[Layer]]:
-    """Yield a list that records each call of a layer with weights. Within the context, torch.compile has no effect."""
+    """Yield a list that records each call of a layer with weights."""
     layers: list[Layer] = []
+    names = {  # a weight under spectral norm belongs to its convolution
+        module: name
+        for name, module in network.named_modules()
+        if "parametrizations" not in name.split(".") and _weights_of(module)
+    }
+
+    def record(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        parameters = _weights_of(module)
+        weight = max(parameters, key=Tensor.numel)
+        images = inputs[0] if isinstance(module, nn.ConvTranspose2d) else output  # each of its pixels meets all weights
+        flop = 2 * images.numel() * weight.numel() // len(weight) if weight.dim() > 1 else 0
+        n_parameters = sum(parameter.numel() for parameter in parameters)
+        layers.append(Layer(names[module], tuple(output.shape), n_parameters, flop))
+
     with ExitStack() as stack:
-        stack.enter_context(warnings.catch_warnings())
-        warnings.filterwarnings("ignore", message="Using `torch.compile")  # with the counter's global hooks
-        counter = stack.enter_context(FlopCounterMode(display=False))
-        names = {  # a weight under spectral norm belongs to its convolution
-            module: name
-            for name, module in network.named_modules()
-            if "parametrizations" not in name.split(".") and _weights_of(module)
-        }
-        flop_before: list[int] = []
-
-        def begin(module: nn.Module, inputs: object) -> None:
-            flop_before.append(counter.get_total_flops())
-
-        def end(module: nn.Module, inputs: object, output: Tensor) -> None:
-            n_parameters = sum(parameter.numel() for parameter in _weights_of(module))
-            flop = counter.get_total_flops() - flop_before.pop()
-            layers.append(Layer(names[module], tuple(output.shape), n_parameters, flop))
-
         for module in names:
-            stack.callback(module.register_forward_pre_hook(begin).remove)
-            stack.callback(module.register_forward_hook(end).remove)
+            stack.callback(module.register_forward_hook(record).remove)
         yield layers
 
 

@@ -12,7 +12,6 @@ from data.batch import Batch
 from data.loader import read_fixed
 from losses.perceptual import VGG19
 from metrics.networks import INCEPTION
-from models.layers import PairConv2d
 from models.spectral_norm import add_spectral_norm
 from tests.runs import built, run
 from training import dry_run
@@ -81,25 +80,11 @@ def test_each_call_of_a_layer_has_its_output_parameters_and_arithmetic() -> None
     assert table("net", layers)[-1].split() == ["in", "all", "184", "0.000"]
 
 
-def test_a_source_that_is_convolved_once_counts_once() -> None:
-    convolution = PairConv2d(5, 4, kernel_size=3, padding=1)
-    with watched_layers(convolution) as layers:
-        convolution(torch.zeros(1, 3, 8, 8), torch.zeros(2, 2, 8, 8))
-    assert layers[0].flop == 2 * 4 * 9 * 64 * (3 + 2 * 2)
-
-
 def test_weights_under_spectral_norm_belong_to_their_convolution() -> None:
     network = add_spectral_norm(nn.Sequential(nn.Conv2d(3, 4, 3, bias=False)))
     with watched_layers(network) as layers:
         network(torch.zeros(1, 3, 8, 8))
     assert layers == [Layer("0", (1, 4, 6, 6), 3 * 4 * 9, 2 * 3 * 4 * 9 * 36)]
-
-
-def test_networks_are_watched_side_by_side_and_compiled_ones_run_as_they_are() -> None:
-    first, second = nn.Conv2d(1, 1, 1), nn.Conv2d(1, 2, 1)
-    with watched_layers(first) as firsts, watched_layers(second) as seconds:
-        torch.compile(nn.Sequential(first, second))(torch.zeros(1, 1, 4, 4))
-    assert [layer.flop for layer in firsts + seconds] == [2 * 16, 2 * 2 * 16]
 
 
 def test_after_an_error_nothing_is_watched() -> None:
