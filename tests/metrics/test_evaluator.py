@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from configs.schema.run import EXTRA_METRICS, CheckpointConfig
 from metrics import METRICS
 from metrics.evaluator import Evaluator
 from metrics.image_metrics import Bounds
@@ -106,12 +105,3 @@ def test_sets_of_any_numbers_sizes_and_ranges_are_compared() -> None:
     near = evaluator.set_figures(fakes, reals)["swd"]
     assert 0 < near < 0.5 * evaluator.set_figures(far, reals)["swd"]
     assert evaluator.set_figures(fakes[:1], reals[:1]).keys() == {"swd"}  # which needs no spread
-
-
-def test_the_best_checkpoint_is_chosen_by_a_metric_that_has_a_better_direction() -> None:
-    names = [name for name, metric in METRICS.items() if metric.higher_is_better is not None]
-    assert list(get_args(get_type_hints(CheckpointConfig)["best"])) == ["auto", "none", *names]
-
-
-def test_the_optional_metrics_are_those_of_metrics_extra() -> None:
-    assert [name for name, metric in METRICS.items() if isinstance(metric, PairMetric | SetMetric)] == [*EXTRA_METRICS]
