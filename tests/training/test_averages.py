@@ -121,7 +121,7 @@ def test_no_save_depends_on_the_data_set(tiny_config: Path, label_data_set: Path
     settings = [*AVERAGED, "data.layout=paired_folders", f"data.root={label_data_set}", "data.n_classes=5"]
     training = built(tiny_config, *settings, "data.instance_edges=false", "data.workers=0")
     training.folder.mkdir(parents=True)
-    with GracefulStop() as stop, open_loop(training, stop, Report([]), Callbacks()) as loop:
+    with GracefulStop() as stop, open_loop(training, stop, Report([], 1), Callbacks()) as loop:
         shutil.rmtree(label_data_set)
         training.loop.step = 1
         loop.checkpoints.save_with_retries(1)

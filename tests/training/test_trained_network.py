@@ -94,7 +94,7 @@ def test_networks_are_wrapped_again_only_where_something_changes() -> None:
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        (["one.head"], "parts of one: no parameter's name begins with 'head'; the parts are coarse, fine.0"),
+        (["one.head"], "parts of one: no parameter's name begins with 'head'; the parts are coarse, fine"),
         (["one.coarse", "one.fine"], "train.freeze, parts of one: nothing would be left to train"),
         (["two.fine"], "train.freeze: no network 'two'; the networks are one"),
     ],
