@@ -146,7 +146,7 @@ Discriminate = Callable[[Tensor], Sequence[Tensor]]
 class PenaltyInputs:
     """The images of a pass of the discriminator, its logits for them, and further passes.
 
-    real, fake: Images, (N, C, H, W) in [-1, 1], not augmented; `fake` has no graph.
+    real, fake: Images, (N, C, H, W) in [-1, 1] with one dtype, not augmented and without a graph.
     real_logits, fake_logits: Logits of this pass. A pool may have exchanged the translated images.
     discriminate: Returns the logits for such images, in float32.
     discriminate_mix: Returns the logits for images that are the real one where a mask (N, 1, H, W) bool is True, and
@@ -186,7 +186,7 @@ def wgan_gradient_penalty(inputs: PenaltyInputs) -> Tensor:
     """
     real = inputs.real
     mix = torch.rand(len(real), 1, 1, 1, device=real.device, dtype=real.dtype)
-    between = torch.lerp(inputs.fake.to(real.dtype), real, mix)
+    between = torch.lerp(inputs.fake, real, mix)
     norms = _gradient(inputs.discriminate, between).flatten(1).norm(dim=1)
     return (norms - 1).square().mean()
 

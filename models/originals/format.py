@@ -39,6 +39,7 @@ class OriginalFormat:
     faults: settings with which the original has no network, and whether one of ours has them.
     is_of: which networks of our class are this one, where there are several.
     constants: tensors that its file holds beside those of our network, by its names.
+    left_open: Settings of a generator that the shapes leave open.
     """
 
     families: tuple[Family, ...]
@@ -50,6 +51,7 @@ class OriginalFormat:
     faults: Callable[[Any], Mapping[str, bool]] = lambda _: {}
     is_of: Callable[[Any], bool] = lambda _: True
     constants: Callable[[Any, Names], StateDict] = lambda *_: {}
+    left_open: tuple[str, ...] = ()
 
     def fault(self, network: nn.Module) -> str:
         """Return the first of the faults that a network of ours has; "" if it has none."""

@@ -1,7 +1,6 @@
 """Losses that the program that calls `train` registers."""
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,9 @@ from configs.build import build_generator_objective
 from configs.load import load_config
 from losses import REGISTERED_LOSSES, register_loss
 from losses.objective import GeneratorObjective, LossInputs
-from tests.runs import checkpoint, records, run, translate
-from utils.checkpoint import CheckpointError
+from tests.runs import checkpoint, records, run
+from tests.training.methods.test_outside_mask import ALONE, batch, config
+from training.methods import METHODS
 from utils.errors import ConfigError
 
 
@@ -81,7 +81,7 @@ def test_a_loss_is_replaced_and_removed_by_its_name(tiny_config: Path) -> None:
     assert build_generator_objective(config, device).losses.keys() == before.keys()
 
 
-def test_a_run_is_trained_by_it_and_needs_it_no_more(tiny_config: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_run_records_it_and_goes_on_without_it(tiny_config: Path, caplog: pytest.LogCaptureFixture) -> None:
     register_loss("edges", edges, 100.0)
     register_loss("of_network", OfNetwork(), 1.0)
     run(tiny_config, "train.max_steps=2", "amp.opt_level=O1")
@@ -90,47 +90,23 @@ def test_a_run_is_trained_by_it_and_needs_it_no_more(tiny_config: Path, caplog: 
     parts = [("adversarial", 1), ("feature_matching", 10), ("l1", 10), ("edges", 100), ("of_network", 1)]
     expected = sum(weight * figures[f"loss/G/{name}"] for name, weight in parts)
     assert figures["loss/G/total"] == pytest.approx(expected, rel=1e-2)
-    folder = tiny_config.parent / "runs" / "tiny"
-    state = json.loads((folder / "state.json").read_text())
+    state = json.loads((tiny_config.parent / "runs" / "tiny" / "state.json").read_text())
     assert state["registered_losses"] == {"edges": 100.0, "of_network": 1.0}
+    register_loss("edges", edges, 7.0)
+    with pytest.raises(ConfigError, match=r"registered losses .*edges': 100.* -> .*edges': 7"):
+        run(tiny_config, "train.max_steps=2", "amp.opt_level=O1")
     REGISTERED_LOSSES.clear()
-    translate("--checkpoint", str(folder), "--output", str(tiny_config.parent / "translated"))
     run(tiny_config, "train.max_steps=3", "amp.opt_level=O1")
     assert "registered losses have changed: {'edges': 100.0, 'of_network': 1.0} -> none" in caplog.messages
     assert "registered_losses" not in checkpoint(tiny_config, 3)
 
 
-def test_a_finished_run_keeps_the_weights_that_it_was_trained_with(tiny_config: Path) -> None:
-    def state() -> dict[str, Any]:
-        content: dict[str, Any] = json.loads((tiny_config.parent / "runs" / "tiny" / "state.json").read_text())
-        return content
-
-    register_loss("edges", edges, 5.0)
-    run(tiny_config, "train.max_steps=1")
-    register_loss("edges", edges, 7.0)
-    changed = re.escape("other settings (registered losses {'edges': 5.0} -> {'edges': 7.0})")
-    with pytest.raises(ConfigError, match=changed):
-        run(tiny_config, "train.max_steps=1")
-    assert (state()["state"], state()["registered_losses"]) == ("failed", {"edges": 5.0})
-    with pytest.raises(CheckpointError):
-        run(tiny_config, "train.max_steps=2", "generator.base_channels=5")
-    assert state()["registered_losses"] == {"edges": 5.0}
-    register_loss("edges", edges, 5.0)
-    (tiny_config.parent / "runs" / "tiny" / "state.json").unlink()  # as the script for SLURM does
-    run(tiny_config, "train.max_steps=1")
-    assert (state()["state"], state()["registered_losses"]) == ("finished", {"edges": 5.0})
-    register_loss("edges", edges, 7.0)
-    run(tiny_config, "train.max_steps=2")
-    assert (state()["state"], state()["registered_losses"]) == ("finished", {"edges": 7.0})
-
-
 @pytest.mark.parametrize(
     ("method", "names"), [("contrastive", ["brightness"]), ("cycle", ["brightness_A", "brightness_B"])]
 )
-def test_it_trains_without_pairs_too(tiny_config: Path, method: str, names: list[str]) -> None:
+def test_it_trains_without_pairs_too(method: str, names: list[str]) -> None:
     register_loss("brightness", lambda made: made.fake.float().mean().abs(), 2.0)
-    unpaired = ["data.layout=synthetic_day_night", "data.instance_edges=false", "loss.l1=0", "train.max_steps=2"]
-    unpaired += ["contrastive.taps=[stem.1]"] if method == "contrastive" else []
-    run(tiny_config, f"method.name={method}", *unpaired)
-    (figures,) = records(tiny_config, f"loss/G/{names[0]}")
-    assert all(figures[f"loss/G/{name}"] > 0 for name in names)
+    trained = METHODS[method](config(method), ALONE)
+    trained.step([[batch([[7, 9], [255, 0]])]])
+    means = trained.means.flush(ALONE)
+    assert all(means[f"loss/G/{name}"] > 0 for name in names)

@@ -97,15 +97,6 @@ def test_labelmix_is_constant_in_each_class_of_the_batch() -> None:
     assert len({str(draws) for draws in shares}) > N_CLASSES + 1  # the classes draw independently
 
 
-def test_losses_are_float32_of_lower_precision() -> None:
-    logits = torch.randn(1, 1 + N_CLASSES, 4, 4, dtype=torch.bfloat16)
-    labels = one_hot(torch.randint(N_CLASSES, (1, 1, 4, 4))).bfloat16()
-    loss = SegmentationLoss()
-    assert loss.of_real(logits_of(logits, labels)).dtype == torch.float32
-    assert loss.of_fake(logits).dtype == torch.float32
-    assert labelmix_loss(draw_mask(labels), mixed=logits, fake=logits, real=logits).dtype == torch.float32
-
-
 def test_the_mean_logit_of_a_segmentation_is_the_log_odds_of_real() -> None:
     logits = torch.zeros(1, 1 + N_CLASSES, 2, 2)
     assert mean_logits([logits]).item() == pytest.approx(torch.tensor(float(N_CLASSES)).log().item())

@@ -20,12 +20,6 @@ from tests.metrics.networks import save_random_alexnet, save_random_inception
 CPU = torch.device("cpu")
 
 
-def test_blur_lowers_the_sharpness() -> None:
-    image = noise_image(0)
-    blurred = torch.nn.functional.avg_pool2d(image.float(), 3, 1, 1).to(torch.uint8)
-    assert Evaluator().measure(blurred, image).figures["sharpness"] < 0.6
-
-
 def test_a_black_target_does_not_spoil_the_mean_sharpness() -> None:
     black, evaluator = torch.zeros_like(noise_image(0)), Evaluator()
     pairs = [(noise_image(0), black), *[(noise_image(1), noise_image(1))] * 9]
@@ -95,20 +89,11 @@ def test_values_are_compared_in_their_range_and_in_their_unit() -> None:
     assert levels[:, 0].tolist() == [[0, 128, 255, 255]] * 3
 
 
-def test_optional_metrics_are_loaded_with_the_networks_that_they_share(hub: Path) -> None:
+def test_optional_metrics_share_networks(hub: Path) -> None:
     save_random_alexnet(hub)
     save_random_inception(hub)
     evaluator = Evaluator.load(["kid", "fid", "lpips"], "cmp_facades", CPU)
-    assert list(evaluator.feature_networks) == ["inception"]
-    assert evaluator.label_colors is not None
-    assert list(evaluator.sets) == ["fid", "kid"]
-    evaluator = replace(evaluator, sets={"kid": evaluator.sets["kid"]})  # FID of 2048 features takes seconds
-    summary = evaluator.summarize([evaluator.measure(noise_image(n), noise_image(n + 9)) for n in range(2)])
-    expected = [
-        name for name, metric in METRICS.items() if metric.of in ("images", "labels") and name not in ("swd", "fid")
-    ]
-    assert list(summary.figures) == expected
-    assert summary.whole.keys() == {"pixel_accuracy", "mean_iou", "kid", "kid_deviation"}
+    assert (list(evaluator.feature_networks), list(evaluator.sets)) == (["inception"], ["fid", "kid"])
     assert {"lpips", "inception", "kid", "labels"} < evaluator.protocol.keys()
 
 

@@ -18,10 +18,16 @@ def test_a_tap_that_is_no_layer_with_features_is_refused(tap: str) -> None:
         generator.features(torch.zeros(1, 3, 8, 8), ["stem.0", tap])
 
 
-@pytest.mark.parametrize("downsample", get_args(Downsample))
-@pytest.mark.parametrize("upsample", get_args(Upsample))
-@pytest.mark.parametrize("padding", get_args(Padding))
-@pytest.mark.parametrize("norm", get_args(Norm))
+@pytest.mark.parametrize(
+    ("downsample", "upsample", "padding", "norm"),
+    [
+        ("strided", "transposed", "reflect", "batch"),
+        ("antialiased", "nearest", "zeros", "instance"),
+        ("antialiased", "bilinear", "reflect", "batch"),
+        ("strided", "residual", "zeros", "instance"),
+        ("strided", "antialiased", "reflect", "instance"),
+    ],
+)
 def test_every_option_translates_and_trains(
     downsample: Downsample, upsample: Upsample, padding: Padding, norm: Norm
 ) -> None:

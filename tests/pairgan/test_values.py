@@ -17,7 +17,7 @@ from inference.load import LoadedGenerator
 from inference.padding import padded
 from inference.predictor import Predictor
 from tests.pairgan.conftest import LARGE_WEIGHTS, exported, rng
-from tools.export.file import make_example
+from tools.export.example import make_example
 from utils.precision import choose_precision
 
 DATA = ["data.layout=paired_folders", "data.root=.", "data.instance_edges=false", LARGE_WEIGHTS]

@@ -108,7 +108,7 @@ class TrainedDiscriminator:
 
         logits = {"real": Logits(lambda: reals, seen), "fake": Logits(lambda: fakes, seen)}
         inputs = PenaltyInputs(
-            real, fake.detach(), logits["real"], logits["fake"], discriminate_exactly, discriminate_mix
+            real, fake.detach().to(real.dtype), logits["real"], logits["fake"], discriminate_exactly, discriminate_mix
         )
         terms = self.objective(inputs)
         self.means.add(terms, f"loss/{self.tag}/")
