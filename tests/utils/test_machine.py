@@ -13,11 +13,11 @@ import json, resource, torch
 from utils.machine import keep_freed_memory
 
 def page_faults(mib):
-    "Return the page faults of twenty tensors of a size, each freed before the next."
-    for _ in range(5):
+    "Return the page faults of eight tensors of a size, each freed before the next."
+    for _ in range(2):
         torch.ones(mib, 2**18)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    for _ in range(20):
+    for _ in range(8):
         torch.ones(mib, 2**18)
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
