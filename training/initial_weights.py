@@ -10,7 +10,6 @@ from models.originals.format import FileRole
 from training.run import Training
 from training.trained_network import TrainedNetwork
 from utils.errors import ConfigError
-from utils.log import logger
 from utils.paths import expanded
 
 
@@ -55,11 +54,6 @@ def _initialize(
     network.load_weights(network.module.state_dict())
     if not transfer.loaded:
         raise ConfigError(f"{title}: nothing of {file} has a place in this {role}; it holds {transfer.left[0]}, …")
-    for setting in ("downsample", "upsample", "skips"):
-        of_file, ours = (getattr(getattr(part, "generator", part), setting, None) for part in (loaded, network.module))
-        if None not in (of_file, ours) and of_file != ours:
-            remedy = f"set {role}.{setting}={of_file} to start with the same function"
-            logger.warning("%s: %s has %s=%s, this run %s: %s", title, file, setting, of_file, ours, remedy)
     where = "" if name in (role, network.role) else f" into {name}"
     counts = f"{len(transfer.loaded)} tensors loaded from {file}{where}"
     return file, f"{title}  {counts}; left: {_some(transfer.left)}; new: {_some(transfer.new)}"

@@ -64,14 +64,6 @@ def test_only_the_finest_enhancer_trains_in_the_first_stage_and_all_in_the_secon
     assert moments[2]["head.1.weight"]["step"] == 5
 
 
-def test_the_encoder_trains_in_the_first_stage_too(tiny_config: Path) -> None:
-    features = ["features.n_channels=1", "features.n_downsamplings=2"]
-    run(tiny_config, *TWO_STAGES, *features, "train.max_steps=2", "checkpoint.every_steps=1")
-    first, second = (checkpoint(tiny_config, step)["networks"]["generator"] for step in (1, 2))
-    changed = {name for name in first if not torch.equal(first[name], second[name])}
-    assert changed == {n for n in first if n.startswith(("generator.enhancers.1.", "generator.head.", "encoder."))}
-
-
 @pytest.mark.slow  # tests/reliability/test_signals.py has the same in this process
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_that_is_stopped_saves_itself_and_goes_on_exactly(tiny_config: Path, number: signal.Signals) -> None:

@@ -78,19 +78,6 @@ def test_coarse_parts_are_trained_after_their_epochs_and_others_never() -> None:
     assert frozen(networks)["AtoB"] == {"coarse"}
 
 
-def test_networks_are_wrapped_again_only_where_something_changes() -> None:
-    calls = []
-
-    def wrap(module: nn.Module) -> nn.Module:
-        calls.append(module)
-        return module
-
-    networks = {"one": network("generator", wrap)}
-    for epoch in (0, 0, 1, 2):
-        freeze_parts(networks, TrainConfig(freeze_global_epochs=1), epoch)
-    assert len(calls) == 3  # when it is made, frozen, and trained again
-
-
 @pytest.mark.parametrize(
     ("parts", "message"),
     [

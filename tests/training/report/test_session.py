@@ -13,7 +13,7 @@ import torch
 
 from tests.conftest import save_image
 from tests.runs import run
-from training.report.session import Session, read_state, recorded
+from training.report.session import read_state, recorded
 from utils.errors import Interrupted
 from utils.log import logger
 
@@ -115,5 +115,6 @@ def test_a_resumed_run_logs_from_where_and_what_has_changed(tiny_config: Path, l
 
 def test_a_disk_that_fails_costs_only_the_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "state.json").mkdir()
-    Session(tmp_path).begin(2)
+    with recorded(tmp_path) as session:
+        session.begin(2)
     assert "not written: [Errno 21] Is a directory" in caplog.text
