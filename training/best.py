@@ -35,7 +35,7 @@ class BestScore:
     def improved_by(self, figures: Mapping[str, float]) -> float | None:
         """Return the score of new figures if it is better than `value`, otherwise None.
 
-        The score of a figure of which lower is better is negative. A figure that is missing or not finite has none.
+        The score is negative if lower figures are better. A figure that is missing or not finite has no score.
         """
         figure = figures.get(self.figure, math.nan)
         score = figure if self.figure not in METRICS or METRICS[self.figure].higher_is_better else -figure
@@ -115,8 +115,8 @@ def can_be_compared(figure: str, state: Mapping[str, Any], measured_on: Mapping[
 def has_scores_of(figure: str, state: Mapping[str, Any], measured_on: Mapping[str, str]) -> bool:
     """Return whether the best score of a checkpoint can be compared with the scores of this run.
 
-    Its digests may belong only to the plateau. Its best score is of this figure if checkpoint.best named the figure, or
-    chose the plateau's figure automatically.
+    The digests may belong only to the plateau. The best score belongs to the figure if checkpoint.best names it, or
+    selects the plateau's figure automatically.
     """
     is_same, settings = can_be_compared(figure, state, measured_on), state.get("config", {}).get("checkpoint")
     return is_same and isinstance(settings, dict) and settings.get("best") in (figure, "auto")
@@ -135,7 +135,7 @@ def read_best(run_folder: Path) -> dict[str, Any]:
 
 
 def archive_best(run_folder: Path) -> None:
-    """Rename best.pt before it is replaced. Its score is of other samples or metrics, so it may still be wanted."""
+    """Rename best.pt before it is replaced. It was chosen with other samples or metrics, and may still be wanted."""
     path, number = run_folder / BEST, 1
     if not path.is_file():
         return

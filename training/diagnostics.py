@@ -10,7 +10,7 @@ from utils.pictures import resize
 
 # mean logits (real, translated) beyond which the discriminator has nothing left to learn, by adversarial loss
 _WON = {"lsgan": (0.9, 0.1), "hinge": (1.0, -1.0), "vanilla": (4.0, -4.0)}
-_REPORTS = 3  # in a row: one alone is chance
+_REPORTS = 3  # in a row, since one may be chance
 _THUMBNAIL = 32  # pixels
 _NEGATIVE = -0.5  # correlation of brightness; -1 of a negative, 0.2 of one photo of a street with another
 _ALIKE = 0.1  # share of the variety of sources; 0.01 of translations that mix one photo with 10 % of each source
@@ -73,7 +73,7 @@ class TranslationHints:
         self._seen: list[tuple[Tensor, Tensor, Tensor]] = []  # thumbnails and difference of each pair of a validation
 
     def add(self, source: Tensor, fake: Tensor) -> None:
-        """Add a source and its translation as they are shown: (3, H, W) uint8 each, of one size."""
+        """Add the pictures of a source and its translation: (3, H, W) uint8, of one size."""
         small = [resize(image, _THUMBNAIL, _THUMBNAIL).float() for image in (source, fake)]
         self._seen.append((small[0], small[1], (source.float() - fake.float()).abs().mean()))
 

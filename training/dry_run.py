@@ -148,7 +148,7 @@ def time_steps(training: Training, batch: Batch) -> float:
     batches = [[batch] * train.accumulation_steps] * train.discriminator_steps
     step, n_slower = make_step(training.method, training.config, world), 1
     if uses_cuda_graph(training.config, world):
-        n_slower += 4 * WARM_UP_STEPS + train.pool_size  # by what was drawn, and until a pool is full
+        n_slower += 4 * WARM_UP_STEPS + train.pool_size  # a graph for each draw, and steps until a pool is full
     durations_s: list[float] = []
     for number in range(n_slower + MOST_STEPS):
         begin_s = time.perf_counter()

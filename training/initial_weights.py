@@ -10,16 +10,15 @@ from models.originals.format import FileRole
 from training.run import Training
 from training.trained_network import TrainedNetwork
 from utils.errors import ConfigError
-from utils.log import logger
 from utils.paths import expanded
 
 
 def initialize_networks(training: Training) -> list[str]:
-    """Start the networks of a new run from the weights that `init` names; return lines that list what was loaded.
+    """Load the weights that `init` names into the networks of a new run. Return lines that list them.
 
-    A file is loaded into the network that it is set for, or into each of its role: of a checkpoint, the network of the
-    same name; of an original's folder that has files for two directions, that of its direction. Beside a generator's
-    file of an original is that of its encoder.
+    A setting names a network, or a role and so each network of this role. A checkpoint provides the network of the same
+    name, and the folder of an original with two directions the file of the same direction. The encoder's file of an
+    original is next to the generator's file.
     """
     config, report = training.config, list[str]()
     given = {"generator": config.init.generator, "discriminator": config.init.discriminator} | config.init.networks
@@ -43,9 +42,10 @@ def initialize_networks(training: Training) -> list[str]:
 def _initialize(
     network: TrainedNetwork, name: str, role: FileRole, place: Path, title: str, direction: str | None = None
 ) -> tuple[Path, str]:
-    """Load weights into a network; return their file, and a line for the report, which begins with the title.
+    """Load weights into a network. Return their file, and a line that begins with the title.
 
-    role, direction: of the network in the file that `place`, which may be a folder, stands for.
+    role, direction: Role and direction of the network in the file.
+    place: File or folder of the weights.
     """
     keeps_biases = getattr(network.module, "biased_downs", False)
     load = partial(load_network, role=role, name=name, keeps_biases=keeps_biases)
@@ -54,11 +54,6 @@ def _initialize(
     network.load_weights(network.module.state_dict())
     if not transfer.loaded:
         raise ConfigError(f"{title}: nothing of {file} has a place in this {role}; it holds {transfer.left[0]}, …")
-    for setting in ("downsample", "upsample", "skips"):  # by which weights of the same shapes compute something else
-        of_file, ours = (getattr(getattr(part, "generator", part), setting, None) for part in (loaded, network.module))
-        if None not in (of_file, ours) and of_file != ours:
-            remedy = f"set {role}.{setting}={of_file} to start with the same function"
-            logger.warning("%s: %s has %s=%s, this run %s: %s", title, file, setting, of_file, ours, remedy)
     where = "" if name in (role, network.role) else f" into {name}"
     counts = f"{len(transfer.loaded)} tensors loaded from {file}{where}"
     return file, f"{title}  {counts}; left: {_some(transfer.left)}; new: {_some(transfer.new)}"

@@ -4,7 +4,7 @@ import math
 import os
 import shlex
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,7 +26,7 @@ from training.report.console import Console
 from training.report.metrics_file import MetricsFile
 from training.report.page import Page
 from training.report.plan import describe
-from training.report.report import Report, Sink, open_report
+from training.report.report import Report, Sink
 from training.report.session import Session, recorded
 from training.report.tensorboard import TensorBoard
 from training.resume import ResumeOptions, find_checkpoint_together, start
@@ -38,7 +38,6 @@ from utils.log import log_to_console, logger
 from utils.paths import expanded
 from utils.run_figures import last_validation
 from utils.signals import GracefulStop
-from utils.yaml_file import shortened
 
 Trial = Literal["dry-run", "smoke"]
 
@@ -70,8 +69,8 @@ def train(
 ) -> Run:
     """Train a run to its end, as train.py does. Progress is printed, and recorded in the run's folder.
 
-    on_report, on_validation: Called only in the main process; see `Callbacks`. If one returns True, the run ends early,
-        saved, in all its processes. If one raises an exception, it ends likewise, and the main process raises it here.
+    on_report, on_validation: Called only in the main process; see `Callbacks`. If one returns True or raises an
+        exception, the run ends early, saved, in all its processes. The main process raises the exception here.
     resume, accepts_changed_data: See `ResumeOptions`.
 
     Raises:
@@ -79,8 +78,6 @@ def train(
             finished and would have another result with these settings.
         Interrupted: A signal stopped the run, which is saved; only in the main thread, which alone gets signals.
     """
-    if not isinstance(config, Config):
-        raise ConfigError(f"config: {shortened(config)} is no Config: configs.load.load_config(FILE) returns one")
     folder, options = run_folder(config), ResumeOptions(resume, accepts_changed_data)
     callbacks = Callbacks(on_report, on_validation)
     with joined(config) as world, GracefulStop() as stop, run_lock(folder) if world.is_main else nullcontext():
@@ -113,7 +110,7 @@ def try_out(config: Config, job: Trial, resume: str = "auto", *, accepts_changed
 
 @contextmanager
 def joined(config: Config) -> Iterator[World]:
-    """Join the processes of a run, of which the main one prints; refuse a second run within this process."""
+    """Join the processes of a run. Only the main one prints. Refuse a second run within this process."""
     peer_timeout_s = min(3 * config.data.timeout_s or LONGEST_WAIT_S, LONGEST_WAIT_S)
     run = object()
     if _training.setdefault(os.getpid(), run) is not run:
@@ -134,9 +131,8 @@ def run_to_end(config: Config, world: World, options: ResumeOptions, stop: Grace
         training = start_training(config, world, options, stop, session)
         if training is None:
             return
-        report = Report([])
-        if session:
-            report = stack.enter_context(open_report(folder, sinks_of(training, session), training.loop.step + 1))
+        sinks = sinks_of(training, session) if session else []
+        report = stack.enter_context(closing(Report(sinks, training.loop.step + 1)))
         loop = stack.enter_context(open_loop(training, stop, report, callbacks))
         loop.run(stop)
         if callbacks.error:
@@ -148,7 +144,7 @@ def run_to_end(config: Config, world: World, options: ResumeOptions, stop: Grace
 
 
 def sinks_of(training: Training, session: Session) -> list[Sink]:
-    """Return the places that the reports of a run are written to, in the order in which each report is written."""
+    """Return the sinks for the reports of a run, in the order of writing."""
     config, folder = training.config, training.folder
     assert training.validation, "the main process validates"
     classes = build.data_facts(config).legend(training.validation.evaluator.label_colors)

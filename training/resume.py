@@ -23,7 +23,6 @@ from utils.checkpoint_folder import LoadedCheckpoint, latest_valid, list_checkpo
 from utils.distributed import World
 from utils.errors import ConfigError
 from utils.log import logger
-from utils.yaml_file import shortened
 
 _OF_NETWORKS = (
     "method.",
@@ -61,10 +60,6 @@ class ResumeOptions:
 
     source: str | Path = "auto"
     accepts_changed_data: bool = False
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.source, str | Path):
-            raise ConfigError(f"resume: {shortened(self.source)} is no path: give one, 'auto' or 'never'")
 
 
 def start(training: Training, found: LoadedCheckpoint | None, options: ResumeOptions) -> list[str]:
@@ -130,7 +125,6 @@ def restore(training: Training, found: LoadedCheckpoint, *, accepts_changed_data
     try:
         saved = config_from_dict(state["config"], str(path))
         changes = check_same_networks(saved, training.config, path)
-        check_training_state(state, path, training.needed_keys)  # after the networks: otherwise it lacks keys
         training.load_state_dict(state)
         _restore_scores(training, state)
         if not accepts_changed_data:

@@ -149,20 +149,13 @@ class Training:
 
     @property
     def total_steps(self) -> int:
-        """The step at which the run is finished."""
+        """The last step of the run."""
         steps = self.loop.last_step(self.config.total_epochs, self.config.batches_per_step)
         return min(steps, self.config.train.max_steps or steps)
 
     def dataset(self, layout: Layout) -> TrainingDataset:
         """Return the samples of a layout with their augmentation. `layout` may be a cache of the training samples."""
         return TrainingDataset(layout, self.preprocessing, self.config.run.seed, self.config.data.on_bad_sample)
-
-    @property
-    def needed_keys(self) -> list[str]:
-        """The keys that every checkpoint has."""
-        networks = [f"networks.{name}" for name in self.method.networks]
-        optimizers = [f"optimizers.{name}" for name in self.method.optimizers]
-        return [*self.loop.state_dict(), *networks, *optimizers, "averages", "method", "random_states", "config"]
 
     @property
     def n_bytes(self) -> int:
@@ -275,7 +268,7 @@ class Training:
 def build_training(config: Config, world: World, found: LoadedCheckpoint | None = None) -> Training:
     """Build a run and check its data, without writing a file or loading weights.
 
-    found: Checkpoint that the run will resume from. It has the ranges of images for which `config` has none.
+    found: Checkpoint that the run will resume from. It has ranges of images that `config` lacks.
 
     Raises:
         UserError, OSError: A setting, the data or a weights file cannot be used.

@@ -53,12 +53,12 @@ class ValidationReport:
 
 @dataclass(frozen=True)
 class ValidationLogits:
-    """Computes the discriminator's mean output for sources and their targets, and leaves the training as it is.
+    """Computes the discriminator's mean output for sources and their targets, without any effect on the training.
 
-    discriminator: computes as in training, but in this process alone.
-    augmentation: that of the training, without which the samples would be unlike all that the discriminator knows.
-    predictor: of the validation, whose conditioning, precision and device are the discriminator's too.
-    min_side: the shortest side of an image that it takes, in pixels.
+    discriminator: Network that computes as in training, but only in this process.
+    augmentation: Augmentation of the training, because the discriminator knows only augmented images.
+    predictor: Predictor of the validation. Its conditioning, precision and device are the discriminator's too.
+    min_side: Shortest side of an image that the discriminator accepts, in pixels.
     """
 
     discriminator: nn.Module
@@ -68,9 +68,10 @@ class ValidationLogits:
 
     @torch.inference_mode()
     def mean(self, samples: Sequence[Sample], step: int) -> float | None:
-        """Return the mean over patches, then scales, then samples that are large enough; None where none is.
+        """Return the mean over patches, then scales, then samples that are large enough; None without such samples.
 
-        samples: with targets. step: seed of the augmentation, so that the training's random state stays as it is.
+        samples: Samples with targets.
+        step: Seed of the augmentation. It keeps the random state of the training unchanged.
         """
         conditioning, device = self.predictor.conditioning, self.predictor.device
         generator = torch.Generator(device).manual_seed(step)
@@ -93,7 +94,7 @@ def unchanged(network: nn.Module) -> Iterator[None]:
     """Let passes of a network change none of its buffers.
 
     Spectral norm makes no step of its power iteration. Batch norm normalises by the images' own statistics, as in
-    training: the running ones mix those of real and translated images, and are neither used nor updated.
+    training. It neither uses nor updates the running statistics, which mix real and translated images.
     """
     modes = {module: module.training for module in network.modules()}
     norms = batch_norms(network)
@@ -175,9 +176,9 @@ class Validation:
         return []
 
     def digest(self, figure: str) -> str:
-        """Return a digest of what a figure is measured on: the samples, and how it is computed.
+        """Return a digest of the samples and the protocol of a figure, without the names of the files.
 
-        Values of a figure can be compared where the digests are equal. The names of the files do not count.
+        Values of a figure can be compared if the digests are equal.
         """
         digest = hashlib.blake2b(digest_size=16)
         digest.update(json.dumps(self.evaluator.basis(figure), sort_keys=True).encode())
@@ -214,9 +215,9 @@ def channel_table(activations: Tensor) -> Tensor:
 class UnpairedValidation(Validation):
     """Measures the translations of the samples' sources against their targets, which belong to other sources.
 
-    back: translates targets, in a method that trains this direction too; None otherwise.
-    of_sources: the evaluator of images of the source side.
-    hints, back_hints: on the translations of sources, and on those of targets.
+    back: Predictor from targets to sources; None if the method does not train this direction.
+    of_sources: Evaluator of images of the source domain.
+    hints, back_hints: Hints on the translations of sources and of targets.
     """
 
     back: Predictor | None = None
@@ -245,12 +246,12 @@ class UnpairedValidation(Validation):
         return shown(self.of_sources.set_figures(features, self._sources))
 
     def measure(self, number: int, fake: Tensor) -> Measurement:
-        """Return the features of a translation and of a real image; a translation has no figures of its own."""
+        """Return the features of a translation and of a real image. A translation has no figures of its own."""
         self.hints.add(self.predictor.show_source(self.samples[number]), self.predictor.show_target(fake))
         return Measurement({}, None, self.evaluator.features(fake, number), self._targets[number])
 
     def pictures(self, sample: Sample, fake: Tensor) -> dict[str, Tensor]:
-        """Return source, translation and a real image of the target side; of both directions where there are two."""
+        """Return source, translation and a real image of the target domain, for each direction."""
         predictor, back, exchanged = self.predictor, self.back, sample.exchanged()
         pictures = {"source": predictor.show_source(sample), "translated": predictor.show_target(fake)}
         real = {"real": predictor.show_target(sample.maps["target"])}
@@ -264,8 +265,8 @@ class UnpairedValidation(Validation):
         return pictures | real
 
     def describe(self) -> list[str]:
-        """Return the figures that those of translations are to be compared with."""
-        # where the target side has fewer images, some samples share theirs
+        """Return figures of the sources and of the targets, as a scale for the figures of translations."""
+        # several samples share a target if there are fewer targets than sources
         distinct = {hash(sample.maps["target"].numpy().tobytes()): n for n, sample in enumerate(self.samples)}
         references = self.evaluator.references(self._sources, [self._targets[n] for n in distinct.values()])
         return [f"to compare     {references}"] if str(references) else []

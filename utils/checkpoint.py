@@ -32,11 +32,11 @@ class CheckpointError(UserError):
 
 
 class DamagedCheckpointError(CheckpointError):
-    """A file is not what was written; an earlier checkpoint can replace it."""
+    """A file is damaged; an earlier checkpoint can replace it."""
 
 
 class MissingCheckpointError(CheckpointError):
-    """There is no such file, perhaps no longer: a training deletes old checkpoints."""
+    """There is no such file. A training may have deleted it."""
 
 
 def manifest_path(path: Path) -> Path:
@@ -50,7 +50,7 @@ def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
     A crash between the two leaves a valid checkpoint without a manifest.
 
     Raises:
-        OSError: the disk is full or not writable; names the path, whose earlier content is untouched.
+        OSError: The disk is full or not writable. The earlier content of the path is untouched.
     """
     manifest = manifest_path(path)
     content = {"format": FORMAT, "format_version": FORMAT_VERSION, **state}
@@ -82,13 +82,13 @@ def write_weights_file(path: Path, state: dict[str, Any]) -> None:
 def read_weights_file(path: Path, *, checks_content: bool = True) -> dict[str, Any]:
     """Return the dict of tensors and plain types that torch.save wrote to `path`, on the CPU; no code in it is run.
 
-    The tensors of a checkpoint of this application stay in the file, and the system reads those that are used. They
-    are to be copied, not kept: as long as one exists, the file takes its space and Windows cannot replace it.
+    The tensors of a checkpoint of this application stay in the file, and the system reads only those that are used.
+    Copy them, and do not keep them: while one exists, the file takes its space and Windows cannot replace it.
 
-    checks_content: compare the tensors with the checksums, for which the file is read to its end.
+    checks_content: Read the whole file to compare the tensors with their checksums.
 
     Raises:
-        CheckpointError: the file is missing, damaged, holds no dict, or holds other types.
+        CheckpointError: The file is missing, damaged, holds no dict, or holds other types.
     """
     return unreplaced(path, lambda: _read(path, checks_content=checks_content))
 
@@ -120,7 +120,7 @@ def _read(path: Path, *, checks_content: bool) -> dict[str, Any]:
 
 
 def _load(path: Path) -> object:
-    with suppress(RuntimeError):  # of a file system that maps no files, and of torch's older format
+    with suppress(RuntimeError):  # some file systems map no files, and torch's older format cannot be mapped
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
         if isinstance(state, dict) and is_training_state(state):
             return state  # other programs write their files in place, while they may be mapped
@@ -163,7 +163,7 @@ def load_checkpoint(path: Path, *, checks_content: bool = True) -> dict[str, Any
 def check_training_state(state: dict[str, Any], path: Path, needed_keys: Sequence[str]) -> None:
     """Raise CheckpointError unless `state`, read from `path`, is a checkpoint that this version can use.
 
-    needed_keys: such as `config`, and `networks.generator` for one within another.
+    needed_keys: Keys that it must have, such as `config`, or `networks.generator` for nested keys.
     """
     if not is_training_state(state):
         raise CheckpointError(f"{path}: not a checkpoint of this application; name another file")
@@ -198,9 +198,9 @@ def checkpoints_beside(path: Path) -> str:
 def _write_atomically(
     path: Path, write: Callable[[IO[bytes]], object], *, before_it_counts: Callable[[], object] = lambda: None
 ) -> None:
-    """Write a file beside `path`, sync it to the disk, and rename it.
+    """Write a file next to `path`, sync it to the disk, and rename it.
 
-    before_it_counts: called when the content is on the disk, but does not have its name yet.
+    before_it_counts: Called when the content is on the disk, but does not have its name yet.
     """
     try:
         with replacing(path) as temporary:

@@ -70,7 +70,7 @@ def _is_number(value: object) -> bool:
 
 
 def _is_optimizer(value: object) -> bool:
-    """Return whether a value has well-formed moments, scaler and count, each of which may be missing."""
+    """Return whether moments, scaler and count are well-formed, if they are present."""
     forms = {"moments": {str: dict}, "scaler": {str: _is_number}, "skipped_steps": _is_count}
     return isinstance(value, dict) and all(_fits(value[key], form) for key, form in forms.items() if key in value)
 

@@ -1,4 +1,4 @@
-"""A page that shows translated images beside their sources and targets, opened from the file system."""
+"""A page of translated images next to their sources and targets, opened from the file system."""
 
 import json
 import math
@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from utils.atomic_file import replacing
 
-MOST_OPEN_CLASSES = 40  # of a legend; a longer one is folded until it is clicked
+MOST_OPEN_CLASSES = 40  # a longer legend is folded until it is clicked
 
 
 @dataclass(frozen=True)

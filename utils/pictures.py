@@ -54,7 +54,7 @@ def difference(fake: Tensor, target: Tensor) -> Tensor:
 def resize(image: Tensor, height: int, width: int, mode: Literal["bilinear", "bicubic"] = "bilinear") -> Tensor:
     """Return a (C, H, W) image, uint8 or float32, at another size; bicubic float32 may overshoot its values.
 
-    It is what torchvision makes, the import of which takes as long as that of torch.
+    The result equals torchvision's. Importing torchvision would take as long as importing torch.
     """
     if image.shape[1:] == (height, width):
         return image
@@ -74,8 +74,8 @@ def means_of_squares(image: Tensor, side: int) -> Tensor:
     return result if image.is_floating_point() else result.round_().to(image.dtype)
 
 
-PERCENTILES = (1, 99)  # which become black and white
-_MAX_PIXELS = 2**16  # that the percentiles are computed from
+PERCENTILES = (1, 99)  # become black and white
+_MAX_PIXELS = 2**16  # number of pixels for the percentiles
 
 
 def picture(image: Tensor, like: Tensor | None = None) -> Tensor:

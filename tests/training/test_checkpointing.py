@@ -88,13 +88,6 @@ def test_the_last_save_has_three_tries(
     assert steps(tmp_path) == ([5] if is_saved else [])
 
 
-def test_what_is_saved_is_not_saved_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    checkpoints, calls = manager(tmp_path, every_steps=5), fail(monkeypatch, 0)
-    checkpoints.save_if_due(5)
-    checkpoints.save_with_retries(5)
-    assert len(calls) == 1
-
-
 def test_the_best_is_saved_where_it_is_better_and_an_unknown_one_is_kept(tmp_path: Path) -> None:
     (tmp_path / BEST).write_bytes(b"of another run")
     checkpoints = manager(tmp_path)

@@ -12,8 +12,7 @@ from data.batch import Batch
 from data.loader import read_fixed
 from losses.perceptual import VGG19
 from metrics.networks import INCEPTION
-from models.spectral_norm import add_spectral_norm
-from tests.runs import built, run
+from tests.runs import built
 from training import dry_run
 from training.dry_run import (
     Layer,
@@ -80,13 +79,6 @@ def test_each_call_of_a_layer_has_its_output_parameters_and_arithmetic() -> None
     assert table("net", layers)[-1].split() == ["in", "all", "184", "0.000"]
 
 
-def test_weights_under_spectral_norm_belong_to_their_convolution() -> None:
-    network = add_spectral_norm(nn.Sequential(nn.Conv2d(3, 4, 3, bias=False)))
-    with watched_layers(network) as layers:
-        network(torch.zeros(1, 3, 8, 8))
-    assert layers == [Layer("0", (1, 4, 6, 6), 3 * 4 * 9, 2 * 3 * 4 * 9 * 36)]
-
-
 def test_after_an_error_nothing_is_watched() -> None:
     network = nn.Conv2d(1, 1, 1)
     with pytest.raises(RuntimeError), watched_layers(network) as layers:
@@ -109,15 +101,3 @@ def test_what_is_there_or_not_needed_is_not_downloaded(tiny_config: Path) -> Non
     assert without_downloads(config) == config
     VGG19.cached.unlink()
     assert downloads(load_config(tiny_config, [])) == []
-
-
-@pytest.mark.usefixtures("hub")
-def test_a_run_whose_only_loss_is_vgg_is_checked_with_another(tiny_config: Path) -> None:
-    alone = ["loss.vgg=1", "loss.l1=0", "loss.adversarial=0", "loss.feature_matching=0"]
-    assert without_downloads(load_config(tiny_config, alone)).loss.weights["l1"] == 1
-
-
-def test_drawn_images_without_pairs_have_no_files(tiny_config: Path, caplog: pytest.LogCaptureFixture) -> None:
-    unpaired = ["data.layout=synthetic_day_night", "method.name=cycle", "data.instance_edges=false", "loss.l1=0"]
-    run(tiny_config, *unpaired, "--dry-run")
-    assert any(line.startswith("checked        5 of 5 training samples") for line in caplog.messages)

@@ -77,14 +77,6 @@ def test_an_average_is_validated_with_the_singular_values_of_its_own_weights(bui
     assert torch.linalg.matrix_norm(average.weight.flatten(1), 2).item() == pytest.approx(1, abs=1e-3)
 
 
-def test_a_finished_run_is_saved_alone(build_fake: Build) -> None:
-    training = build_fake("train.max_steps=4")
-    training.loop.step = 4
-    one = watched(training)
-    one.loop.run(GracefulStop())
-    assert one.steps == {"save": [4]}
-
-
 @pytest.mark.parametrize("of_another", [False, True], ids=["here", "in the main process"])
 def test_a_run_that_asks_for_its_end_is_saved_before_the_next_step(
     build_fake: Build, monkeypatch: pytest.MonkeyPatch, of_another: bool

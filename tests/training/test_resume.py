@@ -148,26 +148,8 @@ def test_other_networks_are_refused(build_fake: Build, settings: list[str], mess
         check_same_networks(build_fake().config, build_fake(*settings).config, Path("x.pt"))
 
 
-def test_weights_of_another_structure_are_named(
-    build_fake: Build, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    training = build_fake("init.generator=g.pt")
-    painter = training.method.networks["painter"].module
-    given = nn.Conv2d(painter.state_dict()["weight"].shape[1], 3, 1)
-    monkeypatch.setattr(painter, "downsample", "strided", raising=False)
-    load(monkeypatch, {"generator": given})
-    start(training, None, ResumeOptions())
-    assert caplog.messages == []
-    monkeypatch.setattr(given, "downsample", "antialiased", raising=False)
-    start(training, None, ResumeOptions())
-    (message,) = caplog.messages
-    assert message.startswith("init.generator: g.pt has downsample=antialiased, this run strided: set generator")
-
-
-@pytest.mark.parametrize(
-    "setting", ["contrastive.channels=8", "contrastive.taps=[stem.0,downs.0.0,downs.1.0,blocks.0,blocks.3]"]
-)
-def test_another_projection_network_is_refused(setting: str) -> None:
+def test_another_projection_network_is_refused() -> None:
+    setting = "contrastive.channels=8"
     saved, wanted = (load_config(Path("configs/cut_256.yaml"), ["data.root=x", *more]) for more in ([], [setting]))
     key = setting.partition("=")[0]
     with pytest.raises(CheckpointError, match=rf"was trained with {re.escape(key)}=.*, now it is .*: set it back, or"):

@@ -1,14 +1,11 @@
 """The folder of a run: its lock, and what it is prepared for."""
 
-import shutil
 from pathlib import Path
 
 import pytest
 
-from configs.load import load_config
-from training.launch import train
-from training.run_folder import RunLockedError, prepare_folder, run_lock, watched
-from utils.errors import ConfigError, UserError
+from training.run_folder import RunLockedError, prepare_folder, run_lock
+from utils.errors import ConfigError
 
 
 def test_a_run_in_the_way_is_archived_and_other_files_are_not_moved(tmp_path: Path) -> None:
@@ -40,21 +37,3 @@ def test_one_process_trains_in_a_folder_at_a_time(tmp_path: Path) -> None:
             pass
     with run_lock(tmp_path / "run"):
         pass
-
-
-def test_a_folder_that_was_removed_ends_the_run_in_a_line(tiny_config: Path) -> None:
-    folder = tiny_config.parent / "runs" / "tiny"
-    config = load_config(tiny_config, ["train.max_steps=2", "log.every_steps=1"])
-    with pytest.raises(UserError, match=r"tiny: the folder was removed while the run trained\. Start the run again\.$"):
-        train(config, on_report=lambda step, scalars: shutil.rmtree(folder))
-
-
-def test_another_folder_in_its_place_is_noticed(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    folder.mkdir()
-    with watched(folder) as check:
-        check()
-        folder.rmdir()
-        folder.mkdir()
-        with pytest.raises(UserError, match="was removed"):
-            check()

@@ -20,9 +20,9 @@ from training.splits import Splits
 from training.trained_network import TrainedNetwork
 from utils.text import counted, exact, listed
 
-CHECKED_SAMPLES = 100  # of each split, whose palettes are compared
+CHECKED_SAMPLES = 100  # label maps of each split
 LISTED_CLASSES = 40
-USUAL_SHARE = 0.05  # of train.validation_share
+USUAL_SHARE = 0.05  # a good train.validation_share
 
 
 def describe(training: Training) -> list[str]:

@@ -1,11 +1,9 @@
 """The record of a report, and the sinks that write it: console, metrics.jsonl, TensorBoard, state.json, page."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from training.run_folder import watched
 from training.validation import ValidationReport
 from utils.log import logger
 
@@ -52,22 +50,14 @@ class Sink:
 class Report:
     """Hands each record to all sinks. Processes other than the main one have no sinks."""
 
-    def __init__(self, sinks: Sequence[Sink], check_folder: Callable[[], None] = lambda: None) -> None:
-        self._sinks = sinks
-        self._check_folder = check_folder
-        self._failed: set[Sink] = set()
-
-    def open(self, first_step: int) -> None:
+    def __init__(self, sinks: Sequence[Sink], first_step: int) -> None:
         """Begin a session with `first_step`."""
+        self._sinks = sinks
+        self._failed: set[Sink] = set()
         self._each(lambda sink: sink.open(first_step))
 
     def end_step(self) -> None:
-        """Note the end of a training step.
-
-        Raises:
-            UserError: The folder of the run was removed.
-        """
-        self._check_folder()
+        """Note the end of a training step."""
         self._each(lambda sink: sink.end_step())
 
     def progress(self, report: Progress) -> None:
@@ -91,16 +81,3 @@ class Report:
                     text = "%s: %s. The run continues, and records are missing there."
                     logger.warning(text, sink.place, error.strerror or error)
                 self._failed.add(sink)
-
-
-@contextmanager
-def open_report(folder: Path, sinks: Sequence[Sink], first_step: int) -> Iterator[Report]:
-    """Open the sinks of a session that begins with `first_step`, and close them at the end.
-
-    folder: Folder of the run.
-    """
-    with watched(folder) as check_folder:
-        report = Report(sinks, check_folder)
-        report.open(first_step)
-        with closing(report):
-            yield report

@@ -99,17 +99,11 @@ class Session(Sink):
 
     def _write_state(self, state: State, signal: str | None = None, reason: str | None = None) -> None:
         record = {"state": state, "step": self.step, "signal": signal, "reason": reason, **self._losses}
-        text, path = json.dumps(record) + "\n", self._folder / STATE_FILE
         try:
-            with replacing(path) as unfinished:
-                unfinished.write_text(text, encoding="utf-8")
+            with replacing(self._folder / STATE_FILE) as unfinished:
+                unfinished.write_text(json.dumps(record) + "\n", encoding="utf-8")
         except OSError as error:
-            try:
-                with path.open("r+", encoding="utf-8") as file:  # on a full disk, this file still has its space
-                    file.write(text)
-                    file.truncate()
-            except OSError:
-                logger.warning("%s not written: %s", STATE_FILE, error)
+            logger.warning("not written: %s", error)
 
 
 @contextmanager

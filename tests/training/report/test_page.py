@@ -7,11 +7,6 @@ from pathlib import Path
 from training.report.page import MOST_LATEST, Page, shown_steps
 
 
-def test_all_steps_of_a_short_run_are_shown() -> None:
-    for n_steps in (0, 1, MOST_LATEST, 2 * MOST_LATEST):
-        assert shown_steps(range(n_steps)) == list(range(n_steps))
-
-
 def test_the_page_of_a_long_run_shows_the_latest_steps_and_some_of_the_earlier_ones(tmp_path: Path) -> None:
     web, n_steps = tmp_path / "run" / "web", 1000
     web.mkdir(parents=True)
