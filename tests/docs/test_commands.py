@@ -337,9 +337,13 @@ def test_the_commands_of_a_page_work(
     done = set[str]()
     for command in itertools.chain.from_iterable((*made_before(each), each) for each in shown_commands):
         if command not in done:
-            for results in ("results", "NEW_PAIRS"):  # of the commands before
-                shutil.rmtree(results, ignore_errors=True)
-            assert run_command(command, monkeypatch) == 0, command
+            shutil.rmtree("results", ignore_errors=True)  # of the commands before
+            if "from-photos PHOTOS PAIRS" in command:
+                shutil.rmtree("NEW_PAIRS", ignore_errors=True)
+            ended = run_command(command, monkeypatch)
+            if ended and "train.py" in command:  # a run of another command has the same name
+                ended = run_command(f"{command} --resume never", monkeypatch)
+            assert ended == 0, command
         done.add(command)
 
 
