@@ -341,8 +341,9 @@ def test_the_commands_of_a_page_work(
             if "from-photos PHOTOS PAIRS" in command:
                 shutil.rmtree("NEW_PAIRS", ignore_errors=True)
             ended = run_command(command, monkeypatch)
-            if ended and "train.py" in command:  # a run of another command has the same name
-                ended = run_command(f"{command} --resume never", monkeypatch)
+            if ended:  # a run or a file of another command has the same name
+                option = "--resume never" if "train.py" in command else "--existing replace"
+                ended = run_command(f"{command} {option}", monkeypatch)
             assert ended == 0, command
         done.add(command)
 
