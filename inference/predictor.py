@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -113,25 +114,18 @@ class Predictor:
 
     def _in_tiles(self, batch: Batch, tiles: Tiles) -> Tensor:
         """Return the translation of one image, computed tile by tile, in a temporary file."""
+        folder = tiles.generator.folder
         height, width = (round(side * self.conditioning.target_scale) for side in batch.source.shape[-2:])
-
-        def assembled(parts: Iterator[tuple[Window, Tensor]]) -> Tensor:
-            image = torch.empty(0)
-            for window, part in parts:
-                if not image.numel():
-                    image = mapped_tensor(tiles.generator.folder, (1, part.shape[1], height, width), part.dtype)
-                window.cut(image).copy_(part)
-            return image
-
         with self._drawn(batch.names), self.precision.autocast():
             parts = self._parts(batch, tiles)
             if self.flips:
-                first = assembled(parts)
+                first = _assembled(parts, folder, height, width)
                 places = (
                     (window.mirrored(width), part) for window, part in self._parts(batch, tiles, is_mirrored=True)
                 )
                 parts = ((place, (place.cut(first) + part.flip(-1)) / 2) for place, part in places)
-            return assembled((w, self.conditioning.pixels(part, self.target_dtype).cpu()) for w, part in parts)
+            values = ((window, self.conditioning.pixels(part, self.target_dtype).cpu()) for window, part in parts)
+            return _assembled(values, folder, height, width)
 
     @contextmanager
     def _drawn(self, names: Sequence[str]) -> Iterator[None]:
@@ -235,3 +229,13 @@ class Predictor:
         """Return the weights of a sample's pixels, (1, H, W) float32 on the CPU; None where all weigh the same."""
         weights = self.conditioning.weights(Batch.of([sample]))
         return None if weights is None else weights[0]
+
+
+def _assembled(parts: Iterator[tuple[Window, Tensor]], folder: Path, height: int, width: int) -> Tensor:
+    """Return an image (1, C, H, W) of parts (1, C, h, w), in a temporary file of `folder`."""
+    image = torch.empty(0)
+    for window, part in parts:
+        if not image.numel():
+            image = mapped_tensor(folder, (1, part.shape[1], height, width), part.dtype)
+        window.cut(image).copy_(part)
+    return image

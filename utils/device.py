@@ -1,4 +1,4 @@
-"""The device that computes: a GPU for which torch has kernels, or the CPU; and algorithms that repeat its bits."""
+"""The device that computes, a GPU that torch supports or the CPU, and algorithms that repeat its bits."""
 
 import os
 import warnings

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from configs.schema.checks import require
 from configs.schema.loss import Data, LossConfig
-from configs.schema.run import ImageFigure
+from configs.schema.run import metrics
 from configs.schema.sides import OF_MAPS, TWO_SIDES
 from utils.errors import ConfigError
 from utils.yaml_file import shortened
@@ -79,7 +79,6 @@ class MethodDeclaration:
 
 
 _NO_TARGET = "there is no target to compare with"
-_OF_PAIRS = (*get_args(ImageFigure), "lpips", "pixel_accuracy", "mean_iou")
 _UNPAIRED = (
     Refusal("data.layout", f"one of {', '.join(TWO_SIDES)}", ("synthetic_facades", "paired_folders", "side_by_side")),
     Refusal("data.n_classes", "0: both sides are images"),
@@ -94,8 +93,6 @@ _UNPAIRED = (
     Refusal("loss.gan_mode", "lsgan, vanilla, hinge or wgan", values=("segmentation",)),
     Refusal("train.retain_graph", "true: the order of the updates is that of the method"),
     Refusal("train.freeze_global_epochs", "0"),
-    Refusal("metrics.extra", f"[] or some of swd, fid, kid: {_NO_TARGET}", values=("lpips",)),
-    Refusal("checkpoint.best", f"auto, none, swd, fid or kid: {_NO_TARGET}", values=_OF_PAIRS),
     Refusal("metrics.label_colors", f"null: {_NO_TARGET}"),
 )
 
@@ -216,6 +213,8 @@ def check_method(config: Any, chosen: str) -> None:
             Refusal(section, f"its default, since it is a setting of method.name={name}").check(config, chosen)
     declaration = METHODS[chosen]
     _check_losses(config.loss, chosen, declaration.data)
+    if declaration.data == "no pairs":
+        _check_metrics(config, chosen)
     for refusal in declaration.refusals:
         refusal.check(config, chosen)
     for network, file in config.init.networks.items():
@@ -236,3 +235,15 @@ def _check_losses(loss: LossConfig, method: str, data: Data) -> None:
         require(
             not PENALTIES[name].needs_pairs, f"loss.{name}", getattr(loss, name), f"{remedy} (method.name={method})"
         )
+
+
+def _check_metrics(config: Any, method: str) -> None:
+    """Raise ConfigError if a metric was chosen that compares translations with their targets."""
+    extra, best = config.metrics.extra, config.checkpoint.best
+    for key, value, names, usual in (
+        ("metrics.extra", extra, extra, "[]"),
+        ("checkpoint.best", best, [best] if best not in ("auto", "none") else [], "auto, none"),
+    ):
+        if any(metrics()[name].needs_pairs for name in names):
+            possible = ", ".join(name for name, metric in metrics().items() if not metric.needs_pairs)
+            require(False, key, value, f"{usual} or some of {possible}: {_NO_TARGET} (method.name={method})")

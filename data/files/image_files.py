@@ -96,7 +96,7 @@ def _images(files: Sequence[Blob]) -> list[Blob]:
 def open_image(file: File, n_channels: int = 0) -> Iterator[StoredImage]:
     """Open an image, of which only the header is read.
 
-    n_channels: Expected channels. They tell the axes of an array apart.
+    n_channels: Expected channels. An array may have them first or last.
 
     Raises:
         DataError: The file is missing, damaged, too large or of an unknown format, or its pixels do not fit their use.

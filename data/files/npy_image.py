@@ -19,7 +19,7 @@ _HEADERS = {
 class NpyImage(StoredImage):
     """An open array of the shape (H, W), (C, H, W) or (H, W, C).
 
-    n_channels: Expected channels. They tell the last two shapes apart.
+    n_channels: Expected channels. They are the first or the last axis of an array.
 
     Raises:
         DataError: The array has another shape or type.
@@ -59,7 +59,7 @@ class NpyImage(StoredImage):
 
     def pixels(self) -> np.ndarray:
         """Return (C, H, W)."""
-        start = self._file.tell()
+        start = self._file.seek(0, 1)
         expected, found = prod(self._shape) * self._dtype.itemsize, self._file.seek(0, 2) - start
         if found < expected:
             raise DataError(f"{self._name}: is cut off: it has {found} of {expected} bytes of pixels. Copy it again.")

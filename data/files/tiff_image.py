@@ -172,7 +172,7 @@ class TiffImage(StoredImage):
         if self._page.compression in JPEG:
             _check_jpegs(series)
         out = pixel_array(self._name, (series.size // (height * width), height, width), series.dtype)
-        samples = series.asarray(out=out.reshape(sides), maxworkers=1)
+        samples = series.asarray(out=out.reshape(sides), maxworkers=1, buffersize=2**24)
         samples = samples.transpose(*(names.index(axis) for axis in (*others, "Y", "X"))).reshape(-1, height, width)
         # the orientation names the places of the first row and column
         samples = samples.swapaxes(1, 2) if self._orientation >= 5 else samples

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from losses.distances import feature_distance, feature_matching, l1
-from losses.objective import GeneratorLoss, GeneratorObjective, LossInputs
+from losses.objective import GeneratorLoss, LossInputs
 from losses.perceptual import PerceptualLoss
 from losses.pixel_weights import LossWeights, PixelWeights
 from models.patch_discriminator import DiscriminatorOutput
@@ -83,11 +83,3 @@ def test_features_are_weighted_as_the_discriminator_sees_the_images() -> None:
     fake = torch.tensor([1.0, 1.0, 2.0, 2.0]).expand(1, 3, 4, 4)
     # of_discriminated is mirrored: the right half counts. Layers are 4/2 x (2 + 3·2)
     assert feature_matching(translation(fake, torch.zeros_like(fake), left_half())).item() == pytest.approx(16)
-
-
-def test_the_mean_weight_is_reported_beside_the_losses() -> None:
-    image = torch.zeros(1, 3, 4, 4)
-    objective = GeneratorObjective({"l1": (l1, 2.0)})
-    assert list(objective(translation(image, image, None))) == ["l1", "total"]
-    terms = objective(translation(image, image + 1, left_half()))
-    assert {name: value.item() for name, value in terms.items()} == {"l1": 1, "mean_weight": 0.5, "total": 2}

@@ -3,17 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from configs.schema.run import EXTRA_METRICS, CheckpointConfig
 from metrics import METRICS
-from metrics.evaluator import Evaluator, shown
+from metrics.evaluator import Evaluator
 from metrics.image_metrics import Bounds
-from metrics.metric import FeatureSource, Metric, PairMetric, SetMetric, SetScore
+from metrics.metric import FeatureSource, PairMetric, SetMetric, SetScore
 from tests.images import noise_image
 from tests.metrics.networks import save_random_alexnet, save_random_inception
 
@@ -106,18 +105,3 @@ def test_sets_of_any_numbers_sizes_and_ranges_are_compared() -> None:
     near = evaluator.set_figures(fakes, reals)["swd"]
     assert 0 < near < 0.5 * evaluator.set_figures(far, reals)["swd"]
     assert evaluator.set_figures(fakes[:1], reals[:1]).keys() == {"swd"}  # which needs no spread
-
-
-def test_without_optional_metrics_no_weights_are_needed() -> None:
-    evaluator = Evaluator.load([], None, CPU)
-    always = [name for name, metric in METRICS.items() if type(metric) is Metric and metric.of == "images"]
-    assert list(shown(evaluator.measure(noise_image(0), noise_image(1)).figures)) == always
-
-
-def test_the_best_checkpoint_is_chosen_by_a_metric_that_has_a_better_direction() -> None:
-    names = [name for name, metric in METRICS.items() if metric.higher_is_better is not None]
-    assert list(get_args(get_type_hints(CheckpointConfig)["best"])) == ["auto", "none", *names]
-
-
-def test_the_optional_metrics_are_those_of_metrics_extra() -> None:
-    assert [name for name, metric in METRICS.items() if isinstance(metric, PairMetric | SetMetric)] == [*EXTRA_METRICS]

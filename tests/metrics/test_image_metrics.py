@@ -24,14 +24,6 @@ def test_images_smaller_than_the_window_of_ssim_have_metrics(size: tuple[int, in
     assert np.isfinite(metrics["gradient"])
 
 
-@pytest.mark.parametrize(("height", "width"), [(32, 24), (7, 9), (40, 3)])
-def test_equal_weights_give_the_plain_figures(height: int, width: int) -> None:
-    fake, target = noise_image(0, height, width), noise_image(1, height, width)
-    figures = image_metrics(fake, target, torch.full((1, height, width), 0.3))
-    for name in ("l1", "psnr", "ssim"):
-        assert figures[f"{name}_weighted"] == pytest.approx(figures[name], abs=1e-5), name
-
-
 def test_ignored_pixels_do_not_count() -> None:
     target = torch.full((3, 32, 32), 100, dtype=torch.uint8)
     fake = target.clone()

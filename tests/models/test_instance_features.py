@@ -39,12 +39,6 @@ def test_each_instance_has_one_centre_of_its_class() -> None:
         assert (found[0] == allowed).all(dim=1).any()
 
 
-def test_every_centre_of_a_class_is_drawn_and_the_seed_decides() -> None:
-    assert torch.equal(sample(3), sample(3))
-    drawn = {float(sample(seed)[0, 0, 0, 0]) for seed in range(40)}
-    assert drawn == {float(center[0]) for center in CENTERS[1]}
-
-
 def test_instances_of_a_class_are_drawn_each_for_itself() -> None:
     pairs = {(float(sample(seed)[0, 0, 0, 2]), float(sample(seed)[0, 0, 1, 2])) for seed in range(60)}
     assert len(pairs) == 9

@@ -13,7 +13,7 @@ from configs.build import image_sides
 from configs.schema import Config, ContrastiveConfig
 from losses.objective import GeneratorObjective
 from losses.patch_nce import patch_nce
-from models.generator import FeatureGenerator
+from models.generator import Generator
 from models.initialization import initialize
 from models.patch_projection import PatchProjection, draw_positions
 from training.methods.discriminator import TrainedDiscriminator
@@ -33,7 +33,7 @@ class TappedGenerator(nn.Module):
 
     def __init__(self, generator: nn.Module, taps: Sequence[str]) -> None:
         super().__init__()
-        self.generator = with_features(generator)
+        self.generator = cast(Generator, generator)
         self.taps = taps
 
     def forward(self, images: Tensor) -> tuple[Tensor, list[Tensor]]:
@@ -148,7 +148,7 @@ class Contrastive(Unpaired):
         return _Translation(fake, [tap.detach() for tap in features], flipped)
 
     def _encode(self, images: Tensor) -> Features:
-        return cast(FeatureGenerator, self.generator.compute_copy).features(images, self.contrastive.taps)
+        return cast(Generator, self.generator.compute_copy).features(images, self.contrastive.taps)
 
     def _source_terms(self, pair: Pair, made: _Translation) -> dict[str, Tensor]:
         """Return the losses of the translations of the sources."""
@@ -192,19 +192,8 @@ def draw_coin() -> float:
     return float(torch.rand(()))
 
 
-def with_features(generator: nn.Module) -> FeatureGenerator:
-    """Return a generator; raise ConfigError if its class has no features to compare."""
-    if not isinstance(generator, FeatureGenerator):
-        lacking = [name for name in ("features", "translate_with_features") if not hasattr(generator, name)]
-        raise ConfigError(
-            f"method.name=contrastive: {type(generator).__name__} lacks {' and '.join(lacking)}. Define them as "
-            "models.global_generator.GlobalGenerator does, or set generator.name=global or method.name=cycle."
-        )
-    return generator
-
-
-def build_projection(config: Config, generator: nn.Module) -> PatchProjection:
-    """Return what projects the features of a generator at contrastive.taps, with random weights.
+def build_projection(config: Config, generator: Generator) -> PatchProjection:
+    """Return the projection of a generator's features at contrastive.taps, with random weights.
 
     Raises:
         ConfigError: The generator has no such layer, or no features.
@@ -212,7 +201,7 @@ def build_projection(config: Config, generator: nn.Module) -> PatchProjection:
     settings, side = config.contrastive, 4 * image_sides(config).minimum
     images = torch.empty(1, config.data.source_channels, side, side, device="meta")
     try:
-        features = with_features(deepcopy(generator).to("meta")).features(images, settings.taps)
+        features = deepcopy(generator).to("meta").features(images, settings.taps)
     except KeyError as error:
         raise ConfigError(f"contrastive.taps: {error.args[0]}") from error
     projection = PatchProjection([feature.shape[1] for feature in features], channels=settings.channels)
@@ -229,7 +218,7 @@ def build_contrastive(config: Config, world: World) -> Contrastive:
     torch.manual_seed(config.run.seed)
     builder, settings = NetworkBuilder(config, world, layout_on_cpu()), config.contrastive
     modules = build.build_generator(config), build.build_discriminator(config)
-    projection_module = build_projection(config, modules[0])
+    projection_module = build_projection(config, cast(Generator, modules[0]))
     torch.manual_seed(config.run.seed + world.rank)  # patches differ by process
     generator = builder.network(modules[0], "generator", lambda network: TappedGenerator(network, settings.taps))
     projection = builder.network(projection_module, "projection")

@@ -83,3 +83,12 @@ def test_tiles_without_a_pyramid_stay_tiles(tmp_path: Path) -> None:
     with tifffile().TiffFile(tmp_path / "x.tif") as file:
         assert [page.tile for page in file.pages] == [(16, 48)]
         assert np.array_equal(file.asarray().transpose(2, 0, 1), rgb(80, 100))
+
+
+def test_a_large_tiff_has_wide_positions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit, is_big in ((2**32, False), (1000, True)):
+        monkeypatch.setattr("data.files.tiff_writer._MAX_CLASSIC_BYTES", limit)
+        write_tiff(tmp_path / "x.tif", torch.from_numpy(rgb(32, 40)))
+        with tifffile().TiffFile(tmp_path / "x.tif") as file:
+            assert file.is_bigtiff == is_big
+            assert np.array_equal(file.asarray().transpose(2, 0, 1), rgb(32, 40))

@@ -63,11 +63,6 @@ def test_value_and_gradient_by_hand() -> None:
     torch.testing.assert_close(fake.grad[0, 0] * 3, torch.tensor([[0.0, 0.2], [0.4, 0.4]]))
 
 
-def test_where_all_may_change_the_loss_is_0() -> None:
-    pair = build_cycle(config("cycle"), ALONE).inputs(batch([[7, 7], [7, 7]]))
-    assert outside_mask(inputs_of(pair, -pair.source)) == 0
-
-
 def test_a_missing_folder_of_label_maps_is_one_line_and_training_alone_needs_it(tmp_path: Path) -> None:
     for folder in ("train_A", "train_B", "val_A", "val_B"):
         save_image(tmp_path / folder / "x.png", np.zeros((32, 32, 3), np.uint8))

@@ -12,7 +12,7 @@ from torch import Tensor
 from configs.load import load_config
 from data.conditioning import one_hot
 from losses.diffaugment import Transform
-from losses.segmentation import draw_mask
+from losses.segmentation import mask_of
 from models.segmentation_discriminator import SegmentationDiscriminator
 from tests.runs import OASIS
 from tests.training.methods.updates import (
@@ -61,7 +61,7 @@ def test_a_step_of_oasis_has_the_gradients_of_plain_passes(
     masks: list[Tensor] = []
 
     def recorded_mask(labels: Tensor) -> Tensor:
-        masks.append(draw_mask(labels))
+        masks.append(mask_of(labels, torch.tensor([True, False, True])))
         return masks[-1]
 
     monkeypatch.setattr("losses.segmentation.draw_mask", recorded_mask)

@@ -137,12 +137,6 @@ def batches_of(case: dict[str, Any]) -> Iterator[tuple[Tensor, Tensor]]:
         yield torch.cat([labels, edges], dim=1).double(), batch["image"].double()
 
 
-def test_the_condition_of_spade(reference: dict[str, Any]) -> None:
-    case = reference["spade_training"]
-    source, _ = next(batches_of(case))
-    assert torch.equal(source, case["semantics_of_first_batch"].double())
-
-
 @pytest.mark.parametrize("name", ["", "_batch", "_new_spectral_norm"])
 def test_spade(reference: dict[str, Any], name: str) -> None:
     found = setting(reference, f"spade_training{name}")

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Adam
 
-from configs.schema import ContrastiveConfig, CycleConfig, OptimizerConfig
+from configs.schema import ContrastiveConfig, CycleConfig
 from losses import ADVERSARIAL_LOSSES
 from losses.adversarial import LeastSquares
 from losses.objective import DiscriminatorObjective
@@ -16,7 +16,6 @@ from models.originals.weights import import_original
 from tests.losses.test_objective import logits_of
 from tests.models.originals.cases import as_double, assert_close, by_original_names, digest
 from tests.training.methods.updates import make_objective
-from training.lr_schedule import LearningRateSchedule
 from training.methods import contrastive
 from training.methods.contrastive import Contrastive, TappedGenerator
 from training.methods.cycle import Cycle, objectives_of
@@ -286,15 +285,6 @@ def test_cycle(reference: dict[str, Any], name: str) -> None:
             assert_close(kept, case["pools_after"][key], 1e-9)
 
 
-def test_pool_of_cycle(reference: dict[str, Any]) -> None:
-    case = reference["image_pool"]
-    pool = RecordedPool(case["config"]["pool_size"])
-    for images, draws, expected in zip(case["inputs"], case["draws"], case["outputs"], strict=True):
-        pool.draws = iter(draws)
-        torch.testing.assert_close(pool.exchange(images, images.double())[1], expected, rtol=0, atol=0)
-    assert [image.item() for _, image in pool.state_dict()] == case["pool_after"].tolist()
-
-
 def test_the_coin_of_cycle_falls_first_and_a_place_is_drawn_for_half_of_the_images() -> None:
     torch.manual_seed(0)
     pool, coins = ImagePool(3, coin_first=True), torch.Generator().manual_seed(0)
@@ -302,11 +292,3 @@ def test_the_coin_of_cycle_falls_first_and_a_place_is_drawn_for_half_of_the_imag
         wants_one = torch.rand((), generator=coins) > 0.5
         expected = int(torch.randint(3, (), generator=coins)) if wants_one else None
         assert pool.draw_place() == expected
-
-
-def test_the_rate_decays_as_that_of_cut(reference: dict[str, Any]) -> None:
-    case = reference["cyclegan_schedule"]
-    config, expected = case["config"], case["factors"]["epoch_count_1"]["cut_fastcut"].tolist()
-    settings = OptimizerConfig(decay="linear_pix2pix")
-    schedule = LearningRateSchedule(settings, config["n_epochs"], config["n_epochs_decay"])
-    assert [schedule.factor(epoch) for epoch in range(len(expected))] == pytest.approx(expected, rel=1e-12)
