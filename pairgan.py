@@ -87,7 +87,7 @@ class Model:
     def __call__(
         self, source: ImageLike, instances: Other = None, features: Other = None, source_images: Other = None
     ) -> Any:
-        """Return the translation of an image, upright by EXIF. Its sides are those of the image times the scale.
+        """Return the translation of an image, upright by EXIF; it has the sides of the image times the scale.
 
         It is a PIL image in RGB, or values in the unit of the training targets: an array (C, H, W), as test.py writes
         to .npy files.
@@ -249,10 +249,9 @@ def _load_onnx(file: Path, device: str) -> Model:
     multiple, least, scale = int(facts["size_multiple"]), int(facts["min_size"]), settings["generator"].get("scale", 1)
     if not (1 <= multiple <= MAX_SIDE and 1 <= least <= MAX_SIDE and 0.25 <= scale <= 4):
         raise ModelError(f"{file}: invalid size_multiple {multiple}, min_size {least}, scale {scale}. Export it again.")
-    maps = (inputs, output, int(n_classes), data["ignore_id"], multiple, least)
-    card = json.loads(facts.get("card", "{}"))
-    origin = (json.loads(facts["step"]), facts.get("direction", "AtoB"), settings, card)
-    return Model(file, place, *maps, *origin, run=lambda given: np.asarray(session.run(["translated"], given)[0]))
+    maps = (inputs, output, int(n_classes), data["ignore_id"], multiple, least, json.loads(facts["step"]))
+    about = (facts.get("direction", "AtoB"), settings, json.loads(facts.get("card", "{}")))
+    return Model(file, place, *maps, *about, run=lambda given: np.asarray(session.run(["translated"], given)[0]))
 
 
 def _margins(own: tuple[int, ...], sides: tuple[int, int], unit: int) -> list[tuple[int, int]]:
@@ -266,12 +265,9 @@ def _checked(image: ImageLike, title: str, holds: str, n_channels: int) -> np.nd
     pixels = image if isinstance(image, np.ndarray) else _read(image, title, holds)
     if holds in (BYTES, VALUES):
         pixels = pixels.transpose(1, 2, 0) if pixels.ndim == 3 and len(pixels) == n_channels else np.atleast_3d(pixels)
-    is_fit = pixels.ndim > 1 and pixels.shape[2:] == (() if holds == IDS else (n_channels,))
-    is_fit = (
-        is_fit
-        and 0 < math.prod(pixels.shape[:2]) <= MAX_PIXELS
-        and issubclass(pixels.dtype.type, _TYPES.get(holds, (np.integer, np.floating)))
-    )
+    types = _TYPES.get(holds, (np.integer, np.floating))
+    has_shape = pixels.ndim > 1 and pixels.shape[2:] == (() if holds == IDS else (n_channels,))
+    is_fit = has_shape and 0 < math.prod(pixels.shape[:2]) <= MAX_PIXELS and issubclass(pixels.dtype.type, types)
     if is_fit and holds in (FEATURES, VALUES):
         is_fit = bool(abs(pixels).max() <= 1 if holds == FEATURES else np.isfinite(pixels).all())
     if not is_fit:
@@ -288,10 +284,10 @@ def _read(image: Any, title: str, holds: str) -> np.ndarray:
             return np.load(image, allow_pickle=False)
         with nullcontext(image) if isinstance(image, Image.Image) else Image.open(image, formats=IMAGE_FORMATS) as read:
             return _decoded(read, holds)
-    except ImageError as error:
-        raise ImageError(f"{title}: {error}") from error
     except Exception as error:  # decoders raise all kinds of errors on damaged files
-        raise ImageError(f"{title}: cannot be read as an image: {_reason(error)}. Check the file.") from error
+        is_refused = isinstance(error, ImageError)
+        what = f"{error}" if is_refused else f"cannot be read as an image: {_reason(error)}. Check the file."
+        raise ImageError(f"{title}: {what}") from error
 
 
 def _decoded(image: Image.Image, holds: str) -> np.ndarray:
