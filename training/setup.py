@@ -28,7 +28,7 @@ def build_training(config: Config, world: World, found: LoadedCheckpoint | None 
     Raises:
         UserError, OSError: a setting, the data or a weights file cannot be used.
     """
-    config, splits = open_data(config, world, found)
+    config, splits = open_data(config, found)
     layout = splits.train
     joint_batch_size = config.train.batch_size * world.size
     check_enough(layout, joint_batch_size)
