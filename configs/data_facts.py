@@ -140,7 +140,7 @@ def named_classes(data: DataConfig) -> LabelColors | None:
     """Return names and colours of the classes, from the data set or data.label_colors; Cityscapes has 35 ids."""
     known = LAYOUTS[data.layout].own_classes or data.colors
     if known is None and data.n_classes == len(CITYSCAPES):
-        rgb = tuple((red, green, blue) for red, green, blue in label_colors(data.n_classes).tolist())
+        rgb = tuple((red, green, blue) for red, green, blue in (bytes.fromhex(kind.color) for kind in CITYSCAPES))
         return LabelColors("cityscapes", tuple(kind.name for kind in CITYSCAPES), rgb)
     return known
 
