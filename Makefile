@@ -6,15 +6,18 @@
 # make bench   measure training, translation and data on this machine, into bench/results (a CPU: about 10 minutes)
 # make gpu-report  on a machine with a GPU: the tests marked gpu and the benches of a GPU, into one JSON
 # make setup      install into .venv what training, translation and the demo need
-# make setup-dev  install beside it what tests and checks need
+# make setup-dev  install also what tests and checks need
 # Each target installs what it needs on its first call.  Another interpreter: make PYTHON=python3.13 demo
+# Without an NVIDIA GPU: make TORCH_INDEX=URL demo installs torch without CUDA's libraries (README.md)
 
 PYTHON ?= python3
+TORCH_INDEX ?=
 BIN := .venv/bin
 TRAIN := .venv/installed-train
 DEV := .venv/installed-dev
-# the packages of an extra, and of the tree pairgan.py alone; the constraints pin their versions
-INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable
+# the packages of an extra and only pairgan.py of the tree; the constraints pin their versions
+INSTALL := $(BIN)/python -m pip install --quiet $(TORCH_INDEX:%=--extra-index-url %) \
+	--constraint constraints.txt --editable
 PRODUCT := utils data models losses metrics configs inference training tools train.py test.py pairgan.py
 
 .PHONY: help setup setup-dev demo demo-unpaired test test-browser test-all check bench gpu-report
@@ -26,6 +29,8 @@ setup: $(TRAIN)
 setup-dev: $(DEV)
 
 $(TRAIN): pyproject.toml constraints.txt
+	@test -n "$(TORCH_INDEX)" -o "$$(uname)" != Linux -o -e /dev/nvidia0 || command -v nvidia-smi >/dev/null || \
+		echo "No NVIDIA GPU: make TORCH_INDEX=URL installs torch without CUDA's libraries, see README.md."
 	$(PYTHON) -m venv .venv
 	$(INSTALL) ".[train]"
 	touch $@

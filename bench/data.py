@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from bench.measure import in_turns, median, median_ratio, seconds_of, write_report
+from bench.measure import Rows, in_turns, median, median_ratio, seconds_of, write_report
 from bench.references import LabelMapFolders, SideBySideFiles, reference_batches
 from configs import build
 from configs.load import config_from_dict, config_to_dict
@@ -34,7 +34,7 @@ from data.layout import Layout
 from data.loader import TrainingDataset, TrainingSampler, training_batches
 from data.preprocessing import place
 
-OpenLoader = Callable[[int], Generator[Any]]  # by the number of loader processes
+OpenLoader = Callable[[int], Generator[Any]]  # opens it with a number of processes
 
 N_SAMPLES = 8
 TURN_S = 0.4
@@ -66,6 +66,18 @@ def write_triplets(root: Path) -> None:
         maps["img"].save(root / "train" / f"{number}.jpg", quality=95)
 
 
+def configured(name: str, root: Path, *settings: str) -> Config:
+    """Return the configuration of a layout."""
+    return config_from_dict(config_to_dict(Config()), name, [f"data.root={root}", *settings, *SETTINGS[name]])
+
+
+def batches(config: Config, layout: Layout, n_workers: int) -> Generator[Batch]:
+    """Return batches of one sample as train.py loads them."""
+    sampler = TrainingSampler(layout=layout, batch_size=1, seed=0, rank=0, world_size=1, first_batch=0)
+    dataset = TrainingDataset(layout, build.build_preprocessing(config), seed=0)
+    return training_batches(dataset, sampler, n_workers=n_workers, pin_memory=False)
+
+
 @contextmanager
 def sides_of(name: str, root: Path, folder: Path) -> Iterator[dict[str, OpenLoader]]:
     """Yield a function per side that opens its loader, with filled caches, which are removed afterwards."""
@@ -79,21 +91,9 @@ def sides_of(name: str, root: Path, folder: Path) -> Iterator[dict[str, OpenLoad
             layout = open_split(config, "train", needs_targets=True)
             layout = training_split(config, layout, folder)
             for index in range(len(layout)):
-                layout.read(index)  # which fills its cache
+                layout.read(index)  # fills its cache
             layouts[side] = partial(batches, config, layout)
         yield layouts
-
-
-def configured(name: str, root: Path, *settings: str) -> Config:
-    """Return the configuration of a layout."""
-    return config_from_dict(config_to_dict(Config()), name, [f"data.root={root}", *settings, *SETTINGS[name]])
-
-
-def batches(config: Config, layout: Layout, n_workers: int) -> Generator[Batch]:
-    """Return batches of one sample as train.py loads them."""
-    sampler = TrainingSampler(layout=layout, batch_size=1, seed=0, rank=0, world_size=1, first_batch=0)
-    dataset = TrainingDataset(layout, build.build_preprocessing(config), seed=0)
-    return training_batches(dataset, sampler, n_workers=n_workers, pin_memory=False)
 
 
 def samples_per_s(open_loader: OpenLoader, n_workers: int, turn_s: float) -> float:
@@ -110,8 +110,8 @@ def samples_per_s(open_loader: OpenLoader, n_workers: int, turn_s: float) -> flo
                 return count / elapsed_s
 
 
-def rows_of(name: str, n_workers: int, speeds: dict[str, list[float]]) -> list[dict[str, Any]]:
-    """Return a row for each side. speeds: samples per second, by turns."""
+def rows_of(name: str, n_workers: int, speeds: dict[str, list[float]]) -> Rows:
+    """Return a row for each side. speeds: Samples per second, by turns."""
     return [
         {"layout": name, "side": side, "workers": n_workers, "samples/s": median(ours)}
         | {"times as fast": median_ratio(ours, speeds["reference"])}
@@ -119,7 +119,7 @@ def rows_of(name: str, n_workers: int, speeds: dict[str, list[float]]) -> list[d
     ]
 
 
-def stage_rows(root: Path, repeats: int) -> list[dict[str, Any]]:
+def stage_rows(root: Path, repeats: int) -> Rows:
     """Return the milliseconds of each stage of a sample of PAIRED; decoding includes reading the files."""
     config = configured(PAIRED, root)
     sample = (layout := open_split(config, "train", needs_targets=True)).read(0)
@@ -145,8 +145,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--root", type=Path, help="data set of paired_folders; default: drawn house fronts")
     arguments = parser.parse_args()
-    torch.set_num_threads(1)  # as in a loader process
-    rows: list[dict[str, Any]] = []
+    torch.set_num_threads(1)  # like a loader process
+    rows: Rows = []
     with tempfile.TemporaryDirectory() as drawn:
         write_triplets(Path(drawn))
         write_report("data_stages", torch.device("cpu"), stage_rows(arguments.root or Path(drawn), 20))

@@ -19,13 +19,12 @@ from xml.etree import ElementTree
 import torch
 
 from bench import inference, train_step
-from bench.cases import TINY, Case
-from bench.measure import RESULTS, markdown_table, surroundings
+from bench.cases import TINY
+from bench.measure import RESULTS, Rows, markdown_table, surroundings
 from utils.atomic_file import replacing
 from utils.cli import run_entry_point
 from utils.device import choose_device
 
-Rows = list[dict[str, Any]]
 PARTS = ("tests", "train_step", "inference")
 
 
@@ -45,20 +44,14 @@ def run_tests(*paths: str) -> Rows:
 
 def measurements(done: Mapping[str, Rows], device: torch.device) -> Iterator[tuple[str, Rows]]:
     """Yield the part and the rows of each case that is not done."""
-
-    def lacking(part: str, of_gpu: Sequence[Case]) -> list[Case]:
-        names = {row["case"] for row in done[part]}
-        return [case for case in (of_gpu if is_gpu else [TINY]) if case.name not in names]
-
     is_gpu = device.type == "cuda"
-    repeats = 3 if is_gpu else 1
     if all(row["failed"] for row in done["tests"]):
         yield "tests", run_tests() if is_gpu else run_tests("tests/models/test_layers.py")
-    cases, sides = lacking("train_step", train_step.GPU_CASES), train_step.GPU_SIDES if is_gpu else ["default"]
-    for rows in train_step.measure(cases, sides, device, repeats):
-        yield "train_step", rows
-    for rows in inference.measure(lacking("inference", inference.GPU_CASES), device, repeats):
-        yield "inference", rows
+    for part, module in (("train_step", train_step), ("inference", inference)):
+        names = {row["case"] for row in done[part]}
+        for case in module.GPU_CASES if is_gpu else [TINY]:
+            if case.name not in names:
+                yield part, module.rows_of(case, device, 3) if is_gpu else module.rows_of(case, device, 1, ["O2"])
 
 
 def main(arguments: Sequence[str]) -> None:

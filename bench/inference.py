@@ -1,21 +1,20 @@
-"""Translation at full size compared with a plain float32 loop: the network alone, and from PNG to PNG.
+"""Translation at full size compared with a plain float32 loop: only the network, and from PNG to PNG.
 
 python -m bench.inference [--repeats N] [--case NAME …]
 """
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image
 from torch import nn
 
-from bench.cases import N_CLASSES, SPADE, TINY, Case, command_line
-from bench.measure import Work, compare, write_report
+from bench.cases import N_CLASSES, SPADE, TINY, Case
+from bench.measure import Rows, Work, compare, measure_cases
 from configs import build
 from configs.load import config_to_dict
 from data.batch import Batch
@@ -30,7 +29,6 @@ from inference.translate import translate_all
 from utils.checkpoint import save_checkpoint
 from utils.checkpoint_folder import checkpoint_path
 from utils.compilation import compiled
-from utils.device import choose_device
 from utils.distributed import World
 from utils.machine import give_freed_memory_back, keep_freed_memory
 from utils.precision import OptLevel, allow_tf32, choose_precision
@@ -49,11 +47,10 @@ def cases_of(height: int, width: int) -> list[Case]:
 
 
 CPU_CASES, GPU_CASES = cases_of(256, 256), cases_of(512, 1024)
-CASES = {case.name: case for case in [*CPU_CASES, *GPU_CASES, TINY]}
 
 
 def sides_of(case: Case) -> list[str]:
-    """Return the sides of a case: all opt levels at batch 1 alone, since compiling on a CPU is slow."""
+    """Return the sides of a case: all opt levels only at batch 1, because compiling on a CPU is slow."""
     if case.batch_size == 1:
         return list(LEVELS)
     return [REFERENCE, "O2", COMPILED] if case.name.startswith(FROM_FILES) else [REFERENCE, "O2"]
@@ -143,26 +140,15 @@ def make_translation(case: Case, side: str, device: torch.device, *, folder: Pat
     return plain_loop(case, device, folder) if side == REFERENCE else program(side, device, folder)
 
 
-def measure(cases: Sequence[Case], device: torch.device, repeats: int) -> Iterator[list[dict[str, Any]]]:
-    """Yield the rows of each case: all its sides."""
-    with tempfile.TemporaryDirectory() as files:
-        folder = Path(files)
-        for case in cases:
-            if case.name.startswith(FROM_FILES):
-                write_files(case, make_generator(case), folder)
-            levels = {side: LEVELS[side] for side in sides_of(case)}
-            yield compare(case, levels, partial(make_translation, folder=folder), device, repeats)
-
-
-def main() -> None:
-    """Measure according to the command line, and write the report."""
-    arguments = command_line(__doc__, list(CASES.values())).parse_args()
-    device = choose_device(arguments.device)
-    of_device = GPU_CASES if device.type == "cuda" else CPU_CASES
-    chosen = [CASES[name] for name in arguments.case] if arguments.case else of_device
-    for case, rows in zip(chosen, measure(chosen, device, arguments.repeats), strict=True):
-        write_report(f"inference{case.family}", device, rows)  # a later case may fail
+def rows_of(case: Case, device: torch.device, repeats: int, sides: Sequence[str] = ()) -> Rows:
+    """Return the rows of a case: the reference and these sides, by default the usual ones of the case."""
+    levels = {side: LEVELS[side] for side in dict.fromkeys([REFERENCE, *(sides or sides_of(case))])}
+    with tempfile.TemporaryDirectory() as folder:
+        if case.name.startswith(FROM_FILES):
+            write_files(case, make_generator(case), Path(folder))
+        return compare(case, levels, partial(make_translation, folder=Path(folder)), device, repeats)
 
 
 if __name__ == "__main__":
-    main()
+    cases = {"cpu": CPU_CASES, "cuda": GPU_CASES, "other": [TINY]}
+    measure_cases(__doc__, "inference", cases, rows_of, list(LEVELS))

@@ -1,7 +1,7 @@
-"""Timing in turns, of which the median counts, also of processes; reports with the machine's facts.
+"""Timing in turns, whose median counts, also of processes, and reports with the facts of the machine.
 
-On a CPU, whose speed drifts, the sides of a case take turns, each in a process of its own for its settings and memory.
-On a GPU, which may have no room for all, they follow one another in one process, where cuDNN chooses algorithms once.
+A CPU changes its speed. There the sides of a case take turns, each in a process with its own settings and memory. A GPU
+may have no room for all sides. There they follow one another in one process, where cuDNN chooses algorithms once.
 """
 
 import gc
@@ -23,17 +23,19 @@ from typing import Any, TypeVar
 import torch
 import torchvision
 
-from bench.cases import Case
+from bench.cases import Case, command_line
 from training.cuda_graph import WARM_UP_STEPS, CaptureError
+from utils.device import choose_device
 from utils.errors import UserError
 from utils.precision import OptLevel, choose_precision
 
 K = TypeVar("K")
 T = TypeVar("T")
 Work = Callable[[], object]
+Rows = list[dict[str, Any]]
 RESULTS = Path(__file__).parent / "results"
 TURN_S = 0.5
-_works: dict[str, Work] = {}  # that this process has made, by side
+_works: dict[str, Work] = {}  # works of this process, by side
 
 
 def in_turns(sides: Mapping[K, Callable[[], T]], repeats: int) -> dict[K, list[T]]:
@@ -43,7 +45,7 @@ def in_turns(sides: Mapping[K, Callable[[], T]], repeats: int) -> dict[K, list[T
 
 
 def seconds_of(work: Work, device: torch.device, n_calls: int = 1) -> float:
-    """Return the seconds of a call, of which the mean counts."""
+    """Return the mean seconds of a call."""
     synchronize(device)
     begin = time.perf_counter()
     for _ in range(n_calls):
@@ -58,17 +60,11 @@ def synchronize(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def forget_cache(device: torch.device) -> None:
-    """Return cached GPU memory to the system."""
+def forget_peak(device: torch.device) -> None:
+    """Free cached memory and restart the measurement of the peak, after the choice of algorithms and compilation."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
-
-
-def forget_peak(device: torch.device) -> None:
-    """Restart the measurement of the peak, so that the choice of algorithms and compilation do not count."""
-    forget_cache(device)
-    if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         return
     with suppress(OSError):  # without support of the kernel: the peak since the program began
@@ -93,7 +89,7 @@ def median_ratio(values: list[float], others: list[float]) -> float:
 
 @dataclass(frozen=True)
 class Timed:
-    """The measurement of a process. peak_gib: the peak memory of its calls, beyond that of the imported program."""
+    """The measurement of a process. peak_gib: Peak memory of its calls, without the imported program."""
 
     seconds: list[float]
     peak_gib: float
@@ -121,7 +117,7 @@ def turn(side: str, device: torch.device) -> float:
 
 
 def time_on_gpu(side: str, make: Callable[[], Work], device: torch.device, repeats: int) -> Timed:
-    """Return the measurement of a side in this process, which then has no GPU memory any more."""
+    """Return the measurement of a side in this process, and free its GPU memory."""
     forget_peak(device)
     try:
         before = prepare(side, make, device)
@@ -130,14 +126,14 @@ def time_on_gpu(side: str, make: Callable[[], Work], device: torch.device, repea
     finally:
         _works.clear()
         torch.compiler.reset()
-        forget_cache(device)
+        forget_peak(device)
 
 
 def time_processes(sides: Mapping[str, Callable[[], Work]], device: torch.device, repeats: int) -> dict[str, Timed]:
-    """Return the measurements of sides that take turns. sides: functions that make the work, each in its own process.
+    """Return the measurements of sides that take turns. Each function in `sides` makes its work in its own process.
 
     Raises:
-        Exception: that of a side; BrokenProcessPool, if its process has ended.
+        Exception: A side has raised it. BrokenProcessPool: The process of a side has ended.
     """
     spawn = multiprocessing.get_context("spawn")
     with ExitStack() as stack:
@@ -160,10 +156,10 @@ def compare(
     make_work: Callable[[Case, str, torch.device], Work],
     device: torch.device,
     repeats: int,
-) -> list[dict[str, Any]]:
-    """Return a row for each side, compared with the first. levels: by side.
+) -> Rows:
+    """Return a row for each side, compared with the first. levels: Opt level of each side.
 
-    A side that does not fit on a GPU is reported and left out; without the first, nothing is compared.
+    A side that does not fit on a GPU is reported and left out. Without the first side, nothing is compared.
     """
     makes, timed = {side: partial(make_work, case, side, device) for side in levels}, dict[str, Timed]()
     if device.type == "cpu":
@@ -177,22 +173,41 @@ def compare(
             except (RuntimeError, UserError) as error:  # too little memory, or no compiler
                 print(f"{side}: {type(error).__name__}: {error}", flush=True)
     first = timed.get(next(iter(levels)))
-    return [_row(case, side, levels[side], device, one, first) for side, one in timed.items()]
+    return [
+        {
+            "case": case.name,
+            "side": side,
+            "dtype": str(choose_precision(levels[side], "auto", device).compute_dtype).removeprefix("torch."),
+            "s": median(one.seconds),
+            "images/s": case.batch_size / median(one.seconds),
+            "times as fast": median_ratio(first.seconds, one.seconds) if first else None,
+            "peak GiB": one.peak_gib,
+            "memory ratio": one.peak_gib / first.peak_gib if first else None,
+        }
+        for side, one in timed.items()
+    ]
 
 
-def _row(
-    case: Case, side: str, level: OptLevel, device: torch.device, timed: Timed, first: Timed | None
-) -> dict[str, Any]:
-    return {
-        "case": case.name,
-        "side": side,
-        "dtype": str(choose_precision(level, "auto", device).compute_dtype).removeprefix("torch."),
-        "s": median(timed.seconds),
-        "images/s": case.batch_size / median(timed.seconds),
-        "times as fast": median_ratio(first.seconds, timed.seconds) if first else None,
-        "peak GiB": timed.peak_gib,
-        "memory ratio": timed.peak_gib / first.peak_gib if first else None,
-    }
+def measure_cases(
+    description: str | None,
+    name: str,
+    cases: Mapping[str, Sequence[Case]],
+    rows_of: Callable[[Case, torch.device, int, Sequence[str]], Rows],
+    sides: Sequence[str],
+) -> None:
+    """Measure according to the command line, and write a report after each case, because a later one may fail.
+
+    cases: Cases of "cpu", of "cuda", and "other" cases on request.
+    rows_of: Returns the rows of a case, by device, number of turns and sides; without sides, of the usual ones.
+    """
+    known = {case.name: case for of_device in cases.values() for case in of_device}
+    parser = command_line(description, known)
+    parser.add_argument("--side", nargs="*", choices=sides, default=[], metavar="NAME", help="; ".join(sides))
+    arguments = parser.parse_args()
+    device = choose_device(arguments.device)
+    for case in [known[name] for name in arguments.case or []] or cases[device.type]:
+        rows = rows_of(case, device, arguments.repeats, arguments.side)
+        write_report(f"{name}{case.family}", device, rows)
 
 
 def surroundings(device: torch.device) -> dict[str, Any]:

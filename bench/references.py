@@ -1,4 +1,4 @@
-"""Plain loaders and updates in the manner of the originals, with which this project is compared.
+"""Plain loaders and updates in the manner of the originals, for comparisons with this project.
 
 Loaders: Pillow decodes and resizes, torchvision converts to floats, and a DataLoader with the same number of processes
 delivers them in the range of the networks, [-1, 1]. Samples are endless, so that the start of processes at a new epoch
@@ -7,7 +7,7 @@ compute the same.
 """
 
 import random
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -70,10 +70,10 @@ class SideBySideFiles(Dataset[Maps]):
         """Return A and B, (3, H, W) in [-1, 1]."""
         pair = Image.open(self._paths[index], formats=FORMATS).convert("RGB")
         middle = pair.width // 2
-        halves = {"A": (0, 0, middle, pair.height), "B": (middle, 0, pair.width, pair.height)}
         left, top = (random.randint(0, self._load_size - self._crop_size) for _ in range(2))
         flips, size = random.random() < 0.5, (self._load_size, self._load_size)
         box = (left, top, left + self._crop_size, top + self._crop_size)
+        halves = {"A": (0, 0, middle, pair.height), "B": (middle, 0, pair.width, pair.height)}
         return {
             name: _normalized(_flipped(pair.crop(half).resize(size, Image.Resampling.BICUBIC).crop(box), flips))
             for name, half in halves.items()
@@ -96,7 +96,7 @@ def _normalized(image: Image.Image) -> Tensor:
 
 @dataclass
 class Networks:
-    """Networks and optimizers of an update. vgg: returns a list of features; None for no perceptual loss."""
+    """Networks and optimizers of an update. vgg: Returns a list of features. None: no perceptual loss."""
 
     generator: nn.Module
     discriminator: nn.Module
@@ -113,11 +113,11 @@ class Networks:
     def _autocast(self, device: torch.device) -> torch.autocast:
         return torch.autocast(device.type, dtype=self.autocast_dtype, enabled=self.autocast_dtype is not None)
 
-    def _vgg_loss(self, fake: Tensor, target: Tensor) -> Tensor | None:
+    def _vgg_losses(self, fake: Tensor, target: Tensor) -> dict[str, Tensor]:
         if self.vgg is None:
-            return None
+            return {}
         pairs = zip(self.vgg(fake), self.vgg(target), LAYER_WEIGHTS, strict=True)
-        return 10 * torch.stack([weight * F.l1_loss(f, t.detach()) for f, t, weight in pairs]).sum()
+        return {"VGG": 10 * _total(weight * F.l1_loss(f, t.detach()) for f, t, weight in pairs)}
 
 
 @dataclass
@@ -131,26 +131,18 @@ class ReferenceUpdate(Networks):
 
     def step(self, source: Tensor, target: Tensor) -> None:
         """Update both networks on a source, (N, C, H, W), and a target, (N, 3, H, W)."""
+        discriminator = cast(MultiscalePatchDiscriminator, self.discriminator)
+        discriminator.source_channels = 0  # all channels belong to the image
         with self._autocast(source.device):
             fake = self.generator(source)
-            fake_for_d = self._discriminate(source, fake.detach())
-            real = self._discriminate(source, target)
-            fake_for_g = self._discriminate(source, fake)
+            fake_for_d, real, fake_for_g = (
+                discriminator(source, torch.cat([source, image], dim=1)) for image in (fake.detach(), target, fake)
+            )
             d_loss = 0.5 * (_lsgan(fake_for_d, 0.0) + _lsgan(real, 1.0))
-            g_loss = _lsgan(fake_for_g, 1.0) + 10 * _feature_matching(fake_for_g, real, averages_layers=True)
-            if (vgg_loss := self._vgg_loss(fake, target)) is not None:
-                g_loss = g_loss + vgg_loss
-            if self.l1:
-                g_loss = g_loss + self.l1 * F.l1_loss(fake, target)
-        _step(self.generator_optimizer, g_loss)
+            losses = [_lsgan(fake_for_g, 1.0), 10 * _feature_matching(fake_for_g, real, averages_layers=True)]
+            losses += [*self._vgg_losses(fake, target).values(), self.l1 * F.l1_loss(fake, target)]
+        _step(self.generator_optimizer, _total(losses))
         _step(self.discriminator_optimizer, d_loss)
-
-    def _discriminate(self, source: Tensor, image: Tensor) -> Outputs:
-        """Return the discriminator's outputs for source and image, concatenated."""
-        discriminator = cast(MultiscalePatchDiscriminator, self.discriminator)
-        discriminator.source_channels = 0  # all channels are those of an image
-        outputs: Outputs = discriminator(source, torch.cat([source, image], dim=1))
-        return outputs
 
 
 @dataclass
@@ -171,9 +163,8 @@ class ReferenceSpadeUpdate(Networks):
             fakes, reals = self._discriminate(source, fake, target)
             matching = 10 * _feature_matching(fakes, reals, averages_layers=False)
             losses = {"GAN": -torch.stack([scale.logits.mean() for scale in fakes]).mean(), "GAN_Feat": matching}
-            if (vgg_loss := self._vgg_loss(fake, target)) is not None:
-                losses["VGG"] = vgg_loss
-        _step(self.generator_optimizer, torch.stack([*losses.values()]).sum())
+            losses |= self._vgg_losses(fake, target)
+        _step(self.generator_optimizer, _total(losses.values()))
         with self._autocast(source.device):
             with torch.no_grad():
                 fake = self.generator(source)
@@ -182,7 +173,7 @@ class ReferenceSpadeUpdate(Networks):
                 "D_Fake": torch.stack([F.relu(1 + scale.logits).mean() for scale in fakes]).mean(),
                 "D_real": torch.stack([F.relu(1 - scale.logits).mean() for scale in reals]).mean(),
             }
-        _step(self.discriminator_optimizer, torch.stack([*of_discriminator.values()]).sum())
+        _step(self.discriminator_optimizer, _total(of_discriminator.values()))
         return losses | of_discriminator
 
     def _discriminate(self, source: Tensor, fake: Tensor, real: Tensor) -> tuple[Outputs, Outputs]:
@@ -283,17 +274,20 @@ def _realism(discriminator: nn.Module, real: Tensor, fake: Tensor) -> Tensor:
 
 
 def _lsgan(outputs: Outputs, aim: float) -> Tensor:
-    return torch.stack([F.mse_loss(scale.logits, torch.full_like(scale.logits, aim)) for scale in outputs]).sum()
+    return _total(F.mse_loss(scale.logits, torch.full_like(scale.logits, aim)) for scale in outputs)
 
 
 def _feature_matching(fakes: Outputs, reals: Outputs, *, averages_layers: bool) -> Tensor:
     """Return the distance of the features, averaged over scales, and over layers (times 4) or summed over them."""
-    distances = [
+    return _total(
         F.l1_loss(fake, real.detach()) * (4 / len(of_fake.features) if averages_layers else 1) / len(fakes)
         for of_fake, of_real in zip(fakes, reals, strict=True)
         for fake, real in zip(of_fake.features, of_real.features, strict=True)
-    ]
-    return torch.stack(distances).sum()
+    )
+
+
+def _total(losses: Iterable[Tensor]) -> Tensor:
+    return torch.stack([*losses]).sum()
 
 
 def _adam(*networks: nn.Module, rate: float = 2e-4, betas: tuple[float, float] = (0.5, 0.999)) -> Adam:

@@ -3,13 +3,13 @@
 python -m bench.train_step [--repeats N] [--case NAME …]
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from bench.cases import CUT, CYCLE, SMALL, SPADE, TINY, Case, command_line
-from bench.measure import compare, write_report
+from bench.cases import CUT, CYCLE, SMALL, SPADE, TINY, Case
+from bench.measure import Rows, compare, measure_cases
 from bench.references import OF_UNPAIRED, Reference, ReferenceSpadeUpdate, ReferenceUpdate, as_in_the_originals
 from configs import build
 from configs.schema import Config
@@ -17,7 +17,6 @@ from data.conditioning import images_to_float
 from losses.perceptual import PerceptualLoss
 from training.cuda_graph import make_step as training_step
 from training.methods import METHODS
-from utils.device import choose_device
 from utils.distributed import World
 from utils.precision import allow_tf32, choose_precision
 
@@ -40,8 +39,8 @@ GPU_CASES = [
     *(Case(f"{name} 256x256", 256, 256, settings=tuple(settings)) for name, settings in UNPAIRED.items()),
 ]
 LOCAL = ("generator.name=local", "generator.base_channels=32", "discriminator.n_scales=3")
-LARGE = [Case("local enhancer, 2048x1024, batch 1", 1024, 2048, settings=LOCAL)]  # on request
-CASES = {case.name: case for case in [*CPU_CASES, *GPU_CASES, *LARGE, TINY]}
+OTHER_CASES = [Case("local enhancer, 2048x1024, batch 1", 1024, 2048, settings=LOCAL), TINY]
+CASES = {"cpu": CPU_CASES, "cuda": GPU_CASES, "other": OTHER_CASES}
 REFERENCES = {  # the first one on a GPU computes as torch does by itself: convolutions in TF32
     "reference": ["amp.opt_level=O0"],
     "reference in float32": ["amp.opt_level=O0"],
@@ -85,7 +84,7 @@ def make_step(case: Case, side: str, device: torch.device) -> Callable[[], objec
 
     The reference uses the memory allocator's default, as pix2pixHD does; the other sides are set up as by train.py.
     """
-    torch.backends.cudnn.benchmark = True  # as in train.py and pix2pix
+    torch.backends.cudnn.benchmark = True  # train.py and pix2pix do so too
     allow_tf32(side != "reference in float32")
     config = case.config(*SETTINGS[side])
     batch = case.batch(device)
@@ -100,28 +99,12 @@ def make_step(case: Case, side: str, device: torch.device) -> Callable[[], objec
     return lambda: reference.step(conditioning(batch), images_to_float(target))
 
 
-def measure(
-    cases: Sequence[Case], sides: Sequence[str], device: torch.device, repeats: int
-) -> Iterator[list[dict[str, Any]]]:
-    """Yield the rows of each case: the reference and these sides."""
-    for case in cases:
-        levels = {side: case.config(*SETTINGS[side]).amp.opt_level for side in ("reference", *sides)}
-        yield compare(case, levels, make_step, device, repeats)
-
-
-def main() -> None:
-    """Measure according to the command line, and write the report."""
-    parser = command_line(__doc__, list(CASES.values()))
-    sides_help = f"sides beside the reference: {'; '.join(GPU_SIDES)}; default on a CPU: {'; '.join(CPU_SIDES)}"
-    parser.add_argument("--side", nargs="*", choices=GPU_SIDES, metavar="NAME", help=sides_help)
-    arguments = parser.parse_args()
-    device = choose_device(arguments.device)
-    of_device = GPU_CASES if device.type == "cuda" else CPU_CASES
-    chosen = [CASES[name] for name in arguments.case] if arguments.case else of_device
-    sides = arguments.side or (GPU_SIDES if device.type == "cuda" else CPU_SIDES)
-    for case, rows in zip(chosen, measure(chosen, sides, device, arguments.repeats), strict=True):
-        write_report(f"train_step{case.family}", device, rows)  # a later case may fail
+def rows_of(case: Case, device: torch.device, repeats: int, sides: Sequence[str] = ()) -> Rows:
+    """Return the rows of a case: the reference and these sides, by default the usual ones of the device."""
+    sides = sides or (GPU_SIDES if device.type == "cuda" else CPU_SIDES)
+    levels = {side: case.config(*SETTINGS[side]).amp.opt_level for side in ("reference", *sides)}
+    return compare(case, levels, make_step, device, repeats)
 
 
 if __name__ == "__main__":
-    main()
+    measure_cases(__doc__, "train_step", CASES, rows_of, GPU_SIDES)

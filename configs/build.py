@@ -25,11 +25,10 @@ from configs.schema.data import SIZED_BY_CROP
 from data.conditioning import Conditioning
 from data.pair_augmentation import OF_RGB_SOURCES, PairAugmentation
 from data.preprocessing import LeastSide, Preprocessing
-from losses import GENERATOR_LOSSES, REGISTERED_LOSSES, registered_weights
+from losses import ADVERSARIAL_LOSSES, GENERATOR_LOSSES, PENALTIES, REGISTERED_LOSSES
 from losses.adversarial import AdversarialLoss
 from losses.diffaugment import DiffAugment
-from losses.objective import DiscriminatorLosses, DiscriminatorObjective, GeneratorLoss, GeneratorObjective
-from losses.segmentation import SegmentationLoss, SegmentationObjective
+from losses.objective import DiscriminatorObjective, GeneratorLoss, GeneratorObjective
 from metrics.evaluator import Evaluator
 from metrics.image_metrics import Bounds
 from models import DISCRIMINATORS, GENERATORS
@@ -310,37 +309,40 @@ def _draw_weights(network: nn.Module, config: Config, norm: str, *, as_spade: bo
 
 
 def build_generator_objective(config: Config, device: torch.device) -> GeneratorObjective:
-    """Return the generator's losses whose weight is not 0, and the registered ones; networks are on `device`.
+    """Return the generator's losses whose weight is not 0, and the registered losses; networks are on `device`.
 
     Raises:
         WeightsError: the weights of such a network are not available.
     """
-    losses = {name: build_generator_loss(config, name) for name in config.loss_weights}
-    losses |= {name: loss for name, (loss, _) in REGISTERED_LOSSES.items()}
+    losses = {name: (build_generator_loss(config, name), weight) for name, weight in config.loss_weights.items()}
+    losses |= REGISTERED_LOSSES
     # of networks without norms, such as VGG19, where the CPU has matrix units (AMX)
     on_cpu = torch.channels_last if cpu_has_matrix_units() else torch.contiguous_format
-    for loss in losses.values():
+    for loss, _ in losses.values():
         if isinstance(loss, nn.Module):
             loss.to(device).to(memory_format=memory_format(config, device, on_cpu))
-    return GeneratorObjective(losses, config.loss_weights | registered_weights())
+    return GeneratorObjective(losses)
 
 
 def build_generator_loss(config: Config, name: str) -> GeneratorLoss:
     """Return one of GENERATOR_LOSSES; raises as `build_generator_objective`."""
-    maker = GENERATOR_LOSSES[name]
-    return maker(**accepted(maker, vars(config.loss) | vars(config.train)))
+    make = GENERATOR_LOSSES[name].make
+    values = vars(config.loss) | vars(config.train) | {"adversarial_loss": build_adversarial_loss(config)}
+    return make(**accepted(make, values))
 
 
-def build_discriminator_objective(config: Config) -> DiscriminatorLosses:
+def build_adversarial_loss(config: Config) -> AdversarialLoss:
+    """Return the adversarial loss of both networks."""
+    make = ADVERSARIAL_LOSSES[config.loss.gan_mode]
+    return make(**accepted(make, vars(config.loss)))
+
+
+def build_discriminator_objective(config: Config) -> DiscriminatorObjective:
     """Return the discriminator's losses."""
-    settings = config.loss
-    if settings.gan_mode == "segmentation":
-        return SegmentationObjective(SegmentationLoss(settings.class_balance), settings.labelmix)
-    return DiscriminatorObjective(
-        adversarial=AdversarialLoss(gan_mode=settings.gan_mode, over_scales=settings.over_scales),
-        gradient_penalty=settings.gradient_penalty,
-        r1=settings.r1,
-    )
+    adversarial = build_adversarial_loss(config)
+    penalties = {name: (PENALTIES[name], weight) for name, weight in config.penalties.items()}
+    computed = {n: p for n, p in penalties.items() if p[0].classifies_pixels == adversarial.classifies_pixels}
+    return DiscriminatorObjective(adversarial, computed)
 
 
 def build_augmentation(config: Config) -> DiffAugment:

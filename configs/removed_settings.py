@@ -11,7 +11,7 @@ REMOVED: dict[str, object] = {
     **{key: [] for key in ("data.instance_classes", "train.freeze_discriminator", "train.freeze_generator")},
     **dict.fromkeys(("discriminator.init", "generator.init"), "normal"),
     **dict.fromkeys(("discriminator.init_gain", "generator.init_gain"), 0.02),
-    **dict.fromkeys(("log.gradient_norms", "log.histograms"), False),
+    **dict.fromkeys(("log.gradient_norms", "log.histograms", "loss.vgg_imagenet_normalization"), False),
     **dict.fromkeys(("style.height", "style.width"), 8),
     "augmentation.probability": 1.0,
     "data.cache_folder": "~/.cache/pairgan",

@@ -9,9 +9,7 @@ from configs.schema import Config, DiscriminatorConfig, GeneratorConfig
 from configs.schema.data import DRAWN
 from data import LAYOUTS
 from data.pair_augmentation import OF_RGB_SOURCES
-from losses import GENERATOR_LOSSES
-from losses.adversarial import AdversarialLoss
-from losses.segmentation import SegmentationLoss
+from losses import ADVERSARIAL_LOSSES, GENERATOR_LOSSES, PENALTIES
 from models import DISCRIMINATORS, GENERATORS
 from utils.signatures import accepted, argument_names
 
@@ -24,14 +22,13 @@ def unused_settings(config: Config) -> list[str]:
     Weights of losses that the method does not compute are listed at their defaults too, since recipes set them to 0.
     """
     unused = [*_unused_of_data(config), *_unused_of_networks(config.generator, config.discriminator)]
-    # whose loss is always computed
-    of_discriminator = argument_names(AdversarialLoss) | argument_names(SegmentationLoss)
-    not_computed = not_taken(GENERATOR_LOSSES, config.loss_weights)
-    unused += [f"loss.{name}" for name in not_computed if name not in of_discriminator]
+    makers = {name: term.make for name, term in GENERATOR_LOSSES.items()}
+    not_computed = [*not_taken(makers, config.loss_weights), *not_taken(ADVERSARIAL_LOSSES, [config.loss.gan_mode])]
+    classifies_pixels = ADVERSARIAL_LOSSES[config.loss.gan_mode].classifies_pixels
+    not_computed += [name for name in config.penalties if PENALTIES[name].classifies_pixels != classifies_pixels]
+    unused += [f"loss.{name}" for name in not_computed]
     if config.discriminator.name != "multiscale_patch" or config.discriminator.n_scales == 1:
         unused += ["loss.over_scales"]
-    if config.loss.gan_mode != "segmentation":
-        unused += ["loss.class_balance", "loss.labelmix"]
     unused += [] if config.has_encoder else ["features.base_channels", "features.n_downsamplings"]
     unused += [] if config.features.n_channels else ["features.origin", "features.regions"]
     has_batch_norm = "batch" in (config.generator.norm, config.discriminator.norm)  # whose weights have the gain too

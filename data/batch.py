@@ -12,7 +12,6 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor
-from torch.utils.data import default_collate
 
 from utils.errors import UserError
 
@@ -134,7 +133,7 @@ class Batch(_Maps):
         return self.mapped(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin_memory(self) -> Self:
-        """Return the batch in page-locked memory; torch's DataLoader calls this."""
+        """Return the batch in page-locked memory."""
         return self.mapped(Tensor.pin_memory)
 
 
@@ -158,8 +157,6 @@ def _stacked(name: str, samples: Sequence[Sample]) -> Tensor | None:
     found = {f"{tuple(tensor.shape)} {tensor.dtype}" for tensor in maps}
     if len(found) > 1:
         raise DataError(f"maps of one batch differ ({', '.join(sorted(found))}): choose train.batch_size=1")
-    if not HAS_MEMORY_FILES:  # a loader process then stacks into shared memory, where errors can be raised
-        return default_collate(maps) if maps else None
     return torch.stack(maps) if len(maps) > 1 else maps[0].contiguous().unsqueeze(0) if maps else None
 
 

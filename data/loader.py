@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal, cast
 
 import numpy as np
-from torch.utils.data import Sampler, get_worker_info
+from torch import Tensor
 
 from data.batch import HAS_MEMORY_FILES, BadSample, Batch, DataError, LoadingError, Sample, SentBatch
 from data.layout import Layout, describe_sample
@@ -34,7 +34,7 @@ class SampleKey:
 
 
 @dataclass(frozen=True)
-class TrainingSampler(Sampler[list[SampleKey]]):
+class TrainingSampler:
     """An endless stream of batches of keys, which can start at any batch without drawing the earlier ones.
 
     Each epoch, in the order that the layout draws, is cut into joint batches of batch_size * world_size samples; the
@@ -222,7 +222,7 @@ def training_batches(
     bad_samples = BadSamples(sum(map(len, dataset.layout.sides)))
 
     def from_processes() -> Generator[_LoadedBatch]:
-        with WorkerMonitor(dataset, sampler, _collate, n_workers, timeout_s, should_stop, pin_memory) as monitor:
+        with WorkerMonitor(dataset, sampler, _collate_to_send, n_workers, timeout_s, should_stop) as monitor:
             yield from monitor
 
     in_this_process = (_collate([dataset[key] for key in keys]) for keys in sampler)
@@ -232,23 +232,28 @@ def training_batches(
             if isinstance(batch, DataError):
                 raise batch
             assert isinstance(batch, Batch)
-            yield batch.pin_memory() if pin_memory and not n_workers else batch
+            yield batch.pin_memory() if pin_memory else batch
 
 
 _LoadedBatch = tuple[Batch | SentBatch | DataError, Sequence[BadSample]]
 """A batch or the error in its place, and the samples that others replace; a SentBatch arrives as a Batch."""
 
 
-def _collate(loaded: Sequence[Loaded]) -> _LoadedBatch:
+def _collate(loaded: Sequence[Loaded], pack: Callable[[Batch], Batch | SentBatch] | None = None) -> _LoadedBatch:
+    """Stack samples. pack: Prepares the batch for another process."""
     if problem := next((one for one in loaded if isinstance(one, DataError)), None):
         return problem, ()
     samples = cast(Sequence[Sample], loaded)
     try:
         batch = Batch.of(samples)
-        sent = SentBatch(batch) if HAS_MEMORY_FILES and get_worker_info() else batch
+        packed = pack(batch) if pack else batch
     except Exception as error:  # noqa: BLE001  as in _load
         return as_data_error(error, f"a batch of {', '.join(sample.name for sample in samples)}"), ()
-    return sent, tuple(bad for sample in samples for bad in sample.replaces)
+    return packed, tuple(bad for sample in samples for bad in sample.replaces)
+
+
+def _collate_to_send(loaded: Sequence[Loaded]) -> _LoadedBatch:
+    return _collate(loaded, SentBatch if HAS_MEMORY_FILES else lambda batch: batch.mapped(Tensor.share_memory_))
 
 
 def as_data_error(error: Exception, what: str) -> DataError:

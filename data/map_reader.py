@@ -15,12 +15,10 @@ from data.files.image_files import read_ids, read_rgb
 from data.files.pixels import (
     StoredForm,
     check_depth,
-    checked_values,
-    pixel_rows,
+    read_part,
     read_pixels,
     read_stored,
     read_weights,
-    supported,
 )
 from data.files.size_guard import TooLargeError
 from data.layout import Layout, Provenance
@@ -155,21 +153,6 @@ def stack_files(layout: Layout, index: int) -> list[Blob]:
     files = layout.provenance(index).files
     kinds = [kind for kind in files if is_later_source(kind) or (kind == "source" and not layout.n_classes)]
     return [files[kind] for kind in kinds] if any(map(is_later_source, kinds)) else []
-
-
-def read_part(file: File, form: StoredForm) -> Tensor:
-    """Read one of the images of a stack, (C, H, W) with the channels and the type of the file.
-
-    form: of the stack.
-
-    Raises:
-        DataError: as `read_stored`, but for the number of channels.
-    """
-    with pixel_rows(file, 0) as rows:
-        if (n_channels := rows.shape[0]) > form.n_channels + 1:  # with transparency, which `fitting` may drop
-            found = f"has {n_channels} channels, {form.setting} is {form.n_channels} for all source folders together"
-            raise DataError(f"{file}: {found}. Set {form.setting} to the number of all channels.")
-        return checked_values(supported(rows.read_whole()), file, form)
 
 
 def stacked(images: Sequence[Tensor], files: Sequence[File], form: StoredForm) -> Tensor:

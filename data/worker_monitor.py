@@ -1,30 +1,33 @@
-"""Loading in processes that are monitored: one that dies or hangs becomes an error with its cause, and none is left."""
+"""Loading in processes that are monitored: one that dies or hangs becomes an error with its cause, and none is left.
+
+Each process has its own connection to this one, so no lock that a killed process has taken can block the others.
+"""
 
 import ctypes
 import math
 import multiprocessing
-import multiprocessing.connection
 import signal
-import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.context import BaseContext
+from itertools import cycle, islice
+from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from multiprocessing.sharedctypes import RawArray, RawValue
-from typing import Any, Self, cast
+from multiprocessing.sharedctypes import RawArray
+from typing import Any, NoReturn, Self
 
 import torch
-from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from data.batch import LoadingError
 from data.layout import Layout, describe_sample
 from utils import signals
 from utils.text import exact
-from utils.torch_private import is_loader_timeout, loaders_without_signal_handler
 
-POLL_S = 1.0  # the DataLoader's timeout, after which waiting can continue
-_REAPING_S = 5.0  # maximum time between the end of a process and its exit code
+POLL_S = 1.0  # time between two calls of `should_stop`
+_REAPING_S = 5.0  # maximum time between the end of a connection and the exit code of its process
+_AHEAD = 2  # batches that each process is asked for in advance
 _NOTHING = -1
 _HINTS = {
     "SIGKILL": "often because the memory is full: lower data.workers or train.batch_size",
@@ -33,49 +36,8 @@ _HINTS = {
 _HINT = "python -m tools.check_data finds files that cause this"
 
 
-class LockFreeEvent:
-    """A flag in shared memory: of multiprocessing.Event, the part that a DataLoader uses.
-
-    A multiprocessing.Event has a lock, which a process takes whenever it reads the flag. One that is killed then, as
-    by the kernel where memory is full, leaves the lock taken: all that read the flag later wait without end.
-    """
-
-    def __init__(self) -> None:
-        self._flag = RawValue(ctypes.c_bool, False)
-
-    def set(self) -> None:
-        """Set the flag."""
-        self._flag.value = True
-
-    def is_set(self) -> bool:
-        """Return whether the flag is set."""
-        return bool(self._flag.value)
-
-
-def worker_context(processes: list[BaseProcess]) -> BaseContext:
-    """Return the default context of multiprocessing, with LockFreeEvent as its events.
-
-    processes: to which each process that is made is appended. One that ends at once is missing from
-        multiprocessing.active_children.
-    """
-    context: Any = type(cast(Any, multiprocessing.get_context()))()
-    process_class = context.Process
-
-    def recorded(*arguments: Any, **settings: Any) -> BaseProcess:
-        process: BaseProcess = process_class(*arguments, **settings)
-        processes.append(process)
-        return process
-
-    vars(context).update(Event=LockFreeEvent, Process=recorded)
-    if context.get_start_method() == "forkserver":  # else it starts where signals are held back, which all of its
-        import multiprocessing.forkserver as forkserver  # processes would inherit, also those of other code
-
-        forkserver.ensure_running()
-    return cast(BaseContext, context)
-
-
 def describe_exit(exit_code: int, sample: str | None) -> str:
-    """Return how a loader process ended, which sample it was reading, where that is known, and a remedy."""
+    """Return how a loader process ended, which sample it was reading, if that is known, and a remedy."""
     how, hint = f"ended with exit code {exit_code}", _HINT
     if exit_code < 0:
         name = signal.Signals(-exit_code).name
@@ -87,27 +49,37 @@ class StoppedWaiting(Exception):  # noqa: N818  not an error: the run was asked 
     """The run was asked to stop while it waited for a batch."""
 
 
-class MonitoredDataset(Dataset[Any]):
-    """Samples of a layout, which loader processes read; each records which sample of a side it is reading."""
+class MonitoredDataset:
+    """Samples of a layout, by keys that have an index. A loader process records which sample it is reading."""
 
     layout: Layout
-    reading: ctypes.Array[ctypes.c_int64]
-    """A side and an index for each loader process in turn, in shared memory."""
+    reading: ctypes.Array[ctypes.c_int64] | None = None
+    """Domain and index of the sample, in shared memory; None in other processes than loader processes."""
 
-    def record(self, *sample: int) -> None:
-        """Record side and index of what this process reads, or nothing; outside of loader processes do nothing."""
-        if worker := get_worker_info():
-            self.reading[2 * worker.id : 2 * worker.id + 2] = list(sample) or [_NOTHING, _NOTHING]
+    def record(self, side: int = _NOTHING, index: int = _NOTHING) -> None:
+        """Record the sample that is read from now on, by default none."""
+        if self.reading is not None:
+            self.reading[:] = [side, index]
+
+    def __getitem__(self, key: Any) -> Any:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class _Worker:
+    process: BaseProcess
+    connection: Connection
+    reading: ctypes.Array[ctypes.c_int64]
 
 
 @dataclass
 class WorkerMonitor:
-    """Loads batches in processes, by a DataLoader with the timeout POLL_S; ends the processes on exit.
+    """Loads batches in processes, in order; ends the processes on exit.
 
-    batches: the keys of each batch, which have an index. collate: makes a batch of what `dataset` returns for its keys.
-    timeout_s: maximum time for a batch in seconds; 0: no limit.
-    should_stop: called every POLL_S while waiting.
-    lost: index of the sample at which a process ended, or that did not come; of a batch of several the first.
+    batches: Keys of each batch. collate: Makes a batch from a list of what `dataset` returns for its keys.
+    timeout_s: Maximum time for a batch in seconds; 0: no limit.
+    should_stop: Called every POLL_S while waiting.
+    lost: Index of the sample at which a process ended, or of the first sample of a batch that did not come.
     """
 
     dataset: MonitoredDataset
@@ -116,102 +88,98 @@ class WorkerMonitor:
     n_processes: int
     timeout_s: float
     should_stop: Callable[[], bool] = lambda: False
-    pin_memory: bool = False
 
     def __post_init__(self) -> None:
         self.lost = _NOTHING
-        self.dataset.reading = RawArray("q", [_NOTHING] * (2 * self.n_processes))
-        self._processes: list[BaseProcess] = []  # in the order of their numbers
-        loader: DataLoader[Any] = DataLoader(
-            self.dataset,
-            batch_sampler=self.batches,
-            num_workers=self.n_processes,
-            collate_fn=self.collate,
-            pin_memory=self.pin_memory,
-            timeout=POLL_S,
-            worker_init_fn=_ignore_signals,
-            multiprocessing_context=worker_context(self._processes),
-            generator=torch.Generator(),  # not the global one, from which dropout draws
-        )
-        with signals.blocked(signals.STOPPING), loaders_without_signal_handler():  # until the processes ignore them
-            self._iterator = iter(loader)
-        self._deadline_s = math.inf
-        self._is_late = False
-        self._ended = threading.Event()
-        self._watchdog = threading.Thread(target=self._watch, daemon=True)
-        self._watchdog.start()
+        if multiprocessing.get_context().get_start_method() == "forkserver":  # its processes inherit its signal mask
+            from multiprocessing import forkserver
+
+            forkserver.ensure_running()
+        with signals.blocked(signals.STOPPING):  # until the processes ignore them
+            self._workers = [self._start() for _ in range(self.n_processes)]
+
+    def _start(self) -> _Worker:
+        connection, of_process = multiprocessing.Pipe()
+        reading = RawArray("q", [_NOTHING, _NOTHING])
+        arguments = (of_process, self.dataset, self.collate, reading)
+        process = multiprocessing.get_context().Process(target=_work, args=arguments, daemon=True)
+        process.start()
+        of_process.close()
+        return _Worker(process, connection, reading)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._ended.set()
-        self._watchdog.join()
-        if kind is None or kind is GeneratorExit:
-            del self._iterator  # shuts the processes down
-        for process in self._processes:
-            process.kill()
-            process.join()
-
-    def _watch(self) -> None:
-        """End the processes when a batch is late: `_next_batch` may be blocked where it cannot check the time."""
-        while not self._ended.wait(POLL_S):
-            if time.monotonic() >= self._deadline_s:
-                self._is_late = True
-                for process in self._processes:
-                    process.kill()
-                return
+    def __exit__(self, *_: object) -> None:
+        for worker in self._workers:
+            worker.process.kill()
+        for worker in self._workers:
+            worker.process.join()
+            worker.connection.close()
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the batches in order.
 
         Raises:
-            LoadingError: a process died, or a batch did not come in time.
-            StoppedWaiting: the run was asked to stop.
+            LoadingError: A process died, or a batch did not come in time.
+            StoppedWaiting: The run was asked to stop.
         """
-        layout = self.dataset.layout
-        for keys in self.batches:
-            self.lost = keys[0].index
-            yield self._next_batch(", ".join(describe_sample(layout, key.index) for key in keys))
-
-    def _next_batch(self, waited_for: str) -> object:
-        self._deadline_s = time.monotonic() + (self.timeout_s or math.inf)
+        batches, workers = iter(self.batches), cycle(self._workers)
+        asked = deque[tuple[_Worker, list[Any]]]()
         while True:
-            try:
-                batch = next(self._iterator)
-            except (RuntimeError, OSError, EOFError) as error:
-                is_timeout = is_loader_timeout(error)
-                problem = self._end(0 if is_timeout else _REAPING_S)
-                if self._is_late:
-                    problem = (
-                        f"nothing came from the loader processes for {exact(self.timeout_s)} s; "
-                        f"waited for {waited_for}: check that it can be read, or raise data.timeout_s"
-                    )
-                if problem:
-                    raise LoadingError(problem) from error
-                if not is_timeout:
-                    raise
-                if self.should_stop():
-                    raise StoppedWaiting from error
-            else:
-                self._deadline_s = math.inf
-                return batch
+            for keys in islice(batches, _AHEAD * self.n_processes - len(asked)):
+                asked.append((next(workers), keys))
+                with suppress(OSError):  # the process has ended, which shows when its batch is waited for
+                    asked[-1][0].connection.send(keys)
+            if not asked:
+                return
+            yield self._receive(*asked.popleft())
 
-    def _end(self, wait_s: float) -> str | None:
-        """Describe how a process ended, waiting up to `wait_s` seconds for it; None where all are running."""
-        ended = multiprocessing.connection.wait([process.sentinel for process in self._processes], timeout=wait_s)
-        for number, process in enumerate(self._processes):
-            if process.sentinel in ended:
-                process.join()  # its sentinel is ready a moment before it has an exit code
-            if process.exitcode is not None:
-                side, index = self.dataset.reading[2 * number : 2 * number + 2]
-                if index == _NOTHING:
-                    return describe_exit(process.exitcode, None)
-                self.lost = self.lost if self._is_late else index  # late, all processes have been ended
-                return describe_exit(process.exitcode, describe_sample(self.dataset.layout.sides[side], index))
-        return None
+    def _receive(self, worker: _Worker, keys: list[Any]) -> object:
+        """Wait for the batch of some keys."""
+        by_sentinel = {other.process.sentinel: other for other in self._workers}
+        deadline_s = time.monotonic() + (self.timeout_s or math.inf)
+        while not (ready := wait([worker.connection, *by_sentinel], POLL_S)):
+            if time.monotonic() >= deadline_s:
+                self.lost = keys[0].index
+                waited_for = ", ".join(describe_sample(self.dataset.layout, key.index) for key in keys)
+                raise LoadingError(
+                    f"nothing came from the loader processes for {exact(self.timeout_s)} s; "
+                    f"waited for {waited_for}: check that it can be read, or raise data.timeout_s"
+                )
+            if self.should_stop():
+                raise StoppedWaiting
+        if worker.connection not in ready:
+            self._raise_end(next(by_sentinel[sentinel] for sentinel in ready if isinstance(sentinel, int)))
+        try:
+            return worker.connection.recv()
+        except (OSError, EOFError):
+            self._raise_end(worker)
+
+    def _raise_end(self, worker: _Worker) -> NoReturn:
+        """Raise LoadingError for a process that has ended or is about to end."""
+        worker.process.join(_REAPING_S)
+        side, self.lost = worker.reading
+        is_known = self.lost != _NOTHING
+        sample = describe_sample(self.dataset.layout.sides[side], self.lost) if is_known else None
+        raise LoadingError(describe_exit(worker.process.exitcode or 0, sample))
 
 
-def _ignore_signals(_worker: int) -> None:
-    """Ignore Ctrl-C and what else reaches a process group: the parent handles it, and ends this process."""
+def _work(
+    connection: Connection,
+    dataset: MonitoredDataset,
+    collate: Callable[[Any], object],
+    reading: ctypes.Array[ctypes.c_int64],
+) -> None:
+    """Send the batch of each list of keys that arrives, until the other process ends.
+
+    Ctrl-C and other signals reach the whole process group. The other process handles them, and ends this one.
+    """
     signals.ignore(signals.STOPPING)
+    torch.set_num_threads(1)
+    dataset.reading = reading
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    with suppress(EOFError, ConnectionError):  # the other process has ended
+        while connection in wait([connection, parent.sentinel]):
+            connection.send(collate([dataset[key] for key in connection.recv()]))

@@ -48,23 +48,23 @@ T = TypeVar("T")
 
 EXPORT_FORMAT = "pairgan-generator"
 EXPORT_VERSION = "1"
-SCALED_EXPORT_VERSION = "2"  # of generators whose output has another size; readers of version 1 would cut it wrongly
+SCALED_EXPORT_VERSION = "2"  # the output has another size; readers of version 1 would cut it wrongly
 
 
 @dataclass(frozen=True)
 class LoadedGenerator:
     """A generator with its weights, on the CPU.
 
-    config: its settings, as its direction sees them: data.source_… is of what it translates, data.target_… of what
-        that becomes. For an original's file, those that follow from its shapes.
-    step: the training step of the weights; None for an original's file, which does not hold it.
-    direction: in which it translates; see `MethodConfig.translators`. The name of an original's file may hold it.
+    config: Settings as the direction sees them: data.source_… describes what the generator translates, data.target_…
+        what it makes. For an original's file they follow from its shapes.
+    step: Training step of the weights; None for an original's file, which does not hold it.
+    direction: Direction of the translation, see `MethodConfig.translators`. The name of an original's file may hold it.
     weights: "average" for a moving average, otherwise "raw". An exported file counts as raw, whatever was exported.
-    sha256: of the file that was read, which a training may replace; None where reading did not need it.
-    n_samples: of the training; None where the file does not hold their number.
-    stack: the folders of the other side, where its images are stacked from several and `config` cannot name them.
-    clusters: from which instance features are drawn; None without features, or where the samples provide them.
-    card: the model card of an exported file; empty for other files.
+    sha256: Digest of the file that was read, which a training may replace; None if reading did not need it.
+    n_samples: Number of training samples; None if the file does not hold it.
+    stack: Folders of the other domain if several are stacked, since `config` cannot name them.
+    clusters: Clusters to draw instance features from; None without features, or if the samples provide them.
+    card: Model card of an exported file; empty for other files.
     """
 
     file: Path
@@ -87,7 +87,7 @@ class LoadedGenerator:
 
     @property
     def reading_config(self) -> Config:
-        """The settings that samples are read with: drawn features need instance maps alone."""
+        """The settings that samples are read with: drawn features only need instance maps."""
         if self.clusters is None:
             return self.config
         # no encoder runs, so that its n_downsamplings, 1 or more, may not restrict the sizes of images
@@ -105,7 +105,7 @@ class LoadedGenerator:
 
     @property
     def named_direction(self) -> str | None:
-        """The direction, where there is a generator of the other one too; otherwise None."""
+        """The direction if there is also a generator of the other direction; otherwise None."""
         has_other = len(self.config.method.translators) > 1 or original_direction(self.file) is not None
         return self.direction if has_other else None
 
@@ -130,13 +130,13 @@ class LoadedGenerator:
 def load_from(
     checkpoint: Path | None, load: Callable[[Path], T], role: FileRole = "generator", direction: str | None = None
 ) -> tuple[Path, T]:
-    """Return a checkpoint file, and what `load` reads from it: the one named, or the latest valid one of a run.
+    """Return a checkpoint file, and what `load` reads from it: the named file, or the latest valid file of a run.
 
-    checkpoint: a file, the folder of a run, also of an original's, or None for the newest run in runs/.
-    role, direction: the network to look for in an original's folder, which has a file for each.
+    checkpoint: A file, the folder of a run or of an original's run, or None for the newest run in runs/.
+    role, direction: Network to look for in an original's folder, which has a file for each.
 
     Raises:
-        CheckpointError: there is none, or `load` raises it.
+        CheckpointError: There is none, or `load` raises it.
     """
     chosen = checkpoint or newest_run(Path("runs"))
     if chosen is None:
@@ -144,22 +144,20 @@ def load_from(
     if chosen.suffix == ".onnx":
         raise CheckpointError(f"{chosen}: a file for other programs. Name a run, a checkpoint or a .safetensors file.")
     if not chosen.exists():
-        if others := checkpoints_beside(chosen):
-            raise CheckpointError(f"{chosen}: no such checkpoint file{others}")
-        runs = ", ".join(folder.name for folder in _runs_in(chosen.parent)) or "none"
-        raise CheckpointError(f"{chosen}: no such checkpoint file. Runs in {chosen.parent}: {runs}.")
+        there = checkpoints_beside(chosen) or f". Runs in {chosen.parent}: {_runs_in(chosen.parent)}."
+        raise CheckpointError(f"{chosen}: no such checkpoint file{there}")
     if not chosen.is_dir():
         return chosen, load(chosen)
     if found := read_latest(chosen, load, "name another run"):
         return found[:2]
-    file = original_file(chosen, role, direction)
-    if file is None:
-        runs = ", ".join(map(str, _runs_in(chosen)))
-        weights = ", ".join(sorted(path.name for path in chosen.glob("*.pth"))[:MOST_NAMED])
-        other = f"Name one of its files: {weights}." if weights and not runs else f"Runs below it: {runs or 'none'}."
-        what = f"{role} {direction}" if direction else role
-        raise CheckpointError(f"{chosen}: the folder holds no checkpoint, and no {what} of an original. {other}")
-    return file, load(file)
+    if file := original_file(chosen, role, direction):
+        return file, load(file)
+    files = ", ".join(sorted(path.name for path in chosen.glob("*.pth"))[:MOST_NAMED]) or "none"
+    what = f"{role} {direction}" if direction else role
+    raise CheckpointError(
+        f"{chosen}: the folder holds no checkpoint, and no {what} of an original. Name one of its files: {files}, or "
+        f"of the runs below it: {_runs_in(chosen)}."
+    )
 
 
 def directions_of(checkpoint: Path | None, loaded: LoadedGenerator) -> list[str]:
@@ -170,11 +168,11 @@ def directions_of(checkpoint: Path | None, loaded: LoadedGenerator) -> list[str]
     return [loaded.direction] if is_one else list(loaded.config.method.translators)
 
 
-def _runs_in(folder: Path) -> list[Path]:
-    """Return the folders of runs, also of originals, in a folder."""
+def _runs_in(folder: Path) -> str:
+    """Return the names of the folders of runs, also of originals, in a folder."""
     patterns = ("*/checkpoint-*.pt", "*/*_net_G*.pth", "*/models/*_EMA.pth")
-    files = (path.relative_to(folder) for pattern in patterns for path in folder.glob(pattern))
-    return sorted({folder / path.parts[0] for path in files})
+    names = {path.relative_to(folder).parts[0] for pattern in patterns for path in folder.glob(pattern)}
+    return ", ".join(sorted(names)) or "none"
 
 
 def load_generator(
@@ -187,10 +185,10 @@ def load_generator(
 ) -> LoadedGenerator:
     """Read a generator from a checkpoint, an exported .safetensors file or an original's file.
 
-    overrides: `section.key=value` in place of the file's settings, as the direction sees them.
-    direction: in which the generator translates; None for that of the file, or the default one of its method.
-    raw_weights: of a checkpoint, the weights as trained, not their moving average.
-    original: the inputs of the generator of an original's file.
+    overrides: Settings `section.key=value` instead of the file's, as the direction sees them.
+    direction: Direction of the translation; None for the direction of the file, or the default of its method.
+    raw_weights: Whether to read a checkpoint's trained weights instead of their moving average.
+    original: Inputs of the generator of an original's file.
 
     Raises:
         CheckpointError, OriginalWeightsError, ConfigError: the file or an override cannot be used.
@@ -242,45 +240,53 @@ def load_network(
 
     A checkpoint's generator includes its encoder.
 
-    name: of the network among those of a checkpoint. direction: of the network where there is no such name.
-    keeps_biases: whether a ResNet of an original keeps biases before norms where CUT compares features.
+    name: Name of the network in a checkpoint. direction: Direction of the network if `name` is None.
+    keeps_biases: Whether a ResNet of an original keeps biases before norms, where CUT compares features.
 
     Raises:
-        CheckpointError, OriginalWeightsError, ConfigError: the file cannot be used, or holds another network.
+        CheckpointError, OriginalWeightsError, ConfigError: The file cannot be used, or holds another network.
     """
     is_exported = file.suffix == SUFFIX
     state = {} if is_exported else read_weights_file(file)
-    if is_exported or is_training_state(state):
-        if role == "discriminator":
-            check_training_state(state, file, needed_keys=["config"])
-            config = config_from_dict(state["config"], str(file))
-            direction = config.direction(direction)
-            config.method.translator(direction)
-            name = name or config.method.discriminator(direction)
-            check_training_state(state, file, needed_keys=[f"networks.{name}"])
-            build_network = partial(build.build_discriminator, config, config.method.direction_of(name))
-            return _loaded(build_network, state["networks"][name], file)
-        if role == "projection":
-            check_training_state(state, file, needed_keys=["networks.projection"])
-            weights = state["networks"]["projection"]
-            shapes = [value.shape for key, value in weights.items() if key.endswith(".0.weight")]
-            if not all(len(shape) == 2 for shape in shapes) or not shapes:
-                raise CheckpointError(f"{file}: its projection has no weights of linear layers. Name another file.")
-            features, channels = [shape[1] for shape in shapes], shapes[0][0]
-            return _loaded(partial(PatchProjection, features, channels=channels), weights, file)
-        if name is not None and "config" in state:
-            direction = config_from_dict(state["config"], str(file)).method.direction_of(name) or direction
-        generator = load_generator(file, direction=direction).generator
-        if role == "generator":
-            return generator
-        if not isinstance(generator, EncodedGenerator):
-            raise CheckpointError(f"{file}: its generator has no encoder")
-        return generator.encoder
-    return original_network(file, state, role, {"biased_downs": keeps_biases}).network
+    if not is_exported and not is_training_state(state):
+        return original_network(file, state, role, {"biased_downs": keeps_biases}).network
+    if role == "discriminator":
+        return _discriminator(file, state, name, direction)
+    if role == "projection":
+        return _projection(file, state)
+    if name is not None and "config" in state:
+        direction = config_from_dict(state["config"], str(file)).method.direction_of(name) or direction
+    generator = load_generator(file, direction=direction).generator
+    if role == "generator":
+        return generator
+    if not isinstance(generator, EncodedGenerator):
+        raise CheckpointError(f"{file}: its generator has no encoder")
+    return generator.encoder
+
+
+def _discriminator(file: Path, state: dict[str, Any], name: str | None, direction: str | None) -> nn.Module:
+    check_training_state(state, file, needed_keys=["config"])
+    config = config_from_dict(state["config"], str(file))
+    direction = config.direction(direction)
+    config.method.translator(direction)
+    name = name or config.method.discriminator(direction)
+    check_training_state(state, file, needed_keys=[f"networks.{name}"])
+    build_network = partial(build.build_discriminator, config, config.method.direction_of(name))
+    return _loaded(build_network, state["networks"][name], file)
+
+
+def _projection(file: Path, state: dict[str, Any]) -> nn.Module:
+    check_training_state(state, file, needed_keys=["networks.projection"])
+    weights = state["networks"]["projection"]
+    shapes = [value.shape for key, value in weights.items() if key.endswith(".0.weight")]
+    if not shapes or any(len(shape) != 2 for shape in shapes):
+        raise CheckpointError(f"{file}: its projection has no weights of linear layers. Name another file.")
+    features, channels = [shape[1] for shape in shapes], shapes[0][0]
+    return _loaded(partial(PatchProjection, features, channels=channels), weights, file)
 
 
 def _check_direction(file: Path, of_file: str, wanted: str | None) -> None:
-    """Raise CheckpointError where the only generator of a file does not translate in the wanted direction."""
+    """Raise CheckpointError if the only generator of a file does not translate in the wanted direction."""
     if wanted not in (None, of_file):
         remedy = f"Leave --direction out, or name the file of {wanted}."
         raise CheckpointError(f"{file}: its generator translates {of_file}, not {wanted}. {remedy}")
@@ -288,20 +294,17 @@ def _check_direction(file: Path, of_file: str, wanted: str | None) -> None:
 
 def _load_exported(file: Path, overrides: Sequence[str], wanted: str | None) -> LoadedGenerator:
     weights, facts = read_safetensors(file)
-    if facts.get("format") != EXPORT_FORMAT:
-        raise CheckpointError(f"{file}: holds weights, but no settings of this application. Name another file.")
-    if facts.get("format_version") not in (EXPORT_VERSION, SCALED_EXPORT_VERSION):
-        raise CheckpointError(
-            f"{file}: has format version {facts.get('format_version')}, this version of the application reads "
-            f"{EXPORT_VERSION} and {SCALED_EXPORT_VERSION}. Update the application."
-        )
+    found = facts.get("format"), facts.get("format_version")
+    if found not in ((EXPORT_FORMAT, EXPORT_VERSION), (EXPORT_FORMAT, SCALED_EXPORT_VERSION)):
+        expected = f"{EXPORT_FORMAT} {EXPORT_VERSION} or {SCALED_EXPORT_VERSION}"
+        raise CheckpointError(f"{file}: has format {found[0]} {found[1]}, expected {expected}. Name another file.")
     facts = {"card": "{}", **facts}  # files of earlier versions have none
     try:
         settings, step, card = (read_json(facts[name]) for name in ("config", "step", "card"))
+        if not (isinstance(settings, dict) and isinstance(step, int | None) and isinstance(card, dict)):
+            raise ValueError("the settings have another type")
     except (KeyError, ValueError) as error:
         raise CheckpointError(f"{file}: its settings cannot be read. Export it again.") from error
-    if not isinstance(settings, dict) or not isinstance(step, int | None) or not isinstance(card, dict):
-        raise CheckpointError(f"{file}: its settings are damaged. Export it again.")
     config = config_from_dict(settings, str(file), overrides)
     direction = facts.get("direction", config.method.default_direction)  # files of earlier versions do not name it
     _check_direction(file, direction, config.direction(wanted))
@@ -312,9 +315,9 @@ def _load_exported(file: Path, overrides: Sequence[str], wanted: str | None) -> 
 def _loaded(build_network: Callable[[], nn.Module], weights: Mapping[str, Tensor], file: Path) -> nn.Module:
     """Return a network with the weights of a file; raise CheckpointError if they do not fit.
 
-    The shapes are compared on the meta device first, so that no setting of a file can fill the memory.
+    Shapes are compared on the meta device first, so that no setting of a file can fill the memory.
     """
-    weights = dict(weights)  # without torch's metadata, in which `assign` would stay for the second call
+    weights = dict(weights)  # without torch's metadata, which would keep `assign` for the second call
     try:
         with torch.device("meta"):
             build_network().load_state_dict(weights, assign=True)

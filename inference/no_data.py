@@ -1,6 +1,6 @@
 """Pixels of sources without data: they are filled for the network, and marked in the results."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,13 +9,44 @@ import torch
 from torch import Tensor
 
 from data.batch import Sample
-from data.files.pixels import StoredRows
+from data.files.size_guard import large_array, large_copy
 from data.files.tiff_tags import file_tags
 from data.no_data import filled, missing_pixels
 from data.store import File
 from data.value_range import ValueRange
+from utils.mapped_memory import strips
 
 _RESULTS = {torch.float32: float("nan"), torch.int16: -32768.0}  # values for no data; 0 in other types
+
+
+@dataclass(frozen=True)
+class NoData:
+    """Pixels without data of a result.
+
+    value: Their value.
+    missing: (H, W) bool, True for such pixels of the source, or None if it has none.
+    """
+
+    value: float
+    missing: Tensor | None
+
+    def marked(self, image: Tensor) -> Tensor:
+        """Return a result (C, H, W), which may have other sides than its source, with the value in these pixels.
+
+        Integers that equal the value by chance are changed by one level, as GDAL does.
+        """
+        result, sides = large_copy(image.numpy()), image.shape[1:]
+        is_integer = result.dtype.kind != "f"
+        is_largest = is_integer and self.value == np.iinfo(result.dtype).max
+        for rows in strips(*sides):
+            part = result[:, rows]
+            if is_integer:
+                part[part == self.value] = self.value + (-1 if is_largest else 1)
+            if self.missing is not None:
+                own = self.missing.shape
+                nearest, columns = (torch.arange(new) * old // new for old, new in zip(own, sides, strict=True))
+                part[:, self.missing[nearest[rows, None], columns].numpy()] = self.value
+        return torch.from_numpy(result)
 
 
 @dataclass(frozen=True)
@@ -46,100 +77,33 @@ class NoDataRule:
         if self.images is None:
             return sample, None
         image = sample.maps[self.images]
-        missing = missing_pixels(image, value)
-        maps: dict[str, Any] = {self.images: self.filled(image, missing)}
-        return replace(sample, **maps), missing
-
-    def filled(self, image: Tensor, missing: Tensor | None) -> Tensor:
-        """Return a (C, H, W) image with filled pixels; missing: (H, W) bool, or None."""
+        height, width = image.shape[1:]
         low, high = (self.source_range.low, self.source_range.high) if self.source_range else ((0.0,), (255.0,))
-        middle = (torch.tensor(low) + torch.tensor(high)) / 2
-        return filled(image, missing, middle[:, None, None])
+        middle = ((torch.tensor(low) + torch.tensor(high)) / 2)[:, None, None]
+        mask, result = None, image.numpy()
+        for rows in strips(height, width):
+            if (missing := missing_pixels(image[:, rows], value)) is None:
+                continue
+            if mask is None:
+                mask, result = large_array((height, width), bool), large_copy(result)
+                mask[:] = False
+            mask[rows] = missing.numpy()
+            result[:, rows] = filled(image[:, rows], missing, middle).numpy()
+        if mask is None:
+            return sample, None
+        maps: dict[str, Any] = {self.images: torch.from_numpy(result)}
+        return replace(sample, **maps), torch.from_numpy(mask)
 
-    def marks(
-        self, value: float | None, missing: Callable[[int, int], Tensor | None], *, has_missing: bool
-    ) -> "NoData | None":
+    def marks(self, value: float | None, missing: Tensor | None) -> NoData | None:
         """Return the pixels without data of a result; None if it has none and its source names no value for them.
 
         value: Value of such pixels in the source, or None.
-        missing, has_missing: Fields of NoData.
+        missing: (H, W) bool, True for such pixels of the source, or None.
         """
-        if value is None and not has_missing:
+        if value is None and missing is None:
             return None
         fits = value is not None and _holds(self.result_dtype, value)
-        result = value if value is not None and fits else _RESULTS.get(self.result_dtype, 0.0)
-        return NoData(result, missing, has_missing)
-
-
-@dataclass(frozen=True)
-class NoData:
-    """Pixels without data of a result.
-
-    value: Their value.
-    missing: Returns (h, W) bool for rows `top` to `bottom - 1` of the result, or None if these have none.
-    has_missing: Whether any row has such pixels.
-    """
-
-    value: float
-    missing: Callable[[int, int], Tensor | None]
-    has_missing: bool
-
-    def marked(self, rows: Tensor, top: int) -> Tensor:
-        """Return rows (C, h, W) of the result from row `top`, with the value in the pixels without data.
-
-        Integers that equal the value by chance are changed by one level, as GDAL does.
-        """
-        missing, pixels = self.missing(top, top + rows.shape[1]), rows.numpy().copy()  # torch fills no uint16
-        if pixels.dtype.kind != "f":
-            is_largest = self.value == np.iinfo(pixels.dtype).max
-            pixels[pixels == self.value] = self.value + (-1 if is_largest else 1)
-        if missing is not None:
-            pixels[:, missing.numpy()] = self.value
-        return torch.from_numpy(pixels)
-
-
-@dataclass
-class FilledRows:
-    """Rows of an open file, which are filled when they are read.
-
-    value: Value of pixels without data in the file, or None.
-    has_missing: Whether the rows that were read had such pixels.
-    """
-
-    stored: StoredRows
-    rule: NoDataRule
-    value: float | None
-    has_missing: bool = False
-
-    def read(self, top: int, bottom: int) -> Tensor:
-        """Return rows `top` to `bottom - 1`, (C, h, W)."""
-        image = self.stored.read(top, bottom)
-        missing = missing_pixels(image, self.value)
-        self.has_missing = self.has_missing or missing is not None
-        return self.rule.filled(image, missing)
-
-    def missing(self, top: int, bottom: int) -> Tensor | None:
-        """Return (h, W) bool, True for pixels without data in rows `top` to `bottom - 1`, or None if all have data."""
-        return missing_pixels(self.stored.read(top, bottom), self.value)
-
-
-def scaled_rows(
-    missing: Callable[[int, int], Tensor | None], sides: tuple[int, int], result: tuple[int, int]
-) -> Callable[[int, int], Tensor | None]:
-    """Return the function that finds pixels without data in the rows of a result, from one for the rows of its source.
-
-    sides, result: Heights and widths of the source and of the result.
-    """
-    if sides == result:
-        return missing
-    rows, columns = (torch.arange(new) * own // new for own, new in zip(sides, result, strict=True))
-
-    def found(top: int, bottom: int) -> Tensor | None:
-        first, last = int(rows[top]), int(rows[bottom - 1])
-        part = missing(first, last + 1)
-        return None if part is None else part[(rows[top:bottom] - first)[:, None], columns]
-
-    return found
+        return NoData(value if value is not None and fits else _RESULTS.get(self.result_dtype, 0.0), missing)
 
 
 def _holds(dtype: torch.dtype, value: float) -> bool:

@@ -17,7 +17,7 @@ from configs.schema import Config, DataConfig, FeaturesConfig, GeneratorConfig, 
 from configs.without_paths import ROOT
 from models import GENERATORS
 from models.generator import Generator
-from models.latent_inputs import StyleStem
+from models.latent_inputs import StyleStem, takes_style
 from models.originals.format import FileRole, OriginalWeightsError
 from models.originals.weights import FORMATS, ImportedNetwork, import_original
 from models.spectral_norm import spectral_norms
@@ -36,8 +36,7 @@ _FIXED_BY_SHAPES = (
     "generator.output",
     "style.channels",
 )
-_LEFT_OPEN = ("n_upsamplings", "noise_channels")  # by the shapes of SPADE's and OASIS's generators
-_LETTERS: dict[FileRole, tuple[str, ...]] = {  # in names of files, the first preferred; OASIS translates with EMA
+_LETTERS: dict[FileRole, tuple[str, ...]] = {  # parts of file names, the preferred first; OASIS translates with EMA
     "generator": ("EMA", "G", "G_A", "G_B"),
     "encoder": ("E",),
     "discriminator": ("D", "D_A", "D_B"),
@@ -45,7 +44,7 @@ _LETTERS: dict[FileRole, tuple[str, ...]] = {  # in names of files, the first pr
 }
 _DIRECTIONS = {"G_A": "AtoB", "G_B": "BtoA", "D_A": "AtoB", "D_B": "BtoA"}  # D_A judges what G_A makes
 _FILE_NAME = re.compile(r"(?P<when>latest|best|(iter_)?(?P<number>\d+))_(net_)?(?P<letter>EMA|[GD](_[AB])?|E|F)\.pth")
-_FOLDER_OF_OASIS = "models"  # a folder within that of the run
+_FOLDER_OF_OASIS = "models"  # a folder in the run's folder
 
 
 def original_direction(file: Path) -> str | None:
@@ -55,11 +54,11 @@ def original_direction(file: Path) -> str | None:
 
 
 def original_file(folder: Path, role: FileRole, direction: str | None = None) -> Path | None:
-    """Return the file of a network in a folder: the latest, or else the best, or else that of the highest number.
+    """Return the file of a network in a folder: the latest, else the best, else the highest number; None without any.
 
-    The choice among several is reported. None where there is no such file.
+    The choice among several files is reported.
 
-    direction: of a generator, or of what a discriminator judges; None for any, AtoB first.
+    direction: Direction of a generator, or of the generator that a discriminator judges; None for any, AtoB first.
     """
     found: dict[Path, tuple[bool, bool, int, int]] = {}
     letters = [letter for letter in _LETTERS[role] if direction in (None, _DIRECTIONS.get(letter, "AtoB"))]
@@ -83,10 +82,10 @@ def original_file(folder: Path, role: FileRole, direction: str | None = None) ->
 def original_network(
     file: Path, state: dict[str, Any], role: FileRole, chosen: Mapping[str, int] | None = None
 ) -> ImportedNetwork:
-    """Return the network whose weights an original's file holds, in float32; chosen as for `import_original`.
+    """Return the network of an original's file in float32. chosen: See `import_original`.
 
     Raises:
-        OriginalWeightsError: they are the weights of no network of the originals, or of one of another role.
+        OriginalWeightsError: No network of the originals has these weights, or it has another role.
     """
     floats = {
         key: value.float() for key, value in state.items() if torch.is_tensor(value) and value.is_floating_point()
@@ -103,10 +102,10 @@ def original_network(
 
 @dataclass(frozen=True)
 class OriginalInputs:
-    """The input channels of an original's generator beside its source, which are not named in its file.
+    """Input channels of an original's generator after those of its source, which its file does not name.
 
-    has_instances: whether one of them holds the instance edges. n_features: how many hold instance features.
-    features_are_drawn: whether these are sampled from clusters; otherwise they are precomputed maps.
+    has_instances: Whether one channel holds the instance edges. n_features: Number of channels of instance features.
+    features_are_drawn: Whether features are sampled from clusters. Otherwise they are precomputed maps.
     """
 
     has_instances: bool = False
@@ -124,24 +123,12 @@ def original_generator(
 
     See `load_generator`.
     """
-
-    def read(sizes: Mapping[str, int] | None = None) -> tuple[ImportedNetwork, Config, Config]:
-        """Return the network, the settings that follow from its shapes, and these with the overrides."""
-        imported = original_network(file, state, "generator", sizes)
-        are_maps = inputs.n_features > 0 and not inputs.features_are_drawn
-        config = Config(
-            run=RunConfig(name=file.stem),
-            data=_data_config(file, imported, inputs),
-            generator=_generator_config(imported),
-            style=_style_config(imported),
-            features=FeaturesConfig(n_channels=inputs.n_features, origin="precomputed" if are_maps else "encoded"),
-        )
-        return imported, config, config_from_dict(config_to_dict(config), str(file), overrides)
-
-    imported, config, chosen = read()
-    wanted = {key: getattr(chosen.generator, key) for key in _LEFT_OPEN if key in imported.settings}
-    if wanted != {key: imported.settings[key] for key in wanted}:
-        imported, config, chosen = read(wanted)
+    imported = original_network(file, state, "generator")
+    config, chosen = _settings(file, imported, inputs, overrides)
+    wanted = {key: getattr(chosen.generator, key) for key in FORMATS[imported.scheme].left_open}
+    if not wanted.items() <= imported.settings.items():
+        imported = original_network(file, state, "generator", wanted)
+        config, chosen = _settings(file, imported, inputs, overrides)
     for key, (fixed, other) in config_differences(config, chosen).items():
         if key in _FIXED_BY_SHAPES:
             n_noise = config.generator.noise_channels
@@ -152,23 +139,64 @@ def original_generator(
     if chosen.data.is_stacked:
         folders = ", ".join(chosen.data.source_folder)
         raise ConfigError(f"{file}: takes sources of one folder, data.source_folder names {folders}. Name one of them.")
+    if not takes_style(imported.network):
+        return imported.network, chosen
     return _with_style(file, imported, chosen.style), chosen
 
 
+def _settings(
+    file: Path, imported: ImportedNetwork, inputs: OriginalInputs, overrides: Sequence[str]
+) -> tuple[Config, Config]:
+    """Return the settings that follow from the shapes of a network, without and with overrides."""
+    shapes, network_class = imported.settings, FORMATS[imported.scheme].network
+    n_others = int(inputs.has_instances) + inputs.n_features
+    channels, out_channels = shapes["in_channels"] - n_others, shapes["out_channels"]
+    if channels < 1 or out_channels not in (1, 3):
+        others = " besides instance edges or features" if n_others else ""
+        raise OriginalWeightsError(
+            f"{file}: translates {channels} channels{others} into {out_channels}. Only label maps, RGB and grey images "
+            "can be translated, and only into RGB or grey images."
+        )
+    is_image = channels in (1, 3)  # any other number are one-hot labels
+    generator = accepted(GeneratorConfig, shapes)
+    generator["name"] = next(name for name, known in GENERATORS.items() if known is network_class)
+    if spectral_norms(imported.network):
+        generator |= {"spectral_norm": True, "spectral_iteration": "v_first"}
+    style = StyleConfig()
+    if takes_style(imported.network):
+        style = StyleConfig(shapes["style_channels"], [shapes["style_height"], shapes["style_width"]])
+    are_maps = inputs.n_features > 0 and not inputs.features_are_drawn
+    config = Config(
+        run=RunConfig(name=file.stem),
+        data=DataConfig(
+            layout="paired_folders",
+            root=ROOT,
+            direction="BtoA" if is_image and original_direction(file) == "BtoA" else "AtoB",
+            n_classes=0 if is_image else channels,
+            source_channels=channels if is_image else 3,
+            target_channels=out_channels,
+            instance_edges=inputs.has_instances,
+            preprocess="none",
+        ),
+        generator=GeneratorConfig(**generator),
+        style=style,
+        features=FeaturesConfig(n_channels=inputs.n_features, origin="precomputed" if are_maps else "encoded"),
+    )
+    return config, config_from_dict(config_to_dict(config), str(file), overrides)
+
+
 def encoder_file(file: Path) -> Path:
-    """Return the file in which the originals keep the encoder of a generator's file: latest_net_E.pth."""
+    """Return the file of the encoder that belongs to an original's generator file: latest_net_E.pth."""
     return file.with_name(file.name.replace("_G.", "_E.") if "_G." in file.name else f"E_{file.name}")
 
 
 def _with_style(file: Path, imported: ImportedNetwork, style: StyleConfig) -> nn.Module:
-    """Return a generator, if it has a style with the sides of the settings and the encoder of the file beside its own.
+    """Return a generator with the size of the settings for its style, and with the encoder of the file next to its own.
 
     The weights hold only the number of pixels of the style's map.
     """
     generator = imported.network
     assert isinstance(generator, Generator)
-    if "style_channels" not in imported.settings:
-        return generator
     stem = generator.get_submodule("stem")
     assert isinstance(stem, StyleStem)
     height, width = style.size
@@ -178,49 +206,11 @@ def _with_style(file: Path, imported: ImportedNetwork, style: StyleConfig) -> nn
             f"{stem.height * stem.width}, for instance [{stem.height},{stem.width}]. Change the override."
         )
     stem.height, stem.width = height, width
-    beside = encoder_file(file)
-    if not beside.is_file():
+    encoder_path = encoder_file(file)
+    if not encoder_path.is_file():
         return generator
-    found = import_original(read_weights_file(beside))
-    encoder, expected = found.network, {key: imported.settings[key] for key in ("style_channels", "base_channels")}
-    if not isinstance(encoder, StyleEncoder) or not expected.items() <= found.settings.items():
-        raise OriginalWeightsError(f"{beside}: is not the style encoder of {file}. Move it to another folder.")
-    return StyleConditionedGenerator(generator, encoder.float())
-
-
-def _style_config(imported: ImportedNetwork) -> StyleConfig:
-    of_file = imported.settings
-    if "style_channels" not in of_file:
-        return StyleConfig()
-    return StyleConfig(channels=of_file["style_channels"], size=[of_file["style_height"], of_file["style_width"]])
-
-
-def _data_config(file: Path, imported: ImportedNetwork, inputs: OriginalInputs) -> DataConfig:
-    """Return the settings of the data: the channels of the source, without edges and features, and of the target."""
-    channels = imported.settings["in_channels"] - int(inputs.has_instances) - inputs.n_features
-    out_channels = imported.settings["out_channels"]
-    if channels < 1 or out_channels not in (1, 3):
-        beside = " besides instance edges or features" if inputs.has_instances or inputs.n_features else ""
-        raise OriginalWeightsError(
-            f"{file}: translates {channels} channels{beside} into {out_channels}. Only label maps, RGB and grey images "
-            "can be translated, and only into RGB or grey images."
-        )
-    is_image = channels in (1, 3)  # any other number are one-hot labels
-    return DataConfig(
-        layout="paired_folders",
-        root=ROOT,
-        direction="BtoA" if is_image and original_direction(file) == "BtoA" else "AtoB",
-        n_classes=0 if is_image else channels,
-        source_channels=channels if is_image else 3,
-        target_channels=out_channels,
-        instance_edges=inputs.has_instances,
-        preprocess="none",
-    )
-
-
-def _generator_config(imported: ImportedNetwork) -> GeneratorConfig:
-    names: dict[type, Any] = {network: name for name, network in GENERATORS.items()}
-    settings = accepted(GeneratorConfig, imported.settings)
-    if spectral_norms(imported.network):
-        settings |= {"spectral_norm": True, "spectral_iteration": "v_first"}
-    return GeneratorConfig(name=names[FORMATS[imported.scheme].network], **settings)
+    found = import_original(read_weights_file(encoder_path))
+    expected = {key: imported.settings[key] for key in ("style_channels", "base_channels")}
+    if not isinstance(found.network, StyleEncoder) or not expected.items() <= found.settings.items():
+        raise OriginalWeightsError(f"{encoder_path}: is not the style encoder of {file}. Move it to another folder.")
+    return StyleConditionedGenerator(generator, found.network.float())

@@ -2,23 +2,19 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from torch import Tensor
 
 from configs.splits import HELD_BACK, TRAIN
 from data.batch import DataError, Sample
 from data.files.image_files import write_png
-from data.files.pixel_rows import Bands
 from data.files.size_guard import TooLargeError
-from data.store import File
 from inference.contact_sheet import SHEET_WIDTH, contact_sheet, thumbnail
-from inference.image_store import Reduction
+from inference.image_store import reduced, reduced_sample
 from inference.no_data import NoData
 from inference.output_folder import INDEX, KINDS, METRICS, SHEET, OutputFolder, gallery_image
 from inference.predictor import Predictor
@@ -86,10 +82,11 @@ class Results:
 
         no_data: Pixels without data of the image. Gallery and figures show what they were translated into.
         """
-        self._counts["no_data"] += no_data is not None and no_data.has_missing
-        self._record(sample, fake, (_size(fake), _size(sample.source)))
+        self._counts["no_data"] += no_data is not None and no_data.missing is not None
+        self._record(sample, fake)
         # after its source in the gallery: see OutputFolder.is_foreign
-        self.folder.store.write(self.folder.image(sample.name), fake, self._source(sample.name), no_data)
+        source = self.folder.source(self._indices[sample.name])
+        self.folder.store.write(self.folder.image(sample.name), fake, source, no_data)
 
     def add_to_baseline(self, sample: Sample) -> None:
         """Add the target of a sample to those that the best constant colours are found for, in order."""
@@ -100,42 +97,8 @@ class Results:
         if weights is not None:
             self._baselines["l1_weighted"].add(sample.source, levels, weights)
 
-    def add_in_bands(
-        self, preview: Sample, sizes: Sizes, fake: Iterator[Tensor], no_data: NoData | None = None
-    ) -> None:
-        """Write a translated image that is too large for the memory, and its images in the gallery.
-
-        preview: the sample, its source reduced, without a target.
-        fake: the translation from top to bottom, as parts (C, h, W) of successive rows.
-        no_data: Pixels without data of the image.
-        """
-        ((width, height), _), first = sizes, next(fake)
-        self._counts["no_data"] += no_data is not None and no_data.has_missing
-        reduction, top = Reduction(height, width), 0
-
-        def parts() -> Iterator[np.ndarray]:
-            nonlocal top
-            for part in chain([first], fake):
-                reduction.add(part)
-                yield (no_data.marked(part, top) if no_data else part).numpy()
-                top += part.shape[1]
-
-        name = preview.name
-        shown = thumbnail(self.predictor.show_source(preview), GALLERY_WIDTH)
-        write_png(self.folder.path / gallery_image("source", name), shown)
-        image = Bands((len(first), height, width), first.numpy().dtype, parts())
-        self.folder.store.write_bands(
-            self.folder.image(name), image, self._source(name), no_data.value if no_data else None
-        )
-        self._record(preview, reduction.image(), sizes)
-
-    def _source(self, name: str) -> File | None:
-        return self.folder.source(self._indices[name])
-
-    def keep(self, sample: Sample, sizes: Sizes | None = None) -> bool:
+    def keep(self, sample: Sample) -> bool:
         """Record the existing image of a sample as its translation; one that test.py did not write is only counted.
-
-        sizes: where the source is reduced.
 
         Returns whether there is nothing to translate: False if the image is incomplete, as a killed process leaves it.
 
@@ -147,28 +110,27 @@ class Results:
             self._counts["foreign"] += 1
             return True
         try:
-            if sizes:
-                kept, size = store.read_reduced(file)
-            else:
-                kept = store.read(file)
-                size = _size(kept)
+            kept = store.read(file)
         except TooLargeError:
             raise
         except DataError:
             return False
-        expected = sizes[0] if sizes else tuple(math.ceil(side * store.scale) for side in _size(sample.source))
+        size, expected = _size(kept), tuple(math.ceil(side * store.scale) for side in _size(sample.source))
         if size != expected:
             self._counts["resized"] += 1
             found, wanted = (f"{width}x{height}" for width, height in (size, expected))
             raise DataError(f"{file}: is {found}, expected {wanted}. Remove it, or choose --existing replace.")
         self._counts["kept"] += 1
         self.add_to_baseline(sample)
-        self._record(sample, kept, sizes or (size, _size(sample.source)))
+        self._record(sample, kept)
         return True
 
-    def _record(self, sample: Sample, fake: Tensor, sizes: Sizes) -> None:
-        """Measure a translated image, and write its images in the gallery; both may be reduced."""
-        name, show = sample.name, self.predictor.show_target
+    def _record(self, sample: Sample, fake: Tensor) -> None:
+        """Measure a translated image, and write its images in the gallery."""
+        name, show, sizes = sample.name, self.predictor.show_target, (_size(fake), _size(sample.source))
+        if sample.target is None and self.predictor.tiles_for(*sample.source.shape[-2:]):
+            # nothing is measured at full size
+            sample, fake = reduced_sample(sample, is_ids=self.folder.layout.n_classes > 0), reduced(fake)
         full = f"{name}{self.folder.image(name).suffix}"
         images = {"source": self.predictor.show_source(sample), "translated": show(fake, sample.target)}
         measured = None

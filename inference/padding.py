@@ -4,17 +4,18 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from data.batch import DataError, Sample
+from data.files.size_guard import large_array, large_copy
 from data.layout import Layout
-from data.preprocessing import Preprocessing, place
+from data.preprocessing import Placement, Preprocessing, place
 from inference.no_data import NoDataRule
 from inference.tiling import Window
+from utils.mapped_memory import strips
 
 _MOST_PADDED = 2**20  # pixels of a padded image of any size; a file's settings may ask for 65536x65536
 _MOST_TIMES = 64  # pixels of a larger padded image, in pixels of the image
@@ -74,61 +75,51 @@ def fitted(sample: Sample, preprocessing: Preprocessing, *, keeps_size: bool, so
     Raises:
         DataError: the sample would have too many pixels.
     """
-    own_size = replace(preprocessing, mode="crop").whole
-    placement = own_size(sample) if keeps_size else preprocessing.fixed(sample)
+    sample = sample.mapped(_contiguous)  # otherwise the next steps would copy large ones into the memory
+    height, width = sample.source.shape[-2:]
+    own_size = Placement(height, width, 0, 0, height, width, flip=False, target_scale=preprocessing.target_scale)
+    placement = own_size if keeps_size else preprocessing.fixed(sample)
     return padded(place(sample, placement, source_is_ids=source_is_ids), preprocessing)
 
 
-@dataclass(frozen=True)
-class Padding:
-    """The positions in an image that each row and column of the padded one repeats, and the window of its translation.
-
-    window: of the image's translation in that of the padded one.
-    """
-
-    rows: Tensor
-    columns: Tensor
-    window: Window
-
-    @classmethod
-    def of(cls, name: str, height: int, width: int, rule: Preprocessing) -> Self:
-        """Return the padding of an image by reflection, as `padded`.
-
-        Raises:
-            DataError: The image is far smaller than the sides that the network takes. Its `name` is in the message.
-        """
-        multiple, scale = rule.size_multiple, rule.target_scale
-        sides = [max(rule.min_size, -(-side // multiple) * multiple) for side in (height, width)]
-        if math.prod(sides) > max(_MOST_PADDED, _MOST_TIMES * height * width):
-            size = f"{sides[1]}x{sides[0]}"
-            raise DataError(f"{name} is {width}x{height}, which this network pads to {size}: give larger images")
-        unit = math.ceil(1 / scale)  # pixels of the source that are one of the translation
-        top, left = ((side - own) // 2 // unit * unit for side, own in zip(sides, (height, width), strict=True))
-        bottom, right = (start - (-own // unit * unit) for start, own in ((top, height), (left, width)))
-        rows, columns = (
-            torch.from_numpy(np.pad(np.arange(own), (start, side - own - start), mode="reflect"))
-            for own, start, side in ((height, top, sides[0]), (width, left, sides[1]))
-        )
-        return cls(rows, columns, Window(top, bottom, left, right).at(1 / scale))
+def _contiguous(image: Tensor) -> Tensor:
+    return image if image.is_contiguous() else torch.from_numpy(large_copy(image.numpy()))
 
 
 def padded(sample: Sample, rule: Preprocessing) -> PaddedSample:
     """Pad a sample to sides that are multiples of `rule.size_multiple` and at least `rule.min_size`.
 
-    All maps are reflected alike at their borders, repeatedly where the sample is small; a side of 1 pixel is repeated.
-    Ids stay ids. A target of another size than the source is left out, and so are its weights: no generator takes them.
-    Padded sources of one batch have the same size, but their targets might not.
+    All maps are reflected at their borders, repeatedly if the sample is small; a side of 1 pixel is repeated. Ids stay
+    ids. A target of another size than the source is left out, and so are its weights: no generator takes them. Padded
+    sources of one batch have the same size, but their targets might not.
 
-    The window is that of the sample's translation in that of the padded sample; sides that are no whole numbers are
-    rounded up.
+    Sides of the window that are no whole numbers are rounded up.
 
     Raises:
         DataError: The sample is far smaller than the sides that the network takes.
     """
-    height, width = sample.source.shape[-2:]
-    padding = Padding.of(sample.name, height, width, rule)
-    result = sample if rule.target_scale == 1 else replace(sample, target=None, weights=None)
-    rows, columns = padding.rows[:, None], padding.columns
-    if (len(rows), len(columns)) != (height, width):
-        result = result.mapped(lambda image: image[:, rows, columns])
-    return PaddedSample(sample, result, padding.window)
+    own, multiple, scale = sample.source.shape[-2:], rule.size_multiple, rule.target_scale
+    sides = [max(rule.min_size, -(-side // multiple) * multiple) for side in own]
+    if math.prod(sides) > max(_MOST_PADDED, _MOST_TIMES * math.prod(own)):
+        size = f"{sides[1]}x{sides[0]}"
+        raise DataError(f"{sample.name} is {own[1]}x{own[0]}, which this network pads to {size}: give larger images")
+    unit = math.ceil(1 / scale)  # pixels of the source that are one of the translation
+    starts = [(side - length) // 2 // unit * unit for side, length in zip(sides, own, strict=True)]
+    ends = [start - (-length // unit * unit) for start, length in zip(starts, own, strict=True)]
+    window = Window(starts[0], ends[0], starts[1], ends[1]).at(1 / scale)
+    result = sample if scale == 1 else replace(sample, target=None, weights=None)
+    if sides != list(own):
+        rows, columns = (
+            np.pad(np.arange(length), (start, side - length - start), mode="reflect")
+            for length, start, side in zip(own, starts, sides, strict=True)
+        )
+        result = result.mapped(lambda image: _at(image, rows, columns))
+    return PaddedSample(sample, result, window)
+
+
+def _at(image: Tensor, rows: np.ndarray, columns: np.ndarray) -> Tensor:
+    """Return the pixels of a (C, H, W) image in some rows and columns."""
+    result, pixels = large_array((len(image), len(rows), len(columns)), image.numpy().dtype), image.numpy()
+    for part in strips(len(rows), len(columns)):
+        result[:, part] = pixels[:, rows[part, None], columns]
+    return torch.from_numpy(result)

@@ -3,9 +3,8 @@
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Self
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -13,13 +12,12 @@ from torch import Tensor, nn
 
 from data.batch import Batch, Sample
 from data.conditioning import Conditioning
-from data.files.pixels import StoredRows
-from inference.padding import Padding
 from inference.pass_memory import bytes_of_pass
 from inference.sampling import StyleImage, image_seed
-from inference.tiling import TiledNetwork, Window, has_instance_norm, means_of_bands
+from inference.tiling import TiledNetwork, Window, has_instance_norm
 from models.instance_features import FeatureClusters, average_in_instances
 from models.latent_inputs import MixedSeed, Seed, choose_style, draw_latents, takes_noise, takes_style
+from utils.mapped_memory import mapped_tensor
 from utils.pictures import colorize, picture, scaled_picture
 from utils.precision import Precision
 
@@ -34,53 +32,6 @@ class Tiles:
 
     generator: TiledNetwork
     encoder: TiledNetwork | None
-
-
-@dataclass(frozen=True)
-class ImageParts:
-    """An image of sides that a network accepts.
-
-    read: returns the maps inside a window, as a batch of one.
-    """
-
-    name: str
-    height: int
-    width: int
-    read: Callable[[Window], Batch]
-
-    @classmethod
-    def of(cls, batch: Batch) -> Self:
-        """Return an image that is in memory, as a batch of one."""
-        (name,) = batch.names
-        height, width = batch.source.shape[-2:]
-        return cls(name, height, width, lambda window: batch.mapped(window.cut))
-
-    @classmethod
-    def of_rows(cls, name: str, rows: StoredRows, padding: Padding) -> Self:
-        """Return a source in an open file, padded as it is read; the rows of the last part stay in memory."""
-        read_rows: Callable[[int, int], Tensor] = lru_cache(maxsize=1)(rows.read)
-
-        def read(window: Window) -> Batch:
-            places, columns = padding.rows[window.top : window.bottom], padding.columns[window.left : window.right]
-            first = int(places.min())
-            source = read_rows(first, int(places.max()) + 1)[:, (places - first)[:, None], columns]
-            return Batch((name,), source=source[None])
-
-        return cls(name, len(padding.rows), len(padding.columns), read)
-
-    @property
-    def window(self) -> Window:
-        """The window of all pixels."""
-        return Window(0, self.height, 0, self.width)
-
-    def mirrored(self) -> Self:
-        """Return the mirror image."""
-
-        def read(window: Window) -> Batch:
-            other = replace(window, left=self.width - window.right, right=self.width - window.left)
-            return self.read(other).mapped(lambda images: images.flip(-1))
-
-        return replace(self, read=read)
 
 
 @dataclass(frozen=True)
@@ -145,8 +96,8 @@ class Predictor:
 
         With noise or tiles N must be 1.
         """
-        if self.tiles_for(*batch.source.shape[-2:]):
-            return torch.cat(list(self.translate_in_bands(ImageParts.of(batch))), dim=1)[None]
+        if tiles := self.tiles_for(*batch.source.shape[-2:]):
+            return self._in_tiles(batch, tiles)
         with self._drawn(batch.names):
             fake = self._generate(batch)
             if self.flips:
@@ -161,19 +112,20 @@ class Predictor:
             warnings.filterwarnings("ignore", message="Using `torch.compile")  # the count runs the plain network
             return bytes_of_pass(lambda: self._generate(part)) / part.source[:, 0].numel()
 
-    @torch.inference_mode()
-    def translate_in_bands(self, image: ImageParts) -> Iterator[Tensor]:
-        """Yield the translation from top to bottom, as parts (C, h, W) of successive rows, on the CPU.
-
-        Values are those of `translate`. There must be tiles.
-        """
-        assert self.tiles is not None
-        with self._drawn([image.name]):
-            fakes = self._bands(image, self.tiles)
+    def _in_tiles(self, batch: Batch, tiles: Tiles) -> Tensor:
+        """Return the translation of one image, computed tile by tile, in a temporary file."""
+        folder = tiles.generator.folder
+        height, width = (round(side * self.conditioning.target_scale) for side in batch.source.shape[-2:])
+        with self._drawn(batch.names), self.precision.autocast():
+            parts = self._parts(batch, tiles)
             if self.flips:
-                fakes = means_of_bands(fakes, self._bands(image.mirrored(), self.tiles), self.tiles.generator.folder)
-            for fake in fakes:
-                yield self.conditioning.pixels(fake, self.target_dtype).cpu()[0]
+                first = _assembled(parts, folder, height, width)
+                places = (
+                    (window.mirrored(width), part) for window, part in self._parts(batch, tiles, is_mirrored=True)
+                )
+                parts = ((place, (place.cut(first) + part.flip(-1)) / 2) for place, part in places)
+            values = ((window, self.conditioning.pixels(part, self.target_dtype).cpu()) for window, part in parts)
+            return _assembled(values, folder, height, width)
 
     @contextmanager
     def _drawn(self, names: Sequence[str]) -> Iterator[None]:
@@ -218,24 +170,21 @@ class Predictor:
             features.append(clusters.sample(classes[None], region[None], rng))
         return torch.cat(features)
 
-    def _bands(self, image: ImageParts, tiles: Tiles) -> Iterator[Tensor]:
-        """Yield the generator's output, computed tile by tile; layers are never in memory at full size."""
-        bands: Iterator[Tensor] | None = None
-        while True:
-            with self.precision.autocast():  # not around the yield: it would be the caller's too
-                bands = bands or tiles.generator.bands(self._reader(image, tiles), image.height, image.width)
-                band = next(bands, None)
-            if band is None:
-                return
-            yield band
+    def _parts(self, batch: Batch, tiles: Tiles, *, is_mirrored: bool = False) -> Iterator[tuple[Window, Tensor]]:
+        """Yield the generator's output for one image, or for its mirror image, in parts with their windows."""
+        height, width = batch.source.shape[-2:]
+        whole = Window(0, height, 0, width)
 
-    def _reader(self, image: ImageParts, tiles: Tiles) -> Callable[[Window], Tensor]:
-        """Return the function that returns the part of the generator's input inside a window."""
-        features = self._instance_features(image, tiles)
+        def read(window: Window) -> Batch:
+            if is_mirrored:
+                return batch.mapped(lambda images: window.mirrored(width).cut(images).flip(-1))
+            return batch.mapped(window.cut)
 
-        def read(window: Window) -> Tensor:
-            seen = window.grown(1, image.window)  # an edge between instances depends on the next pixel
-            part = image.read(seen).to(self.device)
+        features = self._instance_features(read, whole, tiles)
+
+        def read_input(window: Window) -> Tensor:
+            seen = window.grown(1, whole)  # an edge between instances depends on the next pixel
+            part = read(seen).to(self.device)
             condition = self.conditioning(part)
             if features is not None:
                 condition = torch.cat([condition, seen.cut(features).to(self.device)], dim=1)
@@ -243,24 +192,23 @@ class Predictor:
                 (condition,) = self.conditioning.generator_inputs(part, condition)
             return window.seen_from(seen).cut(condition)
 
-        return read
+        return tiles.generator.parts(read_input, height, width)
 
-    def _instance_features(self, image: ImageParts, tiles: Tiles) -> Tensor | None:
+    def _instance_features(self, read: Callable[[Window], Batch], whole: Window, tiles: Tiles) -> Tensor | None:
         """Return (1, C, H, W) drawn or encoded features on the CPU; None if there are none or precomputed ones."""
         if self.clusters is not None:
-            return self._drawn_features(image.read(image.window), self.clusters)
+            return self._drawn_features(read(whole), self.clusters)
         if tiles.encoder is None:
             return None
 
         def read_target(window: Window) -> Tensor:
-            return self.conditioning.target(image.read(window).to(self.device))
+            return self.conditioning.target(read(window).to(self.device))
 
-        encoded, top = torch.empty(0), 0
-        for band in tiles.encoder.bands(read_target, image.height, image.width):
-            encoded = encoded if top else band.new_empty(*band.shape[:2], image.height, image.width)
-            encoded[:, :, top : top + band.shape[2]] = band
-            top += band.shape[2]
-        return average_in_instances(encoded, self.conditioning.region_map(image.read(image.window)))
+        encoded = torch.empty(0)
+        for window, part in tiles.encoder.parts(read_target, whole.bottom, whole.right):
+            encoded = encoded if encoded.numel() else part.new_empty(*part.shape[:2], whole.bottom, whole.right)
+            window.cut(encoded).copy_(part)
+        return average_in_instances(encoded, self.conditioning.region_map(read(whole)))
 
     def show_source(self, sample: Sample) -> Tensor:
         """Return the source as (3, H, W) uint8 RGB, a label map in the colours of its classes.
@@ -281,3 +229,13 @@ class Predictor:
         """Return the weights of a sample's pixels, (1, H, W) float32 on the CPU; None where all weigh the same."""
         weights = self.conditioning.weights(Batch.of([sample]))
         return None if weights is None else weights[0]
+
+
+def _assembled(parts: Iterator[tuple[Window, Tensor]], folder: Path, height: int, width: int) -> Tensor:
+    """Return an image (1, C, H, W) of parts (1, C, h, w), in a temporary file of `folder`."""
+    image = torch.empty(0)
+    for window, part in parts:
+        if not image.numel():
+            image = mapped_tensor(folder, (1, part.shape[1], height, width), part.dtype)
+        window.cut(image).copy_(part)
+    return image

@@ -15,7 +15,7 @@ Existing = Literal["refuse", "replace", "keep"]
 class GeneratorOptions:
     """The generator, by default of the newest run, and the settings that replace its own.
 
-    direction: in which it translates; None for the default one of its method.
+    direction: Direction of the translation; None for the default of its method.
     """
 
     checkpoint: Path | None = None
@@ -71,7 +71,7 @@ class ComputeOptions:
 class OutputOptions:
     """Where results are written, and what happens to existing ones.
 
-    path: of the option --output.
+    path: Value of the option --output.
     """
 
     path: Path | None = None
@@ -115,6 +115,6 @@ class Request:
     def of_training(self, preprocess: str) -> Self:
         """Return the request for a generator that was trained with a value of `data.preprocess`.
 
-        Crops are pixels as they are, so images are not resized either, unless --size says so.
+        A training on crops does not resize, so images are not resized either, unless --size says so.
         """
         return self if self.names_size or preprocess != "crop" else replace(self, keeps_sizes=True)

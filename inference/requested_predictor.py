@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
@@ -12,7 +11,6 @@ from torch import nn
 from configs import build
 from configs.build import image_sides
 from configs.schema import Config
-from configs.unused_settings import unused_settings
 from data.batch import DataError
 from data.layout import Layout
 from inference.load import LoadedGenerator, load_from, load_generator
@@ -35,37 +33,28 @@ from utils.machine import give_freed_memory_back, keep_freed_memory
 from utils.precision import allow_tf32, choose_precision
 from utils.text import counted
 
-_APPLIED = (  # overrides that test.py applies
-    *("data.", "generator.", "features.", "style.", "metrics.", "method.", "run."),
-    *("loss.class_weights=", "loss.outside_mask=", "train.validation_"),
-)
-_OF_TRAINING = (  # except these
-    *("data.flip=", "data.augment.", "data.on_bad_sample=", "metrics.n_samples="),
-    *("data.workers=", "data.timeout_s=", "data.cache="),
-)
-_SIZING = ("data.preprocess=", "data.load_", "data.crop_")
-MIN_PIXELS_TO_COMPILE = 2**25  # of all images; for fewer, compiling takes longer than it saves (bench/inference.py)
+MIN_PIXELS_TO_COMPILE = 2**25  # all images; for fewer, compiling takes longer than it saves (bench/inference.py)
 
 
 def prepare_device(device: torch.device, *, is_of_one_size: bool) -> None:
-    """Set up the memory allocator of a CPU, or let a GPU search its algorithms: for images of one size, once."""
+    """Set up the memory allocator of a CPU, and let a GPU search its algorithms once if images have one size."""
     if device.type == "cpu":
         keep_freed_memory()
     torch.backends.cudnn.benchmark = is_of_one_size
 
 
 def load_generator_together(options: GeneratorOptions, original: OriginalInputs, world: World) -> LoadedGenerator:
-    """Return what `load_requested_generator` of the main process does, on each: a training may save meanwhile."""
+    """Return the generator that `load_requested_generator` of the main process finds, on each process."""
     loaded = load_requested_generator(options, original) if world.is_main else None
     file = world.gather(loaded.file if loaded else None)[0]
     return loaded or load_requested_generator(replace(options, checkpoint=file), original)
 
 
 def load_requested_generator(options: GeneratorOptions, original: OriginalInputs) -> LoadedGenerator:
-    """Read the generator of --checkpoint, with the SHA-256 of its file, and report that.
+    """Read the generator of --checkpoint, with the SHA-256 of its file, and log its file and what it translates.
 
     Raises:
-        CheckpointError, OriginalWeightsError, ConfigError: the file or an override cannot be used.
+        CheckpointError, OriginalWeightsError, ConfigError: The file or an override cannot be used.
     """
     raw, way = options.weights == "raw", options.direction
 
@@ -77,36 +66,27 @@ def load_requested_generator(options: GeneratorOptions, original: OriginalInputs
     logger.info("checkpoint   %s", file)
     if loaded.named_direction:
         logger.info("direction    %s", loaded.named_direction)
+    data = loaded.config.data
     if loaded.step is None:
-        _report_original(loaded)
+        source = f"label maps of {data.n_classes} classes" if data.n_classes else "RGB images"
+        logger.info(f"translates   {source}{' and instance edges' if data.instance_edges else ''}")
     return loaded
 
 
 def original_inputs(
     clusters: Path | None, *, has_instances: bool = False, has_feature_maps: bool = False
 ) -> OriginalInputs:
-    """Return the inputs of an original's generator, whose file does not hold them, from what the options provide."""
+    """Return the inputs of an original's generator, which its file does not hold, from the options."""
     if clusters:
         return OriginalInputs(has_instances, load_clusters(clusters).n_channels, features_are_drawn=True)
     return OriginalInputs(has_instances, n_features=3 if has_feature_maps else 0)
 
 
-def _report_original(loaded: LoadedGenerator) -> None:
-    """Report the images that an original's file translates."""
-    data = loaded.config.data
-    source = f"label maps of {data.n_classes} classes" if data.n_classes else "RGB images"
-    logger.info(f"translates   {source}{' and instance edges' if data.instance_edges else ''}")
-    if data.n_classes and not data.instance_edges:
-        logger.info("             if some channels are edges or features, add --instances DIR or --clusters FILE")
-
-
 def with_clusters(loaded: LoadedGenerator, drawing: DrawingOptions) -> LoadedGenerator:
-    """Return the generator with the clusters that its instance features are drawn from.
-
-    It stays as it is where it takes no features, or the samples provide them.
+    """Return the generator with the clusters to draw its instance features from, unless samples provide features.
 
     Raises:
-        CheckpointError, ConfigError: the file of clusters cannot be used, or the generator takes no features.
+        CheckpointError, ConfigError: The file of clusters cannot be used, or the generator takes no features.
     """
     n_features = loaded.config.features.n_channels
     if n_features == 0:
@@ -130,13 +110,13 @@ def with_clusters(loaded: LoadedGenerator, drawing: DrawingOptions) -> LoadedGen
 def should_compile(
     loaded: LoadedGenerator, count_pixels: Callable[[], int], device: torch.device, request: Request
 ) -> bool:
-    """Return whether to compile the generator: as --compile says, or where the images are many and of one size.
+    """Return whether to compile the generator: as --compile says, or for many images of one size on a CPU.
 
-    count_pixels: returns the number of pixels of all images, 0 if they differ in size; called only where it matters.
+    count_pixels: Returns the number of pixels of all images, or 0 if they differ in size. It reads images.
     """
     if (chosen := request.compute.compile) != "auto":
         return chosen == "on"
-    encodes = isinstance(loaded.generator, FeatureConditionedGenerator)  # its work depends on the instances
+    encodes = isinstance(loaded.generator, FeatureConditionedGenerator)  # shapes depend on the instances
     varies = encodes or request.drawing.noise or request.compute.tile or request.compute.norm_window
     if device.type != "cpu" or varies or what_compiling_lacks(device):
         return False
@@ -167,9 +147,9 @@ def build_predictor(
     """Return a predictor with the generator on `device`; O2 and O3 cast its weights once.
 
     Raises:
-        CompilerError: the generator is to be compiled, and this machine lacks what that needs.
+        CompilerError: The generator is to be compiled, and this machine lacks a compiler.
     """
-    # the originals compute in float32, and half precision has fewer levels than images of more than 8 bits
+    # The originals compute in float32, and half precision has fewer levels than images of more than 8 bits.
     is_8_bit = loaded.conditioning.target_is_rgb
     level = compute.opt_level or ("O2" if loaded.step is not None and is_8_bit else "O0")
     precision = choose_precision(level, compute.dtype, device)
@@ -184,7 +164,7 @@ def build_predictor(
         generator = generator.generator
     generator = precision.cast(generator.to(device)).to(memory_format=build.memory_format(config, device))
     give_freed_memory_back()  # the weights in float32
-    # noise and styles change from image to image, and with them a tensor of the generator
+    # noise and styles are tensors of the generator, which change from image to image
     is_drawn = takes_noise(generator) or takes_style(generator)
     return Predictor(
         generator=compiled(generator.eval(), device, is_final=not is_drawn) if compiles else generator,
@@ -209,20 +189,16 @@ def requested_predictor(
     count_pixels: Callable[[], int],
     style: StyleImage | None,
 ) -> Predictor:
-    """Return the predictor of a request, and report its choices; raises as `build_predictor`.
+    """Return the predictor of a request, and log its choices; raise as `build_predictor`.
 
-    folder: of temporary files. count_pixels: see `should_compile`.
+    folder: Folder of temporary files. count_pixels: See `should_compile`.
     """
     drawing, compute = request.drawing, request.compute
     compiles = should_compile(loaded, count_pixels, device, request)
     predictor = build_predictor(loaded, device, compute, drawing, style=style, compiles=compiles)
-    report_features(loaded, predictor, request)
+    _report_features(loaded, predictor)
+    _report_unused_options(loaded, predictor, request)
     return with_tiles(predictor, loaded, compute, folder)
-
-
-def report_sizes(loaded: LoadedGenerator, request: Request) -> None:
-    """Log the sizes at which test.py translates images. The service and the playground have no `--size`."""
-    logger.info(f"sizes        {describe_sizes(loaded.config, keeps_sizes=request.keeps_sizes)}")
 
 
 def describe_sizes(config: Config, *, keeps_sizes: bool) -> str:
@@ -240,55 +216,44 @@ def describe_sizes(config: Config, *, keeps_sizes: bool) -> str:
     return f"resized to {size}, by {rule}; --size own keeps each image's"
 
 
-def unapplied_overrides(config: Config, request: Request) -> list[str]:
-    """Return the overrides of --checkpoint's settings that change neither translations nor figures."""
-    unused = {word.partition("=")[0] for word in unused_settings(config)}
-    unused |= {"data.weight_folder"} if request.input.paths else set()
-    sizing = _SIZING if request.keeps_sizes else ()
-    return [
-        word
-        for word in request.generator.overrides
-        if not word.startswith(_APPLIED) or word.startswith(_OF_TRAINING + sizing) or word.partition("=")[0] in unused
-    ]
-
-
-def report_features(loaded: LoadedGenerator, predictor: Predictor, request: Request) -> None:
-    """Report the source of instance features, noise and style, and the options and overrides without effect."""
-    drawing, given = request.drawing, request.input
+def _report_features(loaded: LoadedGenerator, predictor: Predictor) -> None:
+    """Log the source of instance features, noise and style."""
     features, clusters = loaded.config.features, predictor.clusters
     if clusters is not None:
-        step = clusters.step
-        outdated = f", made at step {step}" if step is not None and step != loaded.step else ""
-        logger.info(f"features     drawn from clusters by seed {predictor.seed}{outdated}")
+        is_outdated = clusters.step not in (None, loaded.step)
+        made = f", made at step {clusters.step}" if is_outdated else ""
+        logger.info(f"features     drawn from clusters by seed {predictor.seed}{made}")
     elif features.n_channels:
         logger.info("features     %s", "of the targets" if features.origin == "encoded" else "precomputed")
-    conditioning = predictor.conditioning
     if predictor.has_noise_channels:
         logger.info(f"noise        drawn by seed {predictor.seed}")
     if predictor.style:
         logger.info(f"style        of {predictor.style.file}")
     elif predictor.draws_style:
-        logger.info(f"style        drawn by seed {predictor.seed}; --style IMAGE takes that of an image")
+        logger.info(f"style        drawn by seed {predictor.seed}; --style IMAGE takes the style of an image")
+
+
+def _report_unused_options(loaded: LoadedGenerator, predictor: Predictor, request: Request) -> None:
+    """Log the options that this generator does not need."""
+    drawing, given, data, conditioning = request.drawing, request.input, loaded.config.data, predictor.conditioning
     has_noise = any(isinstance(part, nn.Dropout | nn.BatchNorm2d) for part in loaded.generator.modules())
-    has_images = loaded.config.data.is_stacked or not loaded.config.data.has_labels
-    unused: dict[str, Any] = dict.fromkeys(unapplied_overrides(loaded.config, request), True)
-    unused |= {
+    unused = {
         "--instances": given.instances and not conditioning.needs_instances,
         "--feature-maps": given.feature_maps and conditioning.features != "precomputed",
-        "--clusters": drawing.clusters and clusters is None,
+        "--clusters": drawing.clusters and predictor.clusters is None,
         "--noise": drawing.noise and not has_noise,
-        "--nodata": given.nodata is not None and not has_images,
+        "--nodata": given.nodata is not None and data.has_labels and not data.is_stacked,
     }
     if any(unused.values()):
         logger.info("without effect  %s", ", ".join(option for option, is_unused in unused.items() if is_unused))
 
 
 def with_tiles(predictor: Predictor, loaded: LoadedGenerator, compute: ComputeOptions, folder: Path) -> Predictor:
-    """Return the predictor with the tiles of --tile or --norm-window; unchanged without them.
+    """Return the predictor with the tiles of --tile or --norm-window, or unchanged without these options.
 
-    A window is a tile and its overlap: half of its side, and a quarter on each side of that.
+    A window is a tile of half its side, with an overlap of a quarter on each side.
 
-    folder: Place of the temporary files.
+    folder: Folder of temporary files.
     """
     generator, window = predictor.generator, compute.norm_window
     if window and not has_instance_norm(generator):

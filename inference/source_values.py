@@ -1,24 +1,24 @@
 """Sources whose values are not in the unit of the training images."""
 
 from dataclasses import dataclass, field
-from operator import attrgetter
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from data.batch import DataError, Sample
-from data.files.image_files import decode
-from data.files.tiff_tags import TIFF_SUFFIXES, file_tags
+from data.batch import Sample
+from data.files.image_files import seen_in
+from data.files.tiff_tags import TIFF_SUFFIXES
 from data.layout import Layout
 from data.value_range import ValueRange
+from inference.image_store import reduced
 from utils.distributed import World
 from utils.log import logger
 from utils.text import counted, exact
 
 _MUCH_OUTSIDE = 0.5  # of an image's values
-_NARROW = 0.01  # of the range
 _HIGHEST = 99.9  # percentile that counts as the highest value
+_NARROW = 0.01  # of the range
 _TIMES = 6.0  # that the highest values may be smaller or larger: units differ by 10 and more, contrasts by less
 _MAX_PIXELS = 2**16  # that the highest values are looked for in
 
@@ -43,7 +43,7 @@ class SourceValues:
         if self.trained is None:
             return
         self._n_samples += 1
-        image: Tensor = getattr(sample, self.images)
+        image = reduced(getattr(sample, self.images))
         seen = self.trained.to_float(image[None])
         width = float(seen.amax() - seen.amin()) / 2
         fits = width >= _NARROW and self.trained.outside(image) <= _MUCH_OUTSIDE
@@ -73,17 +73,19 @@ def _relative_height(image: Tensor, trained: ValueRange) -> float:
     return float((np.percentile(pixels.numpy(), _HIGHEST, axis=1) / bounds).max())
 
 
-def warn_of_frames(layout: Layout) -> None:
-    """Report sources in TIFF files that are read as 8-bit RGB although they hold several images, or bands."""
-    several = []
+def report_parts(layout: Layout) -> None:
+    """Report which page or level of TIFF files is read as a source, if they have several."""
+    pages, levels = dict[str, str](), dict[str, str]()
     sources = (file for index in range(len(layout)) for file in list(layout.provenance(index).files.values())[:1])
     for file in (file for file in sources if file.suffix.lower() in TIFF_SUFFIXES):
-        try:
-            n_frames: int = decode(file, lambda image: 1, attrgetter("n_images"))
-        except DataError:  # reported when its turn comes
-            continue
-        if n_frames > 1 and not file_tags(file).is_pyramid:
-            several.append(f"{file} with {n_frames}")
-    if several:
-        text = "%s of several images or bands, of which the first is translated, such as %s: save it as RGB"
-        logger.warning(text, counted(len(several), "file"), several[0])
+        part, n_images = seen_in(file, lambda image: (image.part, image.n_images), otherwise=("", 1))
+        if part.startswith("level"):
+            levels[str(file)] = part
+        elif n_images > 1:
+            pages[str(file)] = part
+    if pages:
+        text = "%s of several images or bands, of which one is translated, such as %s of %s: save it as RGB"
+        logger.warning(text, counted(len(pages), "file"), next(iter(pages.values())), next(iter(pages)))
+    if levels:
+        text = "pyramids     %s, of which the full resolution is translated, such as %s of %s"
+        logger.info(text, counted(len(levels), "file"), next(iter(levels.values())), next(iter(levels)))

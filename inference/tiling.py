@@ -1,13 +1,11 @@
 """A network over an image that is too large for the memory: tile by tile, with the result of the full image.
 
-The tensors between its segments are in temporary files, which are written and read by windows.
+The tensors between its segments are mapped to temporary files.
 """
 
-import errno
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Self
@@ -17,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from inference.segments import IMAGE, Segment, cut_at_norms
+from utils.mapped_memory import mapped_tensor
 
 
 @dataclass(frozen=True)
@@ -47,78 +46,17 @@ class Window:
             self.top - other.top, self.bottom - other.top, self.left - other.left, self.right - other.left
         )
 
+    def mirrored(self, width: int) -> Self:
+        """Return the window in the mirror image of an image of some width."""
+        return replace(self, left=width - self.right, right=width - self.left)
+
     def cut(self, image: Tensor) -> Tensor:
         """Return the part of a (..., H, W) image inside the window."""
         return image[..., self.top : self.bottom, self.left : self.right]
 
 
-Readers = Mapping[str, Callable[[Window], Tensor]]
-"""Return the parts (1, C, h, w) of tensors inside a window, by the names of the tensors."""
-
-
-class TensorFile:
-    """A (1, C, H, W) tensor in an unnamed temporary file of `folder`, which vanishes with the process at the latest.
-
-    The file holds row after row, channels last. The first part that is written sets channels, dtype and device.
-    """
-
-    def __init__(self, folder: Path, width: int) -> None:
-        self._folder = folder
-        self.file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - closed by its owner
-        self._width = width
-        self._like = torch.zeros(0)
-
-    def close(self) -> None:
-        """Remove the file."""
-        self.file.close()
-
-    def write(self, window: Window, part: Tensor) -> None:
-        """Write the part (1, C, h, w) of a window."""
-        if not self._like.numel():
-            self._like = part.new_zeros(part.shape[1])
-        rows = part[0].permute(1, 2, 0).flatten(1).contiguous().cpu().view(torch.uint8).numpy()
-        try:
-            for row, position in zip(rows, self._positions(window), strict=True):
-                self._write_at(position, row.data)
-        except OSError as error:
-            if error.errno == errno.ENOSPC:
-                error.strerror = "no space left for the temporary files of --tile"
-                error.filename = str(self._folder)
-            raise
-
-    def read(self, window: Window) -> Tensor:
-        """Read the part (1, C, h, w) of a window."""
-        height, width = window.bottom - window.top, window.right - window.left
-        part = torch.empty(height, width, len(self._like), dtype=self._like.dtype)
-        rows = part.view(torch.uint8).numpy()
-        for row, position in zip(rows, self._positions(window), strict=True):
-            self._read_at(position, row.data)
-        return part.to(self._like.device).permute(2, 0, 1)[None].contiguous()
-
-    def _write_at(self, position: int, left: memoryview) -> None:
-        """Write all bytes: a disk that is nearly full takes some of them, and refuses the next call."""
-        self.file.seek(position)
-        left = left.cast("B")
-        while left:
-            left = left[self.file.write(left) :]
-
-    def _read_at(self, position: int, left: memoryview) -> None:
-        """Read bytes until `left` is full; raise OSError where the file ends before."""
-        self.file.seek(position)
-        left = left.cast("B")
-        while left:
-            n_bytes = self.file.readinto(left)
-            if not n_bytes:
-                raise OSError(
-                    errno.EIO, "a temporary file of --tile is shorter than what was written", str(self._folder)
-                )
-            left = left[n_bytes:]
-
-    def _positions(self, window: Window) -> Iterator[int]:
-        """Yield the position of each row of a window in the file, in bytes."""
-        n_bytes = len(self._like) * self._like.element_size()
-        for row in range(window.top, window.bottom):
-            yield (row * self._width + window.left) * n_bytes
+Read = Callable[[Window], Tensor]
+"""Returns the part (1, C, h, w) of a tensor inside a window."""
 
 
 class TiledNetwork:
@@ -168,48 +106,59 @@ class TiledNetwork:
         self.at_once = self.tile + 2 * self._overlap
 
     @torch.inference_mode()
-    def bands(self, read: Callable[[Window], Tensor], height: int, width: int) -> Iterator[Tensor]:
-        """Yield the output from top to bottom, as parts (1, C, h, W) float32 on the CPU of successive rows.
+    def parts(self, read: Read, height: int, width: int) -> Iterator[tuple[Window, Tensor]]:
+        """Yield the output in parts (1, C, h, w) float32 on the CPU, each with its window in the output.
 
-        read: returns the part (1, C, h, w) of the network's input inside a window, which is in its own pixels.
-        height, width: of the input.
+        read: Returns the network's input inside a window, which is in pixels of the input.
+        height, width: Sides of the input.
         """
         height, width = height * self._image_stride, width * self._image_stride
         assert height % self._multiple == width % self._multiple == 0, (height, width)
-        whole = Window(0, height, 0, width)
-        readers, files = {IMAGE: read}, dict[str, TensorFile]()
+        whole, readers = Window(0, height, 0, width), {IMAGE: read}
+        for tensor in self._full_image:
+            made = tensor.layer.of_sides(1, height // tensor.stride, width // tensor.stride)
+            for norm in tensor.norms:
+                norm.reset()
+                norm.add(made)
+            readers[tensor.name] = partial(Window.cut, image=made)
         *segments, last = self._segments
-        with ExitStack() as opened:
+        for number, segment in enumerate(segments):
+            readers |= self._pass(segment, readers, whole)
+            later = {name for segment in self._segments[number + 1 :] for name in segment.reads}
+            readers = {name: read for name, read in readers.items() if name in later}
+        yield from (self._blended_pass if self.is_windowed else self._last_pass)(last, readers, whole)
 
-            def open_file(name: str, stride: int) -> TensorFile:
-                files[name] = opened.enter_context(closing(TensorFile(self.folder, width // stride)))
-                readers[name] = files[name].read
-                return files[name]
+    def _pass(self, segment: Segment, readers: Mapping[str, Read], whole: Window) -> dict[str, Read]:
+        """Compute a segment, tile by tile; return readers of what it writes, and set the statistics of its norms."""
+        for norm in chain.from_iterable(segment.norms.values()):
+            norm.reset()
+        kept: dict[str, Tensor] = {}
+        made: dict[str, Read] = {}
+        for tile in chain.from_iterable(self._rows_of_tiles(whole)):
+            for name, part in _tile_of(segment, tile, readers, whole).items():
+                for norm in segment.norms[name]:
+                    norm.add(part)
+                sides = whole.at(stride := segment.writes[name])
+                if name not in kept:
+                    # a window is read from successive rows, with all channels of a pixel side by side
+                    shape = (sides.bottom, sides.right, part.shape[1])
+                    kept[name] = mapped_tensor(self.folder, shape, part.dtype).permute(2, 0, 1)[None]
+                    made[name] = partial(_read_kept, kept[name], part.device)
+                tile.at(stride).cut(kept[name]).copy_(part)
+        return made
 
-            for tensor in self._full_image:
-                made = tensor.layer.of_sides(1, height // tensor.stride, width // tensor.stride)
-                for norm in tensor.norms:
-                    norm.reset()
-                    norm.add(made)
-                open_file(tensor.name, tensor.stride).write(whole.at(tensor.stride), made)
-            for number, segment in enumerate(segments):
-                for name, stride in segment.writes.items():
-                    open_file(name, stride)
-                for norm in chain.from_iterable(segment.norms.values()):
-                    norm.reset()
-                for tile in chain.from_iterable(self._rows_of_tiles(whole)):
-                    _keep(segment, tile, readers, files, whole)
-                for name in files.keys() - {name for later in self._segments[number + 1 :] for name in later.reads}:
-                    files.pop(name).close()
-            yield from (self._blended_pass if self.is_windowed else self._last_pass)(last, readers, whole)
+    def _last_pass(
+        self, segment: Segment, readers: Mapping[str, Read], whole: Window
+    ) -> Iterator[tuple[Window, Tensor]]:
+        """Compute the last segment."""
+        (stride,) = segment.writes.values()
+        for tile in chain.from_iterable(self._rows_of_tiles(whole)):
+            (part,) = _tile_of(segment, tile, readers, whole).values()
+            yield tile.at(stride), part.float().cpu()
 
-    def _last_pass(self, segment: Segment, readers: Readers, whole: Window) -> Iterator[Tensor]:
-        """Compute the last segment, a row of tiles after the other."""
-        for row in self._rows_of_tiles(whole):
-            parts = [part.float().cpu() for tile in row for part in _tile_of(segment, tile, readers, whole).values()]
-            yield torch.cat(parts, dim=3)
-
-    def _blended_pass(self, segment: Segment, readers: Readers, whole: Window) -> Iterator[Tensor]:
+    def _blended_pass(
+        self, segment: Segment, readers: Mapping[str, Read], whole: Window
+    ) -> Iterator[tuple[Window, Tensor]]:
         """Compute the only segment, a row of tiles after the other; pixels that the next row overlaps wait for it."""
         (stride,) = segment.writes.values()
         rows = [[(tile, tile.grown(self._overlap, whole)) for tile in row] for row in self._rows_of_tiles(whole)]
@@ -232,7 +181,7 @@ class TiledNetwork:
                 weights[: before.shape[2]] += weights_before
             n_done = next_top - top
             if n_done:
-                yield sums[:, :, :n_done] / weights[:n_done]
+                yield Window(top, next_top, 0, band.right), sums[:, :, :n_done] / weights[:n_done]
             sums, weights = sums[:, :, n_done:], weights[n_done:]
 
     def _rows_of_tiles(self, whole: Window) -> Iterator[list[Window]]:
@@ -245,36 +194,17 @@ def has_instance_norm(network: nn.Module) -> bool:
     return any(isinstance(module, nn.InstanceNorm2d) for module in network.modules())
 
 
-def means_of_bands(bands: Iterator[Tensor], mirrored: Iterator[Tensor], folder: Path) -> Iterator[Tensor]:
-    """Yield the means of an output and of that of the mirror image, mirrored; both come as from `TiledNetwork.bands`.
-
-    The first output is kept in a temporary file of `folder`, since a network computes one at a time.
-    """
-    first, top = next(bands), 0
-    with closing(TensorFile(folder, first.shape[3])) as kept:
-        for band in chain([first], bands):
-            kept.write(Window(top, top := top + band.shape[2], 0, band.shape[3]), band)
-        top = 0
-        for band in mirrored:
-            window = Window(top, top := top + band.shape[2], 0, band.shape[3])
-            yield (kept.read(window) + band.flip(-1)) / 2
+def _read_kept(kept: Tensor, device: torch.device, window: Window) -> Tensor:
+    return window.cut(kept).to(device).contiguous()
 
 
-def _outputs(segment: Segment, window: Window, readers: Readers) -> tuple[Tensor, ...]:
+def _outputs(segment: Segment, window: Window, readers: Mapping[str, Read]) -> tuple[Tensor, ...]:
     inputs = (readers[name](window.at(stride)) for name, stride in segment.reads.items())
     made: tuple[Tensor, ...] = segment.network(*inputs)
     return made
 
 
-def _keep(segment: Segment, tile: Window, readers: Readers, files: Mapping[str, TensorFile], whole: Window) -> None:
-    """Compute one tile of a segment, keep its tensors and add them to the statistics of the norms."""
-    for name, part in _tile_of(segment, tile, readers, whole).items():
-        for norm in segment.norms[name]:
-            norm.add(part)
-        files[name].write(tile.at(segment.writes[name]), part)
-
-
-def _tile_of(segment: Segment, tile: Window, readers: Readers, whole: Window) -> dict[str, Tensor]:
+def _tile_of(segment: Segment, tile: Window, readers: Mapping[str, Read], whole: Window) -> dict[str, Tensor]:
     """Return what a segment writes inside a tile, by name; it is computed with the pixels around that it reaches."""
     window = tile.grown(segment.reach, whole)
     written = zip(segment.writes.items(), _outputs(segment, window, readers), strict=True)

@@ -14,7 +14,7 @@ from inference.load import LoadedGenerator
 from inference.output_folder import create_writable, default_output, output_lock
 from inference.padding import fitted
 from inference.request import Request
-from inference.requested_predictor import report_sizes, requested_predictor
+from inference.requested_predictor import describe_sizes, requested_predictor
 from inference.sampling import encode_style
 from utils.atomic_file import replacing
 from utils.distributed import World
@@ -33,7 +33,7 @@ def translate_video(path: Path, loaded: LoadedGenerator, request: Request, world
     style, rule = encode_style(loaded, request.drawing.style), build.build_preprocessing(loaded.config)
     fit = partial(fitted, preprocessing=rule, keeps_size=request.keeps_sizes, source_is_ids=False)
     with output_lock(output.with_name(f".{output.name}.lock"), output), GracefulStop():  # SIGTERM, too, cleans up
-        report_sizes(loaded, request)
+        logger.info(f"sizes        {describe_sizes(loaded.config, keeps_sizes=request.keeps_sizes)}")
         predictor = requested_predictor(loaded, request, world.device, output.parent, lambda: video.n_pixels, style)
 
         def translated() -> Iterator[Frame]:

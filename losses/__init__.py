@@ -1,44 +1,55 @@
 """The losses: what the networks are trained to minimise."""
 
 import math
-from collections.abc import Callable
 from numbers import Real
-from typing import Literal
 
-from losses.adversarial import AdversarialLoss, GanMode, ScaleReduction
-from losses.distances import feature_matching, kl_divergence, l1, ms_ssim
-from losses.objective import GeneratorLoss
+from losses.adversarial import (
+    AdversarialLoss,
+    Hinge,
+    LeastSquares,
+    Penalty,
+    Vanilla,
+    Wasserstein,
+    r1_penalty,
+    wgan_gradient_penalty,
+)
+from losses.distances import feature_matching, kl_divergence, l1, ms_ssim, outside_mask
+from losses.objective import GeneratorLoss, LossTerm, WeightedLoss
 from losses.perceptual import vgg_loss
-from losses.segmentation import SegmentationLoss
+from losses.segmentation import SegmentationLoss, labelmix
 from utils.errors import ConfigError
 
-
-def _adversarial_loss(
-    *, gan_mode: GanMode | Literal["segmentation"], over_scales: ScaleReduction, class_balance: bool = True
-) -> GeneratorLoss:
-    if gan_mode == "segmentation":
-        of_classes = SegmentationLoss(class_balance)
-        return lambda translation: of_classes.real(translation.fake_outputs[0].logits, translation.source)
-    adversarial = AdversarialLoss(gan_mode, over_scales)
-    return lambda translation: adversarial.generator([scale.logits for scale in translation.fake_outputs])
-
-
-# Each maker's keyword arguments are settings; the weight of a loss is the setting of its name in section `loss`.
-GENERATOR_LOSSES: dict[str, Callable[..., GeneratorLoss]] = {
-    "adversarial": _adversarial_loss,
-    "feature_matching": lambda: feature_matching,
-    "l1": lambda: l1,
-    "ms_ssim": lambda: ms_ssim,
-    "vgg": vgg_loss,
-    "kl_divergence": lambda: kl_divergence,
+# Names are settings of section `loss`: values of `gan_mode`, and weights. Keyword arguments of the makers are settings.
+ADVERSARIAL_LOSSES: dict[str, type[AdversarialLoss]] = {
+    "lsgan": LeastSquares,
+    "vanilla": Vanilla,
+    "hinge": Hinge,
+    "wgan": Wasserstein,
+    "segmentation": SegmentationLoss,
+}
+PENALTIES: dict[str, Penalty] = {
+    "gradient_penalty": Penalty(wgan_gradient_penalty, needs_pairs=True),
+    "r1": Penalty(r1_penalty),
+    "labelmix": Penalty(labelmix, needs_float32=False, needs_pairs=True, classifies_pixels=True, share=0.5),
+}
+GENERATOR_LOSSES: dict[str, LossTerm] = {
+    "adversarial": LossTerm(
+        lambda adversarial_loss: lambda made: adversarial_loss.generator_loss(made.fake_logits, made.target_logits)
+    ),
+    "feature_matching": LossTerm(lambda: feature_matching, needs_features=True),
+    "l1": LossTerm(lambda: l1),
+    "ms_ssim": LossTerm(lambda: ms_ssim),
+    "vgg": LossTerm(vgg_loss, channels=(1, 3), least_side=16),  # four poolings make one pixel of 16
+    "outside_mask": LossTerm(lambda: outside_mask, needs_labels=True),
+    "kl_divergence": LossTerm(lambda: kl_divergence),
 }
 
-REGISTERED_LOSSES: dict[str, tuple[GeneratorLoss, float]] = {}
+REGISTERED_LOSSES: dict[str, WeightedLoss] = {}
 """The losses of the program that calls `train`, with their weights; see `register_loss`."""
 
 
 def register_loss(name: str, loss: GeneratorLoss, weight: float) -> None:
-    """Add a loss of the generator to the trainings on pairs that this process begins from now on.
+    """Add a loss of the generator to the trainings that this process begins from now on.
 
     A loss of the same name is replaced; a weight of 0 removes it. An `nn.Module` is moved to the device of the run.
 
@@ -46,7 +57,7 @@ def register_loss(name: str, loss: GeneratorLoss, weight: float) -> None:
         ConfigError: the name or the weight cannot be used.
     """
     if not name.isidentifier() or name in (*GENERATOR_LOSSES, "mean_weight", "total"):
-        raise ConfigError(f"loss {name!r}: is no name, or that of another loss. Choose another word.")
+        raise ConfigError(f"loss {name!r}: not a word, or the name of another loss. Choose another word.")
     if not (isinstance(weight, Real) and math.isfinite(weight) and weight >= 0):
         raise ConfigError(f"loss {name!r}: its weight is {weight!r}, expected a number of at least 0.")
     REGISTERED_LOSSES.pop(name, None)
@@ -55,7 +66,7 @@ def register_loss(name: str, loss: GeneratorLoss, weight: float) -> None:
 
 
 def registered_record() -> dict[str, dict[str, float]]:
-    """Return `registered_losses` with their weights, for the records of a run; nothing where none is registered."""
+    """Return `registered_losses` with their weights, for the records of a run; nothing if none is registered."""
     return {"registered_losses": weights} if (weights := registered_weights()) else {}
 
 

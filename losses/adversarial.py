@@ -1,8 +1,9 @@
-"""The adversarial losses, on the discriminator's logits, and penalties on its gradient with respect to the image."""
+"""The adversarial losses of both networks, and the penalties that are added to the discriminator's loss."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import cached_property
+from typing import ClassVar, Literal, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -10,56 +11,125 @@ from torch import Tensor
 
 from utils.precision import at_least_float32
 
-GanMode = Literal["lsgan", "vanilla", "hinge", "wgan"]
 ScaleReduction = Literal["sum", "mean"]
-Discriminate = Callable[[Tensor], Sequence[Tensor]]
-"""Maps images (N, C, H, W) to logits (N, 1, H_s, W_s) of each scale."""
+
+
+class ScaleOutput(Protocol):
+    """The output of the discriminator at one scale."""
+
+    @property
+    def features(self) -> Sequence[Tensor]:
+        """The activations of its layers, (N, C_l, H_l, W_l) each."""
+        ...
+
+    @property
+    def logits(self) -> Tensor:
+        """(N, 1, H_s, W_s), or (N, 1 + K, H, W) of a segmentation, unbounded."""
+        ...
+
+
+Outputs = Sequence[ScaleOutput]
+"""The output of the discriminator at each scale, the full resolution first."""
 
 
 @dataclass(frozen=True)
-class AdversarialLoss:
-    """Maps logits (N, 1, H_s, W_s) of each scale to a 0-d loss, float32 under autocast.
+class Logits:
+    """The discriminator's logits for N images, which are computed when a loss first reads them.
 
-    gan_mode: lsgan, squared distance from 1 (real) or 0 (fake; Mao et al. 2017); vanilla, binary cross-entropy
-        (Goodfellow et al. 2014, with the non-saturating loss of the generator); hinge (Lim & Ye 2017); wgan, the plain
-        mean (Arjovsky et al. 2017), which wants a gradient penalty.
-    over_scales: how the losses of the scales are combined; pix2pixHD takes the sum.
+    discriminate: Returns the outputs for the images.
+    source: The condition of the images as the discriminator sees it, (N, C, H, W).
     """
 
-    gan_mode: GanMode = "lsgan"
-    over_scales: ScaleReduction = "sum"
+    discriminate: Callable[[], Outputs]
+    source: Tensor
 
-    def generator(self, fake_logits: Sequence[Tensor]) -> Tensor:
-        """Return the generator's loss, small where translated images pass for real."""
-        if self.gan_mode == "hinge":
-            return self._reduce([-at_least_float32(scale).mean() for scale in fake_logits])
-        return self.discriminator(fake_logits, is_real=True)
+    @cached_property
+    def scales(self) -> list[Tensor]:
+        """(N, 1, H_s, W_s) for each scale, or one (N, 1 + K, H, W) of a segmentation."""
+        return [scale.logits for scale in self.discriminate()]
 
-    def discriminator(self, logits: Sequence[Tensor], *, is_real: bool) -> Tensor:
-        """Return the discriminator's loss on real or on translated images, small where it recognises them."""
-        return self._reduce([self._of_scale(scale, is_real) for scale in logits])
 
-    def _of_scale(self, logits: Tensor, is_real: bool) -> Tensor:
-        sign = -1.0 if is_real else 1.0
-        match self.gan_mode:
-            case "lsgan":
-                return F.mse_loss(logits, torch.full_like(logits, is_real))
-            case "vanilla":
-                return F.binary_cross_entropy_with_logits(logits, torch.full_like(logits, is_real))
-            case "hinge":
-                return F.relu(1.0 + sign * at_least_float32(logits)).mean()
-            case "wgan":
-                return sign * at_least_float32(logits).mean()
+class AdversarialLoss:
+    """The losses of discriminator and generator on logits of any number of scales, 0-d, float32 under autocast.
 
-    def _reduce(self, scales: Sequence[Tensor]) -> Tensor:
+    This base class scores each image by itself with `score`. A loss that compares images, or that has other terms,
+    overrides the two losses.
+
+    over_scales: How the losses of the scales are combined; pix2pixHD takes the sum.
+    classifies_pixels: Whether the logits must come from a discriminator that classifies pixels.
+    """
+
+    classifies_pixels: ClassVar[bool] = False
+
+    def __init__(self, *, over_scales: ScaleReduction = "sum") -> None:
+        self.over_scales = over_scales
+
+    def discriminator_loss(self, real: Logits, fake: Logits) -> dict[str, Tensor]:
+        """Return the loss as `total`, small if it distinguishes real from translated images, and its parts.
+
+        The loss is half the sum of the parts, as in pix2pixHD and pix2pix.
+        """
+        parts = {"fake": self.score_scales(fake, is_real=False), "real": self.score_scales(real, is_real=True)}
+        return {**parts, "total": 0.5 * (parts["fake"] + parts["real"])}
+
+    def generator_loss(self, fake: Logits, real: Logits) -> Tensor:
+        """Return the generator's loss, small if translated images pass for real."""
+        return self.score_scales(fake, is_real=True)
+
+    def score_scales(self, logits: Logits, *, is_real: bool) -> Tensor:
+        """Return the scores of the scales, combined."""
+        return self.combine([self.score(scale, is_real=is_real) for scale in logits.scales])
+
+    def score(self, logits: Tensor, *, is_real: bool) -> Tensor:
+        """Return a number that is small if the logits (N, 1, H, W) say that the images are real, or translated."""
+        raise NotImplementedError
+
+    def combine(self, scales: Sequence[Tensor]) -> Tensor:
+        """Return the sum or the mean of 0-d losses."""
         stacked = torch.stack(list(scales))
         return stacked.sum() if self.over_scales == "sum" else stacked.mean()
+
+
+class LeastSquares(AdversarialLoss):
+    """Squared distance from 1 (real) or 0 (translated; Mao et al. 2017)."""
+
+    def score(self, logits: Tensor, *, is_real: bool) -> Tensor:
+        """Return the mean squared distance."""
+        return F.mse_loss(logits, torch.full_like(logits, is_real))
+
+
+class Vanilla(AdversarialLoss):
+    """Binary cross-entropy (Goodfellow et al. 2014); the generator's loss is the non-saturating one."""
+
+    def score(self, logits: Tensor, *, is_real: bool) -> Tensor:
+        """Return the mean cross entropy."""
+        return F.binary_cross_entropy_with_logits(logits, torch.full_like(logits, is_real))
+
+
+class Wasserstein(AdversarialLoss):
+    """The plain mean (Arjovsky et al. 2017), which needs a gradient penalty."""
+
+    def score(self, logits: Tensor, *, is_real: bool) -> Tensor:
+        """Return the mean with its sign."""
+        return (-1.0 if is_real else 1.0) * at_least_float32(logits).mean()
+
+
+class Hinge(AdversarialLoss):
+    """The discriminator stops at a margin of 1; the generator's loss is the plain mean (Lim & Ye 2017)."""
+
+    def score(self, logits: Tensor, *, is_real: bool) -> Tensor:
+        """Return the mean distance from the margin."""
+        return F.relu(1.0 + (-1.0 if is_real else 1.0) * at_least_float32(logits)).mean()
+
+    def generator_loss(self, fake: Logits, real: Logits) -> Tensor:
+        """Return the mean of the logits with a negative sign."""
+        return self.combine([-at_least_float32(scale).mean() for scale in fake.scales])
 
 
 def mean_logits(scales: Sequence[Tensor]) -> Tensor:
     """Return the mean over the patches of each scale, (N, 1, H_s, W_s), and then over the scales, 0-d.
 
-    Of (N, 1 + K, H, W), logits of a segmentation, it is the mean log-odds that a pixel is real, not of class 0.
+    For logits of a segmentation, (N, 1 + K, H, W), return the mean log-odds that a pixel is real.
     """
     return torch.stack([(scale if scale.shape[1] == 1 else _real_log_odds(scale)).mean() for scale in scales]).mean()
 
@@ -68,23 +138,66 @@ def _real_log_odds(logits: Tensor) -> Tensor:
     return logits[:, 1:].logsumexp(dim=1) - logits[:, 0]
 
 
-def wgan_gradient_penalty(discriminate: Discriminate, fake: Tensor, real: Tensor) -> Tensor:
+Discriminate = Callable[[Tensor], Sequence[Tensor]]
+"""Maps images (N, C, H, W) to the logits of each scale."""
+
+
+@dataclass(frozen=True)
+class PenaltyInputs:
+    """The images of a pass of the discriminator, its logits for them, and further passes.
+
+    real, fake: Images, (N, C, H, W) in [-1, 1] with one dtype, not augmented and without a graph.
+    real_logits, fake_logits: Logits of this pass. A pool may have exchanged the translated images.
+    discriminate: Returns the logits for such images, in float32.
+    discriminate_mix: Returns the logits for images that are the real one where a mask (N, 1, H, W) bool is True, and
+        the translated one elsewhere.
+    """
+
+    real: Tensor
+    fake: Tensor
+    real_logits: Logits
+    fake_logits: Logits
+    discriminate: Discriminate
+    discriminate_mix: Discriminate
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """A term of the discriminator's loss. Its weight is the setting of its name in section `loss`.
+
+    compute: Returns the term, 0-d.
+    needs_float32: Whether it has gradients of gradients, for which half precision is too coarse.
+    needs_pairs: Whether it needs a target of the size of each translated image.
+    classifies_pixels: Whether it is for a discriminator that classifies pixels, or for one that does not.
+    share: Factor of the weight.
+    """
+
+    compute: Callable[[PenaltyInputs], Tensor]
+    needs_float32: bool = True
+    needs_pairs: bool = False
+    classifies_pixels: bool = False
+    share: float = 1.0
+
+
+def wgan_gradient_penalty(inputs: PenaltyInputs) -> Tensor:
     """Return the mean squared distance of the gradient's norm from 1, at points between real and fake, 0-d.
 
-    Source: Gulrajani et al. 2017, Eq. 3. fake, real: (N, C, H, W).
+    Source: Gulrajani et al. 2017, Eq. 3.
     """
+    real = inputs.real
     mix = torch.rand(len(real), 1, 1, 1, device=real.device, dtype=real.dtype)
-    between = torch.lerp(fake.detach().to(real.dtype), real, mix)
-    norms = _gradient(discriminate, between).flatten(1).norm(dim=1)
+    between = torch.lerp(inputs.fake, real, mix)
+    norms = _gradient(inputs.discriminate, between).flatten(1).norm(dim=1)
     return (norms - 1).square().mean()
 
 
-def r1_penalty(discriminate: Discriminate, real: Tensor) -> Tensor:
-    """Return half the mean squared norm of the gradient at real images, 0-d.
+def r1_penalty(inputs: PenaltyInputs) -> Tensor:
+    """Return half the mean squared norm of the gradient at real images, 0-d (Mescheder et al. 2018, Eq. 9)."""
+    return _half_squared_gradient(inputs.discriminate, inputs.real)
 
-    Source: Mescheder et al. 2018, Eq. 9. real: (N, C, H, W).
-    """
-    return 0.5 * _gradient(discriminate, real).flatten(1).square().sum(dim=1).mean()
+
+def _half_squared_gradient(discriminate: Discriminate, images: Tensor) -> Tensor:
+    return 0.5 * _gradient(discriminate, images).flatten(1).square().sum(dim=1).mean()
 
 
 def _gradient(discriminate: Discriminate, images: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Distances of translated images from their targets, and of styles from those that prediction draws."""
+"""Distances of translated images from targets and sources, and of styles from the normal distribution."""
 
 import torch
 import torch.nn.functional as F
@@ -18,11 +18,17 @@ def l1(translation: LossInputs) -> Tensor:
     return F.l1_loss(translation.fake, translation.target)
 
 
+def outside_mask(translation: LossInputs) -> Tensor:
+    """Return the L1 of translations and their sources outside the classes that may change, 0-d; without pairs."""
+    assert translation.outside is not None, "label maps of the sources come with loss.outside_mask"
+    return translation.outside.mean((translation.fake - translation.source).abs())
+
+
 def ms_ssim(translation: LossInputs) -> Tensor:
-    """Return 1 - MS-SSIM of translated images and targets, 0-d, float32, with a mean in place of its product.
+    """Return 1 - MS-SSIM of translated images and targets, 0-d, float32, with a mean instead of its product.
 
     L1 and MS-SSIM together restore images better than either (Zhao et al. 2017). The gradient of a product of powers
-    has no bound where a factor nears 0, as in the first steps; that of the weighted mean of the factors has.
+    has no bound if a factor nears 0, as in the first steps. The gradient of the weighted mean of the factors has one.
     """
     fake, target = translation.fake, translation.target
     with torch.autocast(fake.device.type, enabled=False):
@@ -35,8 +41,8 @@ def ms_ssim(translation: LossInputs) -> Tensor:
 def kl_divergence(translation: LossInputs) -> Tensor:
     """Return the Kullback-Leibler divergence of the styles' distributions from N(0, I), 0-d, at least float32.
 
-    Summed over the samples of a pass and over the channels of the style, as in SPADE, so that it grows with the batch
-    (Kingma & Welling 2014, appendix B).
+    It is summed over the samples of a pass and over the channels of the style, as in SPADE, so that it grows with the
+    batch (Kingma & Welling 2014, appendix B).
     """
     assert translation.style is not None
     mean, log_variance = map(at_least_float32, translation.style)
@@ -61,11 +67,11 @@ def feature_matching(translation: LossInputs) -> Tensor:
 def feature_distance(ours: Tensor, theirs: Tensor, weights: PixelWeights | None = None) -> Tensor:
     """Return the mean absolute difference of two tensors of one shape and dtype, 0-d; no gradient reaches `theirs`.
 
-    weights: of the places of (N, C, H, W) tensors.
+    weights: Weights of the places of (N, C, H, W) tensors.
 
     F.l1_loss under autocast would first make float32 copies of both, which for activations takes most of its time. Here
-    the difference and the gradient, a sign over the number of values, are in the dtype of the activations, which
-    rounds them no more than the backward pass does; the sum is in float32 or finer.
+    the difference and the gradient have the dtype of the activations, as in the backward pass. The sum is in float32
+    or finer.
     """
     assert ours.shape == theirs.shape, (ours.shape, theirs.shape)
     difference = (ours - theirs.detach()).abs()

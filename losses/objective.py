@@ -1,46 +1,32 @@
-"""The inputs of the losses of both networks, and their weighted sums, as named 0-d tensors."""
+"""The weighted sums of losses that the two networks minimize, as 0-d tensors by name."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from losses.adversarial import AdversarialLoss, r1_penalty, wgan_gradient_penalty
-from losses.pixel_weights import LossWeights
+from losses.adversarial import AdversarialLoss, Logits, Outputs, Penalty, PenaltyInputs
+from losses.pixel_weights import LossWeights, PixelWeights
 from utils.errors import ConfigError
 
-
-class ScaleOutput(Protocol):
-    """The output of the discriminator at one scale."""
-
-    @property
-    def features(self) -> Sequence[Tensor]:
-        """The activations of its layers, (N, C_l, H_l, W_l) each."""
-        ...
-
-    @property
-    def logits(self) -> Tensor:
-        """(N, 1, H_s, W_s), or (N, 1 + K, H, W) of a segmentation, unbounded."""
-        ...
-
-
-Discriminate = Callable[[], Sequence[ScaleOutput]]
+Discriminate = Callable[[], Outputs]
 
 
 @dataclass(frozen=True)
 class LossInputs:
-    """Translated images, their targets, and the discriminator's outputs for both.
+    """Translated images, what they are compared with, and the discriminator's outputs for both.
 
-    fake, target: (N, C, H, W) in [-1, 1].
-    source: (N, C', H, W), the condition as the discriminator sees it.
-    discriminate_fake, discriminate_target: compute the discriminator's outputs when the first loss reads them, so that
-        an update without such a loss does without the passes.
-    style: means and log variances, (N, style_channels) each, of the normal distributions from which the styles of the
+    fake: (N, C, H, W) in [-1, 1], in the orientation of the source.
+    target: (N, C, H, W) in [-1, 1]. Without pairs these are real images that do not belong to the sources.
+    source: (N, C', H, W), the condition as the discriminator sees it. Without pairs it is the source image.
+    discriminate_fake, discriminate_target: Compute the discriminator's outputs when the first loss reads them, so that
+        an update without such a loss saves the passes.
+    style: Means and log variances, (N, style_channels) each, of the normal distributions from which the styles of the
         translated images were drawn; None without a style encoder.
-    weights: the weights of the pixels in the distances of images and of features; None where all weigh the same.
+    weights: Weights of the pixels in the distances of images and of features; None if all weigh the same.
+    outside: Weights of the pixels that a translation without pairs must keep.
     """
 
     fake: Tensor
@@ -50,64 +36,76 @@ class LossInputs:
     discriminate_target: Discriminate
     style: tuple[Tensor, Tensor] | None = None
     weights: LossWeights | None = None
+    outside: PixelWeights | None = None
 
     @cached_property
-    def fake_outputs(self) -> Sequence[ScaleOutput]:
+    def fake_outputs(self) -> Outputs:
         """The outputs for the translated images, one for each scale; gradients reach the generator through them."""
         return self.discriminate_fake()
 
     @cached_property
-    def target_outputs(self) -> Sequence[ScaleOutput]:
+    def target_outputs(self) -> Outputs:
         """The outputs for the targets, one for each scale; a loss detaches what it reads of them."""
         return self.discriminate_target()
+
+    @property
+    def fake_logits(self) -> Logits:
+        """The logits for the translated images."""
+        return Logits(lambda: self.fake_outputs, self.source)
+
+    @property
+    def target_logits(self) -> Logits:
+        """The logits for the targets."""
+        return Logits(lambda: self.target_outputs, self.source)
 
 
 GeneratorLoss = Callable[[LossInputs], Tensor]
 """Maps a translation to a 0-d tensor, float32 under autocast."""
 
+WeightedLoss = tuple[GeneratorLoss, float]
+
 
 @dataclass(frozen=True)
-class DiscriminatorLossInputs:
-    """The discriminator's logits for translated and real images, and more of its passes for losses that make them.
+class LossTerm:
+    """A loss of the generator. Its weight is the setting of its name in section `loss`.
 
-    fake_logits, real_logits: (N, 1, H_s, W_s) of each scale, or (N, 1 + K, H, W) of a segmentation.
-    source: (N, C, H, W), the condition of the real images as the discriminator sees it.
-    fake, real: (N, C, H, W) in [-1, 1], not augmented.
-    discriminate: gives the logits of such images, in float32; the penalties call it.
-    discriminate_mix: gives the logits of images that are the real one where a mask (N, 1, H, W) bool is True, and the
-        translated one elsewhere.
+    make: Returns the loss. Its keyword arguments are settings, and `adversarial_loss` for the loss of loss.gan_mode.
+    needs_features: Whether it compares features of the discriminator.
+    needs_labels: Whether it needs label maps of sources that are images.
+    channels: Numbers of channels that an image may have.
+    least_side: Shortest side of an image, in pixels.
     """
 
-    fake_logits: Sequence[Tensor]
-    real_logits: Sequence[Tensor]
-    source: Tensor
-    fake: Tensor
-    real: Tensor
-    discriminate: Callable[[Tensor], Sequence[Tensor]]
-    discriminate_mix: Callable[[Tensor], Sequence[Tensor]]
-
-
-DiscriminatorLosses = Callable[[DiscriminatorLossInputs], dict[str, Tensor]]
-"""Maps them to the losses by name, 0-d, float32 under autocast, and their `total`."""
+    make: Callable[..., GeneratorLoss]
+    needs_features: bool = False
+    needs_labels: bool = False
+    channels: tuple[int, ...] | None = None
+    least_side: int = 1
 
 
 @dataclass(frozen=True)
 class GeneratorObjective:
     """Σ weight · loss.
 
-    losses: by name. weights: one for each of them.
+    losses: Loss and weight by name.
     """
 
-    losses: Mapping[str, GeneratorLoss]
-    weights: Mapping[str, float]
+    losses: Mapping[str, WeightedLoss]
 
-    def __call__(self, translation: LossInputs) -> dict[str, Tensor]:
+    def __call__(self, translation: LossInputs, own: Mapping[str, WeightedLoss] | None = None) -> dict[str, Tensor]:
         """Return the losses by name, unweighted, and their weighted sum as `total`.
 
-        Where pixels have weights, also their mean, `mean_weight`. Raises ConfigError where a loss is no 0-d tensor.
+        If pixels have weights, also return their mean as `mean_weight`.
+
+        own: Losses of the training method; they follow the first loss, which is the adversarial one.
+
+        Raises:
+            ConfigError: A loss is no 0-d tensor.
         """
-        terms = {name: _checked(name, loss(translation)) for name, loss in self.losses.items()}
-        weighted = [self.weights[name] * value for name, value in terms.items()]
+        first = dict(list(self.losses.items())[:1])
+        losses = {**first, **(own or {}), **self.losses}
+        terms = {name: _checked(name, loss(translation)) for name, (loss, _) in losses.items()}
+        weighted = [losses[name][1] * value for name, value in terms.items()]
         if translation.weights:
             terms["mean_weight"] = translation.weights.of_images.mean_weight
         return {**terms, "total": torch.stack(weighted).sum()}
@@ -122,27 +120,16 @@ def _checked(name: str, value: object) -> Tensor:
 
 @dataclass(frozen=True)
 class DiscriminatorObjective:
-    """Half the sum of the losses on translated and real images (both originals), and penalties by their weights.
-
-    gradient_penalty: weight of the WGAN gradient penalty; 10 in its paper.
-    r1: weight of the R1 penalty.
-    """
+    """The adversarial loss of the discriminator, and penalties with their weights by name."""
 
     adversarial: AdversarialLoss
-    gradient_penalty: float = 0.0
-    r1: float = 0.0
+    penalties: Mapping[str, tuple[Penalty, float]]
 
-    def __call__(self, inputs: DiscriminatorLossInputs) -> dict[str, Tensor]:
+    def __call__(self, inputs: PenaltyInputs) -> dict[str, Tensor]:
         """Return the losses by name, unweighted, and `total`."""
-        terms = {
-            "fake": self.adversarial.discriminator(inputs.fake_logits, is_real=False),
-            "real": self.adversarial.discriminator(inputs.real_logits, is_real=True),
-        }
-        total = 0.5 * (terms["fake"] + terms["real"])
-        if self.gradient_penalty:
-            terms["gradient_penalty"] = wgan_gradient_penalty(inputs.discriminate, inputs.fake, inputs.real)
-            total = total + self.gradient_penalty * terms["gradient_penalty"]
-        if self.r1:
-            terms["r1"] = r1_penalty(inputs.discriminate, inputs.real)
-            total = total + self.r1 * terms["r1"]
+        terms = self.adversarial.discriminator_loss(inputs.real_logits, inputs.fake_logits)
+        total = terms.pop("total")
+        for name, (penalty, weight) in self.penalties.items():
+            terms[name] = penalty.compute(inputs)
+            total = total + penalty.share * weight * terms[name]
         return {**terms, "total": total}

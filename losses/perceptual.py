@@ -15,8 +15,6 @@ from utils.pretrained import PretrainedFile
 # relu1_1, relu2_1, relu3_1, relu4_1, relu5_1 in torchvision's numbering, and pix2pixHD's weights of their L1
 LAYERS = (1, 6, 11, 20, 29)
 LAYER_WEIGHTS = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1.0)
-IMAGENET_MEAN = (0.485, 0.456, 0.406)
-IMAGENET_STD = (0.229, 0.224, 0.225)
 VGG19 = PretrainedFile(
     url="https://download.pytorch.org/models/vgg19-dcbb9e9d.pth",
     what="loss.vgg needs VGG19's weights",
@@ -25,28 +23,20 @@ VGG19 = PretrainedFile(
 )
 
 
-def vgg_loss(*, vgg_imagenet_normalization: bool, activation_checkpointing: bool) -> "PerceptualLoss":
+def vgg_loss(*, activation_checkpointing: bool) -> "PerceptualLoss":
     """Return the distance between VGG19's features, with pix2pixHD's layers and weights.
-
-    The arguments are those of VGG19Features.
 
     Raises:
         WeightsError: VGG19's weights are not available.
     """
-    return PerceptualLoss(
-        VGG19Features(
-            load_vgg19_weights(),
-            imagenet_normalization=vgg_imagenet_normalization,
-            activation_checkpointing=activation_checkpointing,
-        )
-    )
+    return PerceptualLoss(VGG19Features(load_vgg19_weights(), activation_checkpointing=activation_checkpointing))
 
 
 class PerceptualLoss(nn.Module):
     """Weighted L1 between the features of two images.
 
-    network: maps (N, 3 or 1, H, W) images in [-1, 1] to a list of features; VGG19Features, or a stand-in.
-    layer_weights: one weight for each of them.
+    network: Maps (N, 3 or 1, H, W) images in [-1, 1] to a list of features.
+    layer_weights: One weight for each of them.
     """
 
     def __init__(self, network: nn.Module, layer_weights: Sequence[float] = LAYER_WEIGHTS) -> None:
@@ -55,10 +45,7 @@ class PerceptualLoss(nn.Module):
         self.layer_weights = tuple(layer_weights)
 
     def forward(self, translation: LossInputs) -> Tensor:
-        """Return the distance of translated images and targets, 0-d, float32 under autocast.
-
-        No gradient reaches the targets.
-        """
+        """Return the distance of translated images and targets, which get no gradient, 0-d, float32 under autocast."""
         with torch.no_grad():
             target_features = self.network(translation.target)
         weights = translation.weights.of_images if translation.weights else None
@@ -67,37 +54,28 @@ class PerceptualLoss(nn.Module):
 
 
 class VGG19Features(nn.Module):
-    """The activations of VGG19 that the loss compares; frozen."""
+    """The activations of VGG19 that the loss compares; frozen.
 
-    def __init__(
-        self,
-        state_dict: Mapping[str, Tensor],
-        *,
-        imagenet_normalization: bool = False,
-        activation_checkpointing: bool = False,
-    ) -> None:
-        """Take VGG19's convolutions from `state_dict`, which has torchvision's names.
+    state_dict: VGG19's weights with torchvision's names.
+    activation_checkpointing: Whether to keep only the compared activations and recompute the others in the backward
+        pass.
+    """
 
-        imagenet_normalization: normalise the images by ImageNet's statistics, which pix2pixHD does not do.
-        activation_checkpointing: keep only the activations that the loss compares, and recompute the others in the
-            backward pass.
-        """
+    def __init__(self, state_dict: Mapping[str, Tensor], *, activation_checkpointing: bool = False) -> None:
         super().__init__()
         layers = _layers()
-        prefix = "features."
-        wanted = {key: state_dict[prefix + key] for key in layers.state_dict()}
-        layers.load_state_dict(wanted, assign=True)
+        layers.load_state_dict({key: state_dict[f"features.{key}"] for key in layers.state_dict()}, assign=True)
         bounds = [0, *(layer + 1 for layer in LAYERS)]
         self.slices = nn.ModuleList(layers[start:end] for start, end in pairwise(bounds))
-        self.imagenet_normalization = imagenet_normalization
         self.activation_checkpointing = activation_checkpointing
         self.eval().requires_grad_(False)
 
     def forward(self, images: Tensor) -> list[Tensor]:
-        """Return the features of (N, 3 or 1, H, W) images in [-1, 1]: (N, C_l, H_l, W_l) for each of the 5 layers."""
-        images = images.expand(-1, 3, -1, -1)
-        x = imagenet_normalized(images) if self.imagenet_normalization else images
-        features = []
+        """Return the features of (N, 3 or 1, H, W) images in [-1, 1]: (N, C_l, H_l, W_l) for each of the 5 layers.
+
+        As in pix2pixHD, the images are not normalized by ImageNet's statistics.
+        """
+        x, features = images.expand(-1, 3, -1, -1), []
         for part in self.slices:
             if self.activation_checkpointing and torch.is_grad_enabled():
                 x = checkpoint(part, x, use_reentrant=False, preserve_rng_state=False)
@@ -107,18 +85,11 @@ class VGG19Features(nn.Module):
         return features
 
 
-def imagenet_normalized(images: Tensor) -> Tensor:
-    """Map (N, 3, H, W) in [-1, 1] to mean 0 and deviation 1 over ImageNet, as torchvision's networks were trained."""
-    channels = zip(images.split(1, dim=1), IMAGENET_MEAN, IMAGENET_STD, strict=True)
-    # numbers, not tensors: moving these to a GPU would make the host wait for it
-    return torch.cat([((channel + 1) / 2 - mean) / std for channel, mean, std in channels], dim=1)
-
-
 def load_vgg19_weights() -> Mapping[str, Tensor]:
     """Return torchvision's state dict of VGG19 from torch's cache, which is filled if need be.
 
     Raises:
-        WeightsError: the file cannot be read or is of another network, or the download fails.
+        WeightsError: The file cannot be read or holds another network, or the download fails.
     """
     weights = VGG19.load()
     weights.require({f"features.{key}": value.shape for key, value in _layers().state_dict().items()})
@@ -126,7 +97,7 @@ def load_vgg19_weights() -> Mapping[str, Tensor]:
 
 
 def _layers() -> nn.Sequential:
-    """Return VGG19's layers up to the last that is compared, without weights: 548 MB that would be overwritten."""
+    """Return VGG19's layers up to the last that is compared, on the meta device: 548 MB would be overwritten."""
     from torchvision.models import vgg19  # takes as long as importing torch
 
     with torch.device("meta"):

@@ -1,40 +1,49 @@
 """OASIS's losses: the discriminator segments real and translated images (Schönfeld et al. 2021, section 3.1)."""
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
-from losses.objective import DiscriminatorLossInputs
+from losses.adversarial import AdversarialLoss, Logits, PenaltyInputs
 from utils.precision import at_least_float32
 
 
-@dataclass(frozen=True)
-class SegmentationLoss:
-    """Maps logits (N, 1 + K, H, W) to the mean of a cross entropy over the pixels, 0-d, float32 under autocast.
+class SegmentationLoss(AdversarialLoss):
+    """Cross entropy of the classes of pixels, for logits (N, 1 + K, H, W) of one scale.
 
-    Logit 0 is that of translated images, logit 1 + c that of class c in real ones. The labels are the first K channels
-    of a condition (N, C, H, W): one-hot, or the shares of classes where label maps are reduced to the size of the
-    target. Pixels without a class count 0, and as pixels in the mean.
+    Logit 0 stands for translated images, logit 1 + c for class c in real images. The labels are the first K channels
+    of the condition: one-hot, or the shares of classes if label maps are reduced to the size of the target. Pixels
+    without a class count 0 in the mean.
 
-    class_balance: whether rare classes weigh more, inversely to their pixels in the batch (equation 2).
+    class_balance: Whether rare classes weigh more, inversely to their pixels in the batch (equation 2).
     """
 
-    class_balance: bool = True
+    classifies_pixels = True
 
-    def real(self, logits: Tensor, source: Tensor) -> Tensor:
-        """Return the loss on real images, small where the logits recognise the classes.
+    def __init__(self, *, class_balance: bool = True) -> None:
+        super().__init__()
+        self.class_balance = class_balance
 
-        On translated images it is the generator's loss: they are to pass for real ones of their classes.
-        """
-        labels = at_least_float32(labels_of(source, logits))
+    def discriminator_loss(self, real: Logits, fake: Logits) -> dict[str, Tensor]:
+        """Return half the sum of both cross entropies. OASIS takes the sum; Adam's steps differ only by its eps."""
+        (fake_logits,) = fake.scales
+        parts = {"fake": self.of_fake(fake_logits), "real": self.of_real(real)}
+        return {**parts, "total": 0.5 * (parts["fake"] + parts["real"])}
+
+    def generator_loss(self, fake: Logits, real: Logits) -> Tensor:
+        """Return the loss that real images have: translated images must pass for real ones of their classes."""
+        return self.of_real(fake)
+
+    def of_real(self, images: Logits) -> Tensor:
+        """Return a loss that is small if the logits recognize the classes of the labels."""
+        (logits,) = images.scales
+        labels = at_least_float32(labels_of(images.source, logits))
         weighted = labels * class_weights(labels) if self.class_balance else labels
         logits = at_least_float32(logits)
         distances = logits.logsumexp(dim=1, keepdim=True) - logits[:, 1:]
         return (weighted * distances).sum(dim=1).mean()
 
-    def fake(self, logits: Tensor) -> Tensor:
-        """Return the discriminator's loss on translated images, small where it recognises them; without weights."""
+    def of_fake(self, logits: Tensor) -> Tensor:
+        """Return a loss that is small if the logits recognize translated pixels; all weigh the same."""
         logits = at_least_float32(logits)
         return (logits.logsumexp(dim=1) - logits[:, 0]).mean()
 
@@ -45,9 +54,10 @@ def labels_of(source: Tensor, logits: Tensor) -> Tensor:
 
 
 def class_weights(labels: Tensor) -> Tensor:
-    """Return the weights of the classes, (K, 1, 1), of one-hot labels (N, K, H, W); 0 for those that are absent.
+    """Return the weights of the classes, (K, 1, 1), of one-hot labels (N, K, H, W); 0 for absent classes.
 
-    The pixels of the batch, divided by those of the class and by the number of classes that are there.
+    A weight is the number of pixels in the batch, divided by the pixels of the class and by the number of classes that
+    are present.
     """
     n_pixels = labels.sum(dim=(0, 2, 3))
     n_present = (n_pixels > 0).sum().clamp_min(1)
@@ -55,48 +65,28 @@ def class_weights(labels: Tensor) -> Tensor:
     return (weights * (n_pixels > 0))[:, None, None]
 
 
-@dataclass(frozen=True)
-class SegmentationObjective:
-    """Half the sum of the losses on translated and real images, and of LabelMix by its weight.
-
-    OASIS takes all of the sum, from which Adam's steps differ by its eps alone.
-
-    labelmix: weight of LabelMix beside the other two; 10 in OASIS, 5 on Cityscapes.
-    """
-
-    adversarial: SegmentationLoss
-    labelmix: float = 0.0
-
-    def __call__(self, inputs: DiscriminatorLossInputs) -> dict[str, Tensor]:
-        """Return the losses by name, unweighted, and `total`."""
-        (fake_logits,), (real_logits,) = inputs.fake_logits, inputs.real_logits
-        terms = {
-            "fake": self.adversarial.fake(fake_logits),
-            "real": self.adversarial.real(real_logits, inputs.source),
-        }
-        total = terms["fake"] + terms["real"]
-        if self.labelmix:
-            mask = draw_mask(labels_of(inputs.source, real_logits))
-            (mixed_logits,) = inputs.discriminate_mix(mask)
-            terms["labelmix"] = labelmix_loss(mask, mixed=mixed_logits, fake=fake_logits, real=real_logits)
-            total = total + self.labelmix * terms["labelmix"]
-        return {**terms, "total": 0.5 * total}
+def labelmix(inputs: PenaltyInputs) -> Tensor:
+    """Return the distance of the logits of mixed images from the mixed logits, 0-d (equation 4)."""
+    (fake,), (real,) = inputs.fake_logits.scales, inputs.real_logits.scales
+    mask = draw_mask(labels_of(inputs.real_logits.source, real))
+    (mixed,) = inputs.discriminate_mix(mask)
+    return labelmix_loss(mask, mixed=mixed, fake=fake, real=real)
 
 
 def draw_mask(labels: Tensor) -> Tensor:
     """Draw LabelMix's mask for one-hot labels (N, K, H, W): (N, 1, H, W) bool, True for the real image.
 
-    All pixels of a class in the batch have one draw, and so have all without a class. The draws come from torch's
+    All pixels of a class in the batch share one draw, and so do all pixels without a class. The draws come from torch's
     generator of the device.
     """
     return mask_of(labels, torch.rand(labels.shape[1] + 1, device=labels.device) < 0.5)
 
 
 def mask_of(labels: Tensor, draws: Tensor) -> Tensor:
-    """Return the mask of one-hot labels (N, K, H, W) by draws (K + 1,) bool, the last for pixels without a class.
+    """Return the mask of one-hot labels (N, K, H, W) for draws (K + 1,) bool, the last for pixels without a class.
 
-    The draws are a table. OASIS relabels a map in place, class by class, so that one which has become 1 is drawn again
-    with class 1.
+    The draws are a table. OASIS relabels a map in place, class by class, so that a pixel that has become 1 is drawn
+    again with class 1.
     """
     n_classes = labels.shape[1]
     classes = torch.where(labels.amax(dim=1, keepdim=True) > 0, labels.argmax(dim=1, keepdim=True), n_classes)
@@ -104,7 +94,7 @@ def mask_of(labels: Tensor, draws: Tensor) -> Tensor:
 
 
 def labelmix_loss(mask: Tensor, *, mixed: Tensor, fake: Tensor, real: Tensor) -> Tensor:
-    """Return the mean squared distance of the logits of mixed images from the mixed logits, 0-d (equation 4).
+    """Return the mean squared distance of the logits of mixed images from the mixed logits, 0-d.
 
     mask: (N, 1, H, W) bool, True for the real image. mixed, fake, real: logits (N, 1 + K, H, W); gradients reach all.
     """

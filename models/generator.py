@@ -3,9 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from re import Pattern
-from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
+
+from utils.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -60,18 +62,19 @@ class Generator(nn.Module):
         """Prefixes of the names of the parameters that train.freeze_global_epochs freezes."""
         return ()
 
-
-@runtime_checkable
-class FeatureGenerator(Protocol):
-    """A generator with features at named layers, which method.name=contrastive compares (`GlobalGenerator`)."""
-
     def features(self, source: Tensor, taps: Sequence[str]) -> list[Tensor]:
         """Return the outputs of the layers `taps`, (N, C, H, W) each; raise KeyError if there is no such layer."""
-        ...
+        raise self._lacks_features()
 
     def translate_with_features(self, source: Tensor, taps: Sequence[str]) -> tuple[Tensor, list[Tensor]]:
         """Return the translation, and the features of `source` at `taps`, from one pass."""
-        ...
+        raise self._lacks_features()
+
+    def _lacks_features(self) -> ConfigError:
+        return ConfigError(
+            f"method.name=contrastive: {type(self).__name__} lacks features and translate_with_features. Define them "
+            "as models.global_generator.GlobalGenerator does, or set generator.name=global or method.name=cycle."
+        )
 
 
 class EncodedGenerator(nn.Module):
@@ -84,5 +87,5 @@ class EncodedGenerator(nn.Module):
 
     @property
     def coarse_parts(self) -> Sequence[str]:
-        """Prefixes of names, as those of the generator."""
+        """Prefixes of names in the generator."""
         return [f"generator.{prefix}" for prefix in self.generator.coarse_parts]

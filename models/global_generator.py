@@ -34,17 +34,16 @@ class GlobalGenerator(Generator):
 
     A 7x7 stem, `n_downsamplings` strided convolutions that double the channels, `n_blocks` residual blocks,
     `n_downsamplings` upsamplings, a 7x7 head with tanh. Convolutions before a norm have no bias, since the norm
-    subtracts the mean. pix2pix's ResNet generator has 2 downsamplings, 6 or 9 blocks, and dropout; CycleGAN's is the
-    same, and CUT's down- and upsampling are antialiased.
+    subtracts the mean. pix2pix's and CycleGAN's ResNet generator has 2 downsamplings, 6 or 9 blocks, and dropout. CUT's
+    down- and upsampling are antialiased.
 
-    skips: half: the encoder's activations are added to the decoder's between half of the sides and the lowest
-        resolution (Mao et al. 2016), so that lines of the source need not pass that; takes no parameters. full: those
-        at the full sides join too, through a convolution; not with a scale below 1.
-    biased_downs: whether the stem's and the strided convolutions have biases. A norm cancels them, but they count if a
+    skips: half: add the encoder's activations to the decoder's below the full sides (Mao et al. 2016). full: also join
+        the activations at the full sides, through a convolution; not with a scale below 1.
+    biased_downs: Whether the stem's and the strided convolutions have biases. A norm cancels them, but they count if a
         loss compares the features before the norm.
-    scale: side of the output divided by the side of the source, a power of 2. Above 1 there are more upsamplings, and
+    scale: Side of the output divided by the side of the source, a power of 2. Above 1 there are more upsamplings, and
         each halves the channels; below 1 there are fewer.
-    output: tanh; linear for values without bounds; None for the features before the head, which the enhancers take.
+    output: tanh; linear for values without bounds; None for the features before the head.
     """
 
     compared_layers = re.compile(r"stem\.\d+|downs\.\d+\.\d+|blocks\.\d+")
@@ -88,10 +87,7 @@ class GlobalGenerator(Generator):
 
     @staticmethod
     def image_sides(*, n_downsamplings: int, scale: float = 1.0) -> ImageSides:
-        """Return the sides that the generator takes.
-
-        Reflection at the lowest resolution needs a second pixel, and that of the head a fourth.
-        """
+        """Return the sides that leave reflection two pixels at the lowest resolution, and four at the head."""
         multiple = 2**n_downsamplings
         return ImageSides(multiple, minimum=max(2 * multiple, math.ceil(4 / scale)))
 
@@ -102,15 +98,12 @@ class GlobalGenerator(Generator):
 
     @staticmethod
     def without_effect(*, n_blocks: int, n_downsamplings: int, scale: float, skips: Skips) -> Sequence[str]:
-        """Return dropout where there is no block for it, and skips where no level of the encoder meets the decoder."""
+        """Return dropout if there is no block for it, and skips if no level of the encoder meets the decoder."""
         joins_nothing = skips == "half" and (n_downsamplings < 2 or n_downsamplings + n_doublings(scale) < 1)
         return [*([] if n_blocks else ["dropout"]), *(["skips"] if joins_nothing else [])]
 
     def forward(self, source: Tensor) -> Tensor:
-        """Translate (N, in_channels, H, W) into (N, out_channels, scale * H, scale * W); `image_sides` bounds H and W.
-
-        The output is in [-1, 1], unless it is linear.
-        """
+        """Translate (N, in_channels, H, W) into (N, out_channels, scale * H, scale * W), in [-1, 1] unless linear."""
         x, levels = self.stem(self.uniform(source)), []
         for number, down in enumerate(self.downs):
             if self._joins(number):
@@ -119,11 +112,11 @@ class GlobalGenerator(Generator):
         return self._decoded(self.blocks(x), levels)
 
     def _joins(self, number: int) -> bool:
-        """Return whether what a downsampling takes joins the decoder; the first takes the full sides."""
+        """Return whether the input of a downsampling joins the decoder; the first one has the full sides."""
         return self.skips == "full" or (self.skips == "half" and number > 0)
 
     def _decoded(self, x: Tensor, levels: Sequence[Tensor]) -> Tensor:
-        """Return the translation of the lowest resolution, which levels of the encoder join, finest first."""
+        """Return the translation from the lowest resolution and levels of the encoder, finest first."""
         for up in self.ups:
             x = up(x)
             if self.join and len(levels) == 1:
@@ -134,10 +127,12 @@ class GlobalGenerator(Generator):
         return self.head(x)
 
     def features(self, source: Tensor, taps: Sequence[str]) -> list[Tensor]:
-        """Return the outputs of these layers of the encoder and the blocks, in their order; computes none behind them.
+        """Return the outputs of these layers of the encoder and the blocks, in their order; compute no later layer.
 
-        taps: names of modules, as `stem.0`, `downs.1.0` or `blocks.4`, but no norms, whose outputs the ReLU behind them
-            overwrites. Raises KeyError with the names that there are.
+        taps: Names of modules, as `stem.0` or `blocks.4`, but no norms, since ReLU overwrites their output.
+
+        Raises:
+            KeyError: There is no such layer.
         """
         return self._encoded(source, taps, stops=True)[1]
 
@@ -174,10 +169,7 @@ class LocalEnhancer(Generator):
     """A global generator at the lowest resolution, and enhancers that each double it (Wang et al. 2018, section 3.1).
 
     An enhancer adds the downsampled source of its level to the coarser level's features; residual blocks and an
-    upsampling follow.
-
-    base_channels: width of the finest level; the trunk has 2**n_enhancers times as many.
-    output: tanh, or linear for values without bounds.
+    upsampling follow. base_channels is the width of the finest level; the trunk has 2**n_enhancers times as many.
     """
 
     has_coarse_parts = True
@@ -237,10 +229,7 @@ class LocalEnhancer(Generator):
         return ["trunk", *(f"enhancers.{number}" for number in range(len(self.enhancers) - 1))]
 
     def forward(self, source: Tensor) -> Tensor:
-        """Translate (N, in_channels, H, W) into (N, out_channels, H, W); `image_sides` bounds H and W.
-
-        The output is in [-1, 1], unless it is linear.
-        """
+        """Translate (N, in_channels, H, W) into (N, out_channels, H, W), in [-1, 1] unless the output is linear."""
         pyramid = [self.uniform(source)]
         for _ in self.enhancers:
             pyramid.append(F.avg_pool2d(pyramid[-1], kernel_size=3, stride=2, padding=1, count_include_pad=False))

@@ -1,4 +1,4 @@
-"""The weights that a network starts with: drawn, or those of another network."""
+"""The weights that a network starts with: drawn, or copied from another network."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -21,17 +21,13 @@ _ORIGINAL = ".parametrizations.weight.original"
 def initialize(
     network: nn.Module, init: Init, gain: float, *, unchanged: Collection[nn.Module] = (), zero_biases: bool = False
 ) -> None:
-    """Draw the weights of `network` in place: of convolutions, linear layers and batch norms.
+    """Draw the weights of convolutions, linear layers and batch norms from torch's global generator, in place.
 
-    They come from torch's global generator.
+    Batch norm gets weights from N(1, gain²) and biases of 0. Other biases keep torch's values, as in pix2pixHD.
 
     init: normal: N(0, gain²), in pix2pixHD with gain 0.02. xavier: Glorot & Bengio 2010, normal. kaiming: He et al.
-    2015, normal, for ReLU, without gain. orthogonal: Saxe et al. 2013.
-
-    Biases of the others keep torch's initial values, as in pix2pixHD, or are 0. Batch norm has weights from N(1, gain²)
-    and biases of 0.
-
-    unchanged: convolutions whose weights keep torch's initial values. zero_biases: whether all biases start at 0.
+        2015, normal, for ReLU, without gain. orthogonal: Saxe et al. 2013.
+    unchanged: Convolutions whose weights keep torch's values. zero_biases: Whether all biases start at 0.
     """
     for module in network.modules():
         if isinstance(module, nn.Conv2d | nn.ConvTranspose2d | nn.Linear):
@@ -55,12 +51,7 @@ def initialize(
 
 @dataclass(frozen=True)
 class Transfer:
-    """The names of the weights of a transfer.
-
-    loaded: those of the target that were copied from the source.
-    left: those of the source that have no place in the target.
-    new: those of the target that keep their initial values.
-    """
+    """Names of weights: `loaded` were copied, `left` have no place in the target, `new` keep the target's values."""
 
     loaded: list[str]
     left: list[str]
@@ -71,9 +62,8 @@ def transfer_weights(source: nn.Module, target: nn.Module) -> Transfer:
     """Copy the weights of `source` that have a place of the same shape in `target`, in place.
 
     A global generator becomes the trunk of a local enhancer, as in pix2pixHD's step from 512p to 1024p. The scales of
-    a discriminator keep their resolutions; those that `target` has more are of higher ones. Where one side is a
-    generator with its encoder and the other is one of the two, that one is transferred. The vectors of spectral
-    norm are transferred with their weight, and brought to the weight where the source has none.
+    a discriminator keep their resolutions. A generator or an encoder can be transferred to or from a network of both.
+    The vectors of spectral norm come with their weight; without them in the source, they are computed.
     """
     source, target = _counterparts(source, target)
     state = target.state_dict()
@@ -121,7 +111,7 @@ def _effective_weights(network: nn.Module) -> dict[str, Tensor]:
 
 
 def _with_vectors(plain: str, place: str, undivided: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return a weight as the source holds it, with its vectors, by the target's names; {} unless both are normed."""
+    """Return an undivided weight with its vectors, by the target's names; {} unless both have spectral norm."""
     layer, our_layer = plain.rpartition(".")[0], place.removesuffix(_ORIGINAL)
     if not place.endswith(_ORIGINAL) or f"{layer}{_ORIGINAL}" not in undivided:
         return {}
@@ -130,7 +120,7 @@ def _with_vectors(plain: str, place: str, undivided: Mapping[str, Tensor]) -> di
 
 
 def _plain(name: str) -> str:
-    """Return the name of a weight as it is without spectral norm; "" for the state of spectral norm itself."""
+    """Return the name of a weight without spectral norm; "" for the state of spectral norm itself."""
     plain = name.replace(_ORIGINAL, ".weight")
     return "" if "parametrizations." in plain else plain
 

@@ -60,14 +60,13 @@ class FeatureConditionedGenerator(EncodedGenerator):
 
 
 def average_in_instances(features: Tensor, instances: Tensor) -> Tensor:
-    """Return (N, C, H, W) features in which each pixel is the mean over the pixels of its instance.
+    """Replace the features (N, C, H, W) of each pixel by their mean over its instance, in at least float32.
 
-    instances: (N, 1, H, W) integer ids. The result is at least float32: in fewer bits, sums over many pixels saturate.
+    instances: (N, 1, H, W) integer ids.
     """
     n, channels, height, width = features.shape
     region = number_regions(instances).flatten()
-    pixels = features.permute(0, 2, 3, 1).reshape(-1, channels)
-    pixels = at_least_float32(pixels)
+    pixels = at_least_float32(features.permute(0, 2, 3, 1).reshape(-1, channels))  # sums of fewer bits saturate
     # one sum for each pixel, because counting the regions would make the host wait for the device
     sums = torch.zeros_like(pixels).index_add(0, region, pixels)
     areas = torch.zeros_like(pixels[:, 0]).index_add(0, region, torch.ones_like(pixels[:, 0]))
@@ -85,7 +84,7 @@ def number_regions(instances: Tensor) -> Tensor:
     return torch.empty_like(keys).scatter_(0, order, is_next.cumsum(0)).view(instances.shape)
 
 
-FILE_NAME = "feature_clusters.pt"  # in the folder of the run whose encoder computed the features
+FILE_NAME = "feature_clusters.pt"  # in the folder of the encoder's run
 _KEY = "feature_clusters"
 
 
@@ -93,8 +92,7 @@ _KEY = "feature_clusters"
 class FeatureClusters:
     """Cluster centres of the features of each class (Wang et al. 2018, section 3.4).
 
-    centers: class id -> (n_clusters, C) float32 in [-1, 1].
-    step: the training step of the encoder that computed the features; None where it is unknown.
+    centers: (n_clusters, C) float32 in [-1, 1] by class id. step: Training step of the encoder; None if unknown.
     """
 
     centers: dict[int, Tensor]
@@ -106,11 +104,11 @@ class FeatureClusters:
         return next(iter(self.centers.values())).shape[1]
 
     def sample(self, classes: Tensor, instances: Tensor, rng: np.random.Generator) -> Tensor:
-        """Return features (1, C, H, W) that are, in each instance, a cluster centre drawn from those of its class.
+        """Draw a cluster centre of its class for each instance; return features (1, C, H, W).
 
-        classes: (1, 1, H, W) class ids; an instance has the class of most of its pixels.
-        instances: (1, 1, H, W) integer ids.
-        Instances of a class without clusters get zeros.
+        An instance has the class of most of its pixels. A class without clusters gets zeros.
+
+        classes: (1, 1, H, W) class ids. instances: (1, 1, H, W) integer ids.
         """
         region = number_regions(instances).flatten().cpu()
         class_of_region = _most_frequent(classes.flatten().cpu().long(), region)
@@ -128,11 +126,7 @@ class FeatureClusters:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
-        """Return the clusters of which `state_dict` returned `state`.
-
-        Raises:
-            ValueError: `state` is something else.
-        """
+        """Return the clusters that `state_dict` returned; raise ValueError if `state` is something else."""
         centers = state.get(_KEY)
         if not isinstance(centers, dict) or not centers:
             raise ValueError("holds no feature clusters; write them with python -m tools.cluster_features")
@@ -145,10 +139,7 @@ class FeatureClusters:
 
 @dataclass(frozen=True)
 class RegionFeatures:
-    """Classes, features and sizes of R regions.
-
-    classes: (R,) int64. features: (R, C) float32. shares: (R,) share of its image that each region covers, 0 to 1.
-    """
+    """Classes (R,) int64, features (R, C) float32 and shares of the image, (R,) from 0 to 1, of R regions."""
 
     classes: Tensor
     features: Tensor
@@ -156,10 +147,9 @@ class RegionFeatures:
 
     @classmethod
     def of(cls, features: Tensor, classes: Tensor, instances: Tensor) -> Self:
-        """Return the regions of one image.
+        """Return the regions of one image; a region has the class of most of its pixels.
 
-        features: (1, C, H, W), constant in each region. classes: (1, 1, H, W) ids; a region has that of most pixels.
-        instances: (1, 1, H, W) ids of the regions.
+        features: (1, C, H, W), constant in each region. classes, instances: (1, 1, H, W) ids.
         """
         region = number_regions(instances).flatten()
         class_of_region = _most_frequent(classes.flatten().long(), region)

@@ -11,12 +11,12 @@ from torch import Tensor, nn
 
 from models.layers import InTiles
 
-_STREAM = 0x5354594C  # makes other seeds, so that styles are not the noise channels of the same images
+_STREAM = 0x5354594C  # styles draw other values than the noise channels of the same seed
 
 
 @dataclass(frozen=True)
 class MixedSeed:
-    """Names a draw between those of two seeds: `share` is 0 at the first and 1 at the second."""
+    """Names a draw between the draws of two seeds: `share` is 0 at the first and 1 at the second."""
 
     first: int
     second: int
@@ -27,7 +27,7 @@ Seed = int | MixedSeed
 
 
 def _draw(n: int, seed: Seed, stream: int = 0) -> Tensor:
-    """Return n values of N(0, 1), on the CPU; those of a mixed seed are on a circle, and as likely as any."""
+    """Return n values of N(0, 1), on the CPU; mixed seeds are on a circle, and as likely as any."""
     if isinstance(seed, MixedSeed):
         angle = seed.share * math.pi / 2
         return math.cos(angle) * _draw(n, seed.first, stream) + math.sin(angle) * _draw(n, seed.second, stream)
@@ -37,11 +37,8 @@ def _draw(n: int, seed: Seed, stream: int = 0) -> Tensor:
 class NoiseChannels(nn.Module):
     """Puts channels of N(0, 1) noise, one value for each channel and image, before the channels of a condition.
 
-    In training mode each pass draws from torch's generator of the device. In evaluation mode the noise is that of the
-    latest `draw_latents`, and 0, its mean, before the first.
-
-    n_channels: number of these channels; with 0 the condition stays as it is.
-    drawn: that noise, (N, n_channels, 1, 1).
+    In training mode each pass draws from torch's generator of the device. In evaluation mode the noise is `drawn`,
+    (N, n_channels, 1, 1), from the latest `draw_latents`, and 0 before the first.
     """
 
     in_tiles = InTiles(extent="every_segment")
@@ -75,13 +72,9 @@ def _layers(network: nn.Module) -> list[NoiseChannels]:
 class StyleStem(nn.Linear):
     """Maps a style to a map of height x width pixels, resized to the sides that a source has at its lowest resolution.
 
-    In SPADE these sides are fixed. Here the map is interpolated bilinearly where a source has others, so that a larger
-    picture has the same layout of the style, stretched. At height x width pixels that changes nothing.
-
-    In prediction the style is that of the latest `draw_latents` or `choose_style`, and 0, the mean of N(0, I), before
-    the first.
-
-    drawn: that style, (N or 1, style_channels).
+    In SPADE these sides are fixed. Here the map is interpolated bilinearly for other sources, so that a larger picture
+    has the same layout of the style, stretched. In prediction the style is `drawn`, (N or 1, style_channels), from the
+    latest `draw_latents` or `choose_style`, and 0 before the first.
     """
 
     in_tiles = InTiles(extent="full_image")
@@ -110,10 +103,7 @@ class StyleStem(nn.Linear):
 
 
 def draw_latents(network: nn.Module, seeds: Sequence[Seed]) -> None:
-    """Draw what noise and style a network takes for a batch, for each image by its seed and the same on every device.
-
-    They are for evaluation mode.
-    """
+    """Draw noise and style for evaluation mode, for each image by its seed and the same on every device."""
     for layer in _layers(network):
         layer.drawn = torch.stack([_draw(layer.n_channels, seed) for seed in seeds])[:, :, None, None]
     for stem in _stems(network):
@@ -134,9 +124,9 @@ def latent_channels(network: nn.Module) -> tuple[int, int]:
 
 @contextmanager
 def given_latents(network: nn.Module, values: Tensor | None) -> Iterator[None]:
-    """Give a network the noise and the style of each image, in place of drawing them, within a context.
+    """Give a network the noise and the style of each image within a context, instead of drawing them.
 
-    values: (N, n), of the numbers of `latent_channels`; None changes nothing.
+    values: (N, n), as many as `latent_channels` returns; None changes nothing.
     """
     if values is None:
         yield
@@ -153,7 +143,7 @@ def given_latents(network: nn.Module, values: Tensor | None) -> Iterator[None]:
 
 
 def copy_chosen_style(source: nn.Module, target: nn.Module) -> None:
-    """Give the style that was chosen in a network to another with the same layers, in place."""
+    """Give the style that was chosen in a network to another network with the same layers."""
     for ours, theirs in zip(_stems(source), _stems(target), strict=True):
         theirs.drawn = ours.drawn
 

@@ -17,12 +17,11 @@ from utils.precision import at_least_float32
 class InTiles:
     """How a layer is computed for an image in tiles; a layer of ours declares it as its attribute `in_tiles`.
 
-    reach: how far beyond its own place a pixel of the output depends on the input, in pixels of the input.
-    stride: pixels of the input, along a side, for each of the output: 2 halves the sides, 1/2 doubles them.
-    extent: tile: from the tile's part of its input. every_segment: the same, of the image alone and so cheap that each
-        segment of the network computes it again instead of reading it from a file. full_image: once, by the layer's
-        `of_sides`, since it depends on the sides of the image alone. left_out: not at all, as a check of images that
-        no tile is.
+    reach: Distance in pixels of the input from which a pixel of the output depends on it.
+    stride: Pixels of the input, along a side, for each pixel of the output: 2 halves the sides, 1/2 doubles them.
+    extent: tile: from the tile's part of its input. every_segment: the same, but each segment of the network computes
+        it again from the image, because that is cheap. full_image: once, by the layer's `of_sides`, since it depends
+        only on the sides of the image. left_out: not at all.
     """
 
     reach: int = 0
@@ -41,7 +40,7 @@ class ReflectionPadding(nn.ReflectionPad2d):
         if x.is_cuda and torch.are_deterministic_algorithms_enabled():
             return reflect(x, self.padding[0])
         if x.device.type == "cpu" and is_channels_last(x):
-            with torch.autocast("cpu", enabled=False):  # which makes float32 of it
+            with torch.autocast("cpu", enabled=False):  # autocast would convert it to float32
                 return super().forward(x)
         return padded(x, self.padding[0], "reflect")
 
@@ -49,7 +48,7 @@ class ReflectionPadding(nn.ReflectionPad2d):
 def padded(x: Tensor, padding: int, mode: Literal["reflect", "replicate"]) -> Tensor:
     """Return (N, C, H, W) with `padding` mirrored or repeated pixels on each side, in the layout of the image.
 
-    torch's padding of images on a GPU makes contiguous ones. That of volumes keeps the order of pixels and channels.
+    On a GPU torch's padding of images returns contiguous images. Its padding of volumes keeps the layout.
     """
     if not (x.is_cuda and is_channels_last(x)):
         return F.pad(x, (padding,) * 4, mode=mode)
@@ -66,11 +65,11 @@ def reflect(x: Tensor, padding: int) -> Tensor:
 
 
 class InstanceNorm(nn.InstanceNorm2d):
-    """nn.InstanceNorm2d without parameters and statistics, which keeps images' layout: in training, on a GPU always.
+    """nn.InstanceNorm2d without parameters and statistics that keeps the layout of images in training and on a GPU.
 
-    torch's own is batch norm of a view (1, N C, H, W) of a contiguous copy. On a CPU the gradient of a single image is
-    wrong, without a message, where the one that comes in is channels-last (torch 2.15). Batch norm of the image itself
-    gives the same values, and copies nothing. So do those of channels-last images one by one, which keep their layout.
+    torch computes batch norm of a view (1, N C, H, W) of a contiguous copy. On a CPU the gradient of a single image is
+    then silently wrong if the incoming gradient is channels-last (torch 2.15). Batch norm of each image gives the same
+    values without a copy.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -79,7 +78,7 @@ class InstanceNorm(nn.InstanceNorm2d):
         is_known = not self.training and (x.device.type == "cpu" or torch.compiler.is_compiling())
         if is_known or x.shape[2:].numel() == 1:
             return super().forward(x)
-        # on a CPU one image too: a ReLU in place is slow on its view
+        # a single image on a CPU too, because a ReLU in place is slow on its view
         if is_channels_last(x) and (len(x) > 1 or x.device.type == "cpu"):
             return torch.cat([self._normalized(image) for image in x.split(1)])
         if x.shape[0] > 1:
@@ -99,9 +98,9 @@ def is_channels_last(images: Tensor) -> bool:
 
 
 def _of_plain_strides(image: Tensor) -> Tensor:
-    """Return a view of (1, C, H, W), in either direction, whose first stride is that of a new channels-last tensor.
+    """Return a view of (1, C, H, W) with the first stride of a new channels-last tensor.
 
-    By another one, which unsqueeze gives, torch's batch norm on a CPU takes channels-last for contiguous (torch 2.15).
+    With the stride that unsqueeze gives, torch's batch norm on a CPU takes channels-last for contiguous (torch 2.15).
     """
     return image.permute(0, 2, 3, 1).squeeze(0).unsqueeze(0).permute(0, 3, 1, 2)
 
@@ -120,20 +119,20 @@ class AntialiasedDownsampling(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (N, C, H, W) to (N, C, H / 2, W / 2), rounded up; H and W are at least 2."""
-        row = (2 - torch.arange(-1, 2, dtype=x.dtype, device=x.device).abs()) / 4  # no copy, for which the host waits
+        row = (2 - torch.arange(-1, 2, dtype=x.dtype, device=x.device).abs()) / 4  # a copy would make the host wait
         kernel = (row[:, None] * row).expand(x.shape[1], 1, 3, 3)
         if x.device.type != "cpu":
             return F.conv2d(self.border(x), kernel, stride=2, groups=x.shape[1])
-        with torch.autocast("cpu", enabled=False):  # in bfloat16 the gradient would take ten times the time
+        with torch.autocast("cpu", enabled=False):  # the gradient in bfloat16 takes ten times the time
             bordered = at_least_float32(self.border(x))
             return F.conv2d(bordered, kernel.to(bordered.dtype), stride=2, groups=x.shape[1]).to(x.dtype)
 
 
 class UniformToZeros(nn.Module):
-    """Replaces each image that has one value in each channel by zeros, in evaluation; others stay as they are.
+    """Replaces each image of one colour by zeros in evaluation.
 
-    Reflection padding, a convolution and instance norm make zeros of both. With another value, though, the norm divides
-    the rounding errors of the convolution by their own size: the translation is noise, and another one in each runtime.
+    Reflection padding, a convolution and instance norm map both to zeros. With another value, the norm would divide the
+    rounding errors of the convolution by their own size: the translation is noise, which differs between runtimes.
     """
 
     in_tiles = InTiles(extent="left_out")  # a tile of one colour is no image of one
@@ -156,7 +155,7 @@ class UpsampledConv2d(nn.Conv2d):
     4x4 kernel, which takes 4 products for each output instead of 9 and never makes the enlarged image. Unlike a free
     transposed convolution it leaves no checkerboard (Odena et al. 2016): its kernel is a sum of shifted 3x3 kernels.
 
-    border: of the enlarged image: its pixels mirrored, or zeros.
+    border: Border of the enlarged image: mirrored pixels or zeros.
     """
 
     in_tiles = InTiles(reach=1, stride=Fraction(1, 2))
@@ -170,7 +169,7 @@ class UpsampledConv2d(nn.Conv2d):
         kernel = _merged(self.weight)
         if self.border == "zeros":
             return F.conv_transpose2d(x, kernel, self.bias, stride=2, padding=1)
-        # of the enlarged image, the pixel mirrored at the border repeats the one at the border
+        # mirroring the enlarged image at its border repeats the pixel at the border
         bordered = padded(x, 1, "replicate")
         return F.conv_transpose2d(bordered, kernel, self.bias, stride=2, padding=3)
 
@@ -181,14 +180,14 @@ def _merged(kernel: Tensor) -> Tensor:
     It is mirrored, as a transposed convolution wants it, and convolved with 2x2 ones.
     """
     along_a_side = kernel.new_ones(4, 3).tril().triu(-1).flip(0)
-    # of both sides at once, since one matrix product is faster than slices or pooling of many 3x3 images
+    # one matrix product for both sides is faster than slices or pooling of many 3x3 images
     merged = kernel.flatten(2) @ torch.kron(along_a_side, along_a_side).T
     return merged.unflatten(2, (4, 4)).transpose(0, 1)
 
 
 WIDE_WEIGHTS = 2**23  # 1024 x 1024 x 3 x 3 has more; for smaller weights torch's own gradient is as fast
-MANY_CHANNELS = 128  # with fewer, Winograd's form moves more memory than it saves products
-CHANNELS_CONTIGUOUS = range(256, 512) if cpu_has_avx2_alone() else range(0)  # where it is faster on contiguous images
+MANY_CHANNELS = 128  # Winograd's form of fewer channels moves more memory than it saves products
+CHANNELS_CONTIGUOUS = range(256, 512) if cpu_has_avx2_alone() else range(0)  # it is faster on such contiguous images
 
 
 class WideConv2d(nn.Conv2d):
@@ -251,13 +250,13 @@ class PairConv2d(nn.Conv2d):
     """nn.Conv2d with zero padding over the channels of a source and an image, without concatenating them.
 
     The source has most of the channels (36 against 3 on Cityscapes), needs no gradient, and is the same for real and
-    translated images. It is convolved once for both, and the backward pass goes through the image's channels alone.
+    translated images. It is convolved once for both.
     """
 
     def forward(self, source: Tensor | None, image: Tensor) -> Tensor:  # type: ignore[override]
         """Map sources (N, C, H, W) and k images of each, (k N, in_channels - C, H, W), to (k N, out_channels, H', W').
 
-        The first N images are of the N sources, and so are the next N. Without a source, C is 0.
+        Image i belongs to source i mod N. Without a source, C is 0.
         """
         if source is None:
             return super().forward(image)
@@ -268,7 +267,7 @@ class PairConv2d(nn.Conv2d):
 
 
 _OUT, _IN = 4, 6  # sides of a tile of the output, and of the pixels that it depends on
-# of one side: with these, `tile_rows.T @ ((kernel_rows @ kernel) * (pixel_rows @ pixels))` is a convolution
+# matrices of one side: `tile_rows.T @ ((kernel_rows @ kernel) * (pixel_rows @ pixels))` is a convolution
 _PIXELS = [
     [4, 0, -5, 0, 1, 0],
     [0, -4, -4, 1, 1, 0],

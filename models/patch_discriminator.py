@@ -31,26 +31,21 @@ class DiscriminatorOutput(NamedTuple):
 
 
 class Discriminator(nn.Module):
-    """A network of which (source, image) -> list[DiscriminatorOutput].
+    """A network that maps (source, image) to a list[DiscriminatorOutput]. Its constructor names the settings it takes.
 
-    Its constructor names the settings that it takes.
-
-    classifies_pixels: Whether its logits are those of a segmentation, (N, 1 + K, H, W) for K classes, without features.
-    keeps_normed_weights: As of a Generator, with discriminator.spectral_norm=inner.
+    classifies_pixels: Whether it returns the logits of a segmentation, (N, 1 + K, H, W) for K classes, and no features.
+    keeps_normed_weights: The same fact as `Generator.keeps_normed_weights`, for discriminator.spectral_norm=inner.
     """
 
     classifies_pixels: ClassVar[bool] = False
     keeps_normed_weights: ClassVar[bool] = True
 
     least_side: ClassVar[Callable[..., int]]
-    """A static method that returns the shortest side, in pixels, of an image on which such a network can be trained.
-
-    Its arguments are the settings that this depends on.
-    """
+    """A static method that returns the shortest side, in pixels, of images that a network with these settings takes."""
 
 
 def discriminate(network: nn.Module, source: Tensor | None, image: Tensor) -> DiscriminatorOutput:
-    """Apply a network's `layers`, the first of which begins with a PairConv2d, and `head` to images and sources."""
+    """Apply a network's `layers`, which begin with a PairConv2d, and its `head` to images and sources."""
     first, *inner = cast(nn.ModuleList, network.layers)
     convolution, *others = cast(nn.Sequential, first)
     features = [nn.Sequential(*others)(convolution(source, image))]
@@ -65,10 +60,9 @@ class MultiscalePatchDiscriminator(Discriminator):
     A PatchGAN has `n_layers` strided 4x4 convolutions, one of stride 1, and one to the logits (Isola et al. 2017). With
     one scale and padding 1 it is pix2pix's 70x70 PatchGAN.
 
-    source_channels: 0 for a discriminator that sees the image alone, as CycleGAN's and CUT's.
-    padding: 2 in pix2pixHD, where a convolution of stride 1 lengthens a side by one; 1 in pix2pix, where it shortens
-        it by one.
-    max_channels: the most channels of a layer, up to which they double; 512 in pix2pixHD, 8 * base_channels in pix2pix.
+    source_channels: 0 for a discriminator that sees only the image, as CycleGAN's and CUT's.
+    padding: 2 in pix2pixHD, so that a convolution of stride 1 lengthens a side by one; 1 in pix2pix.
+    max_channels: Most channels of a layer; 512 in pix2pixHD, 8 * base_channels in pix2pix.
     """
 
     def __init__(
@@ -103,13 +97,9 @@ class MultiscalePatchDiscriminator(Discriminator):
 
     @staticmethod
     def least_side(*, n_layers: int, n_scales: int, padding: int, downsample: Downsample) -> int:
-        """Return the shortest side of an image on which each scale can be trained.
-
-        It is computed from the last layer to the first. What a norm gets has two pixels a side, since a single one has
-        no statistics.
-        """
+        """Return the shortest side that leaves each norm two pixels, computed from the last layer to the first."""
         lost = 3 - 2 * padding  # pixels of a side, by a convolution of stride 1; the head leaves one of the last two
-        normed = 2 if downsample == "strided" else 1  # of the output of a halving layer; a blur comes after the norm
+        normed = 2 if downsample == "strided" else 1  # pixels behind a halving layer; a blur comes after the norm
         side = 2 + lost
         for least in [normed] * (n_layers - 1) + [1]:  # the first layer has no norm
             side = 2 * max(side, least) - 1 + lost
@@ -133,8 +123,6 @@ class PixelDiscriminator(Discriminator):
     """1x1 convolutions, which score the colour of each pixel by itself (Isola et al. 2017, section 6.1.2).
 
     As in pix2pix, the last convolution has a bias with instance norm and none with batch norm.
-
-    source_channels: 0 for a discriminator that sees the image alone.
     """
 
     def __init__(
@@ -154,12 +142,9 @@ class PixelDiscriminator(Discriminator):
 
     @staticmethod
     def least_side() -> int:
-        """Return the shortest side of an image of which the norm has statistics."""
+        """Return the shortest side of an image from which a norm can compute statistics."""
         return 2
 
     def forward(self, source: Tensor, image: Tensor) -> list[DiscriminatorOutput]:
-        """Score `image`, (k N, image_channels, H, W) in [-1, 1]: k translations of each `source`, (N, C, H, W).
-
-        With source_channels 0, `source` is not used. Returns the output of one scale, the full resolution.
-        """
+        """Score images as `MultiscalePatchDiscriminator` does, at one scale."""
         return [discriminate(self, source if self.source_channels else None, image)]

@@ -13,8 +13,7 @@ _EPSILON = 1e-7  # added to the length, as in CUT's code; the initial weights ma
 class PatchProjection(nn.Module):
     """A two-layer perceptron for the features of each tap (Park et al. 2020, section 3.2, H_l), in float32.
 
-    feature_channels: of the features at each tap, in the order of the taps.
-    channels: of the hidden layer and of the vectors.
+    feature_channels: Channels of the features at each tap. channels: Width of the hidden layer and of the vectors.
     """
 
     def __init__(self, feature_channels: Sequence[int], *, channels: int = 256) -> None:
@@ -25,9 +24,9 @@ class PatchProjection(nn.Module):
         )
 
     def forward(self, features: Sequence[Tensor], positions: Sequence[Tensor]) -> list[Tensor]:
-        """Return the vectors of each tap, (N * S, channels) of length 1, those of an image behind each other.
+        """Return the vectors of each tap, (N * S, channels) of length 1, image after image.
 
-        features: of each tap, (N, C, H, W). positions: of each tap, (S,) int64, row * W + column.
+        features: (N, C, H, W) for each tap. positions: (S,) int64 for each tap, row * W + column.
         """
         vectors = []
         with torch.autocast(features[0].device.type, enabled=False):
@@ -40,10 +39,9 @@ class PatchProjection(nn.Module):
 
 
 def draw_positions(features: Sequence[Tensor], n_patches: int) -> list[Tensor]:
-    """Return S different positions for each tap, (S,) int64 on the features' device; S is n_patches, or all there are.
+    """Draw up to n_patches different positions for each tap from torch's generator of the device; (S,) int64 each.
 
-    features: of each tap, (N, C, H, W); the positions serve all images. Draws come from torch's global generator of the
-    device, which checkpoints hold.
+    features: (N, C, H, W) for each tap; the positions serve all images.
     """
     sizes = [feature.shape[2] * feature.shape[3] for feature in features]
     return [torch.randperm(size, device=features[0].device)[:n_patches] for size in sizes]

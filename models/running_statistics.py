@@ -37,10 +37,9 @@ def restore_broken(statistics: Sequence[Tensor], former: Tensor, is_good: Tensor
 
 @contextmanager
 def untracked(norms: Sequence[BatchNorm]) -> Iterator[None]:
-    """Make passes in training mode leave the running statistics as they are.
+    """Make passes in training mode leave the running statistics unchanged.
 
-    Batch norm has copies of them meanwhile. Without any it would keep fewer tensors for the backward pass, by which
-    torch recognises that a recomputation is not that of its pass.
+    Batch norm gets copies of them meanwhile, because torch checks that a recomputed pass saves as many tensors.
     """
     kept = [(norm, name, buffer) for norm in norms for name, buffer in norm.named_buffers(recurse=False)]
     for norm, name, buffer in kept:
@@ -54,11 +53,11 @@ def untracked(norms: Sequence[BatchNorm]) -> Iterator[None]:
 
 @contextmanager
 def estimating_statistics(network: nn.Module) -> Iterator[None]:
-    """Replace the running statistics by the mean over the passes that are made within, each of a batch.
+    """Replace the running statistics by their mean over the passes within.
 
-    Each norm normalises by the statistics of its batch, as in training; all else is in evaluation mode: dropout drops
-    nothing, and spectral norm makes no step of its power iteration. The counts of batches stay. A pass that leaves a
-    statistic not finite does not count. Everything stays if no pass counts, or on an error.
+    Norms use the statistics of their batch, as in training; everything else is in evaluation mode. torch's `update_bn`
+    would also switch dropout on. A pass that makes a statistic infinite does not count, and the counts of batches stay.
+    Nothing changes if no pass counts, or on an error.
     """
     modes = {module: module.training for module in network.modules()}
     norms, statistics = batch_norms(network), running_statistics(network)
@@ -67,7 +66,7 @@ def estimating_statistics(network: nn.Module) -> Iterator[None]:
     network.eval()
     for norm in norms:
         norm.train().reset_running_stats()
-        norm.momentum = None  # which makes torch take the mean of all batches since the reset
+        norm.momentum = None  # torch then takes the mean of all batches since the reset
     former = torch.cat(statistics)
 
     def count_if_finite(*_: object) -> None:

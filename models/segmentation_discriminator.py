@@ -12,12 +12,11 @@ from models.patch_discriminator import Discriminator, DiscriminatorOutput
 
 
 class SegmentationDiscriminator(Discriminator):
-    """A U-Net over the image alone that classifies each pixel: translated, or real and of one of the classes.
+    """A U-Net over the image that classifies each pixel: translated, or real and of one of the classes.
 
-    n_classes: number K of classes of the label maps.
-    base_channels: channels behind the last block; the first two of the other side have 2 * base_channels, and they
-        double with every second block up to max_channels.
-    n_downsamplings: number of halvings; 6 in OASIS.
+    n_classes: Number of classes of the label maps.
+    base_channels: Channels behind the last block. The first two down blocks have 2 * base_channels, and the number
+        doubles with every second block up to max_channels.
     """
 
     classifies_pixels = True
@@ -42,10 +41,9 @@ class SegmentationDiscriminator(Discriminator):
         return int(2**n_downsamplings)
 
     def forward(self, source: Tensor, image: Tensor) -> list[DiscriminatorOutput]:
-        """Classify the pixels of `image`, (k N, image_channels, H, W) in [-1, 1]; `source` is not used.
+        """Return logits (k N, 1 + n_classes, H, W) for `image`, (k N, image_channels, H, W); `source` is not used.
 
-        Returns one output without features. Its logits are (k N, 1 + n_classes, H, W), channel 0 of which is that of
-        translated images.
+        Channel 0 stands for translated images. There is one output, without features.
         """
         return [DiscriminatorOutput([], self.unet(image))]
 
@@ -53,11 +51,9 @@ class SegmentationDiscriminator(Discriminator):
 class SegmentationUnet(nn.Module):
     """Residual blocks that halve the sides, as many that double them, and a 1x1 convolution to the logits.
 
-    A block that doubles sees the output of the block that halves to the same sides beside that of the one before it.
-    Any sides can be segmented that leave a pixel at the lowest resolution.
+    Each up block also takes the output of the down block of its size (a skip connection).
 
-    widths: channels of the image and of the output of each block that halves.
-    last_width: channels of the output of the last block.
+    widths: Channels of the image and of the output of each down block. last_width: Channels of the last up block.
     """
 
     def __init__(self, widths: Sequence[int], last_width: int, n_logits: int) -> None:
@@ -66,7 +62,7 @@ class SegmentationUnet(nn.Module):
             DownBlock(wide, narrow, is_first=level == 0) for level, (wide, narrow) in enumerate(pairwise(widths))
         )
         rising = [*reversed(widths[1:-1]), last_width]
-        # the first block is at the lowest resolution, where there is nothing to be seen beside
+        # the first up block is at the lowest resolution, which has no skip connection
         inputs = [widths[-1], *(2 * width for width in rising[:-1])]
         self.ups = nn.ModuleList(UpBlock(wide, narrow) for wide, narrow in zip(inputs, rising, strict=True))
         self.head = nn.Conv2d(last_width, n_logits, kernel_size=1)

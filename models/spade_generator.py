@@ -16,12 +16,9 @@ from models.layers import InstanceNorm, InTiles
 
 
 class SpadeLayer(nn.Module):
-    """norm(x) * (1 + scale) + shift, with a scale and a shift of each pixel that two convolutions make of a condition.
+    """norm(x) * (1 + scale) + shift, with a scale and a shift for each pixel (equation 1).
 
-    The norm has no parameters (equation 1). Condition -> convolution, ReLU -> one convolution for the scale, one for
-    the shift; zeros around each.
-
-    hidden_channels: channels of the first convolution; 128 in SPADE.
+    A convolution of the condition, ReLU, and a convolution each compute scale and shift. The norm has no parameters.
     """
 
     def __init__(self, channels: int, condition_channels: int, *, hidden_channels: int, norm: Norm) -> None:
@@ -40,11 +37,10 @@ class SpadeLayer(nn.Module):
 class ConditionReduction(nn.Module):
     """Divides the sides of a condition by `factor`.
 
-    Channels of an image are averaged over their area; those of one-hot labels, edges, features and noise take the first
-    pixel of each square, the nearest one by torch's rule, so that labels stay one-hot (SPADE).
+    Channels of an image are averaged over their area. Labels, edges, features and noise take the first pixel of each
+    square, which torch calls the nearest, so that labels stay one-hot (SPADE).
 
-    n_noise_channels, n_image_channels: the numbers of channels of noise and labels, and of an image behind them.
-    takes_image: whether there are some of an image.
+    n_noise_channels, n_image_channels: Numbers of channels of noise and labels, and of the image behind them.
     """
 
     def __init__(self, factor: int, *, n_noise_channels: int = 0, n_image_channels: int = 0) -> None:
@@ -75,9 +71,9 @@ class ConditionReduction(nn.Module):
 class SpadeBlock(Recomputable):
     """shortcut(x) + conv(LeakyReLU(spade(conv(LeakyReLU(spade(x)))))), figure 4 of Park et al. 2019.
 
-    The convolutions have min(in_channels, out_channels) channels between them. Where the numbers of channels differ,
-    the shortcut is a 1x1 convolution behind a SPADE layer without activation. Nothing follows the sum. The first
-    convolution has no bias, unlike SPADE's: the norm behind it subtracts it.
+    Between the convolutions are min(in_channels, out_channels) channels. If the numbers of channels differ, the
+    shortcut is a SPADE layer and a 1x1 convolution. Unlike in SPADE, the first convolution has no bias, since the norm
+    behind it would subtract it.
     """
 
     def __init__(
@@ -115,32 +111,28 @@ class SpadeBlock(Recomputable):
         return kept + inner
 
     def normed_convolutions(self) -> list[nn.Conv2d]:
-        """Return the convolutions that spectral norm takes in SPADE: all but those of the SPADE layers."""
+        """Return the convolutions that get spectral norm in SPADE; SPADE layers get none."""
         return [self.conv1, self.conv2, *([self.shortcut] if self.has_shortcut else [])]
 
 
-_WIDEST = 5  # upsamplings from which on the width no longer grows
+_WIDEST = 5  # more upsamplings have no larger width
 
 
 class SpadeGenerator(Generator):
     """A decoder of the condition, which enters at each resolution by way of the SPADE layers.
 
     A convolution of the condition at 2**-n_upsamplings of its sides, then SPADE blocks with upsamplings between them,
-    up to base_channels at the full sides, then LeakyReLU, a convolution, tanh. Unlike the original's, the lowest
-    resolution follows from the size of the source, so that any size that halves evenly can be translated.
+    up to base_channels at the full sides, then LeakyReLU, a convolution, tanh. Unlike in the original, the lowest
+    resolution follows from the size of the source.
 
     n_upsamplings: 5, 6 and 7 are SPADE's normal, more and most; 6 upsamples once more among the first blocks, 7 has
         one more block with half of base_channels. Fewer leave out the widest blocks.
-    n_middle_blocks: blocks of the full width behind the first one; 2 in SPADE, 1 in OASIS, which then has one block at
-        each resolution. With 1, n_upsamplings is at most 5.
-    hidden_channels: width of the convolutions of the condition in the SPADE layers; 128 in SPADE.
-    noise_channels: channels of noise before those of the source; 64 in OASIS, 0 in SPADE.
-    n_image_channels: how many of in_channels are those of an image; the others are maps.
-    n_label_channels: how many of in_channels, those of one-hot labels, come before the image.
-    style_channels: channels of the style of an image, which then is the decoder's input in place of a convolution of
-        the condition; 256 in SPADE, 0 without.
-    style_height, style_width: sides of the map that is made of the style; see StyleStem.
-    output: tanh, or linear for values without bounds.
+    n_middle_blocks: Blocks of the full width behind the first; 2 in SPADE, 1 in OASIS, with one block per resolution.
+    hidden_channels: Channels between the condition and the scales and shifts; 128 in SPADE.
+    noise_channels: Channels of noise before the source; 64 in OASIS, 0 in SPADE.
+    n_image_channels, n_label_channels: How many of in_channels belong to an image, and to one-hot labels before it.
+    style_channels: Channels of the style, which replaces the condition as the decoder's input; 256 in SPADE, 0 without.
+    style_height, style_width: Sides of the map of a style; see StyleStem.
     """
 
     translates = "label maps"
@@ -207,11 +199,9 @@ class SpadeGenerator(Generator):
         return {}
 
     def forward(self, source: Tensor, style: Tensor | None = None) -> Tensor:
-        """Translate (N, in_channels, H, W) into (N, out_channels, H, W); `image_sides` bounds H and W.
+        """Translate (N, in_channels, H, W) into (N, out_channels, H, W), in [-1, 1] unless the output is linear.
 
-        The output is in [-1, 1], unless it is linear.
-
-        style: (N, style_channels), of a generator with a style; None: the style of a prediction.
+        style: (N, style_channels), for a generator with a style; None: the style of a prediction.
         """
         condition = self.noise(source)
         reduced = [reduction(condition) for reduction in self.reductions]

@@ -25,20 +25,15 @@ Upsample = Literal["transposed", "nearest", "bilinear"]
 class UnetGenerator(Generator):
     """Encoder and decoder with a skip connection at every resolution (Isola et al. 2017, section 6.1.1).
 
-    n_downsamplings: strided convolutions, at least 5, and as many upsamplings; 8 is pix2pix's unet_256, 7 its unet_128.
-    The channels double up to 8 times base_channels.
-    dropout: whether half of the activations of the decoder's inner levels are dropped, which is pix2pix's noise.
-    upsample: transposed 4x4 convolutions, as in pix2pix, or interpolation and 3x3 convolutions, which leave no
+    The channels double up to 8 times base_channels. As in pix2pix, a convolution that no norm follows has a bias with
+    instance norm and none with batch norm; the last one always has a bias.
+
+    n_downsamplings: Strided convolutions, at least 5, and as many upsamplings; 8 is pix2pix's unet_256, 7 its unet_128.
+    dropout: Whether to drop half of the activations of the decoder's inner levels, which is pix2pix's noise.
+    upsample: Transposed 4x4 convolutions, as in pix2pix, or interpolation and 3x3 convolutions, which leave no
         checkerboard (Odena et al. 2016).
-    scale: sides of the output, in those of the source, a power of 2: more upsamplings without skip connections, each
-        of which halves the channels, or fewer levels of the decoder.
-    output: tanh, or linear for values without bounds.
-
-    As in pix2pix, a convolution that no norm follows has a bias with instance norm and none with batch norm; the last
-    one always has a bias.
-
-    Raises:
-        ValueError: n_downsamplings is below 5.
+    scale: Side of the output divided by the side of the source, a power of 2. Above 1 there are more upsamplings
+        without skip connections, and each halves the channels; below 1 the decoder has fewer levels.
     """
 
     def __init__(
@@ -55,8 +50,6 @@ class UnetGenerator(Generator):
         output: Output = "tanh",
     ) -> None:
         super().__init__()
-        if n_downsamplings < 5:
-            raise ValueError(f"a U-Net has at least 5 downsamplings, not {n_downsamplings}")
         widths = [base_channels * min(2**level, 8) for level in range(n_downsamplings)]
         has_bias = norm == "instance"
         innermost = n_downsamplings - 1
@@ -83,7 +76,7 @@ class UnetGenerator(Generator):
 
     @staticmethod
     def image_sides(*, n_downsamplings: int) -> ImageSides:
-        """Return the sides that the generator takes; no norm or reflection needs a second pixel at the lowest level."""
+        """Return the sides that the generator takes, down to a single pixel at the lowest level."""
         multiple = 2**n_downsamplings
         return ImageSides(multiple, minimum=multiple)
 
@@ -97,14 +90,11 @@ class UnetGenerator(Generator):
 
     @staticmethod
     def without_effect(*, n_downsamplings: int) -> Sequence[str]:
-        """Return dropout where there is no level for it."""
+        """Return dropout if there is no level for it."""
         return ("dropout",) if n_downsamplings == 5 else ()
 
     def forward(self, source: Tensor) -> Tensor:
-        """Translate (N, in_channels, H, W) into (N, out_channels, scale * H, scale * W); `image_sides` bounds H and W.
-
-        The output is in [-1, 1], unless it is linear.
-        """
+        """Translate (N, in_channels, H, W) into (N, out_channels, scale * H, scale * W), in [-1, 1] unless linear."""
         skips = []
         x = source
         for down in self.downs:

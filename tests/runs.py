@@ -19,8 +19,7 @@ import train
 from configs import build
 from configs.load import config_to_dict, load_config
 from tests.conftest import write_tiny_config
-from training.run_state import Training
-from training.setup import build_training
+from training.run import Training, build_training
 from utils.checkpoint import load_checkpoint, save_checkpoint
 from utils.checkpoint_folder import LoadedCheckpoint, checkpoint_path, list_checkpoints
 from utils.distributed import World

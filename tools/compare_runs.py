@@ -32,7 +32,7 @@ MISSING = "-"
 class RecordedRun:
     """The records of a run so far. Files of earlier versions and of killed runs may be missing.
 
-    settings: Values by `section.key`, and weights of registered losses; empty if they cannot be read.
+    settings: Values by `section.key`, and weights of registered losses. Empty if they cannot be read.
     problem: Reason for that, or an empty text.
     status: State and step. validated_on: Split and number of validation samples.
     metrics: Best point of each validation metric, by name.
@@ -47,14 +47,9 @@ class RecordedRun:
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """Read the folder of a run.
-
-        Raises:
-            ConfigError: it is not the folder of a run.
-        """
+        """Read the folder of a run. Raise ConfigError if it is not the folder of a run."""
         if not any((folder / file).is_file() for file in ("config.yaml", METRICS_FILE)):
-            found = f"it has neither config.yaml nor {METRICS_FILE}" if folder.is_dir() else "no such folder"
-            raise ConfigError(f"{folder}: not a run: {found}. Name folders of runs, such as runs/demo.")
+            raise ConfigError(f"{folder}: not a run. Name the folder of a run, such as runs/demo.")
         records, state, settings, problem = read_rows(folder / METRICS_FILE), dict[str, Any](), dict[str, object](), ""
         with suppress(ValueError, TypeError, OSError):
             state = dict(read_json((folder / "state.json").read_text(encoding="utf-8")))
@@ -63,18 +58,14 @@ class RecordedRun:
             settings["registered_losses"] = state.get("registered_losses") or MISSING
         except (ConfigError, OSError) as error:
             problem = f"{folder}: its settings are not compared: {str(error.args[-1]).partition(';')[0]}"
-        n_samples = settings.get("metrics.n_samples", "?")
-        splits = [f"{record['split']}, {n_samples}" for record in records if "split" in record]
+        splits = [
+            f"{record['split']}, {settings.get('metrics.n_samples', '?')}" for record in records if "split" in record
+        ]
         figures = {t.removeprefix("validation/"): points for t, points in curves(records).items() if "validation" in t}
         step = state.get("step", max((record["step"] for record in records), default=0))
-        return cls(
-            name=str(folder),
-            settings=settings,
-            problem=problem,
-            status=f"{state.get('state', 'unknown')} at step {step}",
-            validated_on=splits[-1] if splits else MISSING,
-            metrics={name: best(name, points) for name, points in figures.items()},
-        )
+        status, validated_on = f"{state.get('state', 'unknown')} at step {step}", [MISSING, *splits][-1]
+        metrics = {name: best(name, points) for name, points in figures.items()}
+        return cls(str(folder), settings, problem, status, validated_on, metrics)
 
     def value(self, key: str) -> str:
         """Return a setting as text."""
@@ -93,10 +84,9 @@ def comparison(runs: Sequence[RecordedRun]) -> list[list[str]]:
     columns = [_metric_column(name, [*groups.values()], marks_best=are_comparable) for name in metrics]
     table = [["runs", "state", "validated on", *differing, *metrics]]
     for group, *cells in zip(groups.values(), *columns, strict=True):
-        texts = (
-            dict.fromkeys(texts) for texts in zip(*((r.name, r.status, r.validated_on) for r in group), strict=True)
-        )
-        table.append([*("; ".join(text) for text in texts), *map(group[0].value, differing), *cells])
+        columns_of_runs = zip(*((run.name, run.status, run.validated_on) for run in group), strict=True)
+        texts = ["; ".join(dict.fromkeys(column)) for column in columns_of_runs]
+        table.append([*texts, *map(group[0].value, differing), *cells])
     return table
 
 
@@ -116,16 +106,12 @@ def _metric_column(name: str, groups: Sequence[Sequence[RecordedRun]], *, marks_
 
 def main(argv: Sequence[str]) -> None:
     """Print the comparison, and write it to a file if one is named."""
-    parser = ArgumentParser(
-        description="Compare runs: their state, the settings that differ, and the best of each metric."
-    )
+    parser = ArgumentParser(description="Compare runs: their state, settings that differ, and the best of each metric.")
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folder of a run, such as runs/demo")
     parser.add_argument("--csv", type=Path, action=OnlyOnce, metavar="FILE", help="also write the table to this file")
     arguments = parser.parse_args(argv)
-    folders: dict[Path, Path] = {}
-    for folder in arguments.runs:
-        folders.setdefault(expanded(folder, "RUN").resolve(), expanded(folder, "RUN"))
-    runs = [RecordedRun.read(folder) for folder in folders.values()]
+    folders = (expanded(folder, "RUN") for folder in arguments.runs)
+    runs = [RecordedRun.read(folder) for folder in {folder.resolve(): folder for folder in folders}.values()]
     table = comparison(runs)
     widths = [max(len(printable(cell)) for cell in column) for column in zip(*table, strict=True)]
     for row in table:

@@ -21,10 +21,10 @@ N_BATCHES = 20  # a running mean with batch norm's momentum of 0.1 has the varia
 
 
 class WeightAverage(AveragedModel):
-    """A copy of a network whose weights `update_parameters` pulls towards the network's, and whose buffers it copies.
+    """A moving average of a network's weights, with copies of its buffers.
 
-    So it has the network's vectors of spectral norm; before it is used, models.spectral_norm settles them. torch's own
-    update copies its count of updates to the device, and makes the host wait for that.
+    models.spectral_norm settles the copied vectors of spectral norm before the average is used. torch's own update
+    copies its count of updates to the device, and makes the host wait for that.
     """
 
     def __init__(self, network: nn.Module, decay: float) -> None:
@@ -33,7 +33,7 @@ class WeightAverage(AveragedModel):
 
     @torch.no_grad()
     def update_parameters(self, model: nn.Module) -> None:
-        """Copy the weights of a network at the first update, and average them later; copy its buffers."""
+        """Copy the weights of a network at the first update, and average them later. Copy its buffers."""
         ours: list[Tensor] = [*self.module.parameters()]
         theirs: list[Tensor] = [*model.parameters()]
         if self.n_averaged:  # it is on the CPU
@@ -47,20 +47,19 @@ class WeightAverage(AveragedModel):
 
 
 def make_averages(method: Method, decay: float) -> Averages:
-    """Return an average of each network that translates, by its name; none where the decay is 0."""
+    """Return an average of each network that translates, by its name; none if the decay is 0."""
     names = {translator.network for translator in method.translators.values()} if decay else set()
     return {name: WeightAverage(network.module, decay) for name, network in method.networks.items() if name in names}
 
 
 def read_statistics_batches(averages: Averages, dataset: TrainingDataset, batch_size: int, world: World) -> list[Batch]:
-    """Read the batches of this process for `estimate_statistics`, on the CPU; none where no average has batch norm.
+    """Read the batches of this process for `estimate_statistics`, on the CPU; none if no average has batch norm.
 
-    They are read before training, so that saving works even when the data set cannot be read.
-
-    dataset: the training samples, over which those of the batches are spread evenly.
+    They are read before training, so that saving works even if the data set cannot be read. Their samples are spread
+    evenly over the data set.
 
     Raises:
-        DataError: a sample cannot be used.
+        DataError: A sample cannot be used.
     """
     if not any(batch_norms(average.module) for average in averages.values()):
         return []
@@ -82,9 +81,9 @@ def read_statistics_batches(averages: Averages, dataset: TrainingDataset, batch_
 def estimate_statistics(method: Method, averages: Averages, batches: Sequence[Batch]) -> None:
     """Replace the running statistics of the averages by estimates from batches of training samples.
 
-    An average has those of the network in training, which belong to its weights. Random numbers come from generators of
-    their own, so that the training does not depend on when this is done. All processes take part, each with batches of
-    its own: SyncBatchNorm computes with those of all of them.
+    An average copies the statistics of the network in training, which do not fit the averaged weights. Random numbers
+    come from separate generators, so this has no effect on the training. All processes take part, because SyncBatchNorm
+    uses the batches of all.
     """
     for direction, translator in method.translators.items():
         conditioning = translator.conditioning

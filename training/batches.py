@@ -1,4 +1,4 @@
-"""The batches of each step: read from the data set or a cache of it, brought to the device; and the speed of that."""
+"""The batches of each step, and the speed of reading them."""
 
 import shutil
 import time
@@ -13,7 +13,7 @@ from data.batch import Batch, DeviceTransfer
 from data.loader import TrainingSampler, training_batches
 from data.worker_monitor import StoppedWaiting
 from training.methods.method import StepBatches
-from training.run_state import Training
+from training.run import Training
 from utils.signals import GracefulStop
 
 
@@ -21,7 +21,7 @@ from utils.signals import GracefulStop
 class BatchReader:
     """Takes the batches of a step from the endless stream of a loader, and measures how long it waits for them.
 
-    step: the latest one that was made when the measurement began.
+    step: Number of steps made when the measurement began.
     """
 
     stream: Iterator[Batch]
@@ -34,7 +34,7 @@ class BatchReader:
         self._begin_s, self._waited_s = time.perf_counter(), 0.0
 
     def read_step(self) -> StepBatches | None:
-        """Return the batches of the next step; None where a signal has ended the wait."""
+        """Return the batches of the next step; None if a signal has ended the wait."""
         try:
             return [self._read_group() for _ in range(self.discriminator_steps)]
         except StoppedWaiting:
@@ -47,7 +47,7 @@ class BatchReader:
         return [self.transfer(batch) for batch in batches]
 
     def lap(self, step: int) -> tuple[float, float]:
-        """Return the steps per second up to `step`, and the share of waiting, 0 to 1; begin to measure again."""
+        """Return the steps per second and the share of waiting, 0 to 1, since the last call."""
         now_s = time.perf_counter()
         elapsed_s = now_s - self._begin_s
         lap = (step - self.step) / elapsed_s, self._waited_s / elapsed_s
@@ -57,9 +57,9 @@ class BatchReader:
 
 @contextmanager
 def open_batches(training: Training, stop: GracefulStop) -> Iterator[BatchReader]:
-    """Read the batches of a run from its present position on; waiting for them ends where `stop` has a signal.
+    """Read the batches of a run from its present position. Waiting for them ends if `stop` has a signal.
 
-    At the end, what data.cache=memory holds is removed.
+    At the end, the samples of data.cache=memory are removed.
     """
     config, world = training.config, training.world
     sampler = TrainingSampler(

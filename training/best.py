@@ -20,7 +20,8 @@ BEST = "best.pt"
 class BestScore:
     """The best value of a figure so far.
 
-    figure: its name, or "none". value: higher is better; None before the first.
+    figure: Name of the figure; "none" if no best checkpoint is kept.
+    value: Best score. Higher is better. None before the first.
     """
 
     figure: str
@@ -32,9 +33,9 @@ class BestScore:
         return self.figure != "none"
 
     def improved_by(self, figures: Mapping[str, float]) -> float | None:
-        """Return the score of new figures where it is better than `value`, None otherwise.
+        """Return the score of new figures if it is better than `value`, otherwise None.
 
-        Its sign makes higher better. There is none where `figure` is "none", or label maps had no pixel that counts.
+        The score is negative if lower figures are better. A figure that is missing or not finite has no score.
         """
         figure = figures.get(self.figure, math.nan)
         score = figure if self.figure not in METRICS or METRICS[self.figure].higher_is_better else -figure
@@ -42,63 +43,57 @@ class BestScore:
 
 
 @dataclass
-class Patience:
-    """Ends a run whose validations no longer improve, at the same one however often the run was resumed.
+class Patience(BestScore):
+    """Ends a run whose validations no longer improve, at the same step no matter how often the run was resumed.
 
-    best: of the validations that count; best.pt, which a killed run may have written later, is not looked at.
-    limit: the number of validations without a better one that ends the run; None: it never ends so.
+    Its `value` is separate from the score of best.pt, which a killed run may have written after its last checkpoint.
+
+    limit: Number of validations without a better one that ends the run. None: never.
+    n_without: Number of validations since the best one.
     """
 
-    best: BestScore
     limit: int | None = None
     n_without: int = 0
 
     def update(self, figures: Mapping[str, float]) -> None:
-        """Record a validation; none where no best is kept."""
-        if not self.best.is_kept:
-            return
-        reached = self.best.improved_by(figures)
-        self.n_without = self.n_without + 1 if reached is None else 0
-        self.best.value = self.best.value if reached is None else reached
+        """Record a validation."""
+        reached = self.improved_by(figures)
+        self.n_without = 0 if reached is not None or not self.is_kept else self.n_without + 1
+        self.value = self.value if reached is None else reached
 
     @property
     def end_reason(self) -> str | None:
-        """Why the run shall end; None where it goes on."""
+        """Why the run must end; None if it continues."""
         if self.limit is None or self.n_without < self.limit:
             return None
-        return f"{self.best.figure} has not improved for {self.n_without} validations, train.patience={self.limit}"
+        return f"{self.figure} has not improved for {self.n_without} validations, train.patience={self.limit}"
 
 
 def check_best(config: Config, n_samples: int) -> None:
-    """Raise ConfigError where checkpoint.best names a figure that `n_samples` validation samples do not have."""
-    best, conditioning = config.checkpoint.best, build.data_facts(config).conditioning
-    if best not in METRICS:
-        return
-    metric = METRICS[best]
-    is_measured = best in build.measured_metrics(config) or not metric.is_optional
-    has_weights = config.data.has_weight_maps or bool(conditioning.class_weights)
-    has_values, has_labels = not conditioning.target_is_rgb, config.metrics.label_colors is not None
-    n, measured = metric.least_images, "one that is measured:"
-    for is_possible, expected in (
-        (is_measured, f"{measured} metrics.extra=[{best}]"),
-        (n_samples >= n, f"one of a single image: {best} needs {n} validation samples, metrics.n_samples={n}"),
-        (has_values or "values" not in metric.of, f"{measured} l1, since targets are 8-bit RGB"),
-        (
-            has_weights or not metric.weighs_pixels,
-            f"{measured} set data.weight_folder, or loss.class_weights other than 1",
-        ),
-        (has_labels or metric.of != "labels", f"{measured} set metrics.label_colors"),
-    ):
-        config.require(is_possible, "checkpoint.best", expected)
+    """Raise ConfigError if `n_samples` validation samples do not have the figure that checkpoint.best names."""
+    best, facts = config.checkpoint.best, build.data_facts(config)
+    has_weights = config.data.has_weight_maps or bool(facts.conditioning.class_weights)
+    kinds = {"images": True, "weighted": has_weights, "values": not facts.conditioning.target_is_rgb}
+    kinds |= {"weighted values": kinds["weighted"] and kinds["values"], "labels": bool(config.metrics.label_colors)}
+    measured = build.measured_metrics(config)
+    possible = [
+        name
+        for name, metric in METRICS.items()
+        if kinds[metric.of] and metric.least_images <= n_samples and (not metric.is_optional or name in measured)
+    ]
+    others = "metrics.extra, metrics.label_colors, weights of pixels and more validation samples add others"
+    expected = f"one that is measured: {', '.join(possible)}; {others}"
+    config.require(best not in METRICS or best in possible, "checkpoint.best", expected)
 
 
 def best_figure(config: Config, split: str, progress: str) -> str:
-    """Return the figure by which the best is chosen, "none" where none is kept.
+    """Return the figure that chooses the best checkpoint, "none" if no best checkpoint is kept.
 
-    split: that of the validation samples. progress: the figure by which the method measures it.
+    split: Name of the split of the validation samples.
+    progress: Figure that measures the progress of the training method.
 
     Raises:
-        ConfigError: train.patience waits for a best where none is kept.
+        ConfigError: train.patience is set, and no best checkpoint is kept.
     """
     best = config.checkpoint.best
     figure = best if best != "auto" else "none" if split == TRAIN else progress
@@ -110,38 +105,37 @@ def best_figure(config: Config, split: str, progress: str) -> str:
 
 
 def can_be_compared(figure: str, state: Mapping[str, Any], measured_on: Mapping[str, str]) -> bool:
-    """Return whether values of a figure that a checkpoint holds were measured on the same as those of this run.
+    """Return whether a checkpoint's values of a figure were measured on the same samples, in the same way.
 
-    measured_on: digests of what the run's figures are measured on, by figure. A checkpoint of a version that did not
-        record them is not known to be of the same.
+    measured_on: Digests of what the run's figures are measured on, by figure.
     """
     return figure in measured_on and state.get("measured_on", {}).get(figure) == measured_on[figure]
 
 
 def has_scores_of(figure: str, state: Mapping[str, Any], measured_on: Mapping[str, str]) -> bool:
-    """Return whether the scores that a checkpoint holds, if any, can be compared with those of this run.
+    """Return whether the best score of a checkpoint can be compared with the scores of this run.
 
-    A checkpoint may record on what a figure is measured for the plateau alone; then its scores are of another one,
-    unless it was chosen automatically: by the figure of the plateau.
+    The digests may belong only to the plateau. The best score belongs to the figure if checkpoint.best names it, or
+    selects the plateau's figure automatically.
     """
     is_same, settings = can_be_compared(figure, state, measured_on), state.get("config", {}).get("checkpoint")
     return is_same and isinstance(settings, dict) and settings.get("best") in (figure, "auto")
 
 
 def read_best(run_folder: Path) -> dict[str, Any]:
-    """Return the content of best.pt, its weights unread; nothing where there is no such file, or it cannot be used."""
+    """Return the content of best.pt without reading its weights; empty if there is no such file or it is unusable."""
     path = run_folder / BEST
     if not path.is_file():
         return {}
     try:
-        return load_checkpoint(path, checks_content=False)  # its weights are not used
+        return load_checkpoint(path, checks_content=False)
     except CheckpointError as error:
         logger.warning("%s is ignored: %s", path, error)
         return {}
 
 
 def archive_best(run_folder: Path) -> None:
-    """Rename best.pt before it is replaced: its score is of other samples or metrics, so it may still be wanted."""
+    """Rename best.pt before it is replaced. It was chosen with other samples or metrics, and may still be wanted."""
     path, number = run_folder / BEST, 1
     if not path.is_file():
         return

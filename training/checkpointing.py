@@ -1,16 +1,16 @@
-"""When a run is saved, and what happens where saving fails."""
+"""When a run is saved, and what happens if saving fails."""
 
 import time
 from collections.abc import Mapping
 
 from training.best import BEST, archive_best
-from training.run_state import Training
+from training.run import Training
 from utils.checkpoint import save_checkpoint
 from utils.checkpoint_folder import checkpoint_path, remove_old_checkpoints
 from utils.log import logger
 
-MAX_FAILED_SAVES = 3  # in a row
-RETRY_S = 2.0  # between them at the end of a run
+MAX_FAILED_SAVES = 3
+RETRY_S = 2.0  # time between tries at the end of a run
 
 
 class CheckpointManager:
@@ -22,10 +22,10 @@ class CheckpointManager:
         self._next_try = 0
 
     def save_if_due(self, step: int) -> None:
-        """Save every checkpoint.every_steps; where the disk fails, training continues and saving is tried again.
+        """Save every checkpoint.every_steps. If the disk fails, training continues and saving is tried again.
 
         Raises:
-            OSError: that was the third failure in a row.
+            OSError: That was the third failure in a row.
         """
         every_steps = self._training.config.checkpoint.every_steps
         if step % every_steps and step != self._next_try:
@@ -39,10 +39,10 @@ class CheckpointManager:
             self._next_try = next_try
 
     def save_with_retries(self, step: int) -> None:
-        """Save before the run ends, unless that is done; where the disk fails, three times, some seconds apart.
+        """Save before the run ends, unless that is done. If the disk fails, try three times, some seconds apart.
 
         Raises:
-            OSError: the third time failed too.
+            OSError: The third time failed too.
         """
         for attempt in range(1, MAX_FAILED_SAVES + 1):
             if step == self._training.saved_step:
@@ -51,7 +51,7 @@ class CheckpointManager:
                 time.sleep(RETRY_S)
 
     def save_best(self, figures: Mapping[str, float]) -> None:
-        """Save best.pt where the figures are the best so far; the main process calls it alone, after a validation.
+        """Save best.pt if the figures are the best so far. Only the main process calls it, after a validation.
 
         The statistics of averages, which all processes estimate together, are up to date then.
         """
@@ -72,7 +72,7 @@ class CheckpointManager:
         logger.info("best so far: %s %.4f, saved %s", best.figure, figures[best.figure], path)
 
     def _succeeds(self, step: int, *, is_last_try: bool, what_next: str) -> bool:
-        """Try to save; all processes learn whether it was possible."""
+        """Try to save. All processes learn whether it was possible."""
         failure = None
         try:
             self._save(step)

@@ -1,4 +1,4 @@
-"""A step that a GPU repeats by itself, as a CUDA graph: one launch in place of thousands."""
+"""A step that a GPU repeats by itself, as a CUDA graph: one launch instead of thousands."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -17,8 +17,8 @@ from utils.log import logger
 
 Run = Callable[[], None]
 
-SPARE_SHARE = 1 / 4  # of a GPU's memory, for validation, which cannot use that of a graph
-WARM_UP_STEPS = 3  # make what is made at first use: the optimizer's state, cuDNN's choices, compiled kernels
+SPARE_SHARE = 1 / 4  # share of the GPU's memory for validation, which cannot use the memory of a graph
+WARM_UP_STEPS = 3  # they make the optimizer's state, cuDNN's choices and compiled kernels
 
 
 class CaptureError(UserError):
@@ -37,14 +37,14 @@ def _stream() -> torch.cuda.Stream:
 
 
 class CudaGraphs:
-    """Runs and captures work in one stream beside the current one, as torch asks for; its graphs share their memory."""
+    """Runs and captures work in one stream next to the current one, as torch requires. Graphs share memory."""
 
     def __init__(self) -> None:
         self._pool: Any = None
         torch.cuda.reset_peak_memory_stats()
 
     def run(self, work: Run) -> None:
-        """Do the work now, in the stream in which it is captured later."""
+        """Do the work now, in the stream that captures it later."""
         stream, current = _stream(), torch.cuda.current_stream()
         stream.wait_stream(current)
         with torch.cuda.stream(stream):
@@ -52,16 +52,16 @@ class CudaGraphs:
         current.wait_stream(stream)
 
     def forget(self) -> None:
-        """Use new memory for the next graph: the former ones are no more."""
+        """Use new memory for the next graph, after the earlier graphs were deleted."""
         self._pool = None
 
     def capture(self, work: Run) -> Run | None:
-        """Return a function that repeats the work on the same memory; None where too little would be left beside it.
+        """Return a function that repeats the work on the same memory, without computing anything now.
 
-        Nothing is computed now.
+        Return None if too little memory would be left.
 
         Raises:
-            RuntimeError: something of it cannot be captured. torch may then compute no more (2.11: random numbers).
+            RuntimeError: The work cannot be captured. torch may then compute no more (2.11: random numbers).
         """
         allocated, (free, total) = torch.cuda.memory_allocated(), torch.cuda.mem_get_info()
         free += torch.cuda.memory_reserved() - allocated
@@ -77,12 +77,12 @@ class CudaGraphs:
 
 
 class CudaGraphStep:
-    """A method's step that is computed as it is written at first, and then repeated from a CUDA graph.
+    """A method's step that is computed normally at first, and then repeated from a CUDA graph.
 
     The CPU needs longer to launch the kernels of small images and networks than a GPU to run them. The step may not ask
-    the GPU for a value, and what changes between steps has to be a tensor that changes in place; what the CPU draws is
-    drawn ahead. Where the graph would leave too little memory, and as soon as batches have another form than its own
-    (images of another size, say), which need memory too, steps are computed as they are written.
+    the GPU for a value. Everything that changes between steps must be a tensor that changes in place. The CPU draws its
+    random numbers before the step. Steps are computed normally if the graph would leave too little memory, and as soon
+    as a batch has images of another size, which need memory too.
     """
 
     def __init__(self, method: Method, graphs: CudaGraphs) -> None:
@@ -91,15 +91,15 @@ class CudaGraphStep:
         self._trained = self._what_is_trained()
         self._n_seen = Counter[tuple[str, object]]()
         self._form: str | None = None
-        self._batches: list[list[Batch]] = []  # whose memory the graphs read
-        self._repeats: dict[object, Run] = {}  # by what was drawn ahead
+        self._batches: list[list[Batch]] = []  # the graphs read their memory
+        self._repeats: dict[object, Run] = {}  # the key is what was drawn before the step
         self._may_repeat = True
 
     def __call__(self, batches: StepBatches) -> None:
         """Make one step.
 
         Raises:
-            CaptureError: it cannot be captured.
+            CaptureError: The step cannot be captured.
         """
         form = _form(batches)
         if self._may_repeat and self._form not in (None, form):
@@ -122,7 +122,7 @@ class CudaGraphStep:
         return {name: network.frozen for name, network in self._method.networks.items()}
 
     def _repeat(self, drawn: object, form: str, batches: StepBatches) -> Run | None:
-        """Return what repeats the step with these batches; None while their form has not come often enough."""
+        """Return a function that repeats the step with these batches; None until their form has come often enough."""
         self._n_seen[form, drawn] += 1
         if self._n_seen[form, drawn] <= WARM_UP_STEPS:
             return None

@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from training.best import BEST
-from training.run_state import Training
+from training.run import Training
 from utils.checkpoint_folder import list_checkpoints
 from utils.errors import ConfigError
 

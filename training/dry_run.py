@@ -2,16 +2,15 @@
 
 import statistics
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
-from typing import cast
+from dataclasses import replace
+from datetime import timedelta
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
-from torch.utils.flop_counter import FlopCounterMode
 
 from configs import build
 from configs.schema import Config
@@ -23,11 +22,9 @@ from metrics.metric import FeatureSource, PairMetric, SetMetric
 from training.cuda_graph import WARM_UP_STEPS, make_step
 from training.disk_space import describe_shortage, size
 from training.methods.method import Method, uses_cuda_graph
-from training.resume import ResumeOptions, continues_in, find_checkpoint_together, start
-from training.run_folder import run_folder
-from training.run_state import Training
-from training.setup import build_training
-from training.start_report import describe
+from training.report.plan import describe
+from training.resume import ResumeOptions, find_checkpoint_together, start
+from training.run import Training, build_training, run_folder
 from utils.distributed import World
 from utils.log import logger
 from utils.pretrained import PretrainedFile
@@ -45,7 +42,7 @@ def dry_run(config: Config, world: World, options: ResumeOptions) -> None:
     training = build_training(without_downloads(config), world, found)
     training.config = replace(config, data=training.config.data)
     initialized = start(training, found, options)
-    shortage = describe_shortage(training, continues=continues_in(training.folder, options.source, found))
+    shortage = describe_shortage(training, continues=training.continues)
     for line in [*describe(training), *initialized, *shortage, *(file.announcement for file in missing)]:
         logger.info(line)
     begin_s = time.perf_counter()
@@ -64,7 +61,7 @@ def dry_run(config: Config, world: World, options: ResumeOptions) -> None:
 def load_samples(training: Training) -> tuple[Batch, int]:
     """Load up to CHECKED_SAMPLES training samples from all over the data set.
 
-    Returns a batch of the first ones on the device, and the number of samples.
+    Returns a batch of the first ones on the device, and the number of loaded samples.
 
     Raises:
         DataError: A sample cannot be used.
@@ -128,9 +125,10 @@ def activation_bytes(method: Method, batch: Batch) -> int:
 
 
 def describe_time(training: Training, batch: Batch, loading_s: float) -> list[str]:
-    """Return a line of the plan: how long the remaining steps take. The networks are changed by some steps.
+    """Return a line on the time that the remaining steps take, after some steps that change the networks.
 
-    batch: on the device. loading_s: seconds that a sample takes to be read and placed.
+    batch: Batch on the device.
+    loading_s: Time to load a sample, in seconds.
     """
     config, n_steps = training.config, training.total_steps - training.loop.step
     if n_steps <= 0:
@@ -140,7 +138,8 @@ def describe_time(training: Training, batch: Batch, loading_s: float) -> list[st
     waiting_s = 0.0 if config.data.cache != "none" else loading_s * len(batch.names) * config.batches_per_step
     step_s = max(computing_s, waiting_s / n_workers) if n_workers else computing_s + waiting_s
     limit = ", most of it loading" if step_s > 2 * computing_s else ""
-    return [f"time           about {duration(n_steps * step_s)} ({step_s:.2g} s a step{limit})"]
+    duration = timedelta(seconds=max(1, round(n_steps * step_s)))
+    return [f"time           about {duration} ({step_s:.2g} s a step{limit})"]
 
 
 def time_steps(training: Training, batch: Batch) -> float:
@@ -149,7 +148,7 @@ def time_steps(training: Training, batch: Batch) -> float:
     batches = [[batch] * train.accumulation_steps] * train.discriminator_steps
     step, n_slower = make_step(training.method, training.config, world), 1
     if uses_cuda_graph(training.config, world):
-        n_slower += 4 * WARM_UP_STEPS + train.pool_size  # by what was drawn, and until a pool is full
+        n_slower += 4 * WARM_UP_STEPS + train.pool_size  # a graph for each draw, and steps until a pool is full
     durations_s: list[float] = []
     for number in range(n_slower + MOST_STEPS):
         begin_s = time.perf_counter()
@@ -163,24 +162,11 @@ def time_steps(training: Training, batch: Batch) -> float:
     return statistics.median(durations_s)
 
 
-def duration(seconds: float) -> str:
-    """Return a duration in its two largest units: 45 s, 12 min, 2 h 10 min, 3 days 4 h."""
-    minutes, hours = round(seconds / 60), round(seconds / 3600)
-    if round(seconds) < 60:
-        return f"{max(1, round(seconds))} s"
-    if minutes < 60:
-        return f"{minutes} min"
-    if hours < 48:
-        return f"{minutes // 60} h {minutes % 60} min"
-    return f"{hours // 24} days {hours % 24} h"
+class Layer(NamedTuple):
+    """One call of a layer with weights.
 
-
-@dataclass(frozen=True)
-class Layer:
-    """One call of a layer.
-
-    shape: of its output.
-    flop: floating-point operations of its convolutions; a multiplication and an addition are two.
+    shape: Shape of its output.
+    flop: Number of floating-point operations of its convolution. A multiplication and an addition are two.
     """
 
     name: str
@@ -191,33 +177,25 @@ class Layer:
 
 @contextmanager
 def watched_layers(network: nn.Module) -> Iterator[list[Layer]]:
-    """Yield a list that gets the layers with weights as they are called within the context.
-
-    torch.compile does not compile within it: networks are called as they are written.
-    """
+    """Yield a list that records each call of a layer with weights."""
     layers: list[Layer] = []
+    names = {  # a weight under spectral norm belongs to its convolution
+        module: name
+        for name, module in network.named_modules()
+        if "parametrizations" not in name.split(".") and _weights_of(module)
+    }
+
+    def record(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        parameters = _weights_of(module)
+        weight = max(parameters, key=Tensor.numel)
+        images = inputs[0] if isinstance(module, nn.ConvTranspose2d) else output  # each of its pixels meets all weights
+        flop = 2 * images.numel() * weight.numel() // len(weight) if weight.dim() > 1 else 0
+        n_parameters = sum(parameter.numel() for parameter in parameters)
+        layers.append(Layer(names[module], tuple(output.shape), n_parameters, flop))
+
     with ExitStack() as stack:
-        stack.enter_context(warnings.catch_warnings())
-        warnings.filterwarnings("ignore", message="Using `torch.compile")  # with the counter's global hooks
-        counter = stack.enter_context(FlopCounterMode(display=False))
-        names = {  # a weight under spectral norm belongs to its convolution
-            module: name
-            for name, module in network.named_modules()
-            if "parametrizations" not in name.split(".") and _weights_of(module)
-        }
-        flop_before: list[int] = []
-
-        def begin(module: nn.Module, inputs: object) -> None:
-            flop_before.append(counter.get_total_flops())
-
-        def end(module: nn.Module, inputs: object, output: Tensor) -> None:
-            n_parameters = sum(parameter.numel() for parameter in _weights_of(module))
-            flop = counter.get_total_flops() - flop_before.pop()
-            layers.append(Layer(names[module], tuple(output.shape), n_parameters, flop))
-
         for module in names:
-            stack.callback(module.register_forward_pre_hook(begin).remove)
-            stack.callback(module.register_forward_hook(end).remove)
+            stack.callback(module.register_forward_hook(record).remove)
         yield layers
 
 

@@ -21,7 +21,7 @@ class Plateau:
     bad_epochs: int = 0
 
     def update(self, metric: float) -> None:
-        """Record an epoch's metric, of which lower is better."""
+        """Record an epoch's metric. Lower is better."""
         if metric < self.best * 0.99:
             self.best, self.bad_epochs = metric, 0
             return
@@ -47,8 +47,8 @@ class LearningRateSchedule:
             lowers the rate at the end of an epoch).
         linear_pix2pix: 1 for constant_epochs, then falling to 1/(decay_epochs + 1) in the last epoch (pix2pix).
         step: a tenth after every step_epochs.
-        cosine: from 1 along half a wave, to 0 at the end of all epochs (Loshchilov & Hutter 2017, without restarts).
-        plateau: by progress, which `plateau` follows; it is None with another decay.
+        cosine: half a wave from 1 to 0 at the end of all epochs (Loshchilov & Hutter 2017, without restarts).
+        plateau: the factor of `plateau`, which follows progress; `plateau` is None with another decay.
     """
 
     settings: OptimizerConfig

@@ -1,9 +1,8 @@
-"""Where a run starts: from a checkpoint, or with initial weights."""
+"""Restoring a run from a checkpoint."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,25 +10,19 @@ from torch import OutOfMemoryError
 
 from configs import build
 from configs.load import config_differences, config_from_dict
-from configs.schema import Config, TrainConfig
+from configs.schema import Config
 from configs.splits import validation_split
 from data.fingerprint import difference
-from inference.load import load_from, load_network
-from inference.original_weights import encoder_file, original_direction
 from losses import registered_weights
-from models.initialization import transfer_weights
-from models.originals.format import FileRole
 from training.best import can_be_compared, has_scores_of, read_best
-from training.run_state import Training
-from training.trained_network import TrainedNetwork, freeze_parts
+from training.initial_weights import initialize_networks
+from training.run import Training
+from training.trained_network import freeze_parts
 from utils.checkpoint import CheckpointError, check_training_state, checkpoints_beside, load_checkpoint
 from utils.checkpoint_folder import LoadedCheckpoint, latest_valid, list_checkpoints
 from utils.distributed import World
 from utils.errors import ConfigError
 from utils.log import logger
-from utils.paths import expanded
-from utils.text import exact
-from utils.yaml_file import shortened
 
 _OF_NETWORKS = (
     "method.",
@@ -53,37 +46,38 @@ _NOT_OF_RESULTS = (
 _NEW_RUN = "start a new run with --resume never"
 _NEXT_EPOCH = "resume from the next epoch with --accept-changed-data"
 
+Changes = dict[str, tuple[object, object]]
+"""Old and new values of changed settings, by `section.key`."""
+
 
 @dataclass(frozen=True)
 class ResumeOptions:
     """Where a run starts.
 
     source: "auto" resumes from the run's latest checkpoint, "never" starts a new run, a path resumes from there.
-    accepts_changed_data: resume, from the next epoch, with a data set that has changed.
+    accepts_changed_data: Resume, from the next epoch, with a data set that has changed.
     """
 
     source: str | Path = "auto"
     accepts_changed_data: bool = False
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.source, str | Path):
-            raise ConfigError(f"resume: {shortened(self.source)} is no path: give one, 'auto' or 'never'")
-
 
 def start(training: Training, found: LoadedCheckpoint | None, options: ResumeOptions) -> list[str]:
-    """Bring a run to where it starts: to a checkpoint, or with new networks to the weights that `init` names.
+    """Restore a run from a checkpoint, or load the weights that `init` names into a new one.
 
     Returns lines that list those weights.
     """
+    # only the main process knows the damaged checkpoints
+    training.continues = training.world.gather(continues_in(training.folder, options.source, found))[0]
     if found is None:
         return initialize_networks(training)
     restore(training, found, accepts_changed_data=options.accepts_changed_data)
-    found.state.clear()  # nothing needs the tensors in its file any more, which the run may rename or delete
+    found.state.clear()  # the tensors are in the file, which the run may rename or delete
     return []
 
 
 def find_checkpoint_together(run_folder: Path, source: str | Path, world: World) -> LoadedCheckpoint | None:
-    """Return what `find_checkpoint` of the main process does, on each: they must not resume from different ones."""
+    """Return the checkpoint that the main process finds, in each process: all must resume from the same one."""
     found = find_checkpoint(run_folder, source) if world.is_main else None
     path = world.gather(found.path if found else None)[0]
     if world.is_main or path is None:
@@ -94,10 +88,10 @@ def find_checkpoint_together(run_folder: Path, source: str | Path, world: World)
 
 
 def find_checkpoint(run_folder: Path, source: str | Path) -> LoadedCheckpoint | None:
-    """Return the checkpoint that a run resumes from: a file, a folder's latest valid one, or none ("never").
+    """Return the checkpoint that a run resumes from: a file, a folder's latest valid one, or None.
 
     Raises:
-        CheckpointError: a place other than the run has none, or none is valid.
+        CheckpointError: The named place has none, or none is valid.
     """
     if source == "never":
         return None
@@ -110,47 +104,61 @@ def find_checkpoint(run_folder: Path, source: str | Path) -> LoadedCheckpoint | 
     return found
 
 
-def restore(training: Training, found: LoadedCheckpoint, *, accepts_changed_data: bool = False) -> None:
-    """Load a checkpoint, whatever the batch size and the number of processes that wrote it.
+def continues_in(folder: Path, source: str | Path, found: LoadedCheckpoint | None) -> bool:
+    """Return whether a run continues the run in its folder, because it resumes from the latest valid checkpoint."""
+    if source == "auto" or found is None:
+        return source == "auto"
+    valid = [path for path in list_checkpoints(folder) if path not in found.damaged]
+    return found.path.resolve() in [path.resolve() for path in valid[-1:]]
 
-    accepts_changed_data: where the data set has changed, resume at the beginning of the next epoch.
+
+def restore(training: Training, found: LoadedCheckpoint, *, accepts_changed_data: bool = False) -> None:
+    """Load a checkpoint of any batch size and any number of processes.
+
+    accepts_changed_data: If the data set has changed, resume at the beginning of the next epoch.
 
     Raises:
-        CheckpointError: the file cannot be used, or its networks or data set differ.
+        CheckpointError: The file cannot be used, or its networks or data set differ.
     """
     path, state = found.path, found.state
-    continues = training.world.gather(is_latest_of(training.folder, found))[0]  # the main process knows the damaged
     check_training_state(state, path, needed_keys=["config"])
     try:
-        changes = check_same_networks(config_from_dict(state["config"], str(path)), training.config, path)
-        check_training_state(state, path, training.needed_keys)  # of the same networks: otherwise it lacks them
+        saved = config_from_dict(state["config"], str(path))
+        changes = check_same_networks(saved, training.config, path)
         training.load_state_dict(state)
-        _restore_scores(training, state, continues=continues)
-        has_changed = _has_changed_data(training, found, is_accepted=accepts_changed_data)
+        _restore_scores(training, state)
+        if not accepts_changed_data:
+            _check_same_validation(saved, training.config, path)
+        changed_data = _changed_data(training, state)
     except (CheckpointError, OutOfMemoryError):
         raise
     except (ConfigError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, IndexError) as error:
         raise CheckpointError(
             f"{path}: does not fit, or is ill-formed: {' '.join(str(error).split())}; use another checkpoint"
         ) from error
-    changes = {key: change for key, change in changes.items() if not key.startswith(_NOT_OF_RESULTS)}
+    if changed_data and not accepts_changed_data:
+        raise CheckpointError(
+            f"{path}: the train split has changed since: {changed_data}. Restore it, or {_NEXT_EPOCH}, or {_NEW_RUN}"
+        )
+    if changed_data:
+        logger.warning("the train split has changed: %s; resuming from the next epoch", changed_data)
+        if state["samples_into_epoch"]:
+            training.loop.batches = (state["epoch"] + 1) * training.loop.batches_per_epoch
     if (before := state.get("registered_losses", {})) != (now := registered_weights()):
         logger.warning("registered losses have changed: %s -> %s", before or "none", now or "none")
         changes["registered losses"] = before or "none", now or "none"
-    training.changes = _listed(changes)
-    if continues:
+    training.changes = _listed({key: of for key, of in changes.items() if not key.startswith(_NOT_OF_RESULTS)})
+    if training.continues:
         training.saved_step = training.loop.step
-    if has_changed and state["samples_into_epoch"]:
-        training.loop.batches = (state["epoch"] + 1) * training.loop.batches_per_epoch
     freeze_parts(training.method.networks, training.config.train, training.loop.epoch)
     logger.info("resuming from %s", path)
 
 
-def check_same_networks(saved: Config, wanted: Config, path: Path) -> dict[str, tuple[object, object]]:
+def check_same_networks(saved: Config, wanted: Config, path: Path) -> Changes:
     """Return the settings that have changed since a checkpoint, and log them.
 
     Raises:
-        CheckpointError: The networks have another form.
+        CheckpointError: The networks have another form, or take other inputs.
     """
     changes = config_differences(saved, wanted)
     for key, (old, new) in changes.items():
@@ -162,132 +170,57 @@ def check_same_networks(saved: Config, wanted: Config, path: Path) -> dict[str, 
     if old_condition != new_condition:
         names = [part.name for part in fields(old_condition) if part.compare]
         pairs = {name: (getattr(old_condition, name), getattr(new_condition, name)) for name in names}
-        changed = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in pairs.items() if old != new)
+        changed = _listed({name: pair for name, pair in pairs.items() if pair[0] != pair[1]})
         raise CheckpointError(f"{path}: networks take other inputs ({changed}): set data.* back, or {_NEW_RUN}")
     if changes:
         logger.info("changed since: %s", _listed(changes))
     return changes
 
 
+def _check_same_validation(saved: Config, wanted: Config, path: Path) -> None:
+    """Raise CheckpointError if samples move between training and validation."""
+    before, now = saved.train, wanted.train
+    if not (before.validation_share or now.validation_share) or validation_split(wanted):
+        return
+    for key in ("validation_share", "validation_group"):
+        old, new = getattr(before, key), getattr(now, key)
+        if old != new:
+            raise CheckpointError(
+                f"{path}: train.{key} was {old}, now it is {new}, which moves samples between training and validation. "
+                f"Set it back, or {_NEXT_EPOCH}"
+            )
+
+
+def _changed_data(training: Training, state: Mapping[str, Any]) -> str | None:
+    """Return how the training samples differ from a checkpoint's, None if they do not."""
+    saved = state.get("data")
+    change = difference(saved, training.layout) if saved is not None and training.world.is_main else None
+    changed: str | None = training.world.gather(change)[0]  # only the main process looks at each file
+    return changed
+
+
 def _listed(changes: Mapping[str, tuple[object, object]]) -> str:
     return ", ".join(f"{name} {old} -> {new}" for name, (old, new) in changes.items())
 
 
-def _has_changed_data(training: Training, found: LoadedCheckpoint, *, is_accepted: bool) -> bool:
-    world, saved = training.world, found.state.get("data")
-    before = config_from_dict(found.state["config"], str(found.path)).train
-    moved = _moved_between_sides(before, training.config.train)
-    if moved and not is_accepted and validation_split(training.config) is None:
-        raise CheckpointError(
-            f"{found.path}: {moved}, which moves samples between training and validation. Set it back, or {_NEXT_EPOCH}"
-        )
-    change = difference(saved, training.layout) if saved is not None and world.is_main else None
-    change = world.gather(change)[0]  # the main process alone looks at each file
-    if change and not is_accepted:
-        raise CheckpointError(
-            f"{found.path}: the train split has changed since: {change}. Restore it, or {_NEXT_EPOCH}, or {_NEW_RUN}"
-        )
-    if change:
-        logger.warning("the train split has changed: %s; resuming from the next epoch", change)
-    return change is not None
-
-
-def _moved_between_sides(before: TrainConfig, now: TrainConfig) -> str:
-    """Return the change of a setting that holds samples back; empty where it holds back the same."""
-    if before.validation_share != now.validation_share:
-        return f"train.validation_share was {exact(before.validation_share)}, now it is {exact(now.validation_share)}"
-    if now.validation_share and before.validation_group != now.validation_group:
-        return f"train.validation_group was {before.validation_group}, now it is {now.validation_group}"
-    return ""
-
-
-def continues_in(folder: Path, source: str | Path, found: LoadedCheckpoint | None) -> bool:
-    """Return whether a run continues what its folder holds, and does not start from elsewhere."""
-    return source == "auto" or (found is not None and is_latest_of(folder, found))
-
-
-def is_latest_of(run_folder: Path, found: LoadedCheckpoint) -> bool:
-    """Return whether a checkpoint is the latest valid one of a run, which continues there; others start a run there."""
-    valid = [path for path in list_checkpoints(run_folder) if path not in found.damaged]
-    return found.path.resolve() in [path.resolve() for path in valid[-1:]]
-
-
-def _restore_scores(training: Training, state: dict[str, Any], *, continues: bool) -> None:
-    """Restore the best score, and start again with what was measured on something else than the run measures on.
-
-    continues: whether the folder's best.pt, which may be newer than the checkpoint `state`, is of the run.
-    """
+def _restore_scores(training: Training, state: dict[str, Any]) -> None:
+    """Restore the best score, and forget scores of other samples or another metric."""
     world, best, plateau, measured_on = training.world, training.best, training.schedule.plateau, training.measured_on
     restarted = []
     if world.is_main and best.is_kept:
-        states = [state, *([read_best(training.folder)] if continues else [])]
+        # the run's own best.pt may be newer than the checkpoint
+        states = [state, *([read_best(training.folder)] if training.continues else [])]
         comparable = [saved for saved in states if has_scores_of(best.figure, saved, measured_on)]
         best.value = max((float(saved["best"]) for saved in comparable if "best" in saved), default=None)
         if has_scores_of(best.figure, state, measured_on):
-            training.patience.best.value, training.patience.n_without = state.get("patience", (state.get("best"), 0))
+            training.patience.value, training.patience.n_without = state.get("patience", (state.get("best"), 0))
         if best.value is None and any("best" in saved for saved in states):
             restarted.append("checkpoint.best")
     if plateau and "plateau" in state:
         can_go_on = can_be_compared(training.method.progress, state, measured_on)
-        if not world.gather(can_go_on)[0]:  # the main process alone validates
+        if not world.gather(can_go_on)[0]:  # only the main process validates
             plateau.best, plateau.bad_epochs = math.inf, 0  # the factor stays
             restarted.append("optimizer.decay=plateau")
     if restarted:
         why = "earlier values are not known to be of the same samples and metric"
         logger.info("%s: the search for the best starts over: %s", " and ".join(restarted), why)
-
-
-def initialize_networks(training: Training) -> list[str]:
-    """Start the networks of a new run from the weights that `init` names; return lines that list what was loaded.
-
-    A file is loaded into the network that it is set for, or into each of its role: of a checkpoint, the network of the
-    same name; of an original's folder that has files for two directions, that of its direction. Beside a generator's
-    file of an original is that of its encoder.
-    """
-    config, report = training.config, list[str]()
-    given = {"generator": config.init.generator, "discriminator": config.init.discriminator} | config.init.networks
-    encodes = config.has_encoder or config.style.channels > 0
-    for name, network in training.method.networks.items():
-        key = name if name in given else network.role
-        if (setting := given.get(key)) is None:
-            continue
-        way = config.method.direction_of(name) if len(config.method.translators) > 1 else None
-        file, line = _initialize(network, name, network.role, expanded(setting, f"init.{key}"), f"init.{key}", way)
-        if way and (of_file := original_direction(file) or way) != way:
-            name_of = config.method.translator if network.role == "generator" else config.method.discriminator
-            remedy = f"Set init.{name_of(of_file)}, or name a copy that has another name"
-            raise ConfigError(f"init.{key}: {file} is of direction {of_file}, {name} of {way}. {remedy}.")
-        report.append(line)
-        if network.role == "generator" and encodes and encoder_file(file).is_file():
-            report.append(_initialize(network, name, "encoder", encoder_file(file), "its encoder")[1])
-    return report
-
-
-def _initialize(
-    network: TrainedNetwork, name: str, role: FileRole, place: Path, title: str, direction: str | None = None
-) -> tuple[Path, str]:
-    """Load weights into a network; return their file, and a line for the report, which begins with the title.
-
-    role, direction: of the network in the file that `place`, which may be a folder, stands for.
-    """
-    keeps_biases = getattr(network.module, "biased_downs", False)
-    load = partial(load_network, role=role, name=name, keeps_biases=keeps_biases)
-    file, loaded = load_from(place, load, role, direction)
-    transfer = transfer_weights(loaded, network.module)
-    network.load_weights(network.module.state_dict())
-    if not transfer.loaded:
-        raise ConfigError(f"{title}: nothing of {file} has a place in this {role}; it holds {transfer.left[0]}, …")
-    for setting in ("downsample", "upsample", "skips"):  # by which weights of the same shapes compute something else
-        of_file, ours = (getattr(getattr(part, "generator", part), setting, None) for part in (loaded, network.module))
-        if None not in (of_file, ours) and of_file != ours:
-            remedy = f"set {role}.{setting}={of_file} to start with the same function"
-            logger.warning("%s: %s has %s=%s, this run %s: %s", title, file, setting, of_file, ours, remedy)
-    where = "" if name in (role, network.role) else f" into {name}"
-    counts = f"{len(transfer.loaded)} tensors loaded from {file}{where}"
-    return file, f"{title}  {counts}; left: {_some(transfer.left)}; new: {_some(transfer.new)}"
-
-
-def _some(names: list[str]) -> str:
-    if not names:
-        return "none"
-    return names[0] if len(names) == 1 else f"{names[0]} … {names[-1]} ({len(names)})"

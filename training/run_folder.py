@@ -1,37 +1,31 @@
 """The folder of a run: its lock, config.yaml, and what happens to a run that is there already."""
 
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from configs.load import config_to_yaml
 from configs.schema import Config
-from training.run_record import LOG_FILE, STATE_FILE
 from utils.atomic_file import path_in_errors
 from utils.checkpoint_folder import archive_damaged, remove_incomplete_files
 from utils.errors import ConfigError, UserError
 from utils.lock_file import locked
 from utils.log import logger
-from utils.paths import expanded
+
+LOG_FILE, STATE_FILE, SETTINGS_FILE = "log.txt", "state.json", "config.yaml"
 
 
 class RunLockedError(UserError):
     """Another process trains in the folder."""
 
 
-def run_folder(config: Config) -> Path:
-    """Return where a run's files go."""
-    return expanded(config.run.root, "run.root") / config.run.name
-
-
 @contextmanager
 def run_lock(folder: Path) -> Iterator[None]:
-    """Hold the lock of a run, a file beside its folder, which the system releases when the process ends in any way.
+    """Hold the lock of a run: a file next to its folder, which the system releases when the process ends.
 
     Raises:
-        RunLockedError: another process holds it.
-        OSError: the folder above cannot be made or written to.
+        RunLockedError: Another process holds the lock.
+        OSError: The folder above cannot be made or written to.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     refusal = f"{folder}: another process is training this run: wait for it, or choose another run.name"
@@ -39,30 +33,9 @@ def run_lock(folder: Path) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def watched(folder: Path) -> Iterator[Callable[[], None]]:
-    """Yield a function that raises UserError once the folder of a run was removed.
-
-    Files that are written later would create the folder again, without log and settings.
-    """
-    if os.name == "nt":  # Windows removes no folder of open files
-        yield lambda: None
-        return
-    descriptor = os.open(folder, os.O_RDONLY)  # while it is open, no other folder can have its number
-
-    def check() -> None:
-        if not folder.is_dir() or not os.path.samestat(os.fstat(descriptor), folder.stat()):
-            raise UserError(f"{folder}: the folder was removed while the run trained. Start the run again.")
-
-    try:
-        yield check
-    finally:
-        os.close(descriptor)
-
-
 def write_settings(folder: Path, config: Config) -> None:
-    """Write config.yaml for people to read; a checkpoint holds the settings too, so a failing disk ends no run."""
-    path = folder / "config.yaml"
+    """Write config.yaml for people to read. A checkpoint holds the settings too, so a failing disk ends no run."""
+    path = folder / SETTINGS_FILE
     try:
         with path_in_errors(path):
             path.write_text(config_to_yaml(config), encoding="utf-8")
@@ -73,8 +46,8 @@ def write_settings(folder: Path, config: Config) -> None:
 def prepare_folder(folder: Path, damaged: Sequence[Path], *, continues: bool) -> None:
     """Make the folder of a run, and remove incomplete files of a killed run from it.
 
-    damaged: checkpoints of the run that could not be read, which are renamed. continues: whether the run continues the
-        one in the folder; otherwise that one is archived.
+    damaged: Checkpoints of the run that could not be read. They are renamed.
+    continues: Whether the run continues the run in the folder. Otherwise that run is archived.
     """
     try:
         archived = None if continues else archive_run(folder)
@@ -88,14 +61,14 @@ def prepare_folder(folder: Path, damaged: Sequence[Path], *, continues: bool) ->
 
 
 def archive_run(folder: Path) -> Path | None:
-    """Rename a run, so that a new one can take its name and nothing is lost; return its new place, None without a run.
+    """Rename a run, so that a new run can take its name. Return its new place, or None if there is no run.
 
     Raises:
-        FileExistsError: the folder holds files, but no run.
+        FileExistsError: The folder holds files, but no run.
     """
     if not folder.is_dir() or not any(folder.iterdir()):
         return None
-    if not any((folder / name).exists() for name in ("config.yaml", LOG_FILE, STATE_FILE)):
+    if not any((folder / name).exists() for name in (SETTINGS_FILE, LOG_FILE, STATE_FILE)):
         raise FileExistsError(17, "it holds files that are not of a run", str(folder))
     number = 1
     while (aside := folder.with_name(f"{folder.name}.{number}")).exists():

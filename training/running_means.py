@@ -18,8 +18,7 @@ class RunningMeans:
     """
 
     def __init__(self) -> None:
-        # by the tags of an addition: (3, tags): sums, numbers of finite values, of all
-        self._totals: dict[tuple[str, ...], Tensor] = {}
+        self._totals: dict[tuple[str, ...], Tensor] = {}  # (3, tags): sums, numbers of finite values, and of all
 
     def add(self, values: Mapping[str, Tensor], prefix: str) -> None:
         """Add the 0-d values of one pass under the tags `prefix` + name."""

@@ -19,17 +19,17 @@ Wrap = Callable[[nn.Module], nn.Module]
 
 @dataclass
 class TrainedNetwork:
-    """A network that is trained, perhaps in part.
+    """A network in training.
 
-    module: the network; its weights are those that are saved.
-    compute_copy: computes in its place: the module itself, or a copy in a lower dtype that receives the weights of each
-        update (apex calls them model weights, and those of the module master weights).
-    wrap: returns what is called in training passes: the copy, compiled or under DDP as the run has it.
-    role: by which rates and frozen parts are set.
-    network: what `wrap` returned.
-    parameters: those of the module that are trained at present.
-    receivers: those of `compute_copy`, which receive the gradients.
-    frozen: the beginnings of the names of the others.
+    module: Network with the weights that are saved.
+    compute_copy: Network for the passes: the module itself, or a copy in a lower dtype that receives the weights of
+        each update. apex calls the copy's weights model weights, and the module's weights master weights.
+    wrap: Function that compiles the copy or puts it under DDP, as the run has it.
+    role: Selects the learning rate and the frozen parts.
+    network: Result of `wrap`, which training passes call.
+    parameters: Trained parameters of the module.
+    receivers: Trained parameters of `compute_copy`, which receive the gradients.
+    frozen: Beginnings of the names of frozen parameters.
     """
 
     module: nn.Module
@@ -45,17 +45,17 @@ class TrainedNetwork:
         self.freeze([])
 
     def freeze(self, prefixes: Sequence[str]) -> None:
-        """Train from now on all but the parameters whose names begin with one of `prefixes`, in complete words.
+        """Freeze the parameters whose names begin with one of `prefixes`, in complete words, and train all others.
 
-        No gradient is computed for the frozen ones. Their optimizer state stays until they are trained again.
+        Frozen parameters get no gradient. Their optimizer state stays until they are trained again.
 
         Raises:
-            ValueError: no parameter has such a name, or none would be left.
+            ValueError: No parameter has such a name, or none would be left.
         """
         names = [name for name, _ in self.module.named_parameters()]
         for prefix in prefixes:
             if not any(_begins_with(name, prefix) for name in names):
-                parts = ", ".join(dict.fromkeys(_part(name) for name in names))
+                parts = ", ".join(name for name, _ in self.module.named_children())
                 raise ValueError(f"no parameter's name begins with {prefix!r}; the parts are {parts}")
         for network in (self.module, self.compute_copy):
             for name, parameter in network.named_parameters():
@@ -68,14 +68,14 @@ class TrainedNetwork:
         self.network = self.wrap(self.compute_copy)  # DDP knows only what was trained when it wrapped
 
     def receive_gradients(self) -> None:
-        """Move the gradients of a copy to the module, in the module's dtype; without effect where there is none."""
+        """Move the gradients of a copy, if there is one, to the module, in the module's dtype."""
         for ours, copied in zip(self.module.parameters(), self.compute_copy.parameters(), strict=True):
             if copied is not ours and copied.grad is not None:
                 ours.grad, copied.grad = copied.grad.to(ours.dtype), None
 
     @torch.no_grad()
     def update_copy(self) -> None:
-        """Give a copy, if there is one, the module's weights, and the module what its passes left in their buffers."""
+        """Copy the module's weights to a copy, if there is one, and the copy's buffers to the module."""
         for ours, copied in zip(self.module.parameters(), self.compute_copy.parameters(), strict=True):
             if copied is not ours and ours.requires_grad:
                 copied.copy_(ours)
@@ -95,7 +95,7 @@ class TrainedNetwork:
 
 
 def synchronized_passes(passes: Sequence[T], *networks: TrainedNetwork) -> Iterator[T]:
-    """Yield each pass of an update; the processes average these networks' gradients in the last one."""
+    """Yield each pass of an update. The processes average the gradients of these networks only in the last pass."""
     for number, inputs in enumerate(passes, start=1):
         with ExitStack() as stack:
             for network in networks if number < len(passes) else ():
@@ -108,20 +108,11 @@ def _begins_with(name: str, prefix: str) -> bool:
     return f"{name}.".startswith(f"{prefix.removesuffix('.')}.")
 
 
-def _part(name: str) -> str:
-    """Return the part of a network that a parameter belongs to: its module's name up to the first number."""
-    words = name.split(".")
-    numbers = [place for place, word in enumerate(words) if word.isdecimal()]
-    return ".".join(words[: numbers[0] + 1] if numbers and numbers[0] else words[:1])
-
-
 def freeze_parts(networks: Mapping[str, TrainedNetwork], settings: TrainConfig, epoch: int) -> None:
-    """Freeze what the settings freeze in an epoch, in the networks where that differs from what is frozen.
-
-    These are the parts of `freeze`, and in the first `freeze_global_epochs` the `coarse_parts` of generators.
+    """Freeze the parts of `freeze`, and in the first `freeze_global_epochs` the `coarse_parts` of generators.
 
     Raises:
-        ConfigError: a network has no such part, or nothing would be left to train.
+        ConfigError: A network has no such part, or nothing would be left to train.
     """
     always = [part.split(".", 1) for part in settings.freeze]
     if unknown := [network for network, _ in always if network not in networks]:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,21 +16,49 @@ from inference.predictor import Predictor
 from losses.adversarial import mean_logits
 from losses.diffaugment import DiffAugment
 from metrics import METRICS
-from metrics.evaluator import Evaluator, Features, Measurement, shown
+from metrics.evaluator import Evaluator, Features, Measurement, Summary, shown
 from models.running_statistics import batch_norms
 from training.diagnostics import TranslationHints
-from training.run_log import RunLog
 from utils.pictures import difference, picture_table, weights_picture
 
 
 @dataclass(frozen=True)
-class ValidationLogits:
-    """Computes the discriminator's mean output for sources and their targets, and leaves the training as it is.
+class ShownSample:
+    """A sample as the page shows it: (3, H, W) uint8 pictures by kind, and figures of its translation by name."""
 
-    discriminator: computes as in training, but in this process alone.
-    augmentation: that of the training, without which the samples would be unlike all that the discriminator knows.
-    predictor: of the validation, whose conditioning, precision and device are the discriminator's too.
-    min_side: the shortest side of an image that it takes, in pixels.
+    name: str
+    pictures: Mapping[str, Tensor]
+    figures: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class ValidationReport:
+    """The results of a validation.
+
+    split: Split of the samples.
+    summary: Figures of all samples together.
+    scalars: All figures by TensorBoard tag.
+    images: (3, H, W) uint8 images for TensorBoard, by tag.
+    samples: Samples for the page.
+    hints: Messages for the user if the translations look wrong.
+    """
+
+    split: str
+    summary: Summary
+    scalars: Mapping[str, float]
+    images: Mapping[str, Tensor]
+    samples: Sequence[ShownSample]
+    hints: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class ValidationLogits:
+    """Computes the discriminator's mean output for sources and their targets, without any effect on the training.
+
+    discriminator: Network that computes as in training, but only in this process.
+    augmentation: Augmentation of the training, because the discriminator knows only augmented images.
+    predictor: Predictor of the validation. Its conditioning, precision and device are the discriminator's too.
+    min_side: Shortest side of an image that the discriminator accepts, in pixels.
     """
 
     discriminator: nn.Module
@@ -40,9 +68,10 @@ class ValidationLogits:
 
     @torch.inference_mode()
     def mean(self, samples: Sequence[Sample], step: int) -> float | None:
-        """Return the mean over patches, then scales, then samples that are large enough; None where none is.
+        """Return the mean over patches, then scales, then samples that are large enough; None without such samples.
 
-        samples: with targets. step: seed of the augmentation, so that the training's random state stays as it is.
+        samples: Samples with targets.
+        step: Seed of the augmentation. It keeps the random state of the training unchanged.
         """
         conditioning, device = self.predictor.conditioning, self.predictor.device
         generator = torch.Generator(device).manual_seed(step)
@@ -65,7 +94,7 @@ def unchanged(network: nn.Module) -> Iterator[None]:
     """Let passes of a network change none of its buffers.
 
     Spectral norm makes no step of its power iteration. Batch norm normalises by the images' own statistics, as in
-    training: the running ones mix those of real and translated images, and are neither used nor updated.
+    training. It neither uses nor updates the running statistics, which mix real and translated images.
     """
     modes = {module: module.training for module in network.modules()}
     norms = batch_norms(network)
@@ -87,11 +116,12 @@ N_SHOWN_CHANNELS = 16
 
 @dataclass(frozen=True)
 class Validation:
-    """Translates `samples`, and shows the results in TensorBoard and on the page web/index.html of the run's folder.
+    """Translates `samples`, measures the translations, and prepares pictures of the first ones.
 
-    split: that of the samples. n_shown: how many samples are shown; the others are only measured.
-    logits: computes the discriminator's mean output for the samples and their targets, where it sees pairs.
-    activations: the name of a module of the generator whose output is shown too, or None.
+    split: Split of the samples.
+    n_shown: Number of samples with pictures. The others are only measured.
+    logits: Computes the discriminator's mean output for the samples and their targets; None if it sees no pairs.
+    activations: Name of a module of the generator whose output is shown too, or None.
     """
 
     split: str
@@ -104,29 +134,29 @@ class Validation:
 
     grid: ClassVar = "source_translated_target"
 
-    def run(self, log: RunLog, step: int) -> dict[str, float]:
-        """Translate, show and report; return the figures of all samples together, by name."""
-        rows, measured = [], []
+    def run(self, step: int) -> ValidationReport:
+        """Translate and measure all samples.
+
+        step: Seed of the discriminator's augmentation.
+        """
+        measured, shown_samples, images = [], list[ShownSample](), dict[str, Tensor]()
         for number, sample in enumerate(self.samples):
             with self._watched_activations() as activations:
                 fake = self.predictor.translate(Batch.of([sample]))[0]
             if activations and number == 0:
-                log.write_image(f"activations/{self.activations}", channel_table(activations[0]), step)
+                images[f"activations/{self.activations}"] = channel_table(activations[0])
             measured.append(self.measure(number, fake))
-            if number >= self.n_shown:
-                continue
-            pictures = self.pictures(sample, fake)
-            rows.append([picture for kind, picture in pictures.items() if kind != "difference"])
-            if log.page:
-                on_page = {kind: picture for kind, picture in pictures.items() if kind != "weights"}
-                log.page.add(step, number, sample.name, on_page, shown(measured[-1].figures))
-        log.write_image(f"validation/{self.grid}", picture_table(rows), step)
-        if log.page:
-            log.page.write()
+            if number < self.n_shown:
+                figures = shown(measured[-1].figures)
+                shown_samples.append(ShownSample(sample.name, self.pictures(sample, fake), figures))
+        rows = [[of for kind, of in sample.pictures.items() if kind != "difference"] for sample in shown_samples]
+        images |= {f"validation/{self.grid}": picture_table(rows)} if rows else {}
         summary = self.evaluator.summarize(measured)
+        scalars = {f"validation/{name}": value for name, value in summary.figures.items()}
+        scalars |= {f"iou/{name}": score.iou for name, score in summary.classes.items() if score.iou is not None}
         logits = self.logits.mean(self.samples, step) if self.logits else None
-        log.report_validation(step, summary, logits, self.split)
-        return summary.figures
+        scalars |= {} if logits is None else {"logits/D/validation": logits}
+        return ValidationReport(self.split, summary, scalars, images, shown_samples)
 
     def measure(self, number: int, fake: Tensor) -> Measurement:
         """Return what is measured of the translation of sample `number`."""
@@ -134,7 +164,7 @@ class Validation:
         return self.evaluator.measure(fake, sample.maps["target"], self.predictor.weights(sample), number)
 
     def pictures(self, sample: Sample, fake: Tensor) -> dict[str, Tensor]:
-        """Return what is shown of a sample and its translation, by kind; the differences on the page alone."""
+        """Return the pictures of a sample and its translation, by kind."""
         predictor, weights, target = self.predictor, self.predictor.weights(sample), sample.maps["target"]
         pictures = {"source": predictor.show_source(sample), "translated": predictor.show_target(fake, target)}
         pictures["target"] = predictor.show_target(target)
@@ -146,9 +176,9 @@ class Validation:
         return []
 
     def digest(self, figure: str) -> str:
-        """Return a digest of what a figure is measured on: the samples, and how it is computed.
+        """Return a digest of the samples and the protocol of a figure, without the names of the files.
 
-        Values of a figure can be compared where the digests are equal. The names of the files do not count.
+        Values of a figure can be compared if the digests are equal.
         """
         digest = hashlib.blake2b(digest_size=16)
         digest.update(json.dumps(self.evaluator.basis(figure), sort_keys=True).encode())
@@ -185,9 +215,9 @@ def channel_table(activations: Tensor) -> Tensor:
 class UnpairedValidation(Validation):
     """Measures the translations of the samples' sources against their targets, which belong to other sources.
 
-    back: translates targets, in a method that trains this direction too; None otherwise.
-    of_sources: the evaluator of images of the source side.
-    hints, back_hints: on the translations of sources, and on those of targets.
+    back: Predictor from targets to sources; None if the method does not train this direction.
+    of_sources: Evaluator of images of the source domain.
+    hints, back_hints: Hints on the translations of sources and of targets.
     """
 
     back: Predictor | None = None
@@ -197,30 +227,31 @@ class UnpairedValidation(Validation):
 
     grid: ClassVar = "source_translated_real"
 
-    def run(self, log: RunLog, step: int) -> dict[str, float]:
-        """Translate, show and report; return the figures of the translations of sources, by name."""
-        figures = super().run(log, step)
-        log.report_hints(self.hints.flush())
-        if self.back:
-            log.report_scalars(step, {f"validation_BtoA/{n}": value for n, value in self._back_figures(self.back)})
-            log.report_hints([f"direction BtoA: {hint}" for hint in self.back_hints.flush()])
-        return figures
+    def run(self, step: int) -> ValidationReport:
+        """Translate and measure the sources of all samples, and their targets if there is a way back."""
+        report = super().run(step)
+        hints = self.hints.flush()
+        if self.back is None:
+            return replace(report, hints=hints)
+        figures = {f"validation_BtoA/{name}": value for name, value in self._back_figures(self.back).items()}
+        hints += [f"direction BtoA: {hint}" for hint in self.back_hints.flush()]
+        return replace(report, scalars={**report.scalars, **figures}, hints=hints)
 
-    def _back_figures(self, back: Predictor) -> Iterable[tuple[str, float]]:
+    def _back_figures(self, back: Predictor) -> dict[str, float]:
         features = []
         for number, sample in enumerate(map(Sample.exchanged, self.samples)):
             fake = back.translate(Batch.of([sample]))[0]
             features.append(self.of_sources.features(fake, number))
             self.back_hints.add(back.show_source(sample), back.show_target(fake))
-        return shown(self.of_sources.set_figures(features, self._sources)).items()
+        return shown(self.of_sources.set_figures(features, self._sources))
 
     def measure(self, number: int, fake: Tensor) -> Measurement:
-        """Return the features of a translation and of a real image; a translation has no figures of its own."""
+        """Return the features of a translation and of a real image. A translation has no figures of its own."""
         self.hints.add(self.predictor.show_source(self.samples[number]), self.predictor.show_target(fake))
         return Measurement({}, None, self.evaluator.features(fake, number), self._targets[number])
 
     def pictures(self, sample: Sample, fake: Tensor) -> dict[str, Tensor]:
-        """Return source, translation and a real image of the target side; of both directions where there are two."""
+        """Return source, translation and a real image of the target domain, for each direction."""
         predictor, back, exchanged = self.predictor, self.back, sample.exchanged()
         pictures = {"source": predictor.show_source(sample), "translated": predictor.show_target(fake)}
         real = {"real": predictor.show_target(sample.maps["target"])}
@@ -234,8 +265,8 @@ class UnpairedValidation(Validation):
         return pictures | real
 
     def describe(self) -> list[str]:
-        """Return the figures that those of translations are to be compared with."""
-        # where the target side has fewer images, some samples share theirs
+        """Return figures of the sources and of the targets, as a scale for the figures of translations."""
+        # several samples share a target if there are fewer targets than sources
         distinct = {hash(sample.maps["target"].numpy().tobytes()): n for n, sample in enumerate(self.samples)}
         references = self.evaluator.references(self._sources, [self._targets[n] for n in distinct.values()])
         return [f"to compare     {references}"] if str(references) else []

@@ -12,8 +12,8 @@ from utils.log import logger
 T = TypeVar("T")
 
 _REFUSALS = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOTTY, errno.EBADF, errno.EISDIR}
-_REFUSALS |= {errno.EACCES, errno.EPERM}  # a folder may be written to and not be opened
-_unsynced: list[Path] = []  # the folder that this process has warned of
+_REFUSALS |= {errno.EACCES, errno.EPERM}  # some folders can be written to, but not opened
+_unsynced: list[Path] = []  # folder that this process has warned of
 
 
 def temporary_path(path: Path) -> Path:
@@ -23,7 +23,7 @@ def temporary_path(path: Path) -> Path:
 
 @contextmanager
 def path_in_errors(path: Path) -> Iterator[None]:
-    """Add `path` to an OSError that names no file, such as that of a full disk, or its temporary path."""
+    """Add `path` to an OSError that names no file or the temporary path. A full disk, for example, names no file."""
     try:
         yield
     except OSError as error:
@@ -34,9 +34,9 @@ def path_in_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path` to write to, and rename that file to `path` at the end.
+    """Yield a temporary path in the same folder to write to, and rename that file to `path` at the end.
 
-    Missing folders are created. After an error `path` is as it was, and the temporary file is deleted.
+    Missing folders are created. After an error `path` is unchanged, and the temporary file is deleted.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = temporary_path(path)
@@ -49,10 +49,10 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def unreplaced(path: Path, read: Callable[[], T]) -> T:
-    """Return what `read` returns of `path` and files beside it; call it again if another process has replaced `path`.
+    """Return the result of `read`, which is called again if another process has replaced `path` meanwhile.
 
     Raises:
-        Exception: that of `read`, where the file has stayed.
+        Exception: `read` fails although the file is unchanged.
     """
     while True:
         before = _state(path)
@@ -62,12 +62,12 @@ def unreplaced(path: Path, read: Callable[[], T]) -> T:
             if _state(path) == before:
                 raise
         else:
-            if _state(path) in (before, None):  # what was read before it was deleted is valid
+            if _state(path) in (before, None):  # a result from before the deletion is valid
                 return result
 
 
 def _state(path: Path) -> tuple[int, ...] | None:
-    """Return what differs once a file has been replaced; None where there is none."""
+    """Return the identity, size and time of a file, or None if there is none."""
     if path.is_file():
         with suppress(FileNotFoundError):
             state = path.stat()

@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import re
 import shutil
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
@@ -25,15 +24,7 @@ FORMAT = "pairgan-training"
 FORMAT_VERSION = 3
 
 MOST_NAMED = 8  # checkpoints in a message
-
-_NAME_IN_A_RUN = re.compile(r"(checkpoint-\d+|best)\.pt")
-_FOREIGN = {  # other files found in place of a checkpoint, by their first bytes
-    b"version https://git-lfs": "a Git LFS pointer, not the file itself: fetch it with git lfs pull",
-    b"<": "a web page, not a checkpoint: download the file again",
-    b"{": "a text file, not a checkpoint: name another file",
-    b"\x89PNG": "an image, not a checkpoint: name another file",
-    b"\xff\xd8\xff": "an image, not a checkpoint: name another file",
-}
+_REMEDY = "use another file"
 
 
 class CheckpointError(UserError):
@@ -41,11 +32,11 @@ class CheckpointError(UserError):
 
 
 class DamagedCheckpointError(CheckpointError):
-    """A file is not what was written; an earlier checkpoint can replace it."""
+    """A file is damaged; an earlier checkpoint can replace it."""
 
 
 class MissingCheckpointError(CheckpointError):
-    """There is no such file, perhaps no longer: a training deletes old checkpoints."""
+    """There is no such file. A training may have deleted it."""
 
 
 def manifest_path(path: Path) -> Path:
@@ -59,7 +50,7 @@ def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
     A crash between the two leaves a valid checkpoint without a manifest.
 
     Raises:
-        OSError: the disk is full or not writable; names the path, whose earlier content is untouched.
+        OSError: The disk is full or not writable. The earlier content of the path is untouched.
     """
     manifest = manifest_path(path)
     content = {"format": FORMAT, "format_version": FORMAT_VERSION, **state}
@@ -91,53 +82,66 @@ def write_weights_file(path: Path, state: dict[str, Any]) -> None:
 def read_weights_file(path: Path, *, checks_content: bool = True) -> dict[str, Any]:
     """Return the dict of tensors and plain types that torch.save wrote to `path`, on the CPU; no code in it is run.
 
-    The tensors of a checkpoint of this application stay in the file, and the system reads those that are used. They
-    are to be copied, not kept: as long as one exists, the file takes its space and Windows cannot replace it.
+    The tensors of a checkpoint of this application stay in the file, and the system reads only those that are used.
+    Copy them, and do not keep them: while one exists, the file takes its space and Windows cannot replace it.
 
-    checks_content: compare the tensors with the checksums, for which the file is read to its end.
+    checks_content: Read the whole file to compare the tensors with their checksums.
 
     Raises:
-        CheckpointError: the file is missing, damaged, holds no dict, or holds other types.
+        CheckpointError: The file is missing, damaged, holds no dict, or holds other types.
     """
     return unreplaced(path, lambda: _read(path, checks_content=checks_content))
 
 
 def _read(path: Path, *, checks_content: bool) -> dict[str, Any]:
-    is_verified = _check_file(path, checks_content=checks_content)
+    if path.is_dir():
+        raise CheckpointError(f"{path}: a folder, not a checkpoint file; name a file in it")
+    if not path.is_file():
+        raise MissingCheckpointError(f"{path}: no such checkpoint file{checkpoints_beside(path)}")
+    is_verified = _matches_manifest(path, checks_content=checks_content)
+    with path.open("rb") as file:
+        is_archive = file.read(2) == b"PK"
+    if is_archive:
+        _check_container(path)
     try:
         state = _load(path)
     except Exception as error:  # a damaged file can make the unpickler raise anything
-        if is_system_error(error):
-            reason = str(error) or "too little memory"
-            raise CheckpointError(f"{path}: cannot be read now: {reason}; try again") from error
-        if is_refused_type(error) and not _is_text(path):
-            raise DamagedCheckpointError(
-                f"{path}: damaged or not a checkpoint: holds more than tensors and plain types, which could run code, "
-                f"and is refused; {_remedy(path)}"
-            ) from error
-        if is_verified:
-            raise CheckpointError(f"{path}: matches its manifest, but cannot be loaded: {error}; try again") from error
-        what = "not a checkpoint, but text" if _is_text(path) else "damaged or not a checkpoint"
-        raise DamagedCheckpointError(f"{path}: {what}; {_remedy(path)}") from error
+        raise _unreadable(path, error, is_verified=is_verified) from error
     if not isinstance(state, dict):
-        raise CheckpointError(f"{path}: not a checkpoint, but a {type(state).__name__}; name another file")
-    if fault := content_fault(state, path.stat().st_size):
-        raise CheckpointError(f"{path}: ill-formed: {fault}; {_remedy(path)}")
-    if not is_training_state(state):
-        return cast(dict[str, Any], state)
-    if checks_content and not is_verified:
-        _check_records(path)
-    if fault := training_fault(state):
-        raise CheckpointError(f"{path}: ill-formed: {fault}; {_remedy(path)}")
-    return state
+        raise CheckpointError(f"{path}: not a checkpoint, but a {type(state).__name__}; {_REMEDY}")
+    fault = content_fault(state, path.stat().st_size)
+    if not fault and is_training_state(state):
+        if checks_content and not is_verified:
+            _check_records(path)
+        fault = training_fault(state)
+    if fault:
+        raise CheckpointError(f"{path}: ill-formed: {fault}; {_REMEDY}")
+    return cast(dict[str, Any], state)
 
 
 def _load(path: Path) -> object:
-    with suppress(RuntimeError):  # of a file system that maps no files, and of torch's older format
+    with suppress(RuntimeError):  # some file systems map no files, and torch's older format cannot be mapped
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
         if isinstance(state, dict) and is_training_state(state):
             return state  # other programs write their files in place, while they may be mapped
     return cast(object, torch.load(path, map_location="cpu", weights_only=True))
+
+
+def _unreadable(path: Path, error: Exception, *, is_verified: bool) -> CheckpointError:
+    """Return the error for a file that torch.load cannot read; a damaged file only if nothing else explains it."""
+    if is_system_error(error):
+        return CheckpointError(f"{path}: cannot be read now: {str(error) or 'too little memory'}; try again")
+    if is_verified:
+        return CheckpointError(f"{path}: matches its manifest, but cannot be loaded: {error}; try again")
+    with path.open("rb") as file:
+        beginning = file.read(1024)
+    if beginning and not any(byte < 9 or 13 < byte < 32 or byte == 127 for byte in beginning):
+        what = "not a checkpoint, but text, such as a web page or a Git LFS pointer"
+    else:
+        what = "damaged or not a checkpoint"
+        if is_refused_type(error):
+            what += ": holds more than tensors and plain types, which could run code, and is refused"
+    return DamagedCheckpointError(f"{path}: {what}; {_REMEDY}")
 
 
 def is_training_state(state: dict[str, Any]) -> bool:
@@ -159,7 +163,7 @@ def load_checkpoint(path: Path, *, checks_content: bool = True) -> dict[str, Any
 def check_training_state(state: dict[str, Any], path: Path, needed_keys: Sequence[str]) -> None:
     """Raise CheckpointError unless `state`, read from `path`, is a checkpoint that this version can use.
 
-    needed_keys: such as `config`, and `networks.generator` for one within another.
+    needed_keys: Keys that it must have, such as `config`, or `networks.generator` for nested keys.
     """
     if not is_training_state(state):
         raise CheckpointError(f"{path}: not a checkpoint of this application; name another file")
@@ -183,28 +187,6 @@ def _has(state: object, key: str) -> bool:
     return True
 
 
-def _check_file(path: Path, *, checks_content: bool) -> bool:
-    """Raise CheckpointError if a file is visibly not a valid checkpoint, before it is loaded.
-
-    Returns whether its manifest confirms the content, or the size alone; a damaged manifest counts as none.
-    """
-    if path.is_dir():
-        raise CheckpointError(f"{path}: a folder, not a checkpoint file; name a file in it")
-    if not path.is_file():
-        raise MissingCheckpointError(f"{path}: no such checkpoint file{checkpoints_beside(path)}")
-    is_verified = _matches_manifest(path, checks_content=checks_content)
-    with path.open("rb") as file:
-        beginning = file.read(64).lstrip()
-    if not beginning:
-        raise DamagedCheckpointError(f"{path}: damaged or not a checkpoint: it is empty; {_remedy(path)}")
-    for prefix, what in _FOREIGN.items():
-        if beginning.startswith(prefix):
-            raise DamagedCheckpointError(f"{path}: {what}")
-    if beginning.startswith(b"PK"):
-        _check_container(path)
-    return is_verified
-
-
 def checkpoints_beside(path: Path) -> str:
     """Return the end of a message on a missing checkpoint: the best and the latest in its folder; or nothing."""
     names = sorted((manifest.stem for manifest in path.parent.glob("*.pt.json")), reverse=True)
@@ -213,23 +195,12 @@ def checkpoints_beside(path: Path) -> str:
     return f"; checkpoints in {path.parent}: {', '.join(names[:MOST_NAMED])}{left}" if names else ""
 
 
-def _remedy(path: Path) -> str:
-    """Return the remedy for a file that is no checkpoint: another of the run only where it has a run's name."""
-    return f"{'use an earlier one of the run, or' if _NAME_IN_A_RUN.fullmatch(path.name) else 'name'} another file"
-
-
-def _is_text(path: Path) -> bool:
-    """Return whether the beginning of a file holds no control characters but those of text."""
-    with path.open("rb") as file:
-        return not any(byte < 9 or 13 < byte < 32 or byte == 127 for byte in file.read(1024))
-
-
 def _write_atomically(
     path: Path, write: Callable[[IO[bytes]], object], *, before_it_counts: Callable[[], object] = lambda: None
 ) -> None:
-    """Write a file beside `path`, sync it to the disk, and rename it.
+    """Write a file next to `path`, sync it to the disk, and rename it.
 
-    before_it_counts: called when the content is on the disk, but does not have its name yet.
+    before_it_counts: Called when the content is on the disk, but does not have its name yet.
     """
     try:
         with replacing(path) as temporary:
@@ -268,30 +239,28 @@ def _matches_manifest(path: Path, *, checks_content: bool) -> bool:
     raise DamagedCheckpointError(f"{path}: damaged: it does not match {name}{size}; use an earlier checkpoint")
 
 
+@contextmanager
+def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
+    """Open an archive. Raise BadZipFile if the system refuses a position that only a damaged directory has."""
+    try:
+        with path_in_errors(path), zipfile.ZipFile(path) as archive:
+            yield archive
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # EIO and EMFILE, for example, are no damage
+            raise
+        raise zipfile.BadZipFile(error.strerror) from error
+
+
 def _check_container(path: Path) -> None:
     """Raise DamagedCheckpointError unless a file is an uncompressed archive, as torch.save writes: no zip bomb."""
     try:
         with _archive(path) as archive:
             records = archive.infolist()
     except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
-        raise DamagedCheckpointError(
-            f"{path}: damaged or not a checkpoint: its directory cannot be read; {_remedy(path)}"
-        ) from error
+        raise DamagedCheckpointError(f"{path}: damaged or not a checkpoint: {error}; {_REMEDY}") from error
     is_packed = any(record.compress_type != zipfile.ZIP_STORED for record in records)
     if is_packed or sum(record.file_size for record in records) > path.stat().st_size:
-        raise DamagedCheckpointError(f"{path}: damaged or not a checkpoint: it is compressed; name another file")
-
-
-@contextmanager
-def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Open an archive; raise BadZipFile where the system refuses a position that only a damaged directory has."""
-    try:
-        with path_in_errors(path), zipfile.ZipFile(path) as archive:
-            yield archive
-    except OSError as error:
-        if error.errno != errno.EINVAL:  # such as EIO and EMFILE, which are no damage
-            raise
-        raise zipfile.BadZipFile(error.strerror) from error
+        raise DamagedCheckpointError(f"{path}: damaged or not a checkpoint: it is compressed; {_REMEDY}")
 
 
 def _check_records(path: Path) -> None:
@@ -302,7 +271,7 @@ def _check_records(path: Path) -> None:
     except (zipfile.BadZipFile, EOFError, ValueError) as error:
         damaged = str(error)
     if damaged:
-        raise DamagedCheckpointError(f"{path}: damaged at {damaged}; use an earlier checkpoint of the run")
+        raise DamagedCheckpointError(f"{path}: damaged at {damaged}; {_REMEDY}")
 
 
 def _serialize(state: dict[str, Any], file: IO[bytes]) -> None:

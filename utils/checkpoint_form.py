@@ -1,7 +1,7 @@
 """The form of a checkpoint's content, checked before anything uses a file that may be crafted."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -10,7 +10,6 @@ from torch import Tensor
 from utils.nesting import NestingError, distinct_values, plain_parts
 
 MOST_VALUES = 10**6
-MOST_TENSORS = 20_000  # tensors of a network; the deepest one that the settings allow has about 8,000
 _MOST = 2**31 - 1  # steps, epochs and samples, as the settings limit them
 
 
@@ -47,10 +46,19 @@ def training_fault(state: Mapping[str, Any]) -> str | None:
             return f"it holds a {type(value).__name__}"
         if isinstance(value, int) and abs(value) >= 2**63:
             return "it holds a whole number of more than 64 bits"
-    for key, (has_form, expected) in _FORMS.items():
-        if key in state and not has_form(state[key]):
-            return f"its {key} is ill-formed, expected {expected}"
-    return None
+    wrong = [key for key, form in _FORMS.items() if key in state and not _fits(state[key], form)]
+    return f"its {wrong[0]} has a form that no run writes" if wrong else None
+
+
+def _fits(value: object, form: Any) -> bool:
+    """Return whether a value has a form: a type, a test, [form of items], or {str: form of values}."""
+    if isinstance(form, type):
+        return isinstance(value, form)
+    if isinstance(form, list):
+        return isinstance(value, list | tuple) and all(_fits(item, form[0]) for item in value)
+    if isinstance(form, dict):
+        return isinstance(value, dict) and all(type(key) is str and _fits(of, form[str]) for key, of in value.items())
+    return bool(form(value))
 
 
 def _is_count(value: object) -> bool:
@@ -61,55 +69,30 @@ def _is_number(value: object) -> bool:
     return type(value) in (int, float) and not math.isnan(float(value))  # type: ignore[arg-type]
 
 
-def _dict_of(is_value: Callable[[Any], bool]) -> Callable[[object], bool]:
-    def has_form(value: object) -> bool:
-        return isinstance(value, dict) and all(isinstance(key, str) and is_value(value[key]) for key in value)
-
-    return has_form
-
-
-def _list_of(is_value: Callable[[Any], bool]) -> Callable[[object], bool]:
-    return lambda value: isinstance(value, list) and all(map(is_value, value))
-
-
-def _is_tensor(value: object) -> bool:
-    return isinstance(value, Tensor)
-
-
-def _is_weights(value: object) -> bool:
-    return _dict_of(_is_tensor)(value) and len(value) <= MOST_TENSORS  # type: ignore[arg-type]
-
-
-def _is_dict(value: object) -> bool:
-    return isinstance(value, dict)
+def _is_optimizer(value: object) -> bool:
+    """Return whether moments, scaler and count are well-formed, if they are present."""
+    forms = {"moments": {str: dict}, "scaler": {str: _is_number}, "skipped_steps": _is_count}
+    return isinstance(value, dict) and all(_fits(value[key], form) for key, form in forms.items() if key in value)
 
 
 def _is_patience(value: object) -> bool:
-    if not (isinstance(value, list | tuple) and len(value) == 2):
-        return False
-    return (value[0] is None or _is_number(value[0])) and _is_count(value[1])
+    is_pair = isinstance(value, list | tuple) and len(value) == 2
+    return is_pair and (value[0] is None or _is_number(value[0])) and _is_count(value[1])  # type: ignore[index]
 
 
-def _is_optimizer(value: object) -> bool:
-    """Return whether a value has well-formed moments, scaler and count, each of which may be missing."""
-    checks = {"moments": _dict_of(_is_dict), "scaler": _dict_of(_is_number), "skipped_steps": _is_count}
-    return isinstance(value, dict) and all(check(value[key]) for key, check in checks.items() if key in value)
-
-
-_COUNT = (_is_count, f"a whole number from 0 to {_MOST}")
-_WEIGHTS = (_dict_of(_is_weights), "the weights of each network by their names")
-_FORMS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    **dict.fromkeys(("step", "epoch", "samples_into_epoch", "n_samples"), _COUNT),
-    **dict.fromkeys(("networks", "averages"), _WEIGHTS),
-    "config": (_is_dict, "settings by section"),
-    "optimizers": (_dict_of(_is_optimizer), "the state of each optimizer by its name"),
-    "method": (_is_dict, "values by name"),
-    "random_states": (_list_of(_dict_of(_is_tensor)), "the random state of each process"),
-    "method_of_processes": (_list_of(_is_dict), "values of each process by name"),
-    "data": (lambda value: value is None or (_is_tensor(value) and value.dim() == 1), "digests of the samples"),
-    "plateau": (_dict_of(_is_number), "numbers by name"),
-    "registered_losses": (_dict_of(_is_number), "weights by name"),
-    "best": (_is_number, "a number"),
-    "patience": (_is_patience, "a number or null, and a whole number"),
-    "measured_on": (_dict_of(lambda value: isinstance(value, str)), "digests by figure"),
+_FORMS: dict[str, Any] = {
+    **dict.fromkeys(("step", "epoch", "samples_into_epoch", "n_samples"), _is_count),
+    "networks": {str: {str: Tensor}},
+    "averages": {str: {str: Tensor}},
+    "config": dict,
+    "optimizers": {str: _is_optimizer},
+    "method": dict,
+    "random_states": [{str: Tensor}],
+    "method_of_processes": [dict],
+    "data": lambda value: value is None or (isinstance(value, Tensor) and value.dim() == 1),
+    "plateau": {str: _is_number},
+    "registered_losses": {str: _is_number},
+    "best": _is_number,
+    "patience": _is_patience,
+    "measured_on": {str: str},
 }

@@ -20,9 +20,9 @@ from torch.nn.parallel import DistributedDataParallel
 from utils.device import choose_device
 from utils.errors import UserError
 
-LONGEST_WAIT_S = 24 * 3600.0  # of a process for the others
+LONGEST_WAIT_S = 24 * 3600.0  # a process waits for the others
 _POLL_S = 0.02  # between two checks whether the other processes have asked for the store
-_SIGNS_OF_A_LOST_PEER = (  # in the RuntimeErrors of gloo, NCCL and the store
+_SIGNS_OF_A_LOST_PEER = (  # texts of RuntimeErrors of gloo, NCCL and the store
     "Connection closed by peer",
     "Connection reset by peer",
     "Broken pipe",
@@ -41,9 +41,9 @@ class PeerLostError(UserError):
 class World:
     """This process among those that torchrun started, and its device.
 
-    rank: in 0 .. size - 1.
-    local_size: number of processes on this machine.
-    control: process group of all, for communication between CPUs; None is torch's default group.
+    rank: Number of this process, 0 to size - 1.
+    local_size: Number of processes on this machine.
+    control: Process group for communication between CPUs; None is torch's default group.
     """
 
     rank: int
@@ -61,12 +61,11 @@ class World:
         """Return `module` in DistributedDataParallel: its backward passes average gradients over the processes."""
         if self.size == 1:
             return module
-        is_cuda = self.device.type == "cuda"
-        if is_cuda:  # plain batch norm fails in a backward after two forwards; SyncBatchNorm needs a GPU
-            module = nn.SyncBatchNorm.convert_sync_batchnorm(module)
-        return DistributedDataParallel(
-            module, device_ids=[self.device] if is_cuda else None, gradient_as_bucket_view=True
-        )
+        if self.device.type != "cuda":
+            return DistributedDataParallel(module, gradient_as_bucket_view=True)
+        # plain batch norm fails in a backward after two forwards; SyncBatchNorm needs a GPU
+        module = nn.SyncBatchNorm.convert_sync_batchnorm(module)
+        return DistributedDataParallel(module, device_ids=[self.device], gradient_as_bucket_view=True)
 
     def mean(self, values: Tensor) -> Tensor:
         """Return the mean of `values` over the processes, on each of them."""
@@ -93,7 +92,7 @@ class World:
 
     @contextmanager
     def main_first(self) -> Iterator[None]:
-        """Let the other processes enter after the main one has left: it downloads, they read its files."""
+        """Let the main process enter first, because it downloads the files that the others read."""
         if not self.is_main:
             self.barrier()
         yield
@@ -113,19 +112,20 @@ def is_of_a_lost_peer(error: BaseException) -> bool:
 
 @contextmanager
 def joined_world(device: str, timeout_s: float, option: str = "run.device=") -> Iterator[World]:
-    """Join the processes that torchrun started, if any: by gloo on CPUs, by NCCL on GPUs.
+    """Join the processes that torchrun started, if any, using gloo on CPUs and NCCL on GPUs.
 
     device: "auto", "cpu" or "cuda".
-    timeout_s: how long a process waits for the others.
-    option: what the user writes before the device.
+    timeout_s: Seconds that a process waits for the others.
+    option: Text that the user writes before the device.
 
     Raises:
-        DeviceError: there is no usable GPU for this process.
-        PeerLostError: another process ended before its work, or did not answer within `timeout_s`.
+        DeviceError: There is no usable GPU for this process.
+        PeerLostError: Another process ended before its work, or did not answer within `timeout_s`.
     """
     rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     chosen = choose_device(device, index=int(os.environ.get("LOCAL_RANK", "0")), option=option)
-    if chosen.type == "cuda":
+    is_cuda = chosen.type == "cuda"
+    if is_cuda:
         torch.cuda.set_device(chosen)
     if size == 1:
         yield World(rank, size, chosen)
@@ -133,15 +133,9 @@ def joined_world(device: str, timeout_s: float, option: str = "run.device=") -> 
     timeout = timedelta(seconds=timeout_s)
     try:
         store, rank, size = fresh_store(timeout)
-        dist.init_process_group(
-            "nccl" if chosen.type == "cuda" else "gloo",
-            store=store,
-            rank=rank,
-            world_size=size,
-            timeout=timeout,
-            device_id=chosen if chosen.type == "cuda" else None,
-        )
-        control = dist.new_group(backend="gloo", timeout=timeout) if chosen.type == "cuda" else None
+        backend, device_id = ("nccl", chosen) if is_cuda else ("gloo", None)
+        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout, device_id=device_id)
+        control = dist.new_group(backend="gloo", timeout=timeout) if is_cuda else None
         yield World(rank, size, chosen, int(os.environ.get("LOCAL_WORLD_SIZE", size)), control)
     except RuntimeError as error:
         if is_of_a_lost_peer(error):
@@ -156,11 +150,10 @@ def joined_world(device: str, timeout_s: float, option: str = "run.device=") -> 
 
 
 def _free_networks() -> None:
-    """Free objects made within the world that would keep its process group, and the group's threads, alive.
+    """Free objects that would keep the process group and its threads alive.
 
-    A thread of gloo that frees its last tensor while the interpreter ends aborts the process (SIGABRT from pthread_exit
-    within a destructor; torch 2.15, Python 3.11), after a run that was finished. After the loss of a peer, whose error
-    is the cause of another, nothing is freed: threads may wait for the peer for long.
+    A thread of gloo that frees its last tensor while the interpreter ends aborts the process (torch 2.15, Python 3.11),
+    after a run that was finished. After the loss of a peer nothing is freed, because threads may wait for the peer.
     """
     if error := sys.exception():
         traceback.clear_frames(error.__traceback__)
@@ -174,7 +167,7 @@ def fresh_store(timeout: timedelta) -> tuple[dist.Store, int, int]:
     first process draws a prefix, and hands it to every other process that asks with a random word of its own.
 
     Raises:
-        RuntimeError: another process does not ask within `timeout`.
+        RuntimeError: Another process does not ask within `timeout`.
     """
     store, rank, size = next(dist.rendezvous("env://", timeout=timeout))
     if rank == 0:

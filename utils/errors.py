@@ -1,14 +1,14 @@
-"""Errors that end a program without a traceback: those of the user, and a signal that stopped a run."""
+"""Errors that end a program without a traceback: errors of the user, and a signal that stopped a run."""
 
 import signal
 from typing import ClassVar
 
 
 class UserError(Exception):
-    """Something that the user can mend; every such error derives from this class, and command lines catch it.
+    """An error that the user can correct. Command lines catch this class.
 
-    problems: one or more lines, each of which names the thing, its value and the remedy.
-    is_consequence: whether it only reports that another process has failed, which prints its own error.
+    problems: One or more lines. Each line names the thing, its value and the remedy.
+    is_consequence: Whether it only reports that another process has failed. That process prints its own error.
     """
 
     is_consequence: ClassVar[bool] = False
@@ -29,8 +29,8 @@ class ConfigError(UserError):
 class Interrupted(BaseException):
     """A signal stopped the run; its work is saved.
 
-    saved_step: the step of the run's checkpoint; None where nothing was made that could be saved.
-    remedy: how the run is continued.
+    saved_step: Step of the run's checkpoint, or None if there was nothing to save.
+    remedy: How to continue the run.
     """
 
     def __init__(self, signal_number: int, saved_step: int | None = None) -> None:

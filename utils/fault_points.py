@@ -1,4 +1,4 @@
-"""Points of saving at which tests make the process die or the disk fail."""
+"""Points of saving where tests make the process die or the disk fail."""
 
 from pathlib import Path
 

@@ -1,20 +1,18 @@
-"""A page that shows translated images beside their sources and targets, opened from the file system."""
+"""A page of translated images next to their sources and targets, opened from the file system."""
 
 import json
 import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from urllib.parse import quote
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from utils.atomic_file import replacing
 
-TEMPLATE = Path(__file__).with_suffix(".html")
-MOST_OPEN_CLASSES = 40  # of a legend; a longer one is folded until it is clicked
+MOST_OPEN_CLASSES = 40  # a longer legend is folded until it is clicked
 
 
 @dataclass(frozen=True)
@@ -29,9 +27,9 @@ class Swatch:
 class Row:
     """One sample on the page.
 
-    images: file of each image by its kind ("source", "translated", …), relative to the page's folder.
-    full: file of the translated image in full size, relative too; None if it is the image on the page.
-    metrics: figures by name, to sort by; None where one is not finite.
+    images: File of each image by its kind ("source", "translated", …), relative to the page's folder.
+    full: File of the translated image in full size, relative too; None if it is the image on the page.
+    metrics: Figures by name, to sort by; None if one is not finite.
     """
 
     name: str
@@ -55,31 +53,12 @@ def write_gallery(
 ) -> None:
     """Write the page atomically; it is one file, and browsers load its images as they come into view.
 
-    order: the order of `rows`, as the page calls it among the orders to choose from.
-    command: a command line by which one tries the generator, shown below the heading.
-    legend: the classes of label maps, shown there as well.
+    order: Name of the order of `rows`, among the orders to choose from.
+    command: Command line that opens the generator in the playground, shown below the heading.
+    legend: Classes of label maps, shown there too.
     """
-    kinds = dict.fromkeys(kind for row in rows for kind in row.images)
-    metrics = dict.fromkeys(name for row in rows for name in row.metrics)
-    page = page_template(TEMPLATE).render(
-        title=title,
-        rows=rows,
-        kinds=list(kinds),
-        metrics=list(metrics),
-        order=order,
-        command=command,
-        legend=legend,
-        is_legend_open=len(legend) <= MOST_OPEN_CLASSES,
-    )
-    with replacing(path) as unfinished:
-        unfinished.write_text(page, encoding="utf-8")
-
-
-@cache
-def page_template(path: Path) -> Template:
-    """Return the template of a page, which escapes all texts."""
     environment = Environment(
-        loader=FileSystemLoader(path.parent),
+        loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_encodable,
@@ -89,9 +68,20 @@ def page_template(path: Path) -> Template:
     )
     environment.filters["figures"] = lambda row, number: json.dumps({"number": number, **row.figures})  # to sort by
     environment.filters["link"] = lambda path: quote(os.fsencode(path))  # a name may hold any bytes
-    return environment.get_template(path.name)
+    page = environment.get_template("gallery.html").render(
+        title=title,
+        rows=rows,
+        kinds=list(dict.fromkeys(kind for row in rows for kind in row.images)),
+        metrics=list(dict.fromkeys(name for row in rows for name in row.metrics)),
+        order=order,
+        command=command,
+        legend=legend,
+        is_legend_open=len(legend) <= MOST_OPEN_CLASSES,
+    )
+    with replacing(path) as unfinished:
+        unfinished.write_text(page, encoding="utf-8")
 
 
 def _encodable(value: object) -> object:
-    """Return a text without surrogates, by which Python stands for bytes of a file's name that are not UTF-8."""
+    """Return a text without surrogates, which are Python's form of bytes in a file name that are not UTF-8."""
     return value.encode("utf-8", "backslashreplace").decode() if type(value) is str else value

@@ -91,8 +91,9 @@ _EXPECTED = (
 class LabelColors:
     """The colour of each class.
 
-    origin: the name of the data set, file or setting that defines them. names: of the K classes.
-    rgb: K + I colours, of the classes and then of pixels that no score counts.
+    origin: Name of the data set, file or setting that defines them.
+    names: Names of the K classes.
+    rgb: K + I colours: of the classes, then of pixels that no score counts.
     """
 
     origin: str
@@ -101,20 +102,18 @@ class LabelColors:
 
     @classmethod
     def of(cls, table: Mapping[Any, Any], origin: str, where: str) -> "LabelColors":
-        """Return the classes of a table as a YAML file holds it: colours by name, and a list of those ignored.
+        """Return the classes of a table like in a YAML file: colours by name, and a list of ignored colours.
 
-        where: the place of the table, for messages.
+        where: Place of the table, for messages.
 
         Raises:
-            ConfigError: the table does not map names to RGB colours.
+            ConfigError: The table does not map names to RGB colours.
         """
         values = dict(table)
         ignored = values.pop(IGNORED, [])
         if not 2 <= len(values) <= MAX_CLASSES:
             raise ConfigError(f"{where} has {len(values)} classes, expected 2 to {MAX_CLASSES}")
-        if not isinstance(ignored, list) or any(not isinstance(color, list) for color in ignored):
-            raise ConfigError(f"{where}: {IGNORED} is {ignored}, expected colours: [[0, 0, 0]]")
-        colors = [*values.values(), *ignored]
+        colors = [*values.values(), *(ignored if isinstance(ignored, list) else [ignored])]
         names = [*map(str, values), *[IGNORED] * len(colors)]
         for key, color in zip(names, colors, strict=False):
             are_levels = isinstance(color, list) and [type(level) for level in color] == [int] * 3
@@ -143,11 +142,11 @@ class LabelColors:
         return torch.tensor(self.rgb, dtype=torch.uint8)
 
     def classes_of(self, picture: "Tensor", *, may_ignore: bool) -> "Tensor":
-        """Return the (H, W) int64 classes of a (3, H, W) uint8 picture by the nearest colours; K for ignored ones.
+        """Return the (H, W) int64 classes of a (3, H, W) uint8 picture by the nearest colours, K for ignored pixels.
 
-        may_ignore: whether a pixel may be ignored; not in translated images, where every pixel has a class.
+        may_ignore: Whether a pixel may be ignored. In translated images every pixel has a class.
         """
-        import torch  # as in `colors`
+        import torch  # see `colors`
 
         table = (self.colors if may_ignore else self.colors[: self.n_classes]).float()
         red, green, blue = picture.flatten(1).int()
@@ -158,12 +157,12 @@ class LabelColors:
 
 
 def read_label_colors(name: str, setting: str = "metrics.label_colors") -> LabelColors:
-    """Return the colours of a data set, "cityscapes" or "cmp_facades", or those of a YAML file.
+    """Return the colours of a data set, "cityscapes" or "cmp_facades", or of a YAML file.
 
-    setting: the setting or option that names it, for messages.
+    setting: Setting or option that names it, for messages.
 
     Raises:
-        ConfigError: there is no such file, or it does not map names to RGB colours.
+        ConfigError: There is no such file, or it does not map names to RGB colours.
     """
     if name in DATA_SETS:
         evaluated = {kind.name: kind.color for kind in DATA_SETS[name] if kind.is_evaluated}

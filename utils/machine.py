@@ -1,4 +1,4 @@
-"""The cores and the memory of the machine, and how the C library gives memory to a training and takes it back."""
+"""The cores and the memory of the machine, and how the C library manages freed memory."""
 
 import ctypes
 import os
@@ -11,12 +11,12 @@ from pathlib import Path
 CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _UNKNOWN = 2**33
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -3, -4, -8  # malloc.h of glibc
-_LARGE = 2**25  # bytes; the most that glibc takes as the size from which it maps
+_LARGE = 2**25  # bytes; the highest threshold for mapping that glibc accepts
 
 
 @cache
 def memory_bytes() -> int:
-    """Return the memory of the machine, or of the container where that has less; 8 GiB where nothing says how much."""
+    """Return the memory of the machine or of the container, whichever is less, in bytes; 8 GiB if it is unknown."""
     amounts = []
     if sys.platform != "win32":
         with suppress(ValueError, OSError):  # no such name on this system
@@ -33,12 +33,12 @@ def usable_cores() -> int:
 
 
 def keep_freed_memory(*, gives_large_back: bool = False) -> bool:
-    """Keep freed memory for the next step instead of returning it; return whether the C library supports that.
+    """Keep freed memory for the next step instead of returning it. Return whether the C library supports that.
 
     By default glibc maps every large tensor and unmaps it when it is freed, so that a step on a CPU spends much of its
     time in page faults. Kept memory is fragmented, by up to a tenth.
 
-    gives_large_back: map tensors of 32 MiB and more as by default, which limits fragmentation where activations are
+    gives_large_back: Map tensors of 32 MiB and more as by default. This limits fragmentation if activations are
         recomputed.
     """
     mallopt = _c_function("mallopt")

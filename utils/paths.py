@@ -6,7 +6,7 @@ from utils.errors import ConfigError
 
 
 def expanded(path: str | Path, setting: str) -> Path:
-    """Return a path with the home folder in place of `~` or `~USER`.
+    """Return a path with the home folder instead of `~` or `~USER`.
 
     setting: Setting, option or environment variable that holds the path, for messages.
 

@@ -54,7 +54,7 @@ def difference(fake: Tensor, target: Tensor) -> Tensor:
 def resize(image: Tensor, height: int, width: int, mode: Literal["bilinear", "bicubic"] = "bilinear") -> Tensor:
     """Return a (C, H, W) image, uint8 or float32, at another size; bicubic float32 may overshoot its values.
 
-    It is what torchvision makes, the import of which takes as long as that of torch.
+    The result equals torchvision's. Importing torchvision would take as long as importing torch.
     """
     if image.shape[1:] == (height, width):
         return image
@@ -62,8 +62,20 @@ def resize(image: Tensor, height: int, width: int, mode: Literal["bilinear", "bi
     return F.interpolate(batch, (height, width), mode=mode, align_corners=False, antialias=True)[0]
 
 
-PERCENTILES = (1, 99)  # which become black and white
-_MAX_PIXELS = 2**16  # that the percentiles are computed from
+def means_of_squares(image: Tensor, side: int) -> Tensor:
+    """Return the means of squares of `side` pixels of a (C, H, W) image in its type. Only strips of it are copied."""
+    height, width = image.shape[1:]
+    n_rows = max(1, 2**22 // (width * side)) * side
+    means = [
+        F.avg_pool2d(image[:, top : top + n_rows].float(), side, ceil_mode=True, count_include_pad=False)
+        for top in range(0, height, n_rows)
+    ]
+    result = torch.cat(means, dim=1)
+    return result if image.is_floating_point() else result.round_().to(image.dtype)
+
+
+PERCENTILES = (1, 99)  # become black and white
+_MAX_PIXELS = 2**16  # number of pixels for the percentiles
 
 
 def picture(image: Tensor, like: Tensor | None = None) -> Tensor:

@@ -31,7 +31,7 @@ class Precision:
 
     @property
     def is_slow(self) -> bool:
-        """Whether a CPU computes in float16, for which torch has little fast code."""
+        """Whether a CPU computes in float16. Torch has little fast code for it."""
         return self.device_type == "cpu" and self.compute_dtype == torch.float16
 
     def autocast(self) -> autocast:
@@ -40,16 +40,16 @@ class Precision:
         return autocast(self.device_type, dtype=self.compute_dtype if enabled else None, enabled=enabled)
 
     def make_scaler(self) -> GradScaler:
-        """Return a scaler for one optimizer, enabled for float16 alone: bfloat16 has float32's range.
+        """Return a scaler for one optimizer. It is enabled only for float16, because bfloat16 has float32's range.
 
         O3 has none, as in apex: gradients in float16 cannot be unscaled.
         """
         return GradScaler(self.device_type, enabled=self.compute_dtype == torch.float16 and self.opt_level != "O3")
 
     def compute_copy(self, network: nn.Module) -> nn.Module:
-        """Return what computes in place of a float32 `network`: itself, at O3 cast in place, or at O2 a low copy of it.
+        """Return the network that computes: `network` itself, cast in place at O3, or a low copy of it at O2.
 
-        The copy shares the norms of `network`, in float32.
+        The copy shares the norms of `network`, which stay in float32.
         """
         if self.opt_level != "O2" or self.compute_dtype == torch.float32:
             return self.cast(network)

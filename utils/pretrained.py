@@ -51,10 +51,10 @@ class Weights:
 class PretrainedFile:
     """A published file of weights, and the texts of its error messages.
 
-    url: ends in the file's name, which ends in the first digits of its SHA-256.
-    what: which setting needs which weights: "loss.vgg needs VGG19's weights".
-    megabytes: size of the download.
-    without: setting that makes the weights unnecessary.
+    url: Ends in the file's name, which ends in the first digits of its SHA-256.
+    what: The setting and the weights that it needs: "loss.vgg needs VGG19's weights".
+    megabytes: Size of the download.
+    without: Setting that makes the weights unnecessary.
     """
 
     url: str
@@ -75,10 +75,8 @@ class PretrainedFile:
     @property
     def announcement(self) -> str:
         """A line of a dry run, which downloads nothing."""
-        return (
-            f"{self.what} ({self.megabytes} MB), which are not in {self.cached.parent}; the run downloads them, this "
-            f"check does without by {self.without}"
-        )
+        missing = f"{self.what} ({self.megabytes} MB), which are not in {self.cached.parent}"
+        return f"{missing}. The run downloads them; this check sets {self.without}."
 
     def load(self) -> Weights:
         """Read the file in torch's cache, which is downloaded if missing.
@@ -93,8 +91,8 @@ class PretrainedFile:
             except (OSError, RuntimeError, HTTPException) as error:
                 raise WeightsError(
                     f"{self.what}, {self.name} ({self.megabytes} MB), which are not in {cached.parent} and could not "
-                    f"be downloaded from {self.url} ({error}): copy that file there, or set the environment variable "
-                    f"TORCH_HOME to the folder of another cache, or do without by {self.without}"
+                    f"be downloaded from {self.url} ({error}). Copy that file there, set the environment variable "
+                    f"TORCH_HOME to the folder of another cache, or set {self.without}."
                 ) from error
         try:
             tensors = torch.load(cached, map_location="cpu", weights_only=True)

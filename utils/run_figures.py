@@ -40,20 +40,6 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def read_sample_rows(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a page of validation samples that have a name, a file of each image by kind, and figures."""
-    return [row for row in read_rows(path) if _is_sample(row)]
-
-
-def _is_sample(row: Mapping[str, Any]) -> bool:
-    images, figures = row.get("images"), row.get("metrics", {})
-    if not (isinstance(images, dict) and "translated" in images and isinstance(figures, dict)):
-        return False
-    texts = [row.get("name"), *images.values()]
-    are_texts = all(isinstance(text, str) and "\0" not in text for text in texts)
-    return are_texts and all(isinstance(value, int | float | None) for value in figures.values())
-
-
 def last_validation(run_folder: Path, last_step: float = math.inf) -> Validation | None:
     """Return a run's last validation, of those up to a step; None where there is none."""
     rows = reversed(read_rows(run_folder / METRICS_FILE))

@@ -1,4 +1,4 @@
-"""Signals, of which systems other than Linux and macOS have fewer, and which may come while modules are imported.
+"""Signals. Windows has fewer than Linux and macOS. They may come while modules are imported.
 
 An exception that a handler raises within an import is lost, or becomes another error of the module.
 """
@@ -20,17 +20,17 @@ RETRY_S = 0.05
 
 
 def available(*names: str) -> tuple[signal.Signals, ...]:
-    """Return those of the named signals that the system has."""
+    """Return the named signals that the system has."""
     return tuple(getattr(signal, name) for name in names if hasattr(signal, name))
 
 
-STOPPING = available("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")  # those that ask a run to stop
-END = int(signal.NSIG)  # in place of a signal's number, above all of them: the run asks for its own end
+STOPPING = available("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")  # ask a run to stop
+END = int(signal.NSIG)  # above the number of each signal: the run asks for its own end
 
 
 @contextmanager
 def blocked(numbers: Sequence[signal.Signals]) -> Iterator[None]:
-    """Hold signals back within, also from processes that are started there, until these call `ignore`."""
+    """Hold signals back, also in processes that start within the context, until they call `ignore`."""
     mask = _change_mask("SIG_BLOCK", numbers)
     try:
         yield
@@ -39,21 +39,21 @@ def blocked(numbers: Sequence[signal.Signals]) -> Iterator[None]:
 
 
 def ignore(numbers: Sequence[signal.Signals]) -> None:
-    """Ignore signals, those included that have been held back."""
+    """Ignore signals, also those that were held back."""
     for number in numbers:
         signal.signal(number, signal.SIG_IGN)
     _change_mask("SIG_UNBLOCK", numbers)
 
 
 def _change_mask(how: str, numbers: Any) -> Any:
-    """Return the former mask of this thread; do nothing on a system that has none, as Windows."""
+    """Return the former mask of this thread. Do nothing on Windows, which has no masks."""
     if hasattr(signal, "pthread_sigmask"):
         return signal.pthread_sigmask(getattr(signal, how), numbers)
     return ()
 
 
 def deferred(handle: Handler) -> Handler:
-    """Return a handler of signals that calls `handle` at once, or after the import that is under way."""
+    """Return a handler of signals that calls `handle` at once, or after the current import."""
 
     def handle_later(number: int, frame: FrameType | None) -> None:
         if not _is_importing(frame):
@@ -67,15 +67,15 @@ def deferred(handle: Handler) -> Handler:
 
 
 def leave_at_once(number: int, _frame: FrameType | None) -> None:
-    """End the program at Ctrl-C, as a handler of signals: for the imports of its start, which take seconds."""
+    """End the program, as a handler of Ctrl-C during the imports at its start, which take seconds."""
     os.write(2, INTERRUPTED.encode())
     os._exit(128 + number)
 
 
 @contextmanager
 def handling(handle: Handler, numbers: Sequence[signal.Signals]) -> Iterator[None]:
-    """Handle signals by `handle` within, but for those that are ignored, as by nohup; only in the main thread."""
-    is_main_thread = threading.current_thread() is threading.main_thread()  # which alone may set handlers
+    """Handle signals in the main thread, except those that are ignored, for example by nohup."""
+    is_main_thread = threading.current_thread() is threading.main_thread()  # no other thread may set handlers
     handled = [number for number in numbers if is_main_thread and signal.getsignal(number) != signal.SIG_IGN]
     previous = {number: signal.signal(number, handle) for number in handled}
     try:
@@ -86,7 +86,7 @@ def handling(handle: Handler, numbers: Sequence[signal.Signals]) -> Iterator[Non
 
 
 def handling_ctrl_c(handle: Handler) -> AbstractContextManager[None]:
-    """Handle Ctrl-C by `handle` within; not where a shell has it ignored for what runs in the background."""
+    """Handle Ctrl-C, unless a shell ignores it for a program in the background."""
     return handling(handle, [signal.SIGINT])
 
 
@@ -99,9 +99,9 @@ def _is_importing(frame: FrameType | None) -> bool:
 class GracefulStop(ExitStack):
     """Remembers, inside its context, the first signal that asks to stop. A second Ctrl-C ends the process at once.
 
-    Signals come to the main thread alone: in another, none is remembered.
+    Only the main thread receives signals.
 
-    signal_number: the signal that came, or None.
+    signal_number: The signal that came, or None.
     """
 
     def __init__(self) -> None:
@@ -115,11 +115,11 @@ class GracefulStop(ExitStack):
         return self
 
     def stop_between_steps(self) -> None:
-        """From now on, leave it to the loop to save and stop; before, a signal ends the run at once."""
+        """Let the loop save and stop from now on. Before this call, a signal ends the run at once."""
         self._is_deferred = True
 
     def poll(self) -> int:
-        """Return the number of the signal that came, SIGTERM where torchrun has died without its processes, or 0."""
+        """Return the number of the signal that came, SIGTERM if torchrun has died without its processes, or 0."""
         if self.signal_number is None and self._launcher not in (None, os.getppid()):
             self.signal_number = signal.SIGTERM
         return self.signal_number or 0

@@ -8,13 +8,13 @@ _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_O
 
 
 def argument_names(function: Callable[..., Any]) -> frozenset[str]:
-    """Return the names of a function's keyword arguments, or of those of a class's constructor."""
+    """Return the names of the keyword arguments of a function or of a class's constructor."""
     parameters = inspect.signature(function).parameters
     return frozenset(name for name, parameter in parameters.items() if parameter.kind in _BY_NAME)
 
 
 def accepted(function: Callable[..., Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of `values` that are keyword arguments of a function."""
+    """Return the part of `values` whose names are keyword arguments of a function."""
     names = argument_names(function)
     return {name: value for name, value in values.items() if name in names}
 

@@ -6,15 +6,11 @@ tests/utils/test_torch_private.py fails, and names the function, when torch drop
 import errno
 import os
 import pickle
-import signal
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 
 import torch
 from torch import Tensor
-
-from utils.signals import available
 
 
 def cpu_computes_in_bfloat16() -> bool:
@@ -34,7 +30,7 @@ def cpu_has_matrix_units() -> bool:
 
 
 def allow_sizes_of_one() -> AbstractContextManager[object]:
-    """Return a context in which torch.export does not exclude sizes of 1 from dynamic dimensions.
+    """Return a context that lets torch.export include sizes of 1 in dynamic dimensions.
 
     The fallback changes nothing: a program then rejects a batch of 1, and a U-Net the smallest image.
     """
@@ -56,9 +52,9 @@ def copy_all(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
 
 
 def freeze_compiled_weights() -> None:
-    """Let torch.compile lay out weights for the device, for the rest of the process; they must not change any more.
+    """Let torch.compile lay out weights for the device, for the rest of the process. They must not change any more.
 
-    As an option of torch.compile it has no effect (torch 2.15). The fallback leaves the weights as they are.
+    The same option of torch.compile has no effect (torch 2.15). The fallback leaves the weights unchanged.
     """
     with suppress(ImportError, AttributeError):
         from torch._inductor import config  # takes a second
@@ -67,7 +63,7 @@ def freeze_compiled_weights() -> None:
 
 
 def left_out_of_compilation(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Return a function that torch.compile does not look into: it is called as it is written.
+    """Return a function that torch.compile leaves out.
 
     The fallback, torch.compiler.disable, does the same, but imports the compiler at once, which takes a second.
     """
@@ -75,38 +71,10 @@ def left_out_of_compilation(function: Callable[..., Tensor]) -> Callable[..., Te
     return disable(function)
 
 
-@contextmanager
-def loaders_without_signal_handler() -> Iterator[None]:
-    """Keep a DataLoader that starts within from handling SIGCHLD.
-
-    Its handler raises wherever the main thread is when a loader process dies, even while a run saves itself. The
-    fallback removes the handler at the end.
-    """
-    from torch.utils.data._utils import signal_handling
-
-    if hasattr(signal_handling, "_SIGCHLD_handler_set"):
-        signal_handling._SIGCHLD_handler_set = True
-    kinds = available("SIGCHLD") if threading.current_thread() is threading.main_thread() else ()
-    handlers = [(kind, signal.getsignal(kind)) for kind in kinds]
-    try:
-        yield
-    finally:
-        for kind, handler in handlers:
-            signal.signal(kind, handler or signal.SIG_DFL)
-
-
-def is_loader_timeout(error: Exception) -> bool:
-    """Return whether a DataLoader raised `error` because no batch came within its timeout.
-
-    The error has no class of its own. With another text a run would end at the first batch that takes so long.
-    """
-    return isinstance(error, RuntimeError) and str(error).startswith("DataLoader timed out")
-
-
 def is_system_error(error: Exception) -> bool:
-    """Return whether a file could not be read for a reason of the moment, such as too many open files.
+    """Return whether a file cannot be read now for a temporary reason, such as too many open files.
 
-    torch has RuntimeErrors for some of them, which quote the system. Those of another text count as damage of the file.
+    For some reasons torch raises a RuntimeError that quotes the system. Any other text counts as damage of the file.
     """
     quoted = (os.strerror(number) for number in (errno.EMFILE, errno.ENFILE, errno.ENOMEM))
     is_quoted = isinstance(error, RuntimeError) and any(text in str(error) for text in quoted)

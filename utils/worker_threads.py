@@ -1,4 +1,4 @@
-"""Threads that work beside the main one: Pillow and torch leave the interpreter to others meanwhile."""
+"""Threads for work that releases the interpreter lock, such as Pillow and torch."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -15,11 +15,11 @@ MOST_THREADS = 4  # each holds an image in the memory
 
 @contextmanager
 def worker_threads(n_threads: int | None = None) -> Iterator[Executor]:
-    """Provide threads, in each of which torch computes with one.
+    """Provide threads. Torch uses one thread in each of them.
 
-    n_threads: None provides as many as torch has for its operators, at most MOST_THREADS.
+    At the end, also after an error or Ctrl-C, calls that have begun are completed, and the others are left out.
 
-    At the end, also after an error or Ctrl-C, what has not begun is left out, and what has is completed.
+    n_threads: Number of threads, by default the number of torch's threads, at most MOST_THREADS.
     """
     n_threads = n_threads or min(MOST_THREADS, torch.get_num_threads())
     pool = ThreadPoolExecutor(n_threads, initializer=torch.set_num_threads, initargs=(1,))  # the main thread keeps its
@@ -32,7 +32,7 @@ def worker_threads(n_threads: int | None = None) -> Iterator[Executor]:
 def in_order(
     pool: Executor, call: Callable[[_Item], _Result], items: Iterable[_Item], most: int
 ) -> Iterator[Future[_Result]]:
-    """Yield the calls of some items in their order, of which up to `most` are under way."""
+    """Yield the calls of some items in their order. At most `most` calls are under way."""
     waiting: deque[Future[_Result]] = deque()
     for item in items:
         waiting.append(pool.submit(call, item))

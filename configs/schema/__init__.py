@@ -4,8 +4,10 @@ The sections are frozen dataclasses; a wrong value raises ConfigError when a sec
 exists is valid. Only entry points and configs/build.py read it: everything below them takes named, typed arguments.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 from configs.schema.checks import Section, require
 from configs.schema.data import DataConfig
@@ -15,6 +17,22 @@ from configs.schema.networks import DiscriminatorConfig, FeaturesConfig, Generat
 from configs.schema.run import CheckpointConfig, LogConfig, MetricsConfig, RunConfig
 from configs.schema.sides import RGB_CHANNELS
 from configs.schema.train import AmpConfig, AugmentationConfig, OptimizerConfig, TrainConfig
+
+if TYPE_CHECKING:
+    from losses.adversarial import Penalty
+    from losses.objective import LossTerm
+
+
+def _losses() -> Mapping[str, "LossTerm"]:
+    from losses import GENERATOR_LOSSES  # imports torch, which most errors need not wait for
+
+    return GENERATOR_LOSSES
+
+
+def _penalties() -> Mapping[str, "Penalty"]:
+    from losses import PENALTIES
+
+    return PENALTIES
 
 
 @dataclass(frozen=True)
@@ -46,15 +64,15 @@ class Config(Section, prefix=""):
         has_loss = any(self.loss.weights_of_images.values()) or self.method.declaration.sections
         require(bool(has_loss), "loss", "all 0", "at least one loss weight above 0")
         loss, opt_level, is_side_by_side = self.loss, self.amp.opt_level, self.data.layout == "side_by_side"
-        if loss.gradient_penalty or loss.r1:
-            expected = "O0 or O1 where loss.gradient_penalty or loss.r1 is set: their gradients need float32"
-            self.require(opt_level in ("O0", "O1"), "amp.opt_level", expected)
+        if opt_level not in ("O0", "O1"):
+            for name in self.penalties:
+                expected = f"O0 or O1 with loss.{name}, whose gradients need float32"
+                self.require(not _penalties()[name].needs_float32, "amp.opt_level", expected)
         if opt_level == "O3":
             expected = "0 with amp.opt_level=O3: its weights are too coarse to average"
             self.require(self.train.ema_decay == 0, "train.ema_decay", expected)
         if self.generator.scale != 1:
-            expected = "1 with data.layout=side_by_side, whose halves have one size; python -m tools.convert_data "
-            expected += "to-folders makes folders, in which sides may differ"
+            expected = "1 with data.layout=side_by_side, whose halves have one size; use data.layout=paired_folders"
             self.require(not is_side_by_side, "generator.scale", expected)
             expected = "1 with features.n_channels, which are encoded at the size of the target"
             self.require(self.features.n_channels == 0, "generator.scale", expected)
@@ -85,8 +103,10 @@ class Config(Section, prefix=""):
             self.require(attrgetter(key)(self) == "segmentation", key, f"segmentation with {other}=segmentation")
         expected = "above 0 with discriminator.name=segmentation, which classifies pixels: it needs label maps"
         self.require(self.data.has_labels, "data.n_classes", expected)
-        for key in ("loss.feature_matching", "loss.gradient_penalty", "loss.r1"):
-            self.require(attrgetter(key)(self) == 0, key, "0 with discriminator.name=segmentation")
+        wrong = [name for name in self.loss_weights if _losses()[name].needs_features]
+        wrong += [name for name in self.penalties if not _penalties()[name].classifies_pixels]
+        for name in wrong:
+            self.require(False, f"loss.{name}", "0 with discriminator.name=segmentation")
         is_possible = not self.loss.labelmix or self.train.pool_size == 0
         self.require(is_possible, "train.pool_size", "0 with loss.labelmix, which mixes images of a pair")
 
@@ -114,9 +134,12 @@ class Config(Section, prefix=""):
     @property
     def loss_weights(self) -> dict[str, float]:
         """The weights of the generator's losses that are computed, by name."""
-        weights = self.loss.weights if self.style.channels else self.loss.weights_of_images
-        computed = self.method.declaration.losses
-        return {name: weight for name, weight in weights.items() if weight and (computed is None or name in computed)}
+        return self.loss.weights_for(self.method.declaration.data, has_style=self.style.channels > 0)
+
+    @property
+    def penalties(self) -> dict[str, float]:
+        """The weights of the discriminator's penalties that are set, by name."""
+        return {name: weight for name, weight in self.loss.penalties.items() if weight}
 
     @property
     def batches_per_step(self) -> int:

@@ -201,7 +201,7 @@ class DataConfig(Section, prefix="data."):
         require(has_root, "data.root", "empty", "the folder of the data set: add data.root=FOLDER")
         if self.layout == "side_by_side":
             self.require(self.n_classes == 0, "n_classes", "0: side_by_side holds RGB images")
-            expected = "null: side_by_side holds RGB images; python -m tools.convert_data to-folders makes folders"
+            expected = "null: side_by_side holds RGB images; use data.layout=paired_folders"
             self.require(not self.label_colors, "label_colors", expected)
             self.require(not self.instance_edges, "instance_edges", "false: side_by_side has no instances")
         if self.layout == "paired_folders" and self.direction == "BtoA":

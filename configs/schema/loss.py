@@ -8,10 +8,21 @@ from configs.schema.checks import Section, require_numbers
 from utils.errors import ConfigError
 from utils.yaml_file import shortened
 
+Data = Literal["any", "pairs", "no pairs"]
 
-def weight(default: float) -> float:
-    """Return a field that is the weight of the generator's loss of its name; see losses.GENERATOR_LOSSES."""
-    value: float = field(default=default, metadata={"is_weight": True})
+
+def weight(default: float, data: Data = "any", *, needs_style: bool = False) -> float:
+    """Return a field that is the weight of the generator's loss of its name; see losses.GENERATOR_LOSSES.
+
+    data: Training data for which the loss is computed. needs_style: Whether it is computed only with style.channels.
+    """
+    value: float = field(default=default, metadata={"data": data, "needs_style": needs_style})
+    return value
+
+
+def penalty(default: float) -> float:
+    """Return a field that is the weight of the penalty of its name; see losses.PENALTIES."""
+    value: float = field(default=default, metadata={"is_penalty": True})
     return value
 
 
@@ -29,48 +40,58 @@ class LossConfig(Section, prefix="loss."):
     """How the adversarial losses of the discriminator's scales are combined; pix2pixHD takes the sum."""
     class_balance: bool = True
     """segmentation: weigh classes inversely to their pixels in the batch."""
-    labelmix: float = 0.0
-    """segmentation: weight of LabelMix beside the other losses of the discriminator: mixed by classes, a real and a
-    translated image shall be segmented as each by itself. 10 in OASIS, 5 on Cityscapes."""
-    gradient_penalty: float = 0.0
+    labelmix: float = penalty(0.0)
+    """segmentation: weight of LabelMix in the discriminator's loss: its output for a class-wise mix of a real and a
+    translated image must equal the same mix of its outputs. 10 in OASIS, 5 on Cityscapes."""
+    gradient_penalty: float = penalty(0.0)
     """Weight of the WGAN gradient penalty in the discriminator's loss; 10 in its paper."""
-    r1: float = 0.0
+    r1: float = penalty(0.0)
     """Weight of the R1 penalty in the discriminator's loss."""
-    feature_matching: float = weight(10.0)
+    feature_matching: float = weight(10.0, "pairs")
     """L1 between the discriminator's features of translated and real image."""
-    l1: float = weight(0.0)
+    l1: float = weight(0.0, "pairs")
     """Mean absolute difference of the pixels in [-1, 1]."""
-    ms_ssim: float = weight(0.0)
+    ms_ssim: float = weight(0.0, "pairs")
     """1 - MS-SSIM: structure at several scales, beside l1. Weights of pixels do not count in it."""
-    vgg: float = weight(10.0)
+    vgg: float = weight(10.0, "pairs")
     """L1 between VGG19 features; needs VGG19's weights (548 MB), downloaded into torch's cache."""
-    vgg_imagenet_normalization: bool = False
-    """Normalise VGG19's input by ImageNet's statistics, which pix2pixHD does not do."""
     class_weights: dict[str, float] = field(default_factory=dict)
     """Label maps: weights of the pixels of classes, by id or by name, as {car: 4, sky: 0}, or a list of those of the
     classes 0, 1 and so on: in l1, feature_matching, vgg and further metrics. 0 ignores a class. The other classes
     weigh 1, and so do pixels without a class, which `ignored` names. Multiplied with the maps of data.weight_folder."""
-    outside_mask: float = 0.0
+    outside_mask: float = weight(0.0, "no pairs")
     """Without pairs: L1 between sources and their translations, by which these change only the classes that
     class_weights gives 0, as {11: 0, 12: 0}. The label maps of the sources lie in {split}_A_label, as ids."""
-    kl_divergence: float = weight(0.05)
+    kl_divergence: float = weight(0.05, "pairs", needs_style=True)
     """With style.channels: distance of the encoded styles from N(0, 1), which test.py draws from. Summed over the
     samples of a pass and the channels of the style, as in SPADE. Lower: styles keep more of the images, and drawn ones
     resemble them less."""
 
     def __post_init__(self) -> None:
-        self.require_numbers(*self.weights, "gradient_penalty", "r1", "labelmix", "outside_mask", least=0)
+        self.require_numbers(*self.weights, *self.penalties, least=0)
         require_numbers({f"loss.class_weights.{name}": weight for name, weight in self.class_weights.items()}, least=0)
 
     @property
     def weights(self) -> dict[str, float]:
-        """The weights by the names of the losses."""
-        return {item.name: getattr(self, item.name) for item in fields(self) if item.metadata.get("is_weight")}
+        """The weights of the generator's losses by name."""
+        return {item.name: getattr(self, item.name) for item in fields(self) if "data" in item.metadata}
+
+    @property
+    def penalties(self) -> dict[str, float]:
+        """The weights of the discriminator's penalties by name."""
+        return {item.name: getattr(self, item.name) for item in fields(self) if item.metadata.get("is_penalty")}
 
     @property
     def weights_of_images(self) -> dict[str, float]:
-        """The weights of the losses of translated images, without that of their styles."""
-        return {name: value for name, value in self.weights.items() if name != "kl_divergence"}
+        """The weights of the losses of translated images, without losses of their styles."""
+        of_styles = {item.name for item in fields(self) if item.metadata.get("needs_style")}
+        return {name: value for name, value in self.weights.items() if name not in of_styles}
+
+    def weights_for(self, data: Data, *, has_style: bool = False) -> dict[str, float]:
+        """Return the weights of the losses that are computed for some training data, by name."""
+        weights = self.weights if has_style else self.weights_of_images
+        possible = {item.name for item in fields(self) if item.metadata.get("data") in ("any", data)}
+        return {name: value for name, value in weights.items() if value and name in possible}
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from configs.schema.checks import require
-from configs.schema.run import ImageFigure
+from configs.schema.loss import Data, LossConfig
+from configs.schema.run import metrics
 from configs.schema.sides import OF_MAPS, TWO_SIDES
 from utils.errors import ConfigError
 from utils.yaml_file import shortened
@@ -54,7 +55,6 @@ class MethodDeclaration:
     networks: names of all trained networks.
     sections: of settings that belong to this method; other methods refuse them.
     refusals: of settings that other methods have.
-    losses: those of section `loss` that have a weight and are computed; None: all. Weights of others are refused.
     check: raises ConfigError where settings contradict each other in this method.
     metrics: those of metrics.extra that are always computed.
     discriminates_pairs: whether discriminators see the source beside the image.
@@ -66,16 +66,19 @@ class MethodDeclaration:
     networks: tuple[str, ...] = ("generator", "discriminator")
     sections: tuple[str, ...] = ()
     refusals: tuple[Refusal, ...] = ()
-    losses: tuple[str, ...] | None = None
     check: Callable[[Any], None] = lambda config: None
     metrics: tuple[str, ...] = ()
     discriminates_pairs: bool = True
     compares_features: bool = False
     original: Literal["CycleGAN", "CUT"] | None = None
 
+    @property
+    def data(self) -> Data:
+        """The training data of the method."""
+        return "pairs" if self.discriminates_pairs else "no pairs"
+
 
 _NO_TARGET = "there is no target to compare with"
-_OF_PAIRS = (*get_args(ImageFigure), "lpips", "pixel_accuracy", "mean_iou")
 _UNPAIRED = (
     Refusal("data.layout", f"one of {', '.join(TWO_SIDES)}", ("synthetic_facades", "paired_folders", "side_by_side")),
     Refusal("data.n_classes", "0: both sides are images"),
@@ -88,11 +91,8 @@ _UNPAIRED = (
     Refusal("style", f"its default: {_NO_TARGET}, which has a style"),
     Refusal("discriminator.name", "multiscale_patch or pixel", values=("segmentation",)),
     Refusal("loss.gan_mode", "lsgan, vanilla, hinge or wgan", values=("segmentation",)),
-    Refusal("loss.gradient_penalty", "0, or loss.r1: it mixes translated and real images, which may differ in size"),
     Refusal("train.retain_graph", "true: the order of the updates is that of the method"),
     Refusal("train.freeze_global_epochs", "0"),
-    Refusal("metrics.extra", f"[] or some of swd, fid, kid: {_NO_TARGET}", values=("lpips",)),
-    Refusal("checkpoint.best", f"auto, none, swd, fid or kid: {_NO_TARGET}", values=_OF_PAIRS),
     Refusal("metrics.label_colors", f"null: {_NO_TARGET}"),
 )
 
@@ -122,10 +122,7 @@ def _check_unpaired(config: Any, same_channels: str) -> None:
 METHODS: dict[str, MethodDeclaration] = {
     "paired": MethodDeclaration(
         translators={"AtoB": "generator"},
-        refusals=(
-            Refusal("data.layout", "a layout of pairs, or method.name=contrastive or cycle", values=TWO_SIDES),
-            Refusal("loss.outside_mask", "0, or loss.l1: pairs have targets to compare with"),
-        ),
+        refusals=(Refusal("data.layout", "a layout of pairs, or method.name=contrastive or cycle", values=TWO_SIDES),),
     ),
     "contrastive": MethodDeclaration(
         translators={"AtoB": "generator"},
@@ -136,7 +133,6 @@ METHODS: dict[str, MethodDeclaration] = {
             Refusal("generator.name", "global, whose features are compared", values=("local", "unet", "spade")),
             Refusal("train.pool_size", "0: its discriminator sees present translations alone"),
         ),
-        losses=("adversarial",),
         metrics=("swd",),
         check=lambda config: _check_unpaired(config, "since the features of both are compared"),
         discriminates_pairs=False,
@@ -152,7 +148,6 @@ METHODS: dict[str, MethodDeclaration] = {
             Refusal("generator.name", "global, local or unet, which translate images", values=("spade",)),
             Refusal("train.discriminator_steps", "1: both discriminators see the fakes of one step of the generators"),
         ),
-        losses=("adversarial",),
         metrics=("swd",),
         check=lambda config: _check_unpaired(config, "or cycle.identity=0" if config.cycle.identity else ""),
         discriminates_pairs=False,
@@ -216,13 +211,39 @@ def check_method(config: Any, chosen: str) -> None:
     for name, other in METHODS.items():
         for section in set(other.sections) - set(METHODS[chosen].sections):
             Refusal(section, f"its default, since it is a setting of method.name={name}").check(config, chosen)
-    declaration, weights = METHODS[chosen], config.loss.weights
-    for loss, weight in weights.items():
-        if weight and loss not in (declaration.losses or weights):
-            Refusal(f"loss.{loss}", f"0: {_NO_TARGET}").check(config, chosen)
+    declaration = METHODS[chosen]
+    _check_losses(config.loss, chosen, declaration.data)
+    if declaration.data == "no pairs":
+        _check_metrics(config, chosen)
     for refusal in declaration.refusals:
         refusal.check(config, chosen)
     for network, file in config.init.networks.items():
         known = ", ".join(declaration.networks)
         require(network in declaration.networks, f"init.{network}", file, f"null: method.name={chosen} trains {known}")
     declaration.check(config)
+
+
+def _check_losses(loss: LossConfig, method: str, data: Data) -> None:
+    """Raise ConfigError if a weight was set that the method cannot use; defaults of such weights have no effect."""
+    usual, remedy = LossConfig(), f"0: {_NO_TARGET}" if data == "no pairs" else "0, or loss.l1: pairs have targets"
+    for name, weight in loss.weights.items():
+        is_usable = name in loss.weights_for(data, has_style=True) or weight in (0, getattr(usual, name))
+        require(is_usable, f"loss.{name}", weight, f"{remedy} (method.name={method})")
+    for name in (name for name, weight in loss.penalties.items() if weight and data == "no pairs"):
+        from losses import PENALTIES  # imports torch, which most errors need not wait for
+
+        require(
+            not PENALTIES[name].needs_pairs, f"loss.{name}", getattr(loss, name), f"{remedy} (method.name={method})"
+        )
+
+
+def _check_metrics(config: Any, method: str) -> None:
+    """Raise ConfigError if a metric was chosen that compares translations with their targets."""
+    extra, best = config.metrics.extra, config.checkpoint.best
+    for key, value, names, usual in (
+        ("metrics.extra", extra, extra, "[]"),
+        ("checkpoint.best", best, [best] if best not in ("auto", "none") else [], "auto, none"),
+    ):
+        if any(metrics()[name].needs_pairs for name in names):
+            possible = ", ".join(name for name, metric in metrics().items() if not metric.needs_pairs)
+            require(False, key, value, f"{usual} or some of {possible}: {_NO_TARGET} (method.name={method})")

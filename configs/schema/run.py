@@ -1,15 +1,20 @@
 """The run and what it records: sections `run`, `checkpoint`, `metrics` and `log`."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from configs.schema.checks import Section, require
 
-ImageFigure = Literal[
-    "l1", "l1_weighted", "mae", "mae_weighted", "psnr", "psnr_weighted", "ssim", "ssim_weighted", "ms_ssim"
-]
-"""Figures of a translation and its target, which need no networks."""
-EXTRA_METRICS = ("lpips", "swd", "fid", "kid")
+if TYPE_CHECKING:
+    from metrics.metric import Metric
+
+
+def metrics() -> Mapping[str, "Metric"]:
+    """Return the registered metrics; importing them takes as long as importing torch."""
+    from metrics import METRICS
+
+    return METRICS
 
 
 @dataclass(frozen=True)
@@ -45,14 +50,17 @@ class CheckpointConfig(Section, prefix="checkpoint."):
     """Steps between checkpoints; the last step is always saved."""
     keep: int = 3
     """Number of newest checkpoints that stay; 0 keeps all."""
-    best: Literal["auto", "none", ImageFigure, "lpips", "swd", "fid", "kid", "pixel_accuracy", "mean_iou"] = "auto"
-    """Keep what was best on the validation samples, by this figure, in best.pt of the run's folder. auto: l1 of pairs,
+    best: str = "auto"
+    """Keep what was best on the validation samples, by this metric, in best.pt of the run's folder. auto: l1 of pairs,
     swd without pairs; none where the validation samples are trained on, since their best is hardly better than the
     newest. none saves the disk one checkpoint."""
 
     def __post_init__(self) -> None:
         self.require_numbers("every_steps", least=1)
         self.require_numbers("keep", least=0)
+        if self.best not in ("auto", "none"):
+            names = [name for name, metric in metrics().items() if metric.higher_is_better is not None]
+            self.require(self.best in names, "best", f"one of auto, none, {', '.join(names)}")
 
 
 @dataclass(frozen=True)
@@ -71,8 +79,10 @@ class MetricsConfig(Section, prefix="metrics."):
 
     def __post_init__(self) -> None:
         self.require_numbers("n_samples", least=1)
-        unknown = [name for name in self.extra if name not in EXTRA_METRICS]
-        require(not unknown, "metrics.extra", unknown, f"a list of some of {', '.join(EXTRA_METRICS)}")
+        if self.extra:
+            names = [name for name, metric in metrics().items() if metric.is_optional]
+            unknown = [name for name in self.extra if name not in names]
+            require(not unknown, "metrics.extra", unknown, f"a list of some of {', '.join(names)}")
         expected = "null, cityscapes, cmp_facades or a YAML file"
         require(self.label_colors is None or self.label_colors.strip() != "", "metrics.label_colors", "empty", expected)
 

@@ -1,6 +1,5 @@
 """Layouts `synthetic_facades` and `synthetic_day_night`: procedural house fronts, drawn when they are read."""
 
-from functools import partial
 from typing import ClassVar, Self
 
 import numpy as np
@@ -19,12 +18,11 @@ _PAINTERS = {"day": paint, "night": paint_winter_night}
 
 
 class _DrawnHouses(RegisteredLayout):
-    """House fronts, each a function of (seed, split, number) and the size alone; nothing is downloaded or stored.
+    """House fronts. Each is a function of (seed, split, number) and the size; nothing is downloaded or stored.
 
-    split: one of SPLITS; the splits have no house in common.
-    seed: another seed gives other houses; not negative.
-    numbers: of the houses.
-    height, width: size of the images in pixels, at least 32.
+    split: One of SPLITS; no house is in two splits.
+    numbers: Numbers of the houses.
+    height, width: Size of the images in pixels, at least 32.
     """
 
     drawn = True
@@ -48,19 +46,18 @@ class _DrawnHouses(RegisteredLayout):
         return draw_house_front(geometry_rng, height, width), appearance_rng
 
 
-def _samples_of(split: str, *counts: int, layout: str) -> int:
-    """Return the number of samples of a split, given those of all splits; raise DataError where there is no such."""
+def _houses(split: str, *counts: int) -> range:
+    """Return the numbers of the houses of a split, given the sizes of all splits; raise DataError for other splits."""
     if split not in SPLITS:
-        raise DataError(f"{layout} has no split {split!r}, only {', '.join(SPLITS)}")
-    return counts[SPLITS.index(split)]
+        raise DataError(f"drawn data sets have no split {split!r}, only {', '.join(SPLITS)}")
+    return range(counts[SPLITS.index(split)])
 
 
 class SyntheticFacades(_DrawnHouses):
     """Label maps and photos of house fronts.
 
-    n_samples: number of samples in this split.
-    target_scale: sides of a photo, in those of its label map, a power of 2; for less than 1 it must be a whole number
-        of pixels.
+    n_samples: Number of samples in this split.
+    target_scale: Height of a photo divided by the height of its label map, a power of 2.
     """
 
     n_classes = len(CLASS_COLORS)
@@ -88,7 +85,7 @@ class SyntheticFacades(_DrawnHouses):
         target_scale: float = 1.0,
     ) -> Self:
         """Return a split of the data set. See RegisteredLayout."""
-        n_samples = _samples_of(split, train_samples, val_samples, test_samples, layout="synthetic_facades")
+        n_samples = len(_houses(split, train_samples, val_samples, test_samples))
         if height * target_scale % 1 or width * target_scale % 1:
             raise DataError(
                 f"data.synthetic.width x height is {width}x{height}, expected multiples of {1 / target_scale:g} with "
@@ -102,30 +99,28 @@ class SyntheticFacades(_DrawnHouses):
         return Provenance(f"synthetic_facades v2 {self._seed} {self._size} {index}{scale}")
 
     def read(self, index: int) -> Sample:
-        """Draw sample `index`.
+        """Draw sample `index` at the larger size of source and target; reduce the smaller one from it.
 
-        Its source is (1, H, W) uint8 class ids, its instances (1, H, W) int32, its target uint8 RGB, (3, H, W) at a
-        scale of 1. Of a source and a target, the larger one is drawn; the other is made of it.
+        Source: (1, H, W) uint8 class ids. Instances: (1, H, W) int32. Target: (3, scale * H, scale * W) uint8 RGB.
         """
-        step = max(1, round(self._scale))  # pixels of the drawing in each direction, of which the source has one
+        step = max(1, round(self._scale))
         front, appearance_rng = self._drawn(index, step)
         target = torch.from_numpy(paint(appearance_rng, front))
         if self._scale < 1:
             target = resize_image(target, *(int(side * self._scale) for side in self._size))
-        places = slice(step // 2, None, step)
-        source, instances = (
-            torch.from_numpy(ids[None, places, places]).contiguous() for ids in (front.labels, front.instances)
-        )
+        every = slice(step // 2, None, step)
+        ids = (torch.from_numpy(ids[None, every, every]).contiguous() for ids in (front.labels, front.instances))
+        source, instances = ids
         return Sample(name=self.names[index], source=source, instances=instances, target=target)
 
 
 class SyntheticDayNight(_DrawnHouses):
-    """The house fronts of SyntheticFacades in one light or two: by day, and on winter nights.
+    """The house fronts of SyntheticFacades by day and on winter nights.
 
-    For training, the sides are without pairs: no house is on both. In the other splits a sample is one house in both
-    lights, so that metrics measure what the training cannot see.
+    The train split has two domains without pairs: no house is in both. In the other splits a sample is one house in
+    both lights, so that metrics measure what the training cannot see.
 
-    lights: "day" or "night" of the source and, where there is one, of the target.
+    lights: "day" or "night", for the source and, if there is one, the target.
     """
 
     pairs = False
@@ -149,14 +144,17 @@ class SyntheticDayNight(_DrawnHouses):
         seed: int,
         direction: str,
     ) -> Layout:
-        """Return a split of the data set; the numbers of samples are those of each side. See RegisteredLayout."""
-        n_samples = _samples_of(split, train_samples, val_samples, test_samples, layout="synthetic_day_night")
+        """Return a split of the data set with this many samples in each domain. See RegisteredLayout."""
+        numbers = _houses(split, train_samples, val_samples, test_samples)
         lights = ("day", "night") if direction == "AtoB" else ("night", "day")
-        houses = partial(cls, split=split, seed=seed, height=height, width=width)
-        numbers = {"day": range(n_samples), "night": range(n_samples, 2 * n_samples)}
         if split != "train":
-            return houses(lights, numbers=numbers["day"])
-        return UnpairedFolders(*(houses((light,), numbers=numbers[light]) for light in lights))
+            return cls(lights, split=split, seed=seed, numbers=numbers, height=height, width=width)
+        of_light = {"day": numbers, "night": range(len(numbers), 2 * len(numbers))}
+        domains = [
+            cls((light,), split=split, seed=seed, numbers=of_light[light], height=height, width=width)
+            for light in lights
+        ]
+        return UnpairedFolders(*domains)
 
     def provenance(self, index: int) -> Provenance:
         """See Layout."""

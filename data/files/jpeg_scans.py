@@ -8,6 +8,7 @@ _HEAD = 2**16  # bytes that are read of most files
 _MAX_SEGMENTS = 10_000  # metadata of 64 MB, for example a depth map, has 1,000
 _SOI, _SOS, _EOI = b"\xff\xd8", 0xDA, 0xD9
 _SEQUENTIAL, _PROGRESSIVE = (0xC0, 0xC1, 0xC9), (0xC2, 0xC6, 0xCA, 0xCE)
+_FRAMES = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # markers of headers that hold the size
 _MARKER = re.compile(rb"\xff+([^\x00\xff\xd0-\xd7])", re.DOTALL)  # neither a stuffed byte nor a restart marker
 
 
@@ -41,3 +42,16 @@ def _is_bounded(content: bytes) -> bool:
             if n_scans > MAX_SCANS:
                 raise ValueError(f"it has more than {MAX_SCANS} scans; save it again")
     raise ValueError(f"it has more than {_MAX_SEGMENTS} segments; save it again")
+
+
+def jpeg_size(content: bytes) -> tuple[int, int]:
+    """Return height and width of a JPEG, or (0, 0) if its bytes do not hold them."""
+    position = len(_SOI)
+    while (found := _MARKER.search(content, position)) and found[1][0] not in (_SOS, _EOI):
+        start = found.end()
+        if found[1][0] in _FRAMES:
+            return int.from_bytes(content[start + 3 : start + 5], "big"), int.from_bytes(
+                content[start + 5 : start + 7], "big"
+            )
+        position = start + int.from_bytes(content[start : start + 2], "big")
+    return 0, 0

@@ -26,13 +26,19 @@ _WITHOUT_EFFECT = b"IHDR IDAT IEND gAMA cHRM sRGB iCCP pHYs sBIT tIME bKGD tEXt 
 _ORIENTATIONS = (b"Raw profile type exif", b"XML:com.adobe.xmp")  # names of texts that may hold one
 
 
-def decode_quickly(image: ImageFile, layout: str) -> np.ndarray | None:
-    """Return (H, W, 3) or (H, W) of an image that is opened and not loaded; None where Pillow is to decode it.
+def raw_mode(image: ImageFile) -> str:
+    """Return Pillow's name of the layout of the pixels in a file that is not loaded yet; empty if it has none."""
+    arguments = image.tile[0].args if image.tile else ""
+    name: Any = arguments[0] if isinstance(arguments, tuple) and arguments else arguments
+    return name if isinstance(name, str) else ""
 
-    That is an image of other pixels, with transparency, an orientation or damage, and each one without kornia-rs.
-    layout: of the pixels in the file, as Pillow names it.
+
+def decode_quickly(image: ImageFile) -> np.ndarray | None:
+    """Return (H, W, 3) or (H, W) of an image that is opened and not loaded, or None if Pillow has to decode it.
+
+    Pillow decodes other pixels, images with transparency, an orientation or damage, and all images without kornia-rs.
     """
-    decode = _DECODERS.get((image.format, layout))
+    decode = _DECODERS.get((image.format, raw_mode(image)))
     if kornia is None or decode is None or image.fp is None:
         return None
     position = image.fp.seek(0, 1)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, NamedTuple, Self
 
-from data.batch import LoadingError
 from data.store import File
 
 TIFF_SUFFIXES = (".tif", ".tiff", ".svs")
@@ -87,23 +86,8 @@ class TiffTags:
     is_pyramid: bool = False
 
     @classmethod
-    def of(cls, file: File) -> Self:
-        """Read the tags of the image that `open_tiff` reads. Return no tags for a damaged file.
-
-        Raises:
-            LoadingError: tifffile is not installed.
-        """
-        tifffile = tifffile_package(f"{file}: reading it")
-        try:
-            with file.open("rb") as opened:
-                all_series = tifffile.TiffFile(opened).series
-                full = (each for each in all_series if not each.keyframe.is_reduced and not each.keyframe.is_mask)
-                return cls._of_series(next(full, all_series[0]))
-        except Exception:  # noqa: BLE001  a damaged file; reading its pixels says why
-            return cls()
-
-    @classmethod
-    def _of_series(cls, series: Any) -> Self:
+    def of(cls, series: Any) -> Self:
+        """Return the tags of a series of pages of tifffile."""
         page = series.keyframe
         values = {tag.code: tag.value for tag in page.tags.values()}
         orientation = int(values.get(_ORIENTATION, 1))
@@ -172,32 +156,22 @@ class TiffTags:
 
 
 def file_tags(file: File | None) -> TiffTags:
-    """Return the tags of a file; no tags for files that are no TIFF, for None and without tifffile."""
-    if file is None or file.suffix.lower() not in TIFF_SUFFIXES:
-        return TiffTags()
-    with suppress(LoadingError):  # no tifffile; the pixels have been read without it
-        return TiffTags.of(file)
+    """Return the tags of the image that is read from a TIFF; no tags for None, for other and for damaged files."""
+    if file is not None and file.suffix.lower() in TIFF_SUFFIXES:
+        with suppress(Exception), file.open("rb") as opened:  # reading the pixels says what is damaged
+            all_series = tifffile_package().TiffFile(opened).series
+            full = (each for each in all_series if not each.keyframe.is_reduced and not each.keyframe.is_mask)
+            return TiffTags.of(next(full, all_series[0]))
     return TiffTags()
 
 
-def tifffile_package(what: str) -> ModuleType:
-    """Return the package tifffile, with its warnings off.
+def tifffile_package() -> ModuleType:
+    """Return the package tifffile, with its warnings off, which come without the name of the file."""
+    import tifffile  # takes a tenth of a second
 
-    what: The use, for the error.
-
-    Raises:
-        LoadingError: the package is not installed.
-    """
-    try:
-        import tifffile
-    except ModuleNotFoundError as error:
-        raise LoadingError(
-            f'{what} needs the package tifffile: python -m pip install --editable ".[tiff]", or store the images as '
-            "PNG or .npy"
-        ) from error
     log = logging.getLogger("tifffile")
     if log.level != logging.CRITICAL:  # setting it empties a cache of every logger
-        log.setLevel(logging.CRITICAL)  # its warnings come without the name of the file
+        log.setLevel(logging.CRITICAL)
     return tifffile
 
 

@@ -9,12 +9,12 @@ from torch import Tensor, nn
 from utils.errors import UserError
 
 StateDict = dict[str, Tensor]
-Names = dict[str, str]  # of layers that have tensors or are norms: the original's by ours
-FileRole = Literal["generator", "encoder", "discriminator", "projection"]  # of the network that a file holds
+Names = dict[str, str]  # the original's names of layers that have tensors or are norms, by ours
+FileRole = Literal["generator", "encoder", "discriminator", "projection"]
 Family = Literal["pix2pixHD", "pix2pix", "CycleGAN", "CUT", "SPADE", "OASIS"]
 FAMILIES: tuple[Family, ...] = get_args(Family)
 
-# of a layer with spectral norm: the names of the originals' hook, by ours
+# names of the originals' hook for spectral norm, by ours
 SPECTRAL_NORM = {
     "parametrizations.weight.original": "weight_orig",
     "parametrizations.weight.0._u": "weight_u",
@@ -30,15 +30,15 @@ class OriginalWeightsError(UserError):
 class OriginalFormat:
     """A network of the originals, as its file holds it and as ours.
 
-    families: the programs that have it; the first is the default.
-    network: our class.
-    recognizes: whether a state dict is of this network, by its names and shapes.
-    settings: the arguments of our class that give a network of these shapes; and of those that the shapes leave open,
-        the values that were chosen.
-    names: the names of the layers of a network of ours.
-    faults: settings with which the original has no network, and whether one of ours has them.
-    is_of: which networks of our class are this one, where there are several.
-    constants: tensors that its file holds beside those of our network, by its names.
+    families: Programs that have it; the first is the default.
+    network: Our class.
+    recognizes: Returns whether a state dict has the names and shapes of this network.
+    settings: Returns the arguments of our class for these shapes. Chosen values decide what the shapes leave open.
+    names: Returns the names of the layers of a network of ours.
+    faults: Returns settings that the original lacks, and whether a network of ours has them.
+    is_of: Returns whether a network of our class is this one, if several entries have the class.
+    constants: Returns further tensors of the original's file by name.
+    left_open: Settings of a generator that the shapes leave open.
     """
 
     families: tuple[Family, ...]
@@ -50,6 +50,7 @@ class OriginalFormat:
     faults: Callable[[Any], Mapping[str, bool]] = lambda _: {}
     is_of: Callable[[Any], bool] = lambda _: True
     constants: Callable[[Any, Names], StateDict] = lambda *_: {}
+    left_open: tuple[str, ...] = ()
 
     def fault(self, network: nn.Module) -> str:
         """Return the first of the faults that a network of ours has; "" if it has none."""
@@ -76,9 +77,9 @@ def original_keys(network: nn.Module, names: Names) -> dict[str, str]:
 
 
 def norms_behind(names: Names) -> Names:
-    """Return our names of the norms by those of the convolutions before them, whose biases they cancel.
+    """Return the norms behind convolutions, whose biases they cancel, by our names of both.
 
-    A norm is the next layer in a Sequential, or the second of a SPADE block behind its first convolution.
+    A norm is the next layer in a Sequential, or the second norm of a SPADE block.
     """
     behind = {}
     for layer in names:

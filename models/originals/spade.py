@@ -213,6 +213,7 @@ FORMATS: dict[str, OriginalFormat] = {
         settings=_generator_settings,
         names=lambda network: _generator_names(_BLOCKS[: len(network.blocks)], block_names()),
         faults=_generator_faults,
+        left_open=("n_upsamplings", "noise_channels"),
         is_of=lambda network: network.n_middle_blocks == 2,
     ),
     "spade_encoder": OriginalFormat(
@@ -238,6 +239,7 @@ FORMATS: dict[str, OriginalFormat] = {
             (f"body.{i}" for i in range(len(network.blocks))), block_names("first_norm")
         ),
         faults=_oasis_generator_faults,
+        left_open=("n_upsamplings", "noise_channels"),
         is_of=lambda network: network.n_middle_blocks == 1,
     ),
     "oasis_discriminator": OriginalFormat(

@@ -29,9 +29,9 @@ def test_the_parts_of_a_report_are_one_file_and_are_completed(tmp_path: Path, mo
     report: dict[str, Any] = json.loads((tmp_path / "new" / "report.json").read_text())
     assert list(report) == ["surroundings", "tests", "train_step", "inference"]
     assert {"device", "torch_version", "commit"} <= report["surroundings"].keys()
-    assert [(row["case"], row["side"]) for row in report["train_step"]] == [("tiny", "reference"), ("tiny", "default")]
+    assert [(row["case"], row["side"]) for row in report["train_step"]] == [("tiny", "reference"), ("tiny", "O2")]
     assert [row["images/s"] for row in report["inference"]] == [4.0, 4.0]
-    assert measured == ["reference", "default", "reference", "O2"]
+    assert measured == ["reference", "O2", "reference", "O2"]
 
     report["inference"] = []
     report["tests"][0]["failed"] = ["tests.x"]

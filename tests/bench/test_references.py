@@ -122,7 +122,7 @@ def test_loaders_are_compared_with_the_reference_of_as_many_workers() -> None:
 
 @pytest.mark.parametrize("settings", [CUT, CYCLE])
 def test_unpaired_updates_of_the_bench_are_those_of_the_originals(settings: list[str]) -> None:
-    small = ("generator.base_channels=4", "generator.n_blocks=5", "discriminator.base_channels=4")
+    small = ("generator.base_channels=2", "generator.n_blocks=5", "discriminator.base_channels=2")
     case = Case("tiny", 32, 32, batch_size=2, settings=(*settings, *small))
     config, world = case.config("amp.opt_level=O0"), World(0, 1, torch.device("cpu"))
     method, plain = (METHODS[config.method.name](config, world) for _ in range(2))

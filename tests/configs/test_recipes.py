@@ -13,8 +13,8 @@ from models.originals.weights import export_original
 from tests.images import write_data_set
 from tests.runs import run, translate
 from tools import cluster_features
-from tools.export.original_weights import scheme_of
-from training.run_data import LoopState
+from tools.export.original import scheme_of
+from training.run import LoopState
 
 TRIED_APART = ("reference", "demo", "unpaired_small")
 RECIPES = sorted(path for path in Path("configs").glob("*.yaml") if path.stem not in TRIED_APART)

@@ -12,7 +12,7 @@ from inference.load import LoadedGenerator
 
 PLACE = "/home/somebody/place"
 NAMES = {"run.name", "log.activations", "data.target_files", "data.validation_split", "data.test_split"}  # no paths
-NAMES |= {"train.validation_group", "generator.name", "discriminator.name"}
+NAMES |= {"train.validation_group", "generator.name", "discriminator.name", "checkpoint.best"}
 
 
 def texts(section: type, prefix: str = "") -> list[str]:

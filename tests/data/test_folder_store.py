@@ -8,7 +8,6 @@ from data.files.image_files import find_images
 from data.folder_store import misplaced_folder
 from tests.conftest import save_image
 from tools.check_data.recognized_layout import data_set_in
-from tools.convert_data.layouts import to_folders
 
 
 @pytest.mark.parametrize(
@@ -61,6 +60,5 @@ def test_folders_of_systems_hold_no_images(tmp_path: Path) -> None:
         save_image(tmp_path / "train" / f"{name}.png", np.zeros((4, 8, 3), np.uint8))
     assert sorted(find_images(tmp_path / "train", [])) == sorted(images)
     assert sorted(pairgan._images_in(tmp_path / "train")) == sorted(images)
-    assert {conversion.name for conversion in to_folders(tmp_path, tmp_path / "to", ".png", [])} == {*images}
     config, splits = data_set_in(tmp_path, None, [])
     assert (config.data.layout, splits) == ("side_by_side", {"train": True})

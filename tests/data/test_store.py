@@ -18,7 +18,6 @@ from data import data_set_folder
 from data.batch import DataError
 from data.cache import CachedLayout, SampleCache
 from data.checks.checking import Check
-from data.files.pixel_rows import Bands
 from data.files.pixels import StoredForm
 from data.files.tiff_writer import write_tiff
 from data.fingerprint import fingerprint
@@ -83,7 +82,7 @@ def stacks(root: Path) -> tuple[PairedFolders, PairedFolders]:
         save_image(root / "rgb" / f"{name}.png", random.integers(0, 256, (8, 8, 3), np.uint8))
         np.save(root / "depth" / f"{name}.npy", random.random((1, 8, 8), np.float32))
         heights = random.integers(0, 2**16, (1, 8, 8), np.uint16)
-        write_tiff(root / "height" / f"{name}.tif", Bands.of(heights))
+        write_tiff(root / "height" / f"{name}.tif", torch.from_numpy(heights))
         save_image(root / "img" / f"{name}.jpg", random.integers(0, 256, (8, 8, 3), np.uint8))
         save_image(root / "weight" / f"{name}.png", random.integers(0, 256, (8, 8), np.uint8))
     store = MemoryStore(root)

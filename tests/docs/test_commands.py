@@ -30,7 +30,7 @@ from tests.runs import program_main, translation_script
 from tests.videos import write_video
 from utils.cli import run_entry_point
 
-EXTRAS = ("export", "fast", "metrics", "serve", "tiff", "video")
+EXTRAS = ("export", "fast", "metrics", "serve", "video")
 NOT_RUN = {f'python -m pip install --editable ".[{extra}]"': "installs" for extra in EXTRAS} | {
     "git clone <this repository> pairgan && cd pairgan": "needs the network",
     "sbatch --nodes 4 scripts/slurm.sbatch runs/mine --config configs/pix2pixhd_512p.yaml data.root=/path/to/data": (
@@ -83,9 +83,8 @@ MADE_BEFORE = {  # what the reader has made by then, besides runs
         ("data.root=SHARDS", "check_data SHARDS", "index-shards SHARDS"),
         "python -m tools.convert_data to-shards PAIRS SHARDS",
     ),
-    "HALVES": "python -m tools.convert_data to-folders FACADES FOLDERS",
     "--output SOURCES": "python -m tools.convert_data from-photos PHOTOS PAIRS",
-    **dict.fromkeys(("--colors DATA/train_label.yaml", "DATA/train_label DATA/train_inst"), COLORS_TO_IDS),
+    "--colors DATA/train_label.yaml": COLORS_TO_IDS,
     "run.name=enlarged": "python -m tools.convert_data from-photos PHOTOS ENLARGED --source reduced --factor 2",
     "run.name=cleaned": "python -m tools.convert_data from-photos PHOTOS CLEANED --source noisy",
     "run.name=coloured": "python -m tools.convert_data from-photos PHOTOS COLOURED --source grey",
@@ -107,11 +106,19 @@ FOR_TEST_ALL = "|".join([  # processes that import torch, and what takes seconds
     "runs/(spade_ade20k|oasis_cityscapes) --format original|run.name=tuned .*ade20k_pretrained",
     r"ade20k_pretrained/models|run\.name=(oasis|tuned_oasis)|configs/spade_(coco|cityscapes)",
 ])  # fmt: skip
-SHOWN = [
-    pytest.param(command, id=f"{page}: {command}", marks=[pytest.mark.slow] * bool(re.search(FOR_TEST_ALL, command)))
-    for command, page in PAGES.items()
-    if command not in NOT_RUN
-]
+
+
+def shown(*, is_slow: bool) -> dict[str, list[str]]:
+    """The commands to run by page, in their order: those for make test-all, or the others."""
+    pages: dict[str, list[str]] = {}
+    for command, page in PAGES.items():
+        if command not in NOT_RUN and bool(re.search(FOR_TEST_ALL, command)) == is_slow:
+            pages.setdefault(page, []).append(command)
+    return pages
+
+
+SHOWN = [pytest.param(each, id=page) for page, each in shown(is_slow=False).items()]
+SHOWN += [pytest.param(each, id=f"{page}: slow", marks=pytest.mark.slow) for page, each in shown(is_slow=True).items()]
 
 
 @pytest.fixture(scope="module")
@@ -318,18 +325,27 @@ def link_or_copy(source: str, target: str) -> None:
     (os.link if Path(source).suffix in (".png", ".jpg", ".npy", ".pt", ".pth") else shutil.copy2)(source, target)
 
 
-@pytest.mark.parametrize("command", SHOWN)
-def test_a_command_that_is_shown_works(
-    command: str, trained_workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("shown_commands", SHOWN)
+def test_the_commands_of_a_page_work(
+    shown_commands: Sequence[str], trained_workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(
         trained_workspace, tmp_path / "here", ignore=shutil.ignore_patterns("hub"), copy_function=link_or_copy
     )
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setattr("torch.hub.get_dir", lambda: str(trained_workspace / "hub"))
-    for before in made_before(command):
-        assert run_command(before, monkeypatch) == 0
-    assert run_command(command, monkeypatch) == 0
+    done = set[str]()
+    for command in itertools.chain.from_iterable((*made_before(each), each) for each in shown_commands):
+        if command not in done:
+            shutil.rmtree("results", ignore_errors=True)  # of the commands before
+            if "from-photos PHOTOS PAIRS" in command:
+                shutil.rmtree("NEW_PAIRS", ignore_errors=True)
+            ended = run_command(command, monkeypatch)
+            if ended:  # a run or a file of another command has the same name
+                option = "--resume never" if "train.py" in command else "--existing replace"
+                ended = run_command(f"{command} {option}", monkeypatch)
+            assert ended == 0, command
+        done.add(command)
 
 
 def test_what_is_not_run_is_still_shown() -> None:

@@ -21,10 +21,6 @@ THREE_LINES, CARD, LABELS, BANDS, ONNX, SAFETENSORS, SAFETENSORS_ELSEWHERE = BLO
 ROTATED = 6  # EXIF's orientation of a camera on its side
 
 
-def export(run_folder: Path, kind: str, output: Path) -> None:
-    program_main("tools.export")(["--checkpoint", str(run_folder), "--format", kind, "--output", str(output)])
-
-
 def moved(run_folder: Path, folder: Path) -> Path:
     """Return a new folder that has a run's generator.onnx alone."""
     (folder / "elsewhere").mkdir()
@@ -88,7 +84,8 @@ def test_bands_are_translated_outside_of_the_project(tmp_path: Path) -> None:
 
 
 def test_safetensors_are_read_by_this_project_and_elsewhere(tiny_run: Path, tmp_path: Path) -> None:
-    export(tiny_run, "safetensors", tmp_path / "generator.safetensors")
+    file = tmp_path / "generator.safetensors"
+    program_main("tools.export")(["--checkpoint", str(tiny_run), "--format", "safetensors", "--output", str(file)])
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)
         names: dict[str, object] = {}

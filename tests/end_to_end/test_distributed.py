@@ -17,7 +17,7 @@ from configs.load import load_config
 from tests.processes import PATIENCE_S, torchrun, train_two
 from tests.runs import OASIS, SPADE, assert_equal, checkpoint, with_slow, without_config
 from training import launch
-from training.run_record import STATE_FILE
+from training.run_folder import STATE_FILE
 from utils.checkpoint import load_checkpoint
 from utils.checkpoint_folder import checkpoint_path
 from utils.distributed import World, joined_world

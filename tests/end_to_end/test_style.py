@@ -80,7 +80,7 @@ def test_what_is_kept_has_one_style(styled: Path, tmp_path: Path) -> None:
     arguments = ["--checkpoint", str(styled), "--output", str(tmp_path / "out")]
     translate(*arguments, "--seed", "1")
     translate(*arguments, "--seed", "1", "--existing", "keep")
-    assert json.loads((tmp_path / "out" / RECORD).read_text())["style_seed"] == 1
+    assert json.loads((tmp_path / "out" / RECORD).read_text())["seed"] == 1
     style = photo(tmp_path / "style.png")
     with pytest.raises(DataError, match=r"translations of another origin \(.*style_"):
         translate(*arguments, "--style", style, "--existing", "keep")

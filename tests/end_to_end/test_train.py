@@ -42,7 +42,7 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(tiny_config: Path, capfd: 
     assert "5 samples, the first is facade_00000 32x32" in out
     assert "step 0 to 4, each of 2 samples (batch 2 on 1 process); 2 batches an epoch, 200 epochs" in out
     assert "generator " in out
-    assert re.search(r"\ntime           about \d+ s \([\d.e-]+ s a step", out)
+    assert re.search(r"\ntime           about 0:00:\d\d \([\d.e-]+ s a step", out)
     assert not (tiny_config.parent / "runs").exists()
 
 

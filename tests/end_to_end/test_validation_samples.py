@@ -13,8 +13,8 @@ from data.held_back import hold_back
 from data.layout import Layout
 from tests.conftest import save_image
 from tests.runs import assert_same_state, built, records, run, translate
-from training.run_data import Splits, open_splits
-from training.start_report import describe_validation
+from training.report.plan import describe_validation
+from training.splits import Splits, open_splits
 from utils.checkpoint import CheckpointError
 from utils.errors import ConfigError
 
@@ -57,7 +57,8 @@ def test_a_split_of_its_own_is_named(tiny_config: Path, capfd: pytest.CaptureFix
     assert "chooses by training samples" not in out
     assert [record["split"] for record in records(tiny_config, "validation/l1")] == ["val"]
     assert shown_split(tiny_config) == "val"
-    splits = Splits(built(tiny_config).layout, "train")
+    layout = built(tiny_config).layout
+    splits = Splits(layout, layout, "train")
     (line,) = describe_validation(load_config(tiny_config, ["data.validation_split=train"]), splits, 2)
     assert line.endswith("of train, which are trained on: name another data.validation_split, or leave it out")
 
@@ -95,7 +96,9 @@ def test_groups_that_are_held_back_are_in_no_batch_and_resume_is_exact(
     run(tiny_config, *settings, f"train.max_steps={n_steps}")
     assert_same_state(tiny_config, n_steps)
     assert {record["split"] for record in records(tiny_config, "validation/l1")} == {"held_back"}
-    with pytest.raises(CheckpointError, match=r"train\.validation_share was 0\.65, now it is 0, which moves samples"):
+    with pytest.raises(
+        CheckpointError, match=r"train\.validation_share was 0\.65, now it is 0\.0, which moves samples"
+    ):
         run(tiny_config, *without_val, f"train.max_steps={n_steps + 1}")
     with pytest.raises(CheckpointError, match=r"train\.validation_group was .*, now it is None, which moves samples"):
         run(tiny_config, *share, f"train.max_steps={n_steps + 1}")
@@ -103,19 +106,19 @@ def test_groups_that_are_held_back_are_in_no_batch_and_resume_is_exact(
 
 @pytest.mark.parametrize(
     ("share", "problem"),
-    [("1e-9", r"no sample of 12: set it to 0\.\d+ or more"), ("0.999", r"every sample of 12: set it to .*, up to 0\.")],
+    [("1e-9", r"no sample. Set it to 0\.\d+ or more"), ("0.999", r"every sample. Set it to .*, up to 0\.")],
 )
 def test_a_share_that_leaves_a_side_empty_is_an_error(
     tiny_config: Path, without_val: list[str], share: str, problem: str
 ) -> None:
     def held_back(share: str, *settings: str) -> Layout | None:
         config = load_config(tiny_config, [*without_val, f"train.validation_share={share}", *settings])
-        return open_splits(config).held_back
+        return open_splits(config).validation
 
     with pytest.raises(ConfigError, match=problem) as caught:
         held_back(share)
-    with pytest.raises(ConfigError, match=problem.replace("sample of 12", "group of 10")):
+    with pytest.raises(ConfigError, match=problem.replace("sample", "group")):
         held_back(share, f"train.validation_group={LAST_DIGIT}")
-    named = re.search(r"set it to (\S+) or more, up to (\S+)", str(caught.value))
+    named = re.search(r"Set it to (\S+) or more, up to (\S+)\.", str(caught.value))
     assert named
     assert all(held_back(possible) for possible in named.groups())

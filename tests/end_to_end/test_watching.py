@@ -14,7 +14,7 @@ from data.files.image_files import read_rgb
 from tests.conftest import write_tiny_config
 from tests.runs import assert_same_state, records, run
 from training.diagnostics import Diagnostics
-from training.run_record import JsonLines
+from training.report.metrics_file import JsonLines
 from training.validation import channel_table
 from utils.errors import ConfigError
 
@@ -108,7 +108,8 @@ def test_a_module_that_is_not_there_is_an_error(tiny_config: Path) -> None:
 def test_a_line_that_was_cut_is_left_out_and_nan_is_null(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 1, "a": 1}\n{"step": 2, "a": NaN}\n{"step": 3, "a"')
-    lines = JsonLines(path, first_step=3)
+    lines = JsonLines(path)
+    lines.open(first_step=3)
     lines.append(3, {"a": 3})
     lines.append(4, {"a": math.inf})
     rows = [json.loads(line, parse_constant=pytest.fail) for line in path.read_text().splitlines()]

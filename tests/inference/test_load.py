@@ -90,10 +90,9 @@ def test_an_exported_file_records_its_direction(file: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"format": "another"}, "holds weights, but no settings of this application"),
-        ({"format_version": "9"}, "has format version 9, this version of the application reads 1 and 2"),
+        ({"format": "another"}, "has format another 1, expected pairgan-generator 1 or 2"),
         ({"config": "{"}, "its settings cannot be read"),
-        ({"step": json.dumps("seven")}, "its settings are damaged"),
+        ({"step": json.dumps("seven")}, "its settings cannot be read"),
         ({"direction": "BtoA"}, r"its generator translates BtoA, not AtoB\. Leave --direction out, or name the file o"),
     ],
     ids=lambda case: next(iter(case)) if isinstance(case, dict) else "",
@@ -134,7 +133,7 @@ def test_results_have_the_name_of_the_run(tiny_config: Path, file: str, step: in
     [
         ("gone", r"gone: no such checkpoint file\. Runs in .*: tiny\."),
         ("generator.onnx", r"a file for other programs\. Name a run"),
-        (".", r"holds no checkpoint, and no generator of an original\. Runs below it: .*tiny\."),
+        (".", r"holds no checkpoint, and no generator of an original\..* the runs below it: tiny\."),
     ],
 )
 def test_a_checkpoint_that_is_not_there_names_those_that_are(file: Path, name: str, message: str) -> None:
@@ -212,9 +211,9 @@ def test_a_folder_without_the_network_names_what_there_is(tmp_path: Path) -> Non
     message = r"cyclegan: the folder holds no checkpoint, and no generator BtoA of an original\. Name one of its f"
     with pytest.raises(CheckpointError, match=message):
         find_file(tmp_path / "cyclegan", direction="BtoA")
-    with pytest.raises(CheckpointError, match=r"no encoder of an original\. Name one of its files: latest_net_D\.pth,"):
+    with pytest.raises(CheckpointError, match=r"no encoder of an original\. .* files: latest_net_D\.pth, "):
         find_file(tmp_path / "label2city", "encoder")
-    with pytest.raises(CheckpointError, match=r"Runs below it: \S+/cyclegan, \S+/label2city, \S+/mine, \S+/oasis\.$"):
+    with pytest.raises(CheckpointError, match=r"runs below it: cyclegan, label2city, mine, oasis\.$"):
         find_file(tmp_path)
     with pytest.raises(
         CheckpointError, match=r"no such checkpoint file\. Runs in \S+: cyclegan, label2city, mine, oasis\.$"

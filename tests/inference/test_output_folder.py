@@ -1,5 +1,6 @@
 """The folder of results: what may not be overwritten, and the record of what made translations."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -10,7 +11,9 @@ from configs.load import load_config
 from data.batch import DataError
 from data.paired_folders import PairedFolders
 from inference.image_store import ImageStore
-from inference.output_folder import OutputFolder, settings_of
+from inference.origin import _options, settings_of
+from inference.output_folder import OutputFolder
+from inference.request import ComputeOptions, Request
 from tests.conftest import save_image
 
 
@@ -32,15 +35,25 @@ def test_settings_that_change_translations_are_recorded(tmp_path: Path) -> None:
     assert len({recorded(f"data.label_colors={file}")["data.label_colors"] for file in colors.values()}) == 2
 
 
+def test_a_new_option_is_compared_unless_it_is_excepted() -> None:
+    @dataclass(frozen=True)
+    class MoreOptions(ComputeOptions):
+        sharpen: int = 0
+
+    recorded = _options(Request(compute=MoreOptions(sharpen=2, batch_size=4)))
+    assert recorded["sharpen"] == 2
+    assert "batch_size" not in recorded
+
+
 @pytest.mark.parametrize(
     ("output", "names", "message"),
     [
-        ("in", ["a"], r"--output: .*in is the folder of the inputs\. Choose another --output"),
-        ("in/out", ["a"], r"in/out is inside .*/in, which holds inputs\."),
-        ("inst", ["a"], r"inst is the folder of the inputs"),
+        ("in", ["a"], r"--output: .*in is in .*/in, which holds inputs\. Choose another --output"),
+        ("in/out", ["a"], r"in/out is in .*/in, which holds inputs\."),
+        ("inst", ["a"], r"inst is in .*/inst, which"),
         ("in/a.bmp", ["a"], r"a\.bmp is a file\. Choose another"),
-        ("out", ["contact_sheet"], r"contact_sheet is the name of the contact sheet among the results\. Rename"),
-        ("out", ["gallery/x"], r"gallery is a folder of the results\. Rename the input"),
+        ("out", ["contact_sheet"], r"contact_sheet is a name among the results\. Rename"),
+        ("out", ["gallery/x"], r"gallery/x is a name among the results\. Rename the input"),
     ],
 )
 def test_results_never_overwrite_inputs_nor_each_other(

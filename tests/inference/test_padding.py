@@ -37,8 +37,9 @@ def test_sources_of_several_sizes_share_a_batch_whatever_their_targets(scale: fl
     assert Batch.of(read).source.shape == (3, 3, 16, 16)
 
 
-@pytest.mark.parametrize("scale", [0.25, 0.5, 1.0, 2.0, 4.0])
-@pytest.mark.parametrize(("height", "width"), [(3, 5), (16, 16), (17, 30), (1, 23)])
+@pytest.mark.parametrize(
+    ("scale", "height", "width"), [(0.25, 3, 5), (0.5, 17, 30), (1.0, 1, 23), (2.0, 16, 16), (4.0, 3, 5)]
+)
 def test_the_window_holds_the_translation_of_the_sample(scale: float, height: int, width: int) -> None:
     places = torch.arange(height * width, dtype=torch.int32).view(1, height, width)
     read = padded(Sample("x", source=places), sides(8, 16, scale))

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from data.batch import Batch, Sample
 from data.conditioning import Conditioning
 from data.value_range import ValueRange
-from inference.predictor import ImageParts, Predictor
-from inference.tiling import Window
+from inference.predictor import Predictor
 from models.instance_features import FeatureClusters
 from models.latent_inputs import NoiseChannels
 from utils.precision import Precision
@@ -145,15 +144,6 @@ def test_sources_are_shown_as_images_of_the_size_of_their_translation() -> None:
     assert predictor(Seen(), replace(LABELS, target_scale=2)).show_source(labels).shape == (3, 4, 4)
     picture = Sample("a", source=PICTURE[0])
     assert torch.equal(predictor(Seen()).show_source(picture), PICTURE[0])
-
-
-def test_an_image_in_parts_has_the_pixels_of_the_whole() -> None:
-    image = ImageParts.of(pictures("a"))
-    window = Window(1, 3, 2, 5)
-    assert (image.height, image.width) == (4, 6)
-    assert torch.equal(image.read(image.window).source, PICTURE)
-    assert torch.equal(image.read(window).source, window.cut(PICTURE))
-    assert torch.equal(image.mirrored().read(window).source, window.cut(PICTURE.flip(-1)))
 
 
 def test_weights_of_pixels_are_those_of_their_classes() -> None:

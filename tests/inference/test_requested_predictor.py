@@ -10,8 +10,8 @@ from configs import build
 from configs.load import load_config
 from inference import requested_predictor
 from inference.load import LoadedGenerator
+from inference.origin import origin
 from inference.original_weights import SOURCE_ALONE
-from inference.output_folder import generator_origin
 from inference.request import ComputeOptions, DrawingOptions, GeneratorOptions, Request
 from inference.requested_predictor import (
     MIN_PIXELS_TO_COMPILE,
@@ -19,7 +19,6 @@ from inference.requested_predictor import (
     describe_sizes,
     load_generator_together,
     load_requested_generator,
-    unapplied_overrides,
 )
 from tests.runs import checkpoint, translate, untrained_run
 from utils.checkpoint import save_checkpoint
@@ -43,7 +42,7 @@ def test_the_recorded_digest_is_that_of_the_file_that_was_read(trained_config: P
     digest = sha256_of_file(loaded.file)
     loaded.file.write_bytes(b"replaced")
     predictor = build_predictor(loaded, CPU, ComputeOptions(), DrawingOptions())
-    assert generator_origin(loaded, predictor, keeps_sizes=True)["checkpoint_sha256"] == digest
+    assert origin(loaded, predictor, Request(), None, [])["checkpoint_sha256"] == digest
 
 
 def test_the_average_is_read_unless_the_trained_weights_are_wanted(tiny_config: Path) -> None:
@@ -114,18 +113,6 @@ def test_the_precision_is_that_of_the_images(
     assert predictor.precision.opt_level == expected
     assert (predictor.seed, predictor.noise) == (3, True)
     assert predictor.conditioning is loaded.conditioning
-
-
-def test_overrides_that_change_no_translation_are_named(tiny_config: Path) -> None:
-    applied = ["data.n_classes=35", "loss.class_weights={}", "metrics.extra=[]"]
-    words = ["data.target_files=float32.tif", "loss.l1=3", "data.flip=false", *applied]
-    config = load_config(tiny_config, words)
-    request = Request(generator=GeneratorOptions(overrides=words))
-    assert unapplied_overrides(config, request) == words[:3]
-    request = Request(GeneratorOptions(overrides=["data.target_files=uint8.tif", "data.preprocess=crop"]))
-    config = load_config(tiny_config, request.generator.overrides)
-    assert unapplied_overrides(config, request) == []
-    assert unapplied_overrides(config, Request(request.generator, keeps_sizes=True)) == ["data.preprocess=crop"]
 
 
 @pytest.mark.parametrize(

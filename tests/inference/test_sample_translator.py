@@ -1,22 +1,23 @@
-"""Images larger than a tile are translated in parts as they are at once."""
+"""Images larger than a tile are translated as they are at once, by arrays in temporary files."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 from data.batch import Batch
 from data.conditioning import Conditioning
-from data.files.image_files import read_rgb
-from data.files.pixel_rows import Bands, PixelRows
-from data.files.pixels import StoredForm, StoredRows, read_stored
-from data.files.tiff_tags import TiffTags
+from data.files.pixels import StoredForm, read_stored
+from data.files.size_guard import pixels_allowed
+from data.files.tiff_tags import file_tags
 from data.files.tiff_writer import write_tiff
 from data.map_reader import MapReader
 from data.preprocessing import Preprocessing
@@ -33,9 +34,9 @@ from inference.source_values import SourceValues
 from inference.tiling import TiledNetwork
 from metrics.evaluator import Evaluator
 from models.global_generator import GlobalGenerator
-from tests.conftest import save_image
-from tests.images import GEO_TAGS, bands, save_npy, tifffile
+from tests.images import GEO_TAGS, bands, tifffile
 from tests.inference.test_tiling import GLOBAL, lively
+from utils.mapped_memory import mapped_array
 from utils.precision import Precision
 
 FORM = StoredForm(3, "data.source_channels", is_8_bit=False)
@@ -69,8 +70,8 @@ def sample_translator(
     rule = Preprocessing("none", 8, 8, 8, 8, flip=False, size_multiple=4, min_size=8)
     store = ImageStore(FORM if stored else None, suffix)
     results = Results(OutputFolder(folder / "out", layout, store), Evaluator(), predictor)
-    source_form, no_data = form if stored else None, NoDataRule(None, "source", values, predictor.target_dtype)
-    return SampleTranslator(layout, predictor, rule, results, SourceValues(values), source_form, True, no_data)
+    no_data = NoDataRule(None, "source", values, predictor.target_dtype)
+    return SampleTranslator(layout, predictor, rule, results, SourceValues(values), True, no_data)
 
 
 def at_once(large: SampleTranslator) -> Tensor:
@@ -90,110 +91,77 @@ def save_tiff(path: Path) -> Path:
     return path
 
 
+@pytest.fixture
+def mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Keep all arrays of images in temporary files; return their sizes."""
+    sizes = list[int]()
+
+    def recorded(folder: Path, shape: Sequence[int], dtype: Any) -> np.ndarray:
+        sizes.append(prod(shape))
+        return mapped_array(folder, shape, dtype)
+
+    monkeypatch.setattr("data.files.size_guard._MAPPED_BYTES", 0)
+    monkeypatch.setattr("data.files.size_guard.mapped_array", recorded)
+    monkeypatch.setattr("utils.mapped_memory._STRIP_PIXELS", 700)
+    with pixels_allowed(5, mapped_in=tmp_path):
+        yield sizes
+
+
 @pytest.mark.parametrize("flips", [False, True])
-def test_a_file_is_read_and_written_in_parts(
-    tmp_path: Path, network: nn.Module, monkeypatch: pytest.MonkeyPatch, flips: bool
+def test_a_file_may_be_larger_than_the_memory(
+    tmp_path: Path, network: nn.Module, mapped: list[int], flips: bool
 ) -> None:
     large = sample_translator(tmp_path, network, save_tiff(tmp_path / "x.tif"), flips=flips)
     expected = at_once(large)
-    assert large.is_read_in_parts(0)
-    n_rows = list[int]()
-
-    def recording(height: int, width: int, read: Callable[[int, int], Tensor]) -> StoredRows:
-        def recorded(top: int, bottom: int) -> Tensor:
-            n_rows.append(bottom - top)
-            return read(top, bottom)
-
-        return StoredRows(height, width, recorded)
-
-    monkeypatch.setattr("inference.image_store._ROWS", TILE)
-    monkeypatch.setattr("data.files.pixels.StoredRows", recording)
-    monkeypatch.setattr(PixelRows, "read_whole", None)
+    mapped.clear()
     list(large.translate([0], 1))
-    assert max(n_rows) <= TILE + 2 * 4 + 2
-    monkeypatch.undo()
+    assert mapped == [3 * 90 * 61, 3 * 90 * 61, 3 * 92 * 64]  # samples, in the order of samples, padded
     written = read_stored(tmp_path / "out" / "x.tif", FORM)
     assert written.shape == (3, *SIZE)
     assert (written - expected).abs().max() < 60000 / 5000
-    assert len(TiffTags.of(tmp_path / "out" / "x.tif").georeferencing) == len(GEO_TAGS)
-    assert read_rgb(tmp_path / "out" / "gallery" / "translated" / "x.png").shape == (3, *SIZE)
+    assert len(file_tags(tmp_path / "out" / "x.tif").georeferencing) == len(GEO_TAGS)
+    with Image.open(tmp_path / "out" / "gallery" / "translated" / "x.png") as image:
+        assert image.size == SIZE[::-1]
     assert not list(tmp_path.glob("tmp*"))
+    before = (tmp_path / "out" / "x.tif").read_bytes()
+    assert large.keep(0)
+    (tmp_path / "out" / "x.tif").write_bytes(before[: len(before) // 2])
+    assert not large.keep(0)
+    write_tiff(tmp_path / "out" / "x.tif", torch.zeros(3, 5, 6))
+    assert large.keep(0)
+    assert "x.tif: is 6x5, expected 61x90. Remove it" in large.problems[0]
 
 
 @pytest.mark.parametrize("tile", [TILE, 1000])
+@pytest.mark.usefixtures("mapped")
 def test_pixels_without_data_stay_without_data(tmp_path: Path, network: nn.Module, tile: int) -> None:
     image = pixels().astype(np.float32)
     image[:, :9], image[0, 9:50, 40:], image[:, 60, 3] = np.nan, np.inf, -9999
     options = {"planarconfig": "contig", "extratags": [*GEO_TAGS, (42113, 2, None, "-9999", True)]}
     tifffile().imwrite(tmp_path / "x.tif", image.transpose(1, 2, 0), photometric="minisblack", metadata=None, **options)
     translator = sample_translator(tmp_path, network, tmp_path / "x.tif", tile=tile)
-    assert translator.is_read_in_parts(0) == (tile == TILE)
     list(translator.translate([0], 1))
     assert not translator.problems
     written = tifffile().imread(tmp_path / "out" / "x.tif").transpose(2, 0, 1)
     missing = (~np.isfinite(image) | (image == -9999)).any(0)
     assert np.array_equal(written == -9999, np.stack([missing] * 3))
     assert np.isfinite(written).all()
-    assert TiffTags.of(tmp_path / "out" / "x.tif").no_data == -9999
+    assert file_tags(tmp_path / "out" / "x.tif").no_data == -9999
     assert translator.keep(0)
-
-
-def test_a_picture_in_memory_is_written_in_parts(
-    tmp_path: Path, network: nn.Module, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    save_image(tmp_path / "x.png", (pixels() >> 8).astype(np.uint8).transpose(1, 2, 0))
-    large = sample_translator(tmp_path, network, tmp_path / "x.png", ".png", flips=True)
-    assert not large.is_read_in_parts(0)
-    with monkeypatch.context() as patch:
-        patch.setattr(Predictor, "translate", None)
-        assert list(large.translate([0], 1)) == [1]
-    difference = read_rgb(tmp_path / "out" / "x.png").int() - at_once(large).int()
-    assert difference.abs().max() <= 1
-
-
-def test_damage_is_found_before_the_work(tmp_path: Path, network: nn.Module) -> None:
-    with_nan = pixels().astype(np.float32)
-    with_nan[1, 88, 5] = np.nan
-    save_npy(tmp_path / "x.npy", with_nan)
-    large = sample_translator(tmp_path, network, tmp_path / "x.npy")
-    assert list(large.translate([0], 1)) == [1]
-    assert "x.npy: channel 2, row 88, column 5 holds nan" in large.problems[0]
-    assert not (tmp_path / "out").exists()
 
 
 def test_nothing_is_left_of_an_interrupted_image(
     tmp_path: Path, network: nn.Module, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    save_npy(tmp_path / "x.npy", pixels())
-    large = sample_translator(tmp_path, network, tmp_path / "x.npy", ".npy")
-    translated = Predictor.translate_in_bands
+    def interrupted(path: Path, *arguments: Any) -> None:
+        path.write_bytes(b"half")
+        raise KeyboardInterrupt
 
-    def interrupted(*arguments: Any) -> Iterator[Tensor]:
-        for number, band in enumerate(translated(*arguments)):
-            if number == 2:
-                assert (tmp_path / "out" / ".x.npy.writing").exists()
-                raise KeyboardInterrupt
-            yield band
-
-    monkeypatch.setattr(Predictor, "translate_in_bands", interrupted)
+    monkeypatch.setattr("inference.image_store.write_tiff", interrupted)
+    large = sample_translator(tmp_path, network, save_tiff(tmp_path / "x.tif"))
     with pytest.raises(KeyboardInterrupt):
         list(large.translate([0], 1))
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["gallery"]
-
-
-def test_existing_translations_are_kept(tmp_path: Path, network: nn.Module) -> None:
-    save_npy(tmp_path / "x.npy", pixels())
-    large = sample_translator(tmp_path, network, tmp_path / "x.npy")
-    list(large.translate([0], 1))
-    written = tmp_path / "out" / "x.tif"
-    before = written.read_bytes()
-    assert large.keep(0)
-    assert written.read_bytes() == before
-    written.write_bytes(before[: len(before) // 2])
-    assert not large.keep(0)
-    write_tiff(written, Bands.of(np.zeros((3, 5, 6), np.float32)))
-    assert large.keep(0)
-    assert "x.tif: is 6x5, expected 61x90. Remove it" in large.problems[0]
 
 
 @pytest.mark.parametrize("n_bytes", [10**5, 10**9])
@@ -243,7 +211,6 @@ def test_a_batch_that_needs_more_than_the_memory_is_translated_image_by_image(
         (16, "crop", "instance", 32, False),
     ],
 )
-@pytest.mark.parametrize("tiled", [False, True])
 def test_an_image_much_larger_than_the_crops_is_reported_once(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
@@ -252,13 +219,12 @@ def test_an_image_much_larger_than_the_crops_is_reported_once(
     norm: Any,
     window: int | None,
     warns: bool,
-    tiled: bool,
 ) -> None:
     network = lively(GlobalGenerator(**GLOBAL, norm=norm))
     translator = sample_translator(tmp_path, network, save_tiff(tmp_path / "x.tif"))
     overlap = window // 4 if window else None
     tiles = TiledNetwork(network, tile=TILE, size_multiple=4, min_size=8, folder=tmp_path, overlap=overlap)
-    predictor = replace(translator.predictor, tiles=Tiles(tiles, None) if tiled or window else None)
+    predictor = replace(translator.predictor, tiles=Tiles(tiles, None) if window else None)
     rule = replace(translator.preprocessing, mode=mode, crop_height=crop, crop_width=crop)
     translator = replace(translator, predictor=predictor, preprocessing=rule)
     for _ in range(2):

@@ -1,3 +1,5 @@
+import logging
+import re
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +9,7 @@ import torch
 from data.batch import Sample
 from data.paired_folders import PairedFolders
 from data.value_range import ValueRange
-from inference.source_values import SourceValues, warn_of_frames
+from inference.source_values import SourceValues, report_parts
 from tests.images import tifffile
 from utils.distributed import World
 
@@ -32,12 +34,14 @@ def test_values_of_another_unit_are_reported(
 
 
 def test_lower_levels_of_a_pyramid_are_no_further_images(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     for name, second, mark in (("pyramid", 16, 1), ("slide", 16, 0), ("pages", 32, 0)):
         with tifffile().TiffWriter(tmp_path / f"{name}.tif") as writer:
             for side in (32, second):
                 pixels = np.zeros((side, side, 3), np.uint8)
                 writer.write(pixels, photometric="rgb", tile=(16, 16), subfiletype=mark * (side < 32), metadata=None)
-    warn_of_frames(PairedFolders({"source": tmp_path}))
-    (warning,) = caplog.messages
+    report_parts(PairedFolders({"source": tmp_path}))
+    warning, report = caplog.messages
+    assert report.startswith("pyramids     2 files, of which the full resolution is translated, such as level 1 of 2")
     assert warning.startswith("1 file of several images or bands")
-    assert "pages.tif with 2" in warning
+    assert re.search(r"such as page 1 of 2 of .*pages\.tif", warning)

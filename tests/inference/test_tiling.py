@@ -1,93 +1,57 @@
-"""In tiles a network makes of an image what it makes of it at once; temporary files give back what was written."""
+"""In tiles a network makes of an image what it makes of it at once."""
 
-import resource
-import signal
-from contextlib import closing
-from functools import partial
-from io import FileIO
+import errno
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from inference.tiling import TensorFile, TiledNetwork, Window
+from inference.tiling import TiledNetwork, Window
 from models.activation_checkpointing import enable_activation_checkpointing
-from models.blocks import Upsample
 from models.global_generator import GlobalGenerator, LocalEnhancer
 from models.latent_inputs import draw_latents
 from models.spade_generator import SpadeGenerator
 from models.spectral_norm import add_spectral_norm
 from models.unet_generator import UnetGenerator
+from utils.mapped_memory import mapped_array
 from utils.precision import Precision
 
 LEVEL = 2 / 255  # of [-1, 1]
 
 GLOBAL: dict[str, Any] = {"in_channels": 3, "base_channels": 4, "n_downsamplings": 2, "n_blocks": 2}
-ANTIALIASED: dict[str, Any] = {"downsample": "antialiased", "biased_downs": True}
 SPADE: dict[str, Any] = {"in_channels": 3, "base_channels": 4, "n_upsamplings": 3, "hidden_channels": 6}
-SCALES = [0.25, 0.5, 2.0, 4.0]
 
 
 def unet(**options: Any) -> UnetGenerator:
     return UnetGenerator(in_channels=3, base_channels=4, n_downsamplings=5, **options)
 
 
-UPS: tuple[Upsample, ...] = ("transposed", "nearest", "bilinear", "residual")
-PADDINGS = ("zeros", "reflect", "zeros", "reflect")  # those of make test: each kind of UPS with one of each other list
+def global_net(**options: Any) -> GlobalGenerator:
+    return GlobalGenerator(**GLOBAL, **options)
 
 
-def marks(*, is_short: bool) -> list[pytest.MarkDecorator]:
-    return [] if is_short else [pytest.mark.slow]
-
-
-CASES = [  # networks, and the multiples that sides have to be of
-    *(
-        pytest.param(
-            GlobalGenerator(**GLOBAL, upsample=up, padding=padding),
-            *(4, 1),
-            id=f"global {up} {padding}",
-            marks=marks(is_short=padding == usual),
-        )
-        for up, usual in zip(UPS, PADDINGS, strict=True)
-        for padding in ("zeros", "reflect")
-    ),
-    *(
-        pytest.param(
-            GlobalGenerator(**GLOBAL, upsample=up, scale=scale),
-            *(4, scale),
-            id=f"global {up} {scale}",
-            marks=marks(is_short=scale == usual),
-        )
-        for up, usual in zip(UPS, SCALES, strict=True)
-        for scale in SCALES
-    ),
-    pytest.param(GlobalGenerator(**GLOBAL, **ANTIALIASED, upsample="antialiased"), 4, 1, id="antialiased"),
-    pytest.param(GlobalGenerator(**GLOBAL, **ANTIALIASED, norm="batch"), 4, 1, id="antialiased batch"),
-    pytest.param(GlobalGenerator(**GLOBAL, skips="full"), 4, 1, id="full skips"),
-    *(
-        pytest.param(GlobalGenerator(**GLOBAL, skips="half", scale=scale), 4, scale, id=f"skips {scale}")
-        for scale in (1, 0.5)
-    ),
-    pytest.param(GlobalGenerator(**GLOBAL, norm="batch", dropout=True), 4, 1, id="global batch"),
-    *(
-        pytest.param(GlobalGenerator(**GLOBAL, norm="batch", scale=scale), 4, scale, id=f"global batch {scale}")
-        for scale in (0.5, 4.0)
-    ),
-    pytest.param(LocalEnhancer(**GLOBAL), 8, 1, id="local"),
-    pytest.param(LocalEnhancer(**GLOBAL, n_enhancers=2, upsample="nearest"), 16, 1, id="local, two enhancers"),
-    *(pytest.param(unet(norm="instance", scale=scale), 32, scale, id=f"unet {scale}") for scale in (1.0, *SCALES)),
-    pytest.param(unet(norm="batch"), 32, 1, id="unet batch"),
-    *(pytest.param(unet(upsample=up), 32, 1, id=f"unet {up}") for up in ("nearest", "bilinear")),
-    pytest.param(add_spectral_norm(GlobalGenerator(**GLOBAL)), 4, 1, id="spectral norm"),
-    pytest.param(SpadeGenerator(**SPADE), 8, 1, id="spade of maps"),
-    pytest.param(SpadeGenerator(**SPADE, n_image_channels=2, noise_channels=2), 8, 1, id="spade of image and map"),
-    pytest.param(add_spectral_norm(SpadeGenerator(**SPADE, norm="batch")), 8, 1, id="spade batch"),
-    pytest.param(SpadeGenerator(**SPADE, style_channels=3, style_height=2, style_width=3), 8, 1, id="spade, style"),
-    pytest.param(SpadeGenerator(**SPADE, style_channels=3, norm="batch"), 8, 1, id="spade batch with a style"),
-]
+CASES = {  # networks, the multiples that sides have to be of, and the scale of the output
+    "transposed, zeros": (global_net(upsample="transposed", padding="zeros"), 4, 1),
+    "nearest, reflect": (global_net(upsample="nearest", padding="reflect"), 4, 1),
+    "bilinear, quarter": (global_net(upsample="bilinear", scale=0.25), 4, 0.25),
+    "residual, double": (global_net(upsample="residual", scale=2.0), 4, 2),
+    "antialiased, batch": (global_net(downsample="antialiased", biased_downs=True, norm="batch"), 4, 1),
+    "full skips": (global_net(skips="full", upsample="antialiased"), 4, 1),
+    "half skips, half": (global_net(skips="half", scale=0.5), 4, 0.5),
+    "batch, four times": (global_net(norm="batch", scale=4.0, dropout=True), 4, 4),
+    "local, two enhancers": (LocalEnhancer(**GLOBAL, n_enhancers=2, upsample="nearest"), 16, 1),
+    "unet, double": (unet(norm="instance", scale=2.0), 32, 2),
+    "unet, half": (unet(norm="batch", upsample="bilinear", scale=0.5), 32, 0.5),
+    "spectral norm": (add_spectral_norm(global_net()), 4, 1),
+    "spade of image and map": (SpadeGenerator(**SPADE, n_image_channels=2, noise_channels=2), 8, 1),
+    "spade, batch": (add_spectral_norm(SpadeGenerator(**SPADE, norm="batch")), 8, 1),
+    "spade, style": (SpadeGenerator(**SPADE, style_channels=3, style_height=2, style_width=3), 8, 1),
+}
 
 
 def lively(network: nn.Module) -> nn.Module:
@@ -120,48 +84,49 @@ def picture(height: int, width: int) -> Tensor:
 
 def in_tiles(network: nn.Module, image: Tensor, multiple: int, tile: int, folder: Path, **options: Any) -> Tensor:
     tiled = TiledNetwork(network, tile=tile, size_multiple=multiple, min_size=2 * multiple, folder=folder, **options)
-    return torch.cat(list(tiled.bands(lambda window: window.cut(image), *image.shape[-2:])), dim=2)
+    return assembled(tiled, lambda window: window.cut(image), *image.shape[-2:])
 
 
-@pytest.mark.parametrize(("network", "multiple", "scale"), CASES)
-def test_tiles_give_the_whole_image(network: nn.Module, multiple: int, scale: float, tmp_path: Path) -> None:
-    image = picture(multiple * (9 if multiple < 32 else 3), multiple * (13 if multiple < 32 else 4))
+def assembled(tiled: TiledNetwork, read: Callable[[Window], Tensor], height: int, width: int) -> Tensor:
+    parts = list(tiled.parts(read, height, width))
+    image = torch.full((1, 3, parts[-1][0].bottom, parts[-1][0].right), torch.nan)
+    for window, part in parts:
+        window.cut(image).copy_(part)
+    return image
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_tiles_give_the_whole_image(name: str, tmp_path: Path) -> None:
+    network, multiple, scale = CASES[name]
+    image = picture(multiple * (7 if multiple < 32 else 3), multiple * (9 if multiple < 32 else 4))
     with torch.no_grad():
         whole = lively(network)(image)
     assert list(whole.shape[2:]) == [side * scale for side in image.shape[2:]]
     assert whole.std() > 0.1
-    for tile in (multiple, 4 * multiple, 1000 * multiple):
+    for tile in (multiple, 1000 * multiple) if name == "transposed, zeros" else (3 * multiple,):
         tiled = in_tiles(network, image, multiple, tile, tmp_path, scale=scale)
         assert tiled.shape == whole.shape
         assert (tiled - whole).abs().max() < LEVEL / (50 if scale == 1 else 10)
     assert not list(tmp_path.iterdir())
 
 
-def test_a_network_is_used_for_images_of_several_sizes(tmp_path: Path) -> None:
-    network = lively(GlobalGenerator(**GLOBAL))
+def test_a_network_reads_no_more_than_a_tile_of_images_of_several_sizes(tmp_path: Path) -> None:
+    network, read = lively(global_net()), list[Window]()
     tiled = TiledNetwork(network, tile=16, size_multiple=4, min_size=8, folder=tmp_path)
     for image in (picture(32, 48), picture(20, 64), picture(32, 48)):
+
+        def part(window: Window, image: Tensor = image) -> Tensor:
+            read.append(window)
+            return window.cut(image)
+
         with torch.no_grad():
-            whole = network(image)
-        bands = tiled.bands(partial(Window.cut, image=image), *image.shape[-2:])
-        assert (torch.cat(list(bands), dim=2) - whole).abs().max() < 1e-3
-
-
-def test_only_a_tile_is_read_at_once(tmp_path: Path) -> None:
-    image, read = picture(96, 128), list[Window]()
-
-    def part(window: Window) -> Tensor:
-        read.append(window)
-        return window.cut(image)
-
-    tiled = TiledNetwork(lively(GlobalGenerator(**GLOBAL)), tile=32, size_multiple=4, min_size=8, folder=tmp_path)
-    assert sum(band.shape[2] for band in tiled.bands(part, 96, 128)) == 96
-    assert len(read) == 12  # the image itself is read by the first segment alone
-    assert max(window.bottom - window.top for window in read) <= 32 + 2 * 4
+            assert (assembled(tiled, part, *image.shape[-2:]) - network(image)).abs().max() < 1e-3
+    assert len(read) == 6 + 8 + 6  # the image itself is read only by the first segment
+    assert max(window.bottom - window.top for window in read) <= 16 + 2 * 4
 
 
 def test_windows_are_blended_without_steps(tmp_path: Path) -> None:
-    network = lively(GlobalGenerator(**GLOBAL, norm="batch"))
+    network = lively(global_net(norm="batch"))
     image = picture(64, 192)
     with torch.no_grad():
         whole = network(image)
@@ -179,14 +144,13 @@ def test_windows_are_blended_without_steps(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["global", "enhancer", "unet", "style"])
 def test_windows_have_statistics_of_their_own_and_are_blended(name: str, tmp_path: Path) -> None:
-    network = lively(
-        {
-            "global": lambda: GlobalGenerator(**GLOBAL),
-            "enhancer": lambda: LocalEnhancer(in_channels=3, base_channels=4, n_downsamplings=2, n_blocks=1),
-            "unet": lambda: unet(norm="instance"),
-            "style": lambda: SpadeGenerator(**SPADE, norm="instance", style_channels=4),
-        }[name]()
-    )
+    networks: dict[str, nn.Module] = {
+        "global": global_net(),
+        "enhancer": LocalEnhancer(in_channels=3, base_channels=4, n_downsamplings=2, n_blocks=1),
+        "unet": unet(norm="instance"),
+        "style": SpadeGenerator(**SPADE, norm="instance", style_channels=4),
+    }
+    network = lively(networks[name])
     image, multiple = picture(64, 192), 32 if name == "unet" else 8
     image[..., 64:] = image[..., 64:] / 4 + 0.5  # far from the window around the pixels that are compared
     windowed = in_tiles(network, image, multiple, 64, tmp_path, overlap=32)
@@ -198,7 +162,7 @@ def test_windows_have_statistics_of_their_own_and_are_blended(name: str, tmp_pat
 
 
 def test_a_window_of_one_colour_becomes_one_of_one_colour(tmp_path: Path) -> None:
-    network = lively(GlobalGenerator(**GLOBAL))
+    network = lively(global_net())
     image = picture(64, 128)
     image[..., :64] = 0.3
     windowed = in_tiles(network, image, 4, 16, tmp_path, overlap=8)
@@ -207,7 +171,7 @@ def test_a_window_of_one_colour_becomes_one_of_one_colour(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("scale", [0.5, 4.0])
 def test_windows_of_another_scale_differ_little(scale: float, tmp_path: Path) -> None:
-    network, image = lively(GlobalGenerator(**GLOBAL, norm="batch", scale=scale)), picture(96, 128)
+    network, image = lively(global_net(norm="batch", scale=scale)), picture(96, 128)
     with torch.no_grad():
         whole = network(image)
     tiled = in_tiles(network, image, 4, 64, tmp_path, overlap=32 * int(max(1, scale)), scale=scale)
@@ -215,75 +179,31 @@ def test_windows_of_another_scale_differ_little(scale: float, tmp_path: Path) ->
     assert (tiled - whole).abs().mean() < 0.1 * whole.std()
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("level", ["O1", "O2", "O3"])
+@pytest.mark.parametrize(("dtype", "level"), [(torch.bfloat16, "O1"), (torch.float16, "O2"), (torch.bfloat16, "O3")])
 def test_low_precision_is_that_of_the_whole_image(dtype: torch.dtype, level: str, tmp_path: Path) -> None:
     precision = Precision("cpu", dtype, level)  # type: ignore[arg-type]
-    network = precision.compute_copy(lively(GlobalGenerator(**GLOBAL)))
+    network = precision.compute_copy(lively(global_net()))
     image = picture(32, 64)
     with torch.no_grad(), precision.autocast():
         whole = network(image)
         tiled = in_tiles(network, image, 4, 16, tmp_path)
-    exact = lively(GlobalGenerator(**GLOBAL)).double()(image.double()).detach()
+    exact = lively(global_net()).double()(image.double()).detach()
     assert (tiled - exact).abs().mean() < 1.5 * (whole - exact).abs().mean() + 1e-4
 
 
 def test_recomputed_stages_are_traced(tmp_path: Path) -> None:
-    network = lively(GlobalGenerator(**GLOBAL))
+    network = lively(global_net())
     enable_activation_checkpointing(network)
     image = picture(32, 64)
     with torch.no_grad():
         assert (in_tiles(network, image, 4, 16, tmp_path) - network(image)).abs().max() < 1e-3
 
 
-WHOLE = Window(0, 4, 0, 6)
-PART = torch.arange(2 * 4 * 6.0).view(1, 2, 4, 6)
-ROW = 6 * 2 * 4  # bytes
+def test_a_full_disk_is_an_error_before_it_is_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-
-class Sluggish(FileIO):
-    """Writes and reads up to 7 bytes a call, as the system may."""
-
-    def write(self, data: Any) -> int:
-        return super().write(data[:7])
-
-    def readinto(self, buffer: Any) -> int:
-        return super().readinto(buffer[:7])
-
-
-@pytest.mark.parametrize("n_channels", [1, 2])
-def test_a_part_of_an_image_of_any_strides_is_kept(n_channels: int, tmp_path: Path) -> None:
-    with closing(TensorFile(tmp_path, width=6)) as file:
-        file.write(WHOLE, PART[:, :n_channels] / torch.ones(4, 6))
-        assert torch.equal(file.read(WHOLE), PART[:, :n_channels])
-
-
-def test_a_system_that_takes_and_gives_little_at_once_loses_nothing(tmp_path: Path) -> None:
-    with closing(TensorFile(tmp_path, width=6)) as file:
-        file.file.close()
-        file.file = Sluggish(tmp_path / "x", "w+b")
-        file.write(WHOLE, PART)
-        assert torch.equal(file.read(WHOLE), PART)
-        assert torch.equal(file.read(Window(1, 3, 2, 5)), PART[..., 1:3, 2:5])
-
-
-def test_a_disk_that_is_full_within_the_last_row_is_an_error(tmp_path: Path) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    with closing(TensorFile(tmp_path, width=6)) as file:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (4 * ROW - 5, hard))
-        try:
-            with pytest.raises(OSError, match="File too large"):
-                file.write(WHOLE, PART)
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-            signal.signal(signal.SIGXFSZ, before)
-
-
-def test_a_file_that_ends_early_is_an_error(tmp_path: Path) -> None:
-    with closing(TensorFile(tmp_path, width=6)) as file:
-        file.write(WHOLE, PART)
-        file.file.truncate(4 * ROW - 5)
-        assert torch.equal(file.read(Window(0, 3, 0, 6)), PART[..., :3, :])
-        with pytest.raises(OSError, match="is shorter than what was written"):
-            file.read(WHOLE)
+    monkeypatch.setattr("os.posix_fallocate", refuse)
+    with pytest.raises(OSError, match="no space left for temporary files of --tile") as raised:
+        mapped_array(tmp_path, (10,), np.uint8)
+    assert raised.value.filename == str(tmp_path)

@@ -1,28 +1,38 @@
 import math
-from collections.abc import Sequence
-from typing import get_args
 
 import pytest
 import torch
 from torch import Tensor
 
-from losses import GENERATOR_LOSSES
-from losses.adversarial import AdversarialLoss, GanMode, ScaleReduction, r1_penalty, wgan_gradient_penalty
+from losses import ADVERSARIAL_LOSSES, GENERATOR_LOSSES
+from losses.adversarial import (
+    LeastSquares,
+    Logits,
+    Outputs,
+    PenaltyInputs,
+    ScaleReduction,
+    r1_penalty,
+    wgan_gradient_penalty,
+)
 from losses.distances import feature_matching, ms_ssim
 from losses.objective import GeneratorObjective, LossInputs
 from models.patch_discriminator import DiscriminatorOutput
 
 
-def match_features(fakes: Sequence[DiscriminatorOutput], targets: Sequence[DiscriminatorOutput]) -> Tensor:
-    """The feature matching loss of the discriminator's outputs, which alone it reads."""
+def match_features(fakes: Outputs, targets: Outputs) -> Tensor:
+    """The feature matching loss of the discriminator's outputs, since it reads nothing else."""
     unread = torch.empty(0)
     return feature_matching(LossInputs(unread, unread, unread, lambda: fakes, lambda: targets))
 
 
 def generator_objective(weights: dict[str, float]) -> GeneratorObjective:
-    adversarial = GENERATOR_LOSSES["adversarial"](gan_mode="lsgan", over_scales="sum")
-    losses = {name: adversarial if name == "adversarial" else GENERATOR_LOSSES[name]() for name in weights}
-    return GeneratorObjective(losses, weights)
+    arguments = {"adversarial": {"adversarial_loss": LeastSquares()}}
+    losses = {name: GENERATOR_LOSSES[name].make(**arguments.get(name, {})) for name in weights}
+    return GeneratorObjective({name: (losses[name], weight) for name, weight in weights.items()})
+
+
+def logits_of(*scales: Tensor) -> Logits:
+    return Logits(lambda: [DiscriminatorOutput([], scale) for scale in scales], source=torch.empty(0))
 
 
 def example_translation() -> LossInputs:
@@ -74,47 +84,49 @@ def test_the_discriminator_is_asked_only_for_what_a_loss_reads() -> None:
 
 
 def test_losses_are_float32_under_autocast() -> None:
-    low = [torch.randn(1, 1, 4, 4, dtype=torch.bfloat16)]
+    low = torch.randn(1, 1, 4, 4, dtype=torch.bfloat16)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        for mode in get_args(GanMode):
-            assert AdversarialLoss(mode).generator(low).dtype == torch.float32
-            assert AdversarialLoss(mode).discriminator(low, is_real=True).dtype == torch.float32
-        matching = match_features([DiscriminatorOutput(low, low[0])], [DiscriminatorOutput(low, low[0])])
+        for name in SCORES:
+            loss = ADVERSARIAL_LOSSES[name]()
+            terms = [loss.generator_loss(logits_of(low), logits_of(low))]
+            terms += loss.discriminator_loss(logits_of(low), logits_of(low)).values()
+            assert {term.dtype for term in terms} == {torch.float32}
+        matching = match_features([DiscriminatorOutput([low], low)], [DiscriminatorOutput([low], low)])
         assert matching.dtype == torch.float32
 
 
-@pytest.mark.parametrize(
-    ("mode", "generator", "real", "fake"),
-    [
-        # at a logit of x = 0.5: known values of each loss
-        ("lsgan", 0.25, 0.25, 0.25),
-        ("vanilla", math.log1p(math.exp(-0.5)), math.log1p(math.exp(-0.5)), math.log1p(math.exp(0.5))),
-        ("hinge", -0.5, 0.5, 1.5),
-        ("wgan", -0.5, -0.5, 0.5),
-    ],
-)
+SCORES = {  # at logits of 0.5: the generator's loss, and the discriminator's on real and on translated images
+    "lsgan": (0.25, 0.25, 0.25),
+    "vanilla": (math.log1p(math.exp(-0.5)), math.log1p(math.exp(-0.5)), math.log1p(math.exp(0.5))),
+    "hinge": (-0.5, 0.5, 1.5),
+    "wgan": (-0.5, -0.5, 0.5),
+}
+
+
+@pytest.mark.parametrize("name", SCORES)
 @pytest.mark.parametrize(("over_scales", "times"), [("sum", 2), ("mean", 1)])
-def test_each_mode_has_its_known_values(
-    mode: GanMode, generator: float, real: float, fake: float, over_scales: ScaleReduction, times: int
-) -> None:
-    loss = AdversarialLoss(mode, over_scales)
-    scales = [torch.full((2, 1, 4, 4), 0.5, dtype=torch.float64), torch.full((2, 1, 3, 3), 0.5, dtype=torch.float64)]
-    assert loss.generator(scales).item() == pytest.approx(times * generator)
-    assert loss.discriminator(scales, is_real=True).item() == pytest.approx(times * real)
-    assert loss.discriminator(scales, is_real=False).item() == pytest.approx(times * fake)
+def test_each_adversarial_loss_has_its_known_values(name: str, over_scales: ScaleReduction, times: int) -> None:
+    halves = [torch.full((2, 1, side, side), 0.5, dtype=torch.float64) for side in (4, 3)]
+    logits, (generator, real, fake) = logits_of(*halves), SCORES[name]
+    loss = ADVERSARIAL_LOSSES[name](over_scales=over_scales)
+    assert loss.generator_loss(logits, logits).item() == pytest.approx(times * generator)
+    terms = {part: term.item() for part, term in loss.discriminator_loss(logits, logits).items()}
+    expected = {"fake": fake, "real": real, "total": 0.5 * (fake + real)}
+    assert terms == pytest.approx({part: times * value for part, value in expected.items()})
 
 
 def test_penalties_of_a_linear_discriminator_are_known() -> None:
     weight = torch.randn(1, 3, 4, 4, dtype=torch.float64, requires_grad=True)
 
     def judge(images: Tensor) -> list[Tensor]:
-        return [(weight * images).sum(dim=(1, 2, 3))]  # its gradient is the weight, wherever
+        return [(weight * images).sum(dim=(1, 2, 3))]  # its gradient is the weight everywhere
 
     fake, real = torch.randn(2, 5, 3, 4, 4, dtype=torch.float64)
+    inputs = PenaltyInputs(real, fake, logits_of(), logits_of(), judge, judge)
     norm = weight.norm().item()
-    penalty = wgan_gradient_penalty(judge, fake, real)
+    penalty = wgan_gradient_penalty(inputs)
     assert penalty.item() == pytest.approx((norm - 1) ** 2)
-    assert r1_penalty(judge, real).item() == pytest.approx(0.5 * norm**2)
+    assert r1_penalty(inputs).item() == pytest.approx(0.5 * norm**2)
     (gradient,) = torch.autograd.grad(penalty, weight)
     torch.testing.assert_close(gradient, (2 * (norm - 1) / norm * weight).detach())
 

@@ -37,14 +37,6 @@ def test_only_the_translated_image_gets_a_gradient(vgg19_weights: dict[str, Tens
     assert loss(LossInputs(fake, fake, fake, discriminate_fake=list, discriminate_target=list)) == 0
 
 
-def test_imagenet_normalization_is_torchvisions(vgg19_weights: dict[str, Tensor]) -> None:
-    image = torch.rand(1, 3, 32, 32)
-    mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
-    expected = VGG19Features(vgg19_weights)((image - mean.view(1, 3, 1, 1)) / std.view(1, 3, 1, 1))
-    normalized = VGG19Features(vgg19_weights, imagenet_normalization=True)(2 * image - 1)
-    torch.testing.assert_close(normalized, expected)
-
-
 def test_without_network_the_message_names_file_address_size_and_the_remedies(
     hub: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -61,9 +53,3 @@ def test_weights_of_another_network_are_refused(hub: Path, vgg19_weights: dict[s
         torch.save(weights, hub / "vgg19-dcbb9e9d.pth")
         with pytest.raises(WeightsError, match=r"d\.pth: holds no features\.0\.weight of shape .* delete it"):
             load_vgg19_weights()
-
-
-def test_a_damaged_file_in_the_cache_is_an_error_with_the_remedy(hub: Path) -> None:
-    (hub / "vgg19-dcbb9e9d.pth").write_bytes(b"half a download")
-    with pytest.raises(WeightsError, match=r"vgg19-dcbb9e9d\.pth: cannot be read as weights; delete it"):
-        load_vgg19_weights()

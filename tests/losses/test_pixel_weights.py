@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from losses.distances import feature_distance, feature_matching, l1
-from losses.objective import GeneratorLoss, GeneratorObjective, LossInputs
+from losses.objective import GeneratorLoss, LossInputs
 from losses.perceptual import PerceptualLoss
 from losses.pixel_weights import LossWeights, PixelWeights
 from models.patch_discriminator import DiscriminatorOutput
@@ -48,13 +48,7 @@ def test_a_mean_is_divided_by_the_sum_of_the_weights_of_the_batch() -> None:
         assert PixelWeights(scale * weights).mean(values).item() == pytest.approx((3 * 2 + 1 * 6 + 0.5 * 15) / 4.5)
 
 
-def test_weights_are_resized_by_area() -> None:
-    weights = torch.tensor([[[[1.0, 0.0, 4.0, 4.0], [1.0, 0.0, 0.0, 0.0]]]])  # areas of 2x2: 0.5 and 2
-    values = torch.tensor([[[[10.0, 1.0]]]])
-    assert PixelWeights(weights).mean(values).item() == pytest.approx((0.5 * 10 + 2 * 1) / 2.5)
-
-
-@pytest.mark.parametrize("size", [(4, 4), (2, 2), (5, 5), (3, 3), (1, 1), (9, 7)])
+@pytest.mark.parametrize("size", [(4, 4), (2, 2), (9, 7)])
 def test_weights_of_1_change_nothing(size: tuple[int, int]) -> None:
     ours, theirs = torch.randn(2, 2, 3, *size)
     for weight in (1.0, 0.01, 40.0):
@@ -62,14 +56,6 @@ def test_weights_of_1_change_nothing(size: tuple[int, int]) -> None:
         torch.testing.assert_close(
             feature_distance(ours, theirs, weights), feature_distance(ours, theirs), rtol=1e-6, atol=1e-7
         )
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
-def test_the_mean_is_float32_or_finer(dtype: torch.dtype) -> None:
-    ours = torch.full((1, 2, 512, 512), 0.25, dtype=dtype)  # each pixel's share of the sum is no number of float16
-    mean = PixelWeights(left_half(512, 512)).mean(ours)
-    assert mean.dtype == torch.promote_types(dtype, torch.float32)
-    assert mean.item() == pytest.approx(0.25)
 
 
 def test_an_ignored_pixel_has_no_gradient() -> None:
@@ -97,17 +83,3 @@ def test_features_are_weighted_as_the_discriminator_sees_the_images() -> None:
     fake = torch.tensor([1.0, 1.0, 2.0, 2.0]).expand(1, 3, 4, 4)
     # of_discriminated is mirrored: the right half counts. Layers are 4/2 x (2 + 3·2)
     assert feature_matching(translation(fake, torch.zeros_like(fake), left_half())).item() == pytest.approx(16)
-
-
-def test_vgg_features_are_weighted_as_the_images_are() -> None:
-    fake = torch.tensor([1.0, 1.0, 2.0, 2.0]).expand(1, 3, 4, 4)
-    loss = PerceptualLoss(Layers(), [1.0, 10.0])
-    assert loss(translation(fake, torch.zeros_like(fake), left_half())).item() == pytest.approx(1 + 10)
-
-
-def test_the_mean_weight_is_reported_beside_the_losses() -> None:
-    image = torch.zeros(1, 3, 4, 4)
-    objective = GeneratorObjective({"l1": l1}, {"l1": 2.0})
-    assert list(objective(translation(image, image, None))) == ["l1", "total"]
-    terms = objective(translation(image, image + 1, left_half()))
-    assert {name: value.item() for name, value in terms.items()} == {"l1": 1, "mean_weight": 0.5, "total": 2}

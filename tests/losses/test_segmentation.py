@@ -6,11 +6,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from losses.adversarial import mean_logits
+from losses.adversarial import Logits, mean_logits
 from losses.segmentation import SegmentationLoss, class_weights, draw_mask, labelmix_loss, mask_of
+from models.patch_discriminator import DiscriminatorOutput
 from tests.models.originals.cases import assert_close
 
 N_CLASSES = 4
+
+
+def logits_of(logits: Tensor, source: Tensor) -> Logits:
+    return Logits(lambda: [DiscriminatorOutput([], logits)], source)
 
 
 def one_hot(ids: Tensor, n_classes: int = N_CLASSES) -> Tensor:
@@ -32,10 +37,10 @@ def recorded_labels(case: dict[str, Any], *, ignores_class_0: bool) -> Tensor:
 def test_cross_entropy(reference: dict[str, Any], name: str, balance: bool, ignores: bool) -> None:
     case = reference["oasis_cross_entropy"]
     source = torch.cat([recorded_labels(case, ignores_class_0=ignores), torch.ones(2, 1, 6, 7)], dim=1)  # with edges
-    loss = SegmentationLoss(balance)
+    loss = SegmentationLoss(class_balance=balance)
     for kind in ("real", "fake"):
         logits = case["inputs"]["logits"].double().requires_grad_()
-        value = loss.real(logits, source) if kind == "real" else loss.fake(logits)
+        value = loss.discriminator_loss(logits_of(logits, source), logits_of(logits, source))[kind]
         recorded = case["values"][f"{name}_{kind}"]
         assert_close(value, recorded["value"])
         value.backward()
@@ -52,7 +57,7 @@ def test_class_weights(reference: dict[str, Any], key: str, ignores: bool) -> No
 
 def test_a_batch_without_any_label_has_a_loss_of_0() -> None:
     logits = torch.randn(1, 1 + N_CLASSES, 3, 3)
-    assert SegmentationLoss().real(logits, torch.zeros(1, N_CLASSES, 3, 3)) == 0
+    assert SegmentationLoss().of_real(logits_of(logits, torch.zeros(1, N_CLASSES, 3, 3))) == 0
 
 
 def test_labelmix_loss(reference: dict[str, Any]) -> None:
@@ -90,15 +95,6 @@ def test_labelmix_is_constant_in_each_class_of_the_batch() -> None:
         shares.append([float(of_class[0]) for of_class in of_classes])
     assert all(0.35 < share < 0.65 for share in torch.tensor(shares).mean(dim=0).tolist())
     assert len({str(draws) for draws in shares}) > N_CLASSES + 1  # the classes draw independently
-
-
-def test_losses_are_float32_of_lower_precision() -> None:
-    logits = torch.randn(1, 1 + N_CLASSES, 4, 4, dtype=torch.bfloat16)
-    labels = one_hot(torch.randint(N_CLASSES, (1, 1, 4, 4))).bfloat16()
-    loss = SegmentationLoss()
-    assert loss.real(logits, labels).dtype == torch.float32
-    assert loss.fake(logits).dtype == torch.float32
-    assert labelmix_loss(draw_mask(labels), mixed=logits, fake=logits, real=logits).dtype == torch.float32
 
 
 def test_the_mean_logit_of_a_segmentation_is_the_log_odds_of_real() -> None:

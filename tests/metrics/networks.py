@@ -1,9 +1,11 @@
 """Random weights of the networks that metrics need; the figures that they give mean nothing."""
 
+from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 from torch_fidelity import feature_extractor_inceptionv3
 from torchvision.models import alexnet
 
@@ -21,15 +23,19 @@ def save_random_alexnet(folder: Path) -> Path:
 
 def save_random_inception(folder: Path) -> Path:
     """Write a file as torch-fidelity's weights-inception-2015-12-05-6726825d.pth into a folder; return it."""
-    path = folder / INCEPTION.name
+    torch.save(random_inception(), folder / INCEPTION.name)
+    return folder / INCEPTION.name
+
+
+@cache
+def random_inception() -> dict[str, Tensor]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(feature_extractor_inceptionv3, "load_state_dict_from_url", lambda *_, **__: {})
         patch.setattr(feature_extractor_inceptionv3.FeatureExtractorInceptionV3, "load_state_dict", lambda *_: None)
         torch.manual_seed(0)
         network = feature_extractor_inceptionv3.FeatureExtractorInceptionV3("inception-v3-compat", ["2048"])
-    state = network.state_dict()
+    state: dict[str, Tensor] = network.state_dict()
     for key, value in state.items():
         if value.dim() == 4:  # so that activations neither vanish nor grow
             state[key] = torch.randn_like(value) * (2 / value[0].numel()) ** 0.5
-    torch.save(state, path)
-    return path
+    return state

@@ -30,14 +30,6 @@ def test_classes_of_a_smaller_or_larger_label_map_are_those_of_the_same_place(st
         assert baseline.l1() == 0
 
 
-def test_an_rgb_source_has_one_constant_colour() -> None:
-    baseline = ConstantColorBaseline(n_classes=0)
-    target = torch.zeros(3, 4, 4, dtype=torch.uint8)
-    target[:, :, 3] = 255
-    baseline.add(torch.randint(0, 256, (3, 4, 4), dtype=torch.uint8), target)
-    assert baseline.l1() == pytest.approx(0.25)
-
-
 def test_baselines_of_several_processes_are_added_up() -> None:
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(0, 3, (2, 1, 8, 8), dtype=torch.uint8, generator=generator)

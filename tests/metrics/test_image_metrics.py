@@ -16,28 +16,12 @@ def test_an_image_equals_itself() -> None:
     assert metrics["psnr"] == 100
 
 
-def test_a_uniform_difference_has_its_known_figures() -> None:
-    image = noise_image(0).clamp(max=204)
-    metrics = image_metrics(image + 51, image)  # 0.2 of the range
-    assert metrics["l1"] == pytest.approx(0.2)
-    assert metrics["psnr"] == pytest.approx(-20 * np.log10(0.2), rel=1e-4)
-    assert metrics["gradient"] == pytest.approx(metrics["target_gradient"])
-
-
 @pytest.mark.parametrize("size", [(4, 30), (1, 1)])
 def test_images_smaller_than_the_window_of_ssim_have_metrics(size: tuple[int, int]) -> None:
     metrics = image_metrics(noise_image(0, *size), noise_image(1, *size))
     assert metrics["ssim"] < 0.95
     assert 0 <= metrics["ms_ssim"] < 1
     assert np.isfinite(metrics["gradient"])
-
-
-@pytest.mark.parametrize(("height", "width"), [(32, 24), (7, 9), (40, 3)])
-def test_equal_weights_give_the_plain_figures(height: int, width: int) -> None:
-    fake, target = noise_image(0, height, width), noise_image(1, height, width)
-    figures = image_metrics(fake, target, torch.full((1, height, width), 0.3))
-    for name in ("l1", "psnr", "ssim"):
-        assert figures[f"{name}_weighted"] == pytest.approx(figures[name], abs=1e-5), name
 
 
 def test_ignored_pixels_do_not_count() -> None:

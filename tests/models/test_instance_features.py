@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from models.instance_features import FeatureClusters, FeatureEncoder, RegionFeatures, average_in_instances
+from models.instance_features import FeatureClusters, RegionFeatures, average_in_instances
 
 
 def test_features_are_averaged_in_each_instance_of_each_image() -> None:
@@ -16,16 +16,6 @@ def test_features_are_averaged_in_each_instance_of_each_image() -> None:
             region = instances[n, 0] == instance
             expected = features[n, :, region].mean(dim=1, keepdim=True).expand(-1, int(region.sum()))
             torch.testing.assert_close(averaged[n, :, region], expected)
-
-
-def test_the_encoder_learns_through_the_averages() -> None:
-    encoder = FeatureEncoder(base_channels=2, n_downsamplings=2)
-    instances = torch.zeros(1, 1, 16, 16, dtype=torch.int64)
-    instances[..., 8:] = 26001
-    features = encoder(torch.randn(1, 3, 16, 16), instances)
-    assert features[0, 0].unique().numel() == 2
-    features[:, :, :, 0].sum().backward()
-    assert all(parameter.grad is not None for parameter in encoder.parameters())
 
 
 CENTERS = {1: torch.tensor([[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]]), 2: torch.tensor([[-1.0, 1.0]])}
@@ -49,12 +39,6 @@ def test_each_instance_has_one_centre_of_its_class() -> None:
         assert (found[0] == allowed).all(dim=1).any()
 
 
-def test_every_centre_of_a_class_is_drawn_and_the_seed_decides() -> None:
-    assert torch.equal(sample(3), sample(3))
-    drawn = {float(sample(seed)[0, 0, 0, 0]) for seed in range(40)}
-    assert drawn == {float(center[0]) for center in CENTERS[1]}
-
-
 def test_instances_of_a_class_are_drawn_each_for_itself() -> None:
     pairs = {(float(sample(seed)[0, 0, 0, 2]), float(sample(seed)[0, 0, 1, 2])) for seed in range(60)}
     assert len(pairs) == 9
@@ -75,12 +59,6 @@ def test_the_features_of_regions_are_gathered_with_class_and_share() -> None:
         26002: (1, pytest.approx(2 / 12)),
     }
     assert torch.equal(regions.features[:, 1], -regions.features[:, 0])
-
-
-def test_they_are_restored_from_their_state() -> None:
-    again = FeatureClusters.from_state(FeatureClusters(CENTERS).state_dict())
-    assert again.n_channels == 2
-    assert all(torch.equal(again.centers[key], CENTERS[key]) for key in CENTERS)
 
 
 @pytest.mark.parametrize(

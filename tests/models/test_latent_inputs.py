@@ -54,13 +54,6 @@ def test_what_is_drawn_for_an_image_depends_on_its_seed_alone(drawn: str) -> Non
         torch.testing.assert_close(network(source)[0], expected)
 
 
-def test_without_channels_nothing_is_added() -> None:
-    condition = torch.randn(1, 2, 3, 3)
-    assert NoiseChannels(0)(condition) is condition
-    assert not takes_noise(NoiseChannels(0))
-    assert not NoiseChannels(2).state_dict()
-
-
 def test_between_two_seeds_are_draws_as_likely_as_theirs() -> None:
     stem = StyleStem(4000, 1, height=1, width=1)
     noise = NoiseChannels(4000).eval()

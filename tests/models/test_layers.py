@@ -1,7 +1,7 @@
 """Layers compute what torch's do, or the formula that torch lacks."""
 
 from collections.abc import Callable
-from itertools import product
+from itertools import permutations, product
 from typing import Any
 
 import pytest
@@ -17,10 +17,8 @@ from models.layers import (
     InstanceNorm,
     PairConv2d,
     ReflectionPadding,
-    UniformToZeros,
     UpsampledConv2d,
     WideConv2d,
-    is_channels_last,
     reflect,
 )
 from models.spectral_norm import add_spectral_norm, spectral_norms
@@ -59,14 +57,15 @@ def formula(x: Tensor) -> Tensor:
 @pytest.mark.parametrize("device", ["cpu", ON_GPU])
 @pytest.mark.parametrize(
     ("dtype", "tolerance"),
-    [(torch.float64, 1e-12), (torch.float32, 1e-5), (torch.bfloat16, 0.02), (torch.float16, 0.003)],
+    [(torch.float64, 1e-12), (torch.bfloat16, 0.02)],
 )
 def test_values_and_gradients_of_instance_norm_are_those_of_the_formula(
     device: str, dtype: torch.dtype, tolerance: float
 ) -> None:
     """On a GPU also a check of the installed torch."""
     norm = InstanceNorm(4)
-    for n, x_layout, gradient_layout in product((1, 2), LAYOUTS, LAYOUTS):
+    pairs = [*((layout, layout) for layout in LAYOUTS), *permutations(("contiguous", "channels-last"))]
+    for n, (x_layout, gradient_layout) in product((1, 2), pairs):
         generator = torch.Generator().manual_seed(0)
         x, gradient = (torch.randn(n, 4, 8, 6, dtype=torch.float64, generator=generator) for _ in range(2))
         x, gradient = LAYOUTS[x_layout](x.to(device, dtype)), LAYOUTS[gradient_layout](gradient.to(device, dtype))
@@ -79,21 +78,8 @@ def test_values_and_gradients_of_instance_norm_are_those_of_the_formula(
             assert found.dtype == dtype
             error = (found.double() - expected).norm() / expected.norm()
             assert error < tolerance, (n, x_layout, gradient_layout)
-
-
-@pytest.mark.parametrize("device", ["cpu", ON_GPU])
-def test_translations_are_normalized_as_in_training_and_keep_their_layout_on_a_gpu(device: str) -> None:
-    norm = InstanceNorm(4).eval()
-    for n, layout in product((1, 2), LAYOUTS):
-        x = LAYOUTS[layout](torch.randn(n, 4, 8, 6, dtype=torch.float64, device=device))
-        torch.testing.assert_close(norm(x), formula(x), rtol=1e-12, atol=1e-12)
-        assert device == "cpu" or layout != "channels-last" or is_channels_last(norm(x)), n
-
-
-@pytest.mark.parametrize("n", [1, 2])
-def test_gradients_of_gradients_are_right(n: int) -> None:
-    x = torch.randn(n, 2, 3, 2, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradgradcheck(InstanceNorm(2), x)
+        in_evaluation = InstanceNorm(4).eval()(x).double()
+        assert (in_evaluation - results[1][0]).norm() < tolerance * results[1][0].norm()
 
 
 @pytest.mark.parametrize("sampling", [{}, {"downsample": "antialiased", "upsample": "antialiased"}])
@@ -110,20 +96,6 @@ def test_a_network_has_the_same_gradients_in_both_layouts(device: str, sampling:
     torch.testing.assert_close(*gradients, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_autocast_leaves_the_dtype_of_instance_norm(dtype: torch.dtype) -> None:
-    x = torch.randn(1, 4, 8, 6, dtype=dtype)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert InstanceNorm(4)(x).dtype == nn.InstanceNorm2d(4)(x).dtype == dtype
-
-
-@pytest.mark.parametrize("n", [1, 2])
-@pytest.mark.parametrize("is_training", [True, False])
-def test_instance_norm_refuses_a_single_pixel(n: int, is_training: bool) -> None:
-    with pytest.raises(ValueError, match="Expected more than 1 spatial element"):
-        InstanceNorm(4).train(is_training)(torch.zeros(n, 4, 1, 1))
-
-
 def test_every_network_has_our_instance_norm_and_reflection_padding() -> None:
     with torch.device("meta"):
         networks: list[nn.Module] = [
@@ -136,19 +108,6 @@ def test_every_network_has_our_instance_norm_and_reflection_padding() -> None:
         assert any(isinstance(layer, InstanceNorm) for layer in layers)
         assert all(type(layer) in (InstanceNorm, ReflectionPadding) for layer in layers), type(network)
     assert [type(layer) for layer in AntialiasedDownsampling().children()] == [ReflectionPadding]
-
-
-def test_images_of_one_colour_become_zeros_in_evaluation() -> None:
-    uniform = torch.tensor([0.3, -0.2]).view(1, 2, 1, 1).expand(1, 2, 4, 5)
-    other = uniform.clone()
-    other[0, 1, 3, 4] += 1e-6
-    undefined = torch.full_like(uniform, float("nan"))
-    images = torch.cat([uniform, other, undefined])
-    found = UniformToZeros().eval()(images)
-    assert torch.equal(found[0], torch.zeros(2, 4, 5))
-    assert torch.equal(found[1], other[0])
-    assert found[2].isnan().all()
-    assert UniformToZeros().train()(images) is images
 
 
 @pytest.mark.parametrize("name", ["global", "local"])
@@ -188,29 +147,6 @@ def test_an_upsampled_convolution_equals_upsampling_padding_and_convolution(bord
         rtol=1e-12,
         atol=1e-12,
     )
-
-
-def test_of_an_even_area_an_upsampled_convolution_makes_an_even_area_without_checkerboard() -> None:
-    torch.manual_seed(0)
-    even = torch.ones(1, 3, 6, 6)
-    transposed = nn.ConvTranspose2d(3, 4, kernel_size=4, stride=2, padding=1, bias=False)
-    layers = (UpsampledConv2d(3, 4), transposed)
-    made = {type(layer): layer(even)[..., 4:8, 4:8].std(dim=(2, 3)).max() for layer in layers}
-    assert made[UpsampledConv2d] < 1e-6
-    assert made[nn.ConvTranspose2d] > 1e-2
-
-
-def test_under_autocast_an_upsampled_convolution_computes_in_the_low_dtype_and_gives_float32_gradients() -> None:
-    torch.manual_seed(0)
-    layer = UpsampledConv2d(8, 8)
-    x = torch.randn(1, 8, 8, 8)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = layer(x)
-    found.float().sum().backward()
-    assert found.dtype == torch.bfloat16
-    assert layer.weight.grad is not None
-    assert layer.weight.grad.dtype == torch.float32
-    torch.testing.assert_close(found.float(), in_three_steps(layer, x), rtol=2e-2, atol=3e-2)
 
 
 @pytest.mark.parametrize(
@@ -255,27 +191,6 @@ def test_a_wide_convolution_computes_a_convolution_and_its_gradients(n: int) -> 
     torch.testing.assert_close(gradients(wide, x.detach()), gradients(plain, x.detach()), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.usefixtures("everything_is_wide")
-def test_under_autocast_a_wide_convolution_computes_in_the_low_dtype_and_gives_float32_gradients() -> None:
-    torch.manual_seed(0)
-    wide, plain = WideConv2d(4, 6, 3, bias=False), nn.Conv2d(4, 6, 3, bias=False)
-    plain.load_state_dict(wide.state_dict())
-    x = torch.randn(2, 4, 8, 8)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        found, expected = gradients(wide, x), gradients(plain, x)
-    assert [t.dtype for t in found] == [t.dtype for t in expected] == [torch.bfloat16, torch.float32, torch.float32]
-    torch.testing.assert_close(found, expected, rtol=2e-2, atol=2e-1)
-
-
-@pytest.mark.usefixtures("everything_is_wide")
-def test_what_is_frozen_gets_no_gradient() -> None:
-    wide = WideConv2d(4, 6, 3, bias=False).double().requires_grad_(False)
-    x = torch.randn(1, 4, 8, 8).double().requires_grad_()
-    wide(x).sum().backward()
-    assert wide.weight.grad is None
-    assert x.grad is not None
-
-
 @pytest.mark.parametrize("size", [(1, 5, 4), (2, 11, 9), (3, 18, 14)])
 def test_winograds_form_is_a_convolution_with_its_gradients(
     monkeypatch: pytest.MonkeyPatch, size: tuple[int, ...]
@@ -303,20 +218,6 @@ def test_winograds_form_is_for_training_on_channels_last_images_without_half_pre
     assert torch.equal(layer.eval()(x), plain)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert layer.train()(x).dtype == torch.bfloat16
-
-
-def test_contiguous_images_of_many_channels_have_winograds_form_and_stay_contiguous(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("models.layers.CHANNELS_CONTIGUOUS", range(256, 512))  # as with AVX2 alone
-    layer, x = WideConv2d(256, 256, 3, bias=False), torch.randn(1, 256, 8, 8)
-    convolved, plain = layer(x), nn.functional.conv2d(x, layer.weight)
-    assert not torch.equal(convolved, plain)
-    assert convolved.is_contiguous()
-    torch.testing.assert_close(convolved, plain, rtol=1e-4, atol=1e-4)
-    for n_channels in (128, 512):
-        other, x = WideConv2d(n_channels, n_channels, 3, bias=False), torch.randn(1, n_channels, 8, 8)
-        assert torch.equal(other(x), nn.functional.conv2d(x, other.weight))
 
 
 @pytest.mark.parametrize("layer", [ReflectionPadding(1), InstanceNorm(4), AntialiasedDownsampling()])

@@ -8,17 +8,6 @@ from models.blocks import Norm
 from models.patch_discriminator import MultiscalePatchDiscriminator, PixelDiscriminator
 
 
-def test_chunks_are_the_outputs_of_the_first_and_the_last_images() -> None:
-    discriminator = MultiscalePatchDiscriminator(source_channels=1, base_channels=2).double()
-    source, image = torch.randn(4, 1, 32, 32).double(), torch.randn(4, 3, 32, 32).double()
-    first = discriminator(source[:2], image[:2])
-    last = discriminator(source[2:], image[2:])
-    for joint, alone_first, alone_last in zip(discriminator(source, image), first, last, strict=True):
-        for half, alone in zip(joint.chunk(2), (alone_first, alone_last), strict=True):
-            torch.testing.assert_close(half.logits, alone.logits)
-            torch.testing.assert_close(half.features, alone.features)
-
-
 @pytest.mark.parametrize("norm", get_args(Norm))
 def test_each_pixel_is_scored_by_itself(norm: Norm) -> None:
     discriminator = PixelDiscriminator(source_channels=3, base_channels=4, norm=norm).eval()

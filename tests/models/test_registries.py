@@ -7,7 +7,6 @@ import inspect
 from collections.abc import Callable
 from dataclasses import fields
 from functools import partial
-from itertools import product
 from typing import Any, get_args
 
 import pytest
@@ -76,7 +75,8 @@ def test_a_generator_trains_on_its_least_sides_and_refuses_smaller_ones(
 
 PATCH_SETTINGS = [
     {"n_scales": n_scales, "n_layers": n_layers, "padding": padding, "downsample": downsample}
-    for n_scales, n_layers, padding, downsample in product((1, 2, 3), (1, 2, 3, 5), (1, 2, 3), get_args(Downsample))
+    for n_scales, n_layers, padding in ((1, 1, 2), (1, 3, 1), (2, 1, 1), (2, 3, 2), (2, 2, 3), (3, 5, 1))
+    for downsample in get_args(Downsample)
 ]
 
 

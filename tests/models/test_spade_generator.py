@@ -14,9 +14,7 @@ from models.spade_generator import ConditionReduction, SpadeGenerator
 from tests.runs import SPADE
 
 
-@pytest.mark.parametrize(
-    ("n_upsamplings", "n_middle_blocks"), [*((n, 2) for n in range(2, 8)), *((n, 1) for n in range(2, 6))]
-)
+@pytest.mark.parametrize(("n_upsamplings", "n_middle_blocks"), [(2, 2), (4, 2), (6, 2), (7, 2), (2, 1), (5, 1)])
 def test_the_output_has_the_sides_of_the_source(n_upsamplings: int, n_middle_blocks: int) -> None:
     network = SpadeGenerator(
         in_channels=3, base_channels=2, n_upsamplings=n_upsamplings, n_middle_blocks=n_middle_blocks, hidden_channels=2
@@ -25,12 +23,6 @@ def test_the_output_has_the_sides_of_the_source(n_upsamplings: int, n_middle_blo
     assert network(torch.randn(1, 3, multiple, 2 * multiple)).shape == (1, 3, multiple, 2 * multiple)
     if n_middle_blocks == 1:  # one block at each resolution
         assert len(network.blocks) == n_upsamplings + 1
-
-
-def test_a_translation_does_not_depend_on_what_else_is_in_the_batch() -> None:
-    network = SpadeGenerator(in_channels=3, base_channels=2, n_upsamplings=3, hidden_channels=4).double()
-    sources = torch.randn(3, 3, 16, 24, dtype=torch.float64)
-    torch.testing.assert_close(network(sources)[1:2], network(sources[1:2]))
 
 
 @pytest.mark.parametrize("network", ["generator", "discriminator"])
@@ -61,8 +53,10 @@ def test_other_networks_are_initialised_in_every_layer(tiny_config: Path) -> Non
     assert original.std().item() < 0.01
 
 
-@pytest.mark.parametrize(("n_noise_channels", "n_image_channels"), [(0, 0), (2, 0), (0, 3), (2, 3), (0, 6), (3, 3)])
-@pytest.mark.parametrize("factor", [1, 2, 8])
+@pytest.mark.parametrize(
+    ("n_noise_channels", "n_image_channels", "factor"),
+    [(0, 0, 2), (2, 0, 8), (0, 3, 1), (2, 3, 2), (0, 6, 2), (3, 3, 8)],
+)
 def test_images_are_resized_by_area_and_maps_by_the_nearest_pixel(
     n_noise_channels: int, n_image_channels: int, factor: int
 ) -> None:

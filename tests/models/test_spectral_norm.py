@@ -80,14 +80,6 @@ def test_the_iteration_is_in_float32_at_every_level(level: str, dtype: torch.dty
         assert torch.equal(ours, theirs)
 
 
-def test_for_translation_a_cast_spares_the_vectors() -> None:
-    network = add_spectral_norm(nn.Conv2d(3, 4, 3)).eval()
-    before = [buffer.clone() for buffer in network.buffers()]
-    cast_network = Precision("cpu", torch.bfloat16, "O2").cast(network)
-    assert cast_network.get_parameter("parametrizations.weight.original").dtype == torch.bfloat16
-    assert all(torch.equal(ours, kept) for ours, kept in zip(cast_network.buffers(), before, strict=True))
-
-
 @pytest.mark.parametrize("iteration", ["u_first", "v_first"])
 def test_vectors_settle_on_another_weight(iteration: str) -> None:
     torch.manual_seed(0)

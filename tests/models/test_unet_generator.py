@@ -1,12 +1,6 @@
-import pytest
 import torch
 
 from models.unet_generator import UnetGenerator
-
-
-def test_a_unet_needs_five_levels() -> None:
-    with pytest.raises(ValueError, match="at least 5 downsamplings, not 4"):
-        UnetGenerator(in_channels=3, n_downsamplings=4)
 
 
 def test_dropout_is_noise_in_training_and_none_in_evaluation() -> None:

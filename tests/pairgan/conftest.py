@@ -13,7 +13,7 @@ from configs.load import load_config
 from inference.load import LoadedGenerator
 from tests.conftest import save_image, write_tiny_config
 from tests.runs import program_main, untrained_run
-from tools.export.file import export_program
+from tools.export.onnx import export_program
 
 LARGE_WEIGHTS = "init.gain=0.3"  # or every translation is grey, and agreement means nothing
 rng = np.random.default_rng(0)
@@ -39,7 +39,7 @@ def exported(folder: Path, *settings: str) -> tuple[LoadedGenerator, pairgan.Mod
     torch.manual_seed(0)
     config = load_config(write_tiny_config(folder), settings)
     loaded = LoadedGenerator(folder / "checkpoint.pt", config, None, build.build_generator(config))
-    export_program(loaded, folder / "generator.onnx", "float32", as_images=True)
+    export_program(loaded, folder / "generator.onnx", "float32")
     return loaded, pairgan.load(folder / "generator.onnx", device="cpu")
 
 

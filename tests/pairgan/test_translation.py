@@ -18,7 +18,7 @@ from inference.load import load_generator
 from tests.conftest import save_image, write_tiny_config
 from tests.pairgan.conftest import INSTANCES, LABELS, LARGE_WEIGHTS, changed, exported, rng, trained
 from tests.runs import SPADE, STYLE, translate, untrained_run, with_slow
-from tools.export.file import make_example
+from tools.export.example import make_example
 
 
 def pixels(image: Image.Image) -> np.ndarray:

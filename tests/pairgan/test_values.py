@@ -12,12 +12,12 @@ from PIL import Image
 import pairgan
 from configs import build
 from data.batch import Batch, Sample
-from data.files.pixel_rows import Bands, write_png_rows
+from data.files.image_files import write_png
 from inference.load import LoadedGenerator
 from inference.padding import padded
 from inference.predictor import Predictor
 from tests.pairgan.conftest import LARGE_WEIGHTS, exported, rng
-from tools.export.file import make_example
+from tools.export.example import make_example
 from utils.precision import choose_precision
 
 DATA = ["data.layout=paired_folders", "data.root=.", "data.instance_edges=false", LARGE_WEIGHTS]
@@ -64,7 +64,7 @@ def test_16_bit_files_are_translated_in_their_unit(
 
 
 def save_deep_colours(path: Path) -> None:
-    write_png_rows(path, Bands.of(np.zeros((3, 8, 8), np.uint16)))
+    write_png(path, torch.zeros((3, 8, 8), dtype=torch.uint16))
 
 
 @pytest.mark.parametrize(

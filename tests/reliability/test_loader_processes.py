@@ -7,7 +7,7 @@ import re
 import signal
 import time
 from collections.abc import Callable, Generator
-from contextlib import closing, nullcontext
+from contextlib import closing
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import train
+from data import worker_monitor
 from data.batch import HAS_MEMORY_FILES, Batch, LoadingError, Sample
 from data.facades.dataset import SyntheticFacades
 from data.loader import TrainingDataset, TrainingSampler, training_batches
@@ -155,28 +155,12 @@ def test_a_lost_process_interrupts_nothing_but_the_wait_for_a_batch() -> None:
             list(stream)
 
 
-def test_a_process_that_is_killed_while_it_reads_an_event_leaves_no_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    def struck(*arguments: object) -> None:
-        event = arguments[4]
-        assert hasattr(event, "is_set")
-        with getattr(event, "_cond", nullcontext()):  # the lock of a multiprocessing.Event
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    monkeypatch.setattr(torch.utils.data._utils.worker, "_worker_loop", struck)
-    with (
-        closing(facade_batches(4, should_stop=lambda: False)) as stream,
-        pytest.raises(LoadingError, match="ended by SIGKILL"),
-    ):
-        next(stream)
-
-
 @pytest.mark.parametrize("number", signals.STOPPING)
 def test_a_signal_to_a_process_that_has_just_been_forked_is_the_parents(
     monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     """Ctrl-C in a terminal reaches it before it has begun."""
-    worker = torch.utils.data._utils.worker
     kill = lambda: os.kill(os.getpid(), number)  # noqa: E731 - the id is the child's
-    monkeypatch.setattr(worker, "_worker_loop", struck(worker._worker_loop, [1], kill))
+    monkeypatch.setattr(worker_monitor, "_work", struck(worker_monitor._work, [1], kill))
     with closing(facade_batches(4, should_stop=lambda: False)) as stream:
         assert len([next(stream) for _ in range(4)]) == 4

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 import losses
-from losses.adversarial import AdversarialLoss
+from losses.adversarial import AdversarialLoss, LeastSquares
 from models.global_generator import GlobalGenerator
 from tests.processes import torchrun
 from tests.reliability.faults import Fault, inject, spoilt
 from tests.runs import assert_equal, checkpoint, run, with_slow
 from training.optimizer_group import NotFiniteError, are_finite
-from training.run_state import ProcessState, Training
+from training.run import Training
 from utils.checkpoint_folder import latest_step, list_checkpoints
 from utils.precision import Precision
 
@@ -25,8 +25,8 @@ pytestmark = pytest.mark.row(14)
 
 ALWAYS = range(10**6)
 TERMS: dict[str, tuple[Any, str]] = {
-    "adversarial, generator": (AdversarialLoss, "generator"),
-    "adversarial, discriminator": (AdversarialLoss, "discriminator"),
+    "adversarial, generator": (AdversarialLoss, "generator_loss"),
+    "adversarial, both": (LeastSquares, "score"),
     "feature matching": (losses, "feature_matching"),
     "L1": (losses, "l1"),
 }
@@ -126,7 +126,7 @@ def test_a_poisoned_checkpoint_is_not_written(tiny_config: Path, monkeypatch: py
     run(tiny_config, *settings, "train.max_steps=2")
     original = Training.state_dict
 
-    def poisoned(self: Training, processes: list[ProcessState]) -> dict[str, Any]:
+    def poisoned(self: Training, processes: list[dict[str, Any]]) -> dict[str, Any]:
         optimizer = self.method.optimizers["generator"].optimizer
         target = {
             "weight": next(self.method.networks["generator"].module.parameters()),

@@ -15,9 +15,8 @@ from data.batch import Batch, Sample
 from models.spectral_norm import add_spectral_norm
 from training.methods import METHODS
 from training.methods.method import Averages, Method, NetworkBuilder, Translator
-from training.run_state import Training
+from training.run import Training, build_training
 from training.running_means import RunningMeans
-from training.setup import build_training
 from training.validation import Validation
 from utils.distributed import World
 

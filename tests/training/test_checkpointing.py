@@ -11,7 +11,7 @@ from configs.schema.run import CheckpointConfig
 from training import checkpointing
 from training.best import BEST, BestScore
 from training.checkpointing import CheckpointManager
-from training.run_state import Training
+from training.run import Training
 from utils.checkpoint import load_checkpoint
 from utils.checkpoint_folder import list_checkpoints
 from utils.distributed import World
@@ -86,13 +86,6 @@ def test_the_last_save_has_three_tries(
         with pytest.raises(OSError, match="No space left"):
             checkpoints.save_with_retries(5)
     assert steps(tmp_path) == ([5] if is_saved else [])
-
-
-def test_what_is_saved_is_not_saved_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    checkpoints, calls = manager(tmp_path, every_steps=5), fail(monkeypatch, 0)
-    checkpoints.save_if_due(5)
-    checkpoints.save_with_retries(5)
-    assert len(calls) == 1
 
 
 def test_the_best_is_saved_where_it_is_better_and_an_unknown_one_is_kept(tmp_path: Path) -> None:

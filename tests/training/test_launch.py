@@ -22,6 +22,8 @@ from training.launch import translation_command
 from utils.errors import ConfigError, Interrupted, UserError
 from utils.log import logger
 
+LABELS = ["data.layout=paired_folders", "data.n_classes=5", "data.instance_edges=true"]
+
 
 @pytest.mark.parametrize(
     ("splits", "settings", "options"),
@@ -32,6 +34,11 @@ from utils.log import logger
         (["dev"], ["data.test_split=dev"], []),
         ([], ["train.validation_share=0.5"], ["--split", "held_back"]),
         ([], [], ["--input", "FOLDER"]),
+        (
+            [],
+            ["data.layout=paired_folders", "data.n_classes=5", "data.instance_edges=true"],
+            ["--input", "FOLDER", "--instances", "DIR"],
+        ),
     ],
     ids=str,
 )
@@ -103,8 +110,7 @@ def test_a_finished_run_is_not_taken_for_one_with_other_settings(trained_config:
     (trained_config.parent / "other").mkdir()
     before = launch.train(load_config(trained_config))
     assert launch.train(load_config(trained_config, places)).metrics == before.metrics
-    changed = ("optimizer.learning_rate=1e-3", "train.max_steps=3", "loss.l1=3", "metrics.extra=[swd]")
-    for setting in (*changed, "checkpoint.best=ssim"):
+    for setting in ("loss.l1=3", "train.max_steps=3", "checkpoint.best=ssim"):
         wanted = rf"runs/tiny: finished at step 4 with other settings \({setting.partition('=')[0]} .* -> .*\)\. Set "
         with pytest.raises(ConfigError, match=wanted):
             launch.train(load_config(trained_config, [setting]))
@@ -131,12 +137,7 @@ def test_a_callback_ends_a_run_that_goes_on_exactly(tiny_config: Path) -> None:
 
 @pytest.mark.parametrize(
     ("raised_at", "error", "reason"),
-    [
-        (2, LookupError("of the caller"), "LookupError: of the caller"),
-        (4, LookupError("of the caller"), "LookupError: of the caller"),
-        (2, SystemExit(3), "SystemExit: 3"),
-        (4, KeyboardInterrupt(), "KeyboardInterrupt: "),
-    ],
+    [(4, LookupError("of the caller"), "LookupError: of the caller"), (2, SystemExit(3), "SystemExit: 3")],
     ids=str,
 )
 def test_an_error_of_a_callback_is_raised_when_the_run_is_saved(
@@ -181,21 +182,6 @@ def test_a_run_in_another_thread_than_the_main_one_gets_no_signals(tiny_config: 
     assert (ended.folder / "checkpoint-00000001.pt").is_file()
 
 
-def test_a_program_that_calls_train_gets_errors_as_exceptions(tiny_config: Path, tmp_path: Path) -> None:
-    settings = ["data.layout=paired_folders", f"data.root={tmp_path / 'gone'}", "data.instance_edges=false"]
-    with pytest.raises(UserError, match="gone"):
-        launch.train(load_config(tiny_config, settings))
-    with pytest.raises(UserError, match=r"^config: demo is no Config: .*load_config\(FILE\) returns one$"):
-        launch.train("demo")  # type: ignore[arg-type]
-    for wrong, message in (
-        ({"on_report": 5}, "^on_report: 5 is no function: give one"),
-        ({"on_validation": "x"}, "^on_validation: x is no function: give one"),
-        ({"resume": None}, "^resume: null is no path: give one, 'auto' or 'never'$"),
-    ):
-        with pytest.raises(UserError, match=message):
-            launch.train(load_config(tiny_config, []), **wrong)
-
-
 def test_a_signal_during_a_smoke_test_names_no_step_that_could_be_continued_from(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,9 +189,3 @@ def test_a_signal_during_a_smoke_test_names_no_step_that_could_be_continued_from
     with pytest.raises(Interrupted) as interrupted:
         launch.try_out(load_config(tiny_config, []), "smoke")
     assert str(interrupted.value) == str(Interrupted(15))
-
-
-def test_without_its_data_set_and_with_instance_maps_folders_are_named(tiny_config: Path, tmp_path: Path) -> None:
-    settings = ["data.layout=paired_folders", f"data.root={tmp_path / 'gone'}", "data.n_classes=5"]
-    config = load_config(tiny_config, settings)
-    assert translation_command(config, Path("runs/x")).endswith("runs/x --input FOLDER --instances DIR")

@@ -1,6 +1,7 @@
 """The loop: which of reports, validations and saves come after which step."""
 
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -14,7 +15,7 @@ from tests.training.conftest import Build
 from training.batches import BatchReader
 from training.checkpointing import CheckpointManager
 from training.loop import TrainingLoop
-from training.run_state import Training
+from training.run import Training
 from training.validation import Validation
 from utils.distributed import World
 from utils.signals import END, GracefulStop
@@ -39,14 +40,14 @@ def watched(training: Training) -> Watched:
         return Mock(side_effect=called)
 
     batches = [[Batch.of([read_fixed(training.layout, training.preprocessing, 0)])]]
-    reader, log = Mock(spec=BatchReader), Mock()
+    reader, report = Mock(spec=BatchReader), Mock()
     reader.read_step.return_value, reader.lap.return_value = batches, (1.0, 0.0)
-    log.report = note("report")
+    report.progress = note("report")
     validation, checkpoints = Mock(spec=Validation), Mock(spec=CheckpointManager)
-    validation.run = note("validate", {"l1": 0.5})
+    validation.run = note("validate", SimpleNamespace(summary=SimpleNamespace(figures={"l1": 0.5})))
     checkpoints.save_with_retries, checkpoints.save_if_due = note("save"), note("save if due")
     training.validation = validation
-    return Watched(TrainingLoop(training, reader, log, checkpoints, Mock()), result)
+    return Watched(TrainingLoop(training, reader, report, checkpoints, Mock()), result)
 
 
 def test_a_run_reports_validates_and_saves_at_its_steps_and_at_its_end(build_fake: Build) -> None:
@@ -74,14 +75,6 @@ def test_an_average_is_validated_with_the_singular_values_of_its_own_weights(bui
     training.update_averages = lambda: nn.init.normal_(weights)  # type: ignore[method-assign, assignment]
     watched(training).loop.run(GracefulStop())
     assert torch.linalg.matrix_norm(average.weight.flatten(1), 2).item() == pytest.approx(1, abs=1e-3)
-
-
-def test_a_finished_run_is_saved_alone(build_fake: Build) -> None:
-    training = build_fake("train.max_steps=4")
-    training.loop.step = 4
-    one = watched(training)
-    one.loop.run(GracefulStop())
-    assert one.steps == {"save": [4]}
 
 
 @pytest.mark.parametrize("of_another", [False, True], ids=["here", "in the main process"])

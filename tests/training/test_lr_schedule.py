@@ -56,7 +56,3 @@ def test_a_plateau_is_that_of_torchs_scheduler_with_pix2pixs_numbers() -> None:
             resumed.load_state_dict(plateau.state_dict())
             plateau = resumed
     assert plateau.factor < 0.01
-
-
-def test_without_decay_the_rate_stays() -> None:
-    assert LearningRateSchedule(OptimizerConfig(), constant_epochs=6, decay_epochs=0).factor(5) == 1

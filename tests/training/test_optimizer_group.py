@@ -69,19 +69,6 @@ def test_frozen_parts_keep_their_weights_also_in_a_copy_and_get_no_gradient(copi
     assert {name for name, value in after if torch.equal(value, of_copy[name])} == frozen
 
 
-def test_parts_that_are_trained_again_continue_in_the_same_optimizer() -> None:
-    group = make_group()
-    optimizer = group.optimizer
-    step(group)
-    for prefixes in (["stem"], []):
-        group.networks["first"].freeze(prefixes)
-        step(group)
-    assert group.optimizer is optimizer
-    steps = {name: int(state["step"]) for name, state in moments(group).items()}
-    assert steps["stem.1.weight"] == 2
-    assert steps["head.1.weight"] == 3
-
-
 def test_a_state_that_lacks_what_was_frozen_is_resumed_from() -> None:
     group, other = make_group(), make_group()
     group.networks["first"].freeze(["stem"])

@@ -30,13 +30,6 @@ def test_a_tag_may_come_with_others() -> None:
     assert means.flush(ALONE) == {"a": 5.0}
 
 
-def test_what_is_added_may_change_afterwards() -> None:
-    means, value = RunningMeans(), torch.tensor(1.0)
-    means.add({"a": value}, "")
-    value.fill_(9.0)
-    assert means.flush(ALONE) == {"a": 1.0}
-
-
 def test_what_is_not_finite_counts_for_no_mean() -> None:
     means = RunningMeans()
     for a, b in ((1.0, 2.0), (math.nan, 4.0), (math.inf, 6.0), (3.0, 8.0)):

@@ -78,23 +78,10 @@ def test_coarse_parts_are_trained_after_their_epochs_and_others_never() -> None:
     assert frozen(networks)["AtoB"] == {"coarse"}
 
 
-def test_networks_are_wrapped_again_only_where_something_changes() -> None:
-    calls = []
-
-    def wrap(module: nn.Module) -> nn.Module:
-        calls.append(module)
-        return module
-
-    networks = {"one": network("generator", wrap)}
-    for epoch in (0, 0, 1, 2):
-        freeze_parts(networks, TrainConfig(freeze_global_epochs=1), epoch)
-    assert len(calls) == 3  # when it is made, frozen, and trained again
-
-
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        (["one.head"], "parts of one: no parameter's name begins with 'head'; the parts are coarse, fine.0"),
+        (["one.head"], "parts of one: no parameter's name begins with 'head'; the parts are coarse, fine"),
         (["one.coarse", "one.fine"], "train.freeze, parts of one: nothing would be left to train"),
         (["two.fine"], "train.freeze: no network 'two'; the networks are one"),
     ],

@@ -15,7 +15,6 @@ from utils.checkpoint import (
     CheckpointError,
     load_checkpoint,
     manifest_path,
-    read_weights_file,
     save_checkpoint,
 )
 from utils.checkpoint_folder import checkpoint_path, list_checkpoints, remove_old_checkpoints
@@ -84,14 +83,6 @@ def test_the_tensors_of_a_checkpoint_stay_in_its_file_until_they_are_used(tmp_pa
     assert torch.equal(state["weight"], torch.arange(1e6))
     assert 4e6 < (mapped_bytes(path) or 0) < 5e6
     state.clear()
-    assert mapped_bytes(path) is None
-
-
-@lists_mapped_files
-def test_the_file_of_another_program_is_read_into_memory(tmp_path: Path) -> None:
-    torch.save({"weight": torch.arange(1000.0)}, path := tmp_path / "latest_net_G.pth")
-    state = read_weights_file(path)
-    assert torch.equal(state["weight"], torch.arange(1000.0))
     assert mapped_bytes(path) is None
 
 

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import subprocess
-from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote_to_bytes, urlsplit
 
@@ -21,36 +20,9 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 NASTY = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "a&amp;b", "50%20#1?x='y'", "ünï ☃", "a/b"]
 
 
-class Page(HTMLParser):
-    """Links, names and figures of a page, as a browser reads them."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.sources: list[str] = []
-        self.links: list[str] = []
-        self.rows: list[dict[str, str | None]] = []
-        self.tags: list[str] = []
-        self.lazy = True
-        self.orders: list[str] = []
-        self._is_in_order = False
-        self.feed(path.read_text(encoding="utf-8"))
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = dict(attrs)
-        self.tags.append(tag)
-        if tag == "img" and "src" in found:
-            self.sources.append(found["src"] or "")
-            self.lazy &= found.get("loading") == "lazy"
-        self._is_in_order = tag == "option"
-        if tag == "a":
-            self.links.append(found["href"] or "")
-        if tag == "article":
-            self.rows.append(found)
-
-    def handle_data(self, data: str) -> None:
-        if self._is_in_order:
-            self.orders.append(data.strip())
-        self._is_in_order = False
+def attributes(page: Path, name: str) -> list[str]:
+    """The values of an attribute in a page, as a browser reads them."""
+    return [html.unescape(value) for value in re.findall(rf'(?<=[ <]){name}="(.*?)"', page.read_text(), re.DOTALL)]
 
 
 def file_of(link: str, folder: Path) -> Path:
@@ -60,66 +32,48 @@ def file_of(link: str, folder: Path) -> Path:
 
 
 def test_names_are_escaped_and_links_lead_to_files(tmp_path: Path) -> None:
-    rows = []
-    for number, name in enumerate(NASTY):
+    rows, names = [], [*NASTY, os.fsdecode(b"caf\xe9")]
+    for name in names:
         images = {kind: f"gallery/{kind}/{name}.png" for kind in ("source", "translated")}
-        for image in images.values():
-            save_image(tmp_path / image, np.zeros((2, 2), dtype=np.uint8))
-        rows.append(Row(name, images, full=f"{name}.png", metrics={"L1": number / 7}))
-        save_image(tmp_path / f"{name}.png", np.zeros((2, 2), dtype=np.uint8))
-    write_gallery(tmp_path / "index.html", rows, "</title><script>alert(2)</script>")
-    page = Page(tmp_path / "index.html")
-    assert page.tags.count("script") == 1
-    assert page.tags.count("img") == 2 * len(NASTY) + 2  # and the viewer's two
-    assert page.lazy
-    assert [row["data-name"] for row in page.rows] == NASTY
-    assert [json.loads(row["data-metrics"] or "")["L1"] for row in page.rows] == [n / 7 for n in range(len(NASTY))]
-    assert len(page.sources) == 2 * len(NASTY)
-    assert all(file_of(link, tmp_path).is_file() for link in page.sources + page.links)
-    text = (tmp_path / "index.html").read_text()
-    assert "http" not in text  # nothing from a network
-    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
-
-
-def test_names_that_are_no_text_are_linked_too(tmp_path: Path) -> None:
-    name = os.fsdecode(b"caf\xe9")
-    save_image(tmp_path / "x.png", np.zeros((2, 2), dtype=np.uint8))
-    (tmp_path / "x.png").rename(tmp_path / f"{name}.png")
-    write_gallery(tmp_path / "index.html", [Row(name, {"translated": f"{name}.png"})], "latin")
-    page = Page(tmp_path / "index.html")
-    assert file_of(page.sources[0], tmp_path).is_file()
-    assert page.rows[0]["data-name"] == r"caf\udce9"
+        for image in (*images.values(), f"{name}.png"):
+            (tmp_path / image).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / image).touch()
+        rows.append(Row(name, images, full=f"{name}.png"))
+    page = tmp_path / "index.html"
+    write_gallery(page, rows, "</title><script>alert(2)</script>")
+    assert page.read_text().count("<script>") == 1
+    assert attributes(page, "data-name") == [*NASTY, r"caf\udce9"]
+    links = attributes(page, "src") + attributes(page, "href")
+    assert len(links) == 3 * len(names)
+    assert all(file_of(link, tmp_path).is_file() for link in links)
+    assert attributes(page, "loading") == ["lazy"] * 2 * len(names)
+    assert "http" not in page.read_text()  # nothing from a network
+    assert not list(tmp_path.glob(".*"))
 
 
 def test_rows_may_lack_images_and_figures(tmp_path: Path) -> None:
     metrics = {"L1": 0.5, "PSNR": math.nan, "SSIM": None}
     rows = [Row("a", {"source": "a.png", "target": "t.png"}, metrics=metrics), Row("b", {"source": "b.png"})]
-    write_gallery(tmp_path / "web" / "index.html", rows, "run")
-    page = Page(tmp_path / "web" / "index.html")
-    assert page.sources == ["a.png", "t.png", "b.png"]
-    assert [row["data-metrics"] for row in page.rows] == ['{"number": 0, "L1": 0.5}', '{"number": 1}']
-    assert page.orders == ["name", "L1, lowest first", "PSNR, lowest first", "SSIM, lowest first"]
-    write_gallery(tmp_path / "web" / "index.html", [], "nothing yet")
-    assert Page(tmp_path / "web" / "index.html").rows == []
+    page = tmp_path / "web" / "index.html"
+    write_gallery(page, rows, "run")
+    assert attributes(page, "src") == ["a.png", "t.png", "b.png"]
+    assert attributes(page, "data-metrics") == ['{"number": 0, "L1": 0.5}', '{"number": 1}']
+    assert [f"{name}, lowest first" in page.read_text() for name in metrics] == [True] * 3
 
 
 def test_a_legend_names_the_classes(tmp_path: Path) -> None:
     path, rows = tmp_path / "index.html", [Row("a", {"source": "a.png"})]
-    write_gallery(path, rows, "labels", legend=[Swatch(NASTY[0], "804080"), Swatch("sky", "4682b4")])
+    write_gallery(path, rows, "labels", legend=[Swatch(NASTY[0], "804080")])
     page = path.read_text()
     assert '<li><i style="background: #804080"></i>&lt;script&gt;alert(1)&lt;/script&gt;</li>' in page
-    assert '<li><i style="background: #4682b4"></i>sky</li>' in page
     assert '<details class="legend" open>' in page
     write_gallery(path, rows, "labels", legend=[Swatch(str(k), "000000") for k in range(MOST_OPEN_CLASSES + 1)])
     assert '<details class="legend">' in path.read_text()
-    write_gallery(path, rows, "images")
-    assert "<details" not in path.read_text()
 
 
-def test_the_page_of_a_run_has_its_orders_and_the_command_to_play_with_it(tiny_run: Path) -> None:
-    orders = Page(tiny_run / "web" / "index.html").orders
-    assert orders[:3] == ["latest validation first", "step, lowest first", "L1, lowest first"]
+def test_the_page_of_a_run_has_the_command_to_play_with_it(tiny_run: Path) -> None:
     page = (tiny_run / "web" / "index.html").read_text()
+    assert "latest validation first" in page
     assert f"<code>python -m tools.playground --checkpoint {tiny_run}</code>" in page
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from training.run_record import recorded
+from training.report.session import recorded
 from utils.log import LineFormatter, log_to_console, logger
 
 NAME = "a\nerror: forged\x1b[2J\udcff\u202e.png"
@@ -16,8 +16,8 @@ def test_a_message_is_one_line_on_the_console_and_in_the_log(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log_to_console(is_main=True)
-    with recorded(tmp_path) as record:
-        record.open()
+    with recorded(tmp_path) as session:
+        session.begin(0)
         logger.warning("skipped %s", NAME)
     assert capsys.readouterr().out == f"skipped {ESCAPED}\n"
     _, skipped, _ = (tmp_path / "log.txt").read_text().splitlines()

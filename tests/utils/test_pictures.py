@@ -34,12 +34,6 @@ def test_a_table_holds_each_image_at_its_place() -> None:
             assert cell.unique().tolist() == [10 * row + column]
 
 
-def test_smaller_images_and_shorter_rows_are_filled_up_with_white() -> None:
-    table = picture_table([[torch.zeros(3, 4, 4, dtype=torch.uint8)] * 2, [torch.zeros(3, 2, 4, dtype=torch.uint8)]])
-    assert table[:, 4 + GAP + 2 :, :4].unique().tolist() == [255]
-    assert table[:, 4 + GAP :, 4 + GAP :].unique().tolist() == [255]
-
-
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
 @pytest.mark.parametrize("size", [(7, 40), (33, 20), (33, 41), (64, 90)])

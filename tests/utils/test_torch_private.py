@@ -2,17 +2,13 @@
 
 import os
 import pickle
-import signal
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
 import torch._inductor.config
 import torch.fx.experimental._config
 from torch import nn
-from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from tests.limits import only_so_many_files
 from utils.precision import choose_precision
@@ -22,10 +18,8 @@ from utils.torch_private import (
     cpu_computes_in_bfloat16,
     cpu_has_matrix_units,
     freeze_compiled_weights,
-    is_loader_timeout,
     is_refused_type,
     is_system_error,
-    loaders_without_signal_handler,
 )
 
 
@@ -41,7 +35,6 @@ class Missing:
         (torch.fx.experimental._config, "backed_size_oblivious"),
         (torch._inductor.config, "freezing"),
         (torch, "_foreach_copy_"),
-        (torch.utils.data._utils.signal_handling, "_SIGCHLD_handler_set"),
     ],
 )
 def test_torch_still_has_it(module: object, name: str) -> None:
@@ -81,27 +74,6 @@ def test_tensors_are_copied_together_or_one_by_one(monkeypatch: pytest.MonkeyPat
     targets = [torch.zeros(2), torch.zeros(3, dtype=torch.float16)]
     copy_all(targets, torch.arange(5.0).split([2, 3]))
     assert [target.tolist() for target in targets] == [[0, 1], [2, 3, 4]]
-
-
-@pytest.mark.parametrize("has_flag", [True, False])
-def test_a_dead_loader_process_interrupts_nothing(monkeypatch: pytest.MonkeyPatch, has_flag: bool) -> None:
-    handling = torch.utils.data._utils.signal_handling
-    monkeypatch.setattr(handling, "_SIGCHLD_handler_set", False)
-    if not has_flag:
-        monkeypatch.setattr(handling, "_set_SIGCHLD_handler", lambda: signal.signal(signal.SIGCHLD, lambda *_: 1 / 0))
-        monkeypatch.delattr(handling, "_SIGCHLD_handler_set")
-    before = signal.getsignal(signal.SIGCHLD)
-    with loaders_without_signal_handler():
-        handling._set_SIGCHLD_handler()
-    assert signal.getsignal(signal.SIGCHLD) is before
-
-
-def test_a_batch_that_is_late_is_told_from_other_errors() -> None:
-    iterator: Any = SimpleNamespace(_timeout=1.0, _try_get_data=lambda _timeout_s: (False, None))
-    with pytest.raises(RuntimeError) as caught:
-        _MultiProcessingDataLoaderIter._get_data(iterator)
-    assert is_loader_timeout(caught.value), f"torch {torch.__version__} has another text: {caught.value}"
-    assert not is_loader_timeout(RuntimeError("DataLoader worker (pid 1) exited unexpectedly"))
 
 
 @pytest.mark.parametrize("n_files", [0, 1])

@@ -24,7 +24,8 @@ from utils.signals import handling_ctrl_c, leave_at_once
 
 MAX_SAMPLES = 200  # a larger sheet would be too large for viewers
 _SHEET = Path("augmented_samples.png")
-_WEIGHTS = dict.fromkeys([*LossConfig().weights_of_images, "gradient_penalty", "r1"], 0) | {"adversarial": 1}
+_WEIGHTS = dict.fromkeys({**LossConfig().weights_of_images, **LossConfig().penalties}, 0) | {"adversarial": 1}
+_WEIGHTS.pop("outside_mask")  # it says which label maps are read
 _LOSSES = [*(f"loss.{name}={weight}" for name, weight in _WEIGHTS.items()), "metrics.extra=[]"]
 """Losses that fit every data set, because this tool checks only the data."""
 _RECOGNIZED = {  # layouts that a folder may be mistaken for

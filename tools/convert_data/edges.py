@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-_STRONG_SHARE = 0.06  # of the pixels, whose contrast is the threshold at which a line begins
+_STRONG_SHARE = 0.06  # share of pixels with enough contrast to begin a line
 _MIN_THRESHOLD, _MAX_THRESHOLD = 0.05, 0.25  # contrast of grey levels in [0, 1]
-_WEAK = 0.4  # of that threshold, down to which a line continues
+_WEAK = 0.4  # share of that contrast with which a line still continues
 _SOBEL = ((-1.0, 0.0, 1.0), (-2.0, 0.0, 2.0), (-1.0, 0.0, 1.0))
-_SOBEL_VARIANCE = 1 / 3  # of its difference over two pixels, along the direction of the difference
+_SOBEL_VARIANCE = 1 / 3  # variance that the filter adds along its direction, in pixels
 _LUMA = (0.299, 0.587, 0.114)
 
 
@@ -18,7 +18,7 @@ def draw_edges(photo: Tensor, sigma: float) -> Tensor:
     """Return black lines, one pixel wide, on white: (3, H, W) uint8 of 0 and 255.
 
     photo: (3, H, W) uint8 RGB.
-    sigma: of the Gaussian applied first, in pixels; a larger one leaves fewer lines, of larger shapes.
+    sigma: Standard deviation of the Gaussian blur, in pixels. A larger one leaves fewer lines, from larger shapes.
     """
     grey = (photo.float() / 255 * torch.tensor(_LUMA)[:, None, None]).sum(0)
     # a blurred contour of contrast c rises by at most c / (sqrt(2 pi) sigma) a pixel; Sobel's filter blurs a little too
@@ -60,7 +60,7 @@ def _thinned(gradient: Tensor) -> Tensor:
     for number, (down, right) in enumerate(((0, 1), (1, 1), (1, 0), (1, -1))):
         after = padded[1 + down :, 1 + right :][:height, :width]
         before = padded[1 - down :, 1 - right :][:height, :width]
-        # of two equal neighbours one is kept
+        # keep one of two equal neighbours
         is_ridge |= (octant == number) & (length >= after) & (length > before)
     return length * is_ridge
 

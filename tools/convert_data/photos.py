@@ -1,8 +1,7 @@
-"""Pairs made of photographs: the photograph as the target, and a source made of it by settings that are kept."""
+"""Pairs made of photographs: the photograph as the target, and a source made from it."""
 
 import hashlib
 import zlib
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -15,78 +14,74 @@ from torch import Tensor
 from torchvision.transforms.v2.functional import center_crop, rgb_to_grayscale
 
 from data.batch import DataError
-from data.files.image_files import count_other_files, find_image_paths, read_rgb
+from data.files.image_files import find_image_paths, read_rgb
 from data.folder_store import SPLITS
 from data.preprocessing import resize_image
-from tools.convert_data.conversion import Conversion, Existing, convert_all, found_images
+from tools.convert_data.conversion import Conversion, Existing
 from tools.convert_data.edges import draw_edges
 from utils.atomic_file import replacing
-from utils.log import logger
 from utils.text import exact
 from utils.yaml_file import read_yaml
 
 Source = Literal["edges", "grey", "low_resolution", "noisy", "reduced"]
-Suffix = Literal[".png", ".jpg"]
 
-SUFFIXES: dict[str, Suffix] = {"png": ".png", "jpeg": ".jpg"}
+SUFFIXES: dict[str, str] = {"png": ".png", "jpeg": ".jpg"}
 """Suffixes of files by their format."""
 
 SETTINGS_FILE = "from_photos.yaml"
-"""How photographs became pairs, beside the pairs, for the sources of other photographs."""
-
-_HEAD = "# Settings of from-photos, which made these pairs; python -m tools.convert_data source reads them.\n"
+"""Settings that made the pairs of a folder, for the sources of other photographs."""
 
 
 @dataclass(frozen=True)
 class PhotoPairs:
-    """How a photograph becomes a pair.
+    """Settings that make a pair of a photograph.
 
-    size: largest length of its longer side, in pixels.
-    sigma: of the Gaussian before the detection of edges, in pixels; for noisy, of the noise, in levels of 255.
-    factor: by which height and width are reduced; for low_resolution, which is enlarged again, and for reduced, of
-        which the photograph is cut to multiples of it, about its middle.
-    suffix: of the files, but for lines and noise, which JPEG changes.
+    size: Largest length of the longer side, in pixels.
+    sigma: Standard deviation. For edges, of the Gaussian before their detection, in pixels. For noisy, of the noise, in
+        levels of 255.
+    factor: Reduction of height and width, for low_resolution and reduced. reduced crops the photograph to multiples of
+        it, around its center.
+    suffix: str of the files, except lines and noise, which JPEG would change.
     """
 
     source: Source
     size: int
     sigma: float
     factor: int
-    suffix: Suffix
+    suffix: str
 
     @classmethod
     def read(cls, folder: Path) -> Self:
         """Return the settings that made the pairs of a folder.
 
         Raises:
-            DataError: they are not there, or not as from-photos writes them.
-            ConfigError: the file is not YAML.
+            DataError: The file of settings is missing or was changed.
+            ConfigError: The file is not YAML.
         """
-        path, remedy = folder / SETTINGS_FILE, "run from-photos again as before, with --existing keep"
+        path, remedy = folder / SETTINGS_FILE, "Run from-photos again with the settings of before and --existing keep"
         if not path.is_file():
-            hint = f", which from-photos leaves beside its pairs; {remedy}" if folder.is_dir() else ""
-            raise DataError(f"{path}: no such file{hint}")
+            raise DataError(f"{path}: no such file. {remedy}")
         values: Any = read_yaml(path)
         try:
-            pairs = cls(
-                values["source"], int(values["size"]), float(values["sigma"]), int(values["factor"]), values["suffix"]
-            )
+            numbers = int(values["size"]), float(values["sigma"]), int(values["factor"])
+            pairs = cls(values["source"], *numbers, values["suffix"])
             is_known = pairs.source in get_args(Source) and pairs.suffix in SUFFIXES.values()
             if not is_known or min(pairs.size, pairs.sigma, pairs.factor) <= 0:
                 raise ValueError(values)
         except (KeyError, TypeError, ValueError) as error:
-            raise DataError(f"{path}: not as from-photos writes it; delete it, and {remedy}") from error
+            raise DataError(f"{path}: its settings are not those of from-photos. Delete it. {remedy}") from error
         return pairs
 
     def write(self, folder: Path) -> None:
         """Write the settings to the folder of the pairs."""
+        head = "# Settings of from-photos, which made these pairs; python -m tools.convert_data source reads them.\n"
         with replacing(folder / SETTINGS_FILE) as unfinished:
-            unfinished.write_text(_HEAD + yaml.safe_dump(asdict(self), sort_keys=False), encoding="utf-8")
+            unfinished.write_text(head + yaml.safe_dump(asdict(self), sort_keys=False), encoding="utf-8")
 
     def check_present(self, folder: Path, splits: Mapping[str, str], existing: Existing) -> None:
-        """Raise DataError if a folder has a photograph in another split, or pairs that stay and are of other settings.
+        """Raise DataError if a folder has a photograph in another split, or keeps pairs that other settings made.
 
-        splits: of the photographs whose pairs are to be added, by name.
+        splits: Splits of the new pairs, by name.
         """
         present = [(split, *file) for split in SPLITS for file in find_image_paths(folder / f"{split}_B", []).items()]
         for split, name, path in present:
@@ -102,12 +97,8 @@ class PhotoPairs:
 
     @property
     def source_suffix(self) -> str:
-        """The suffix of the sources' files."""
+        """Suffix of the files of sources."""
         return ".png" if self.source in ("edges", "noisy") else self.suffix
-
-    def files(self, folder: Path, split: str, name: str) -> tuple[Path, Path]:
-        """Return the files of a pair, source and photograph, below the folder of a data set."""
-        return folder / f"{split}_A" / f"{name}{self.source_suffix}", folder / f"{split}_B" / f"{name}{self.suffix}"
 
     @property
     def rule(self) -> str:
@@ -115,24 +106,24 @@ class PhotoPairs:
         own = {"grey": "", **dict.fromkeys(("edges", "noisy"), f" --sigma {exact(self.sigma)}")}
         return f"--source {self.source}{own.get(self.source, f' --factor {self.factor}')} --size {self.size}"
 
+    def conversion(self, photo: Path, name: str, folder: Path, split: str) -> Conversion:
+        """Return the conversion of a photograph to a pair below the folder of a data set."""
+        source, target = folder / f"{split}_A/{name}{self.source_suffix}", folder / f"{split}_B/{name}{self.suffix}"
+        return Conversion(split, (source, target), partial(self, photo))
+
     def __call__(self, path: Path) -> tuple[Tensor, Tensor]:
-        """Return source and photograph, (3, H, W) uint8 each.
+        """Return the source and the photograph, (3, H, W) uint8 each.
 
         Raises:
-            DataError: the file cannot be read as an image, or has too few pixels to be reduced.
+            DataError: The file cannot be read as an image, or has too few pixels to be reduced.
         """
         photo = read_rgb(path)
         height, width = photo.shape[-2:]
         if self.source == "reduced" and min(height, width) < self.factor:
             raise DataError(f"{path}: is {width}x{height}, too small to be reduced by {self.factor}")
-        return self.of(photo)
-
-    def of(self, photo: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the source and the photograph, (3, H, W) uint8 each, of a photograph of any size."""
-        height, width = photo.shape[-2:]
         if (longer := max(height, width)) > self.size:
             photo = resize_image(photo, max(1, height * self.size // longer), max(1, width * self.size // longer))
-        if self.source == "reduced":  # rounded sides would shift the pixels of the two against each other
+        if self.source == "reduced":  # rounded sides would shift the pixels of the two images against each other
             photo = center_crop(photo, [max(side // self.factor, 1) * self.factor for side in photo.shape[-2:]])
         return self._source_of(photo), photo
 
@@ -154,40 +145,16 @@ class PhotoPairs:
                 return resize_image(photo, height // self.factor, width // self.factor)
 
 
-def from_photos(
-    origin: Path, target: Path, existing: Existing, problems: list[str], *, pairs: PhotoPairs, shares: dict[str, float]
-) -> Counter[str]:
-    """Make a pair of each photograph below `origin`, in the split drawn by its name; return as `convert_all`.
-
-    problems: gets those of photographs that cannot be used.
-
-    Raises:
-        DataError: there is no photograph, `target` has one in another split or pairs of other settings, or a file
-            exists.
-        OSError: a file cannot be written.
-    """
-    photos = found_images(origin, problems)
-    if others := count_other_files([origin]):
-        logger.info("files of other formats: %s", others)
-    splits = {name: split_of(name, shares) for name in photos}
-    pairs.check_present(target, splits, existing)
-    conversions = [
-        Conversion(name, split, pairs.files(target, split, name), partial(pairs, photos[name]))
-        for name, split in splits.items()
-    ]
-    return convert_all(conversions, existing, problems)
-
-
 def sources_of(photos: Sequence[Path], output: Path, problems: list[str], pairs: PhotoPairs) -> list[Conversion]:
-    """Return the sources alone of photographs, and of those below folders, as they would be in `pairs`.
+    """Return only the sources of photographs, and of photographs below folders.
 
     Raises:
-        DataError: two have the same name, `output` lies within a folder, or a source would replace a photograph.
+        DataError: Two have the same name, `output` is in a folder, or a source would replace a photograph.
     """
     found: dict[str, Path] = {}
     for photo in photos:
         if photo.is_dir() and output.resolve().is_relative_to(photo.resolve()):
-            raise DataError(f"--output {output}: lies within {photo}, and would be read too the next time")
+            raise DataError(f"--output {output}: is within {photo}, and would be read too the next time")
         for name, path in (find_image_paths(photo, problems) if photo.is_dir() else {photo.stem: photo}).items():
             if name in found:
                 raise DataError(f"{path} and {found[name]} have the same name: convert them one by one")
@@ -195,17 +162,17 @@ def sources_of(photos: Sequence[Path], output: Path, problems: list[str], pairs:
     files = {name: output / f"{name}{pairs.source_suffix}" for name in found}
     if taken := {file.resolve() for file in files.values()} & {path.resolve() for path in found.values()}:
         raise DataError(f"--output {output}: {min(taken)} is a photograph, which its source would replace")
-    return [Conversion(name, "", (files[name],), partial(_source, pairs, path)) for name, path in found.items()]
 
+    def source(path: Path) -> tuple[Tensor]:
+        return (pairs(path)[0],)
 
-def _source(pairs: PhotoPairs, path: Path) -> tuple[Tensor]:
-    return (pairs(path)[0],)
+    return [Conversion("", (files[name],), partial(source, path)) for name, path in found.items()]
 
 
 def split_of(name: str, shares: dict[str, float]) -> str:
-    """Return the split drawn by the hash of a name, which does not depend on other names.
+    """Return the split that the hash of a name draws, independent of other names.
 
-    shares: of val and test, in [0, 1]; train has the rest.
+    shares: Shares of val and test, in [0, 1]. The rest is train.
     """
     position = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) / 2**64
     for split, share in shares.items():

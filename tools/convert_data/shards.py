@@ -76,8 +76,6 @@ def _members(path: Path, tar_name: str) -> Iterator[Member]:
                     raise DataError(f"{path}: {name} is a link or leads outside. Pack files with paths in their folder")
                 if is_hidden(name):
                     continue
-                if info.offset_data + info.size > path.stat().st_size:
-                    raise DataError(f"{path}: ends within {name}. Copy it again")
                 content = tar.extractfile(info).read()  # type: ignore[union-attr]  # a file has content
                 yield Member(tar_name, name, info.offset_data, info.size, zlib.crc32(content))
             n_read = tar.offset

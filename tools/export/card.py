@@ -9,10 +9,10 @@ from configs.build import image_sides
 from configs.schema.data import SIZED_BY_CROP
 from data.value_range import ValueRange
 from inference.load import LoadedGenerator
-from training.run_record import versions
 from utils.run_figures import last_validation
 from utils.safetensors_file import SUFFIX
 from utils.text import counted
+from utils.versions import versions
 
 
 def model_card(loaded: LoadedGenerator, dtype: str, given: Mapping[str, str | None]) -> dict[str, Any]:
@@ -20,7 +20,7 @@ def model_card(loaded: LoadedGenerator, dtype: str, given: Mapping[str, str | No
 
     It is the same whenever the same checkpoint is exported: it has no date, and no path.
 
-    dtype: of the exported weights. given: title, description and license, in place of the run's name and of none.
+    dtype: Type of the exported weights. given: Title, description and license, or None for the defaults.
     """
     config, sides = loaded.config, image_sides(loaded.config)
     n_parameters = sum(parameter.numel() for parameter in loaded.generator.parameters())
@@ -61,13 +61,13 @@ def _of_training(loaded: LoadedGenerator) -> dict[str, Any]:
     config, data = loaded.config, loaded.config.data
     size = f"{data.crop_width}x{data.crop_height}" if data.preprocess in SIZED_BY_CROP else "as in the files"
     size = f"{data.load_width} pixels wide" if data.preprocess == "scale_width" else size
-    name = PureWindowsPath(data.root).name or data.layout  # of a folder, whose path may have / or \; or of drawn data
+    name = PureWindowsPath(data.root).name or data.layout  # a path may have / or \; drawn data have none
     samples = {} if loaded.n_samples is None else {"samples": loaded.n_samples}
     parts: dict[str, Any] = {
         "training": {"method": config.method.name, "step": loaded.step, "weights": loaded.weights},
         "data": {"name": name, **samples, "size": size},
     }
-    measures_average = config.train.ema_decay and loaded.weights == "raw"  # whose figures are not those of the weights
+    measures_average = config.train.ema_decay and loaded.weights == "raw"  # figures of the average
     if not measures_average and (measured := last_validation(loaded.file.parent, loaded.step)):
         figures = {name: float(f"{value:.4g}") for name, value in measured.figures.items()}
         parts["metrics"] = {"split": measured.split, "step": measured.step, **figures}

@@ -1,9 +1,10 @@
-"""A page that carries its generator: the playground's, with onnxruntime-web in place of a server."""
+"""--format html: the playground's page with its generator, which onnxruntime-web runs instead of a server."""
 
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,16 +14,20 @@ from data.batch import DataError
 from inference.load import LoadedGenerator
 from models.latent_inputs import latent_channels
 from models.style_encoder import inference_network
-from tools.export.file import Dtype, ExportError, report_file, write_program
-from tools.export.web_runtime import WASM, WEBGPU, runtime_files
+from tools.export.format import CARD, DTYPE, STYLE, Dtype, ExportError, Format, report_file
+from tools.export.onnx import PACKAGES, write_program
+from tools.export.web_runtime import PACKAGE, WASM, WEBGPU, runtime_files
 from tools.playground.page import Description, build_page, describe
 from tools.playground.samples import Samples, open_samples
 from utils.atomic_file import replacing
+from utils.cli import whole_number
 from utils.log import logger
 
-MAX_BYTES_IN_PAGE = 2**26  # of weights
+MAX_BYTES_IN_PAGE = 2**26  # limit for the weights
 GENERATOR = "generator.onnx"
 PAGE = "index.html"
+FOLDER = "generator_page"
+N_SAMPLES = 4
 FILE_SIDE = 4096  # pixels
 PAGE_MEMORY = 2**31  # bytes; WebAssembly addresses 4 GiB, and the runtime and the weights need a part of it
 LIVE_TENSORS = 4  # a runtime holds about four tensors as large as the largest activation
@@ -33,40 +38,45 @@ def export_page(
     output: Path,
     dtype: Dtype,
     *,
-    in_folder: bool,
-    n_samples: int,
-    web_runtime: Path | None,
+    folder: bool = False,
+    samples: int = N_SAMPLES,
     split: str | None = None,
+    web_runtime: Path | None = None,
 ) -> None:
-    """Write a page on which one draws, or chooses images, and sees their translation.
+    """Write a page to draw on, or to choose images, that shows the translation.
 
-    output: the page, one file that opens from a disk; or, `in_folder`, a folder of PAGE and the files that it reads,
-        for a web server.
-    n_samples: how many samples of `split` the page carries, at most; by default of the test split.
-    web_runtime: see `runtime_files`.
+    output: The page, one file that opens from a disk. With `folder`, a folder of PAGE and the files that it reads, for
+        a web server.
+    samples: Largest number of samples of `split` that the page carries. split: None for the test split.
+    web_runtime: See `runtime_files`.
 
     Raises:
-        DataError: there is no such split, or it cannot be read.
-        ExportError: the generator is too large for one file, takes instance features, or is not translated alike; or
-            onnxruntime-web is not to be had.
-        OSError: a file cannot be written.
+        DataError: There is no such split, or it cannot be read.
+        ExportError: The generator is too large for one file, takes instance features, or its program translates
+            differently; or onnxruntime-web cannot be found.
+        OSError: A file cannot be written.
     """
-    _check(loaded, in_folder=in_folder)
-    runtime = runtime_files(WEBGPU if in_folder else WASM, web_runtime)
-    description, samples = _describe(loaded, n_samples, split)
+    _check(loaded, in_folder=folder)
+    runtime = runtime_files(WEBGPU if folder else WASM, web_runtime)
+    description, images = _describe(loaded, samples, split)
     with tempfile.TemporaryDirectory(prefix="pairgan-") as temporary:
         file = Path(temporary) / GENERATOR
         write_program(loaded, file, dtype, as_images=True, takes_latents=True)
         files = {**runtime, GENERATOR: file.read_bytes()}
-    held: Iterable[bytes | str] = files if in_folder else files.values()
-    parts = {**samples, **dict(zip(("runtime", "wasm", "generator"), held, strict=True))}
+    held: Iterable[bytes | str] = files if folder else files.values()
+    parts = {**images, **dict(zip(("runtime", "wasm", "generator"), held, strict=True))}
     page = build_page(description, "onnx_engine", parts=parts).encode()
-    if in_folder:
+    if folder:
         for name, content in {**files, PAGE: page}.items():
             _write(output / name, content)
         logger.info("to open it   python -m http.server --bind 127.0.0.1 --directory %s", output)
     else:
         _write(output, page)
+
+
+def default_stem(loaded: LoadedGenerator, options: Mapping[str, Any]) -> str:
+    """Return the name of the page, or of its folder."""
+    return "_".join(filter(None, [FOLDER if options["folder"] else "generator", loaded.named_direction]))
 
 
 def _check(loaded: LoadedGenerator, *, in_folder: bool) -> None:
@@ -132,3 +142,33 @@ def _write(path: Path, content: bytes) -> None:
     with replacing(path) as unfinished:
         unfinished.write_bytes(content)
     report_file(path)
+
+
+HTML = Format(
+    content="a page to draw on",
+    suffix=".html",
+    write=export_page,
+    stem=default_stem,
+    packages=PACKAGES,
+    options={
+        **DTYPE,
+        **CARD,
+        **STYLE,
+        "folder": {
+            "action": "store_true",
+            "help": f"html: a folder of a page and its files for a web server, default {FOLDER}; for large networks",
+        },
+        "samples": {
+            "type": whole_number(0),
+            "default": N_SAMPLES,
+            "metavar": "N",
+            "help": f"html: samples of --split that the page carries; default: {N_SAMPLES}",
+        },
+        "split": {"metavar": "NAME", "help": "html: split of the data set; default: the test split"},
+        "web_runtime": {
+            "type": Path,
+            "metavar": "PATH",
+            "help": f"html: archive or folder of {PACKAGE}; default: download it",
+        },
+    },
+)

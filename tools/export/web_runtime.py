@@ -10,7 +10,7 @@ import urllib.request
 from http.client import HTTPException
 from pathlib import Path
 
-from tools.export.file import ExportError
+from tools.export.format import ExportError
 from utils.atomic_file import replacing
 from utils.log import logger
 from utils.paths import expanded
@@ -18,12 +18,12 @@ from utils.paths import expanded
 VERSION = "1.30.0"
 PACKAGE = f"onnxruntime-web@{VERSION}"
 URL = f"https://cdn.jsdelivr.net/npm/{PACKAGE}/dist"
-MEGABYTES = 33  # of the package
+MEGABYTES = 33  # size of the package
 SILENCE_S = 20.0  # without data, after which a download has failed
 
 WASM = ("ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm")
 WEBGPU = ("ort.webgpu.bundle.min.mjs", "ort-wasm-simd-threaded.asyncify.wasm")
-# of the files in the package with the integrity sha512-q0y+JrrtukXSzsBWEMccVfqX25LRmosXHF+CaRJmg8pZCl…
+# Files in the package with the integrity sha512-q0y+JrrtukXSzsBWEMccVfqX25LRmosXHF+CaRJmg8pZCl…
 SHA256 = {
     "ort.wasm.bundle.min.mjs": "11e64bd8ffe11bd1a2a2f0d6275fdfbbba7262f0b76b99b53d228a8a22ef3d90",
     "ort-wasm-simd-threaded.wasm": "3398c10d07d229bd91b364548e130e0e51a8e5704b88c7c083ebbeb78842dee2",

@@ -1,1 +1,1 @@
-"""A page in the browser to draw on, with the translation beside it."""
+"""A page in the browser to draw on, with the translation next to the drawing."""

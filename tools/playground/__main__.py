@@ -31,14 +31,14 @@ def main(argv: Sequence[str]) -> None:
     arguments = parse_arguments(argv)
 
     with handling_ctrl_c(leave_at_once):
-        from tools.playground.start import playground  # torch takes seconds
+        from tools.playground.server import playground  # torch takes seconds
         from tools.serve.web import until_stopped
 
     log_to_console(is_main=True)
     with until_stopped(playground(arguments)) as server:
         logger.info("playground   %s", server.url)
         logger.info("             Ctrl-C stops it")
-        # without a screen Python would start a browser in the terminal
+        # without a screen, Python starts a browser in the terminal
         has_screen = sys.platform != "linux" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
         if has_screen and not arguments.no_browser:
             webbrowser.open(server.url)

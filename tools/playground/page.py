@@ -20,12 +20,12 @@ from tools.playground.samples import MAX_PIXELS, Samples
 from utils.errors import ConfigError
 from utils.label_colors import IGNORED, read_label_colors
 
-DEFAULT_SIDE = 256  # pixels, where the settings name no size
+DEFAULT_SIDE = 256  # pixels, if the settings name no size
 SIDES = (64, 1024)  # least and greatest side of a new picture
 FOLDER = Path(__file__).parent / "page"
 ENGINES = ("server_engine", "onnx_engine")
 START = 'import "app";'  # the script of the page
-ENGINE = "engine"  # the name by which the page's script imports one of them
+ENGINE = "engine"  # name of the chosen engine in the imports of the page
 
 
 @dataclass(frozen=True)
@@ -39,24 +39,27 @@ class PageClass:
 
 @dataclass(frozen=True)
 class Description:
-    """A generator as the page's script reads it, as JSON.
+    """Facts of a generator for the page's script, as JSON.
 
-    classes: of label maps, ignored pixels as the last; empty where sources are RGB images.
-    needs_instances: whether a source has instance ids. takes_seed: whether a translation depends on a seed.
-    styles: the names of photographs whose styles are chosen by number in place of a seed; none where that is drawn.
-    mixes_styles: whether there are translations between two seeds or styles.
-    latents: how many values of noise and of a style a page that carries its network draws by a seed.
-    width, height: of a new picture, in pixels. longest_side: Longest side of a camera's frame, and of files unless
-    `file_side` is larger. file_side: Longest side of an opened file by default, in pixels.
+    classes: Classes of label maps, ignored pixels last. Empty for RGB images.
+    n_classes: Number of classes without ignored pixels.
+    ignore_id: Id of ignored pixels in files, or None.
+    needs_instances: Whether a source has instance ids.
+    takes_seed: Whether a translation depends on a seed.
+    width, height: Size of a new picture, in pixels. A camera's frame has their longer side.
     max_pixels: Most pixels of a picture. A larger file is reduced.
-    size_multiple, min_size: the sides that the generator takes.
-    n_classes: K, without ignored pixels. ignore_id: the id of those in files; None where there are none.
-    file_colors: the colours of label maps in files, in hexadecimal digits, each with its id; none where they hold ids.
-    samples: the names of samples to start from. sample_sizes: width and height of those that the page carries.
-    scale: sides of a translation, in those of its source; rounded up.
-    can_draw: whether a picture is the source itself; otherwise samples are shown.
-    card: the model card of an exported file, see tools/export/card.py; empty for a checkpoint.
-    direction: in which the generator translates. directions: to choose from, each with a page; none where one is all.
+    size_multiple, min_size: Multiple and least value of the sides that the generator accepts.
+    samples: Names of samples to start from.
+    sample_sizes: Width and height of the samples in an exported page.
+    scale: Side of a translation divided by the side of its source, rounded up.
+    file_colors: Colours of label maps in files, in hexadecimal digits, each with its id. Empty if files hold ids.
+    can_draw: Whether a picture is the source itself. Otherwise only samples are shown.
+    card: Model card of an exported file (tools/export/card.py), empty for a checkpoint.
+    direction, directions: Direction of the generator, and the directions with pages if there are several.
+    styles: Names of photographs. Their styles are chosen by number instead of a seed.
+    mixes_styles: Whether there are translations between two seeds or styles.
+    file_side: Longest side of an opened file by default, in pixels, unless a new picture has a longer one.
+    latents: Numbers of values of noise and of a style that an exported page draws by a seed.
     """
 
     title: str
@@ -69,7 +72,6 @@ class Description:
     seed: int
     width: int
     height: int
-    longest_side: int
     max_pixels: int
     size_multiple: int
     min_size: int
@@ -87,12 +89,12 @@ class Description:
     latents: tuple[int, int] = (0, 0)
 
     def to_json(self) -> str:
-        """Return JSON that an element of a page may hold, whatever the names in it are."""
+        """Return JSON that an element of a page may hold, with any names in it."""
         return json.dumps(asdict(self)).replace("<", "\\u003c")
 
 
 def describe(samples: Samples, *, takes_seed: bool = False, seed: int = 0) -> Description:
-    """Return the description of the generator that the samples are for.
+    """Return the description of the generator of some samples.
 
     Raises:
         ConfigError: metrics.label_colors names another number of classes.
@@ -101,7 +103,7 @@ def describe(samples: Samples, *, takes_seed: bool = False, seed: int = 0) -> De
     config, facts, conditioning = loaded.config, loaded.data_facts, loaded.conditioning
     height, width = _new_size(samples)
     sides = image_sides(config)
-    file_colors = facts.file_colors.rgb if facts.file_colors else ()  # the colours of ignored pixels are the last
+    file_colors = facts.file_colors.rgb if facts.file_colors else ()  # ignored pixels have the last colours
     step = "weights of an original" if loaded.step is None else f"step {loaded.step}"
     return Description(
         title=loaded.card.get("title", loaded.name),
@@ -115,7 +117,6 @@ def describe(samples: Samples, *, takes_seed: bool = False, seed: int = 0) -> De
         seed=seed,
         width=width,
         height=height,
-        longest_side=max(height, width),
         max_pixels=MAX_PIXELS,
         size_multiple=sides.multiple,
         min_size=sides.minimum,
@@ -128,7 +129,7 @@ def describe(samples: Samples, *, takes_seed: bool = False, seed: int = 0) -> De
 
 
 def _new_size(samples: Samples) -> tuple[int, int]:
-    """Return height and width of the first sample, or of the images of the training as far as settings name them."""
+    """Return height and width of the first sample, or the size of training images as far as settings name it."""
     with suppress(DataError):
         height, width = samples.read(0).source.shape[-2:]
         return height, width
@@ -164,16 +165,16 @@ def _classes(facts: DataFacts, label_colors: str | None) -> list[PageClass]:
 def build_page(
     description: Description, engine: str, *, parts: Mapping[str, bytes | str] = MappingProxyType({}), nonce: str = ""
 ) -> str:
-    """Return the page, which requests nothing but what its engine does.
+    """Return the page. Only its engine makes requests.
 
-    engine: one of ENGINES.
-    parts: data of the engine by name: bytes, which are compressed into the page, or the name of a file beside it.
-    nonce: of the server's Content-Security-Policy; without one the page has a policy of its own.
+    engine: One of ENGINES.
+    parts: Data of the engine by name: bytes, which are compressed into the page, or the name of a file next to it.
+    nonce: Nonce of the server's Content-Security-Policy. Without one the page has a policy of its own.
     """
     assert engine in ENGINES, engine
     modules = {path.stem: path for path in FOLDER.glob("*.js") if path.stem not in ENGINES}
     modules[ENGINE] = FOLDER / f"{engine}.js"
-    # addresses inside the page: browsers load no script from beside a page on a disk
+    # data addresses, because browsers load no scripts of other files for a page on a disk
     scripts = {name: b64encode(path.read_bytes()).decode() for name, path in sorted(modules.items())}
     addresses = {name: f"data:text/javascript;base64,{script}" for name, script in scripts.items()}
     import_map, style = json.dumps({"imports": addresses}), (FOLDER / "page.css").read_text(encoding="utf-8")
@@ -194,9 +195,9 @@ def build_page(
 
 
 def _policy(scripts: Iterable[str], style: str, parts: str) -> str:
-    """Return the Content-Security-Policy of a page without a server: it runs its own scripts, and sends nothing.
+    """Return the Content-Security-Policy of a page without a server. It runs only its own scripts, and sends nothing.
 
-    parts: the places from which the page reads its parts.
+    parts: Sources of the parts of the page.
     """
     hashes = [b64encode(sha256(text.encode()).digest()).decode() for text in (style, *scripts)]
     of_style, *of_scripts = (f"'sha256-{text}'" for text in hashes)
@@ -208,4 +209,4 @@ def _policy(scripts: Iterable[str], style: str, parts: str) -> str:
 
 
 def _packed(data: bytes) -> str:
-    return b64encode(gzip.compress(data, mtime=0)).decode()  # the same page from the same data
+    return b64encode(gzip.compress(data, mtime=0)).decode()  # so that the same data give the same page

@@ -1,7 +1,7 @@
-"""Samples of a split, from which drawings start, and pictures as bytes between the page and the server.
+"""Samples of a split to start drawings from, and pictures as bytes between the page and the server.
 
-Sources that cannot be drawn are shown as pictures of them. Of the bytes (see page/wire.js) the source comes first, as
-int32 class ids or as RGB of 8 bits, then the instance ids, int32; all are little-endian, row by row.
+The bytes (see page/wire.js) are the source as int32 class ids or 8-bit RGB, then the instance ids as int32. All are
+little-endian, row by row. Sources that cannot be drawn are sent as pictures of them.
 """
 
 from dataclasses import dataclass, field, replace
@@ -24,20 +24,20 @@ from utils.log import logger
 from utils.pictures import picture
 
 MOST = 200  # names on the page
-NAME = "source"  # of every drawing: seeds of features and noise depend on it, as on a file's name in test.py
-MAX_SIDE = 16384
-MAX_BYTES = 2**26  # of a picture
-MAX_PIXELS = MAX_BYTES // 8  # of one with ids and instances
+NAME = "source"  # name of every drawing; seeds of features and noise depend on it
+MAX_BYTES = 2**26  # bytes of a picture
+MAX_PIXELS = MAX_BYTES // 8  # pixels of a picture with ids and instances
 
 
 @dataclass(frozen=True)
 class Samples:
     """The first samples of a split, in the size of the training.
 
-    Sources that cannot be drawn are not 8-bit RGB: the page has pictures of them, which lack bands and values, and
-    sends them back to name a sample.
+    Sources that are not 8-bit RGB cannot be drawn. The page gets pictures of them, without all bands and values, and
+    sends such a picture to choose its sample.
 
-    loaded: a generator with the settings that samples are read with. layout: the split; None: there are no samples.
+    loaded: Generator with the settings for reading samples.
+    layout: Split of the samples, or None.
     """
 
     loaded: LoadedGenerator
@@ -51,21 +51,21 @@ class Samples:
 
     @cached_property
     def preprocessing(self) -> Preprocessing:
-        """How samples are cut to the sizes that the generator takes."""
+        """Preprocessing that cuts samples to the sizes that the generator accepts."""
         return build.build_preprocessing(self.loaded.config)
 
     def read(self, index: int) -> Sample:
         """Return sample `index`.
 
         Raises:
-            DataError: there is none, or its files cannot be read.
+            DataError: There is no such sample, or its files cannot be read.
         """
         if self.layout is None or not 0 <= index < len(self.names):
             raise DataError(f"sample {index}: there are {len(self.names)}")
         return read_padded(self.layout, self.preprocessing, index, keeps_size=False).sample
 
     def show(self, index: int) -> Sample:
-        """Return sample `index` as the page shows it: in place of other sources (3, H, W) uint8; raises as `read`."""
+        """Return sample `index` for the page, with a (3, H, W) uint8 picture of a source that cannot be drawn."""
         sample = self.read(index)
         if self.loaded.conditioning.source_is_drawn:
             return sample
@@ -74,7 +74,7 @@ class Samples:
         return replace(sample, source=shown)
 
     def pack(self, sample: Sample) -> bytes:
-        """Return a sample's source and instances as bytes; ignored pixels get the id that they have in files."""
+        """Return a sample's source and instances as bytes. Ignored pixels get their id of files."""
         if n_classes := self.loaded.conditioning.n_classes:
             ids, ignored = sample.source.int(), self.loaded.data_facts.ignored_id
             packed = _bytes_of(ids if ignored is None else torch.where(ids == n_classes, ignored, ids))
@@ -85,11 +85,11 @@ class Samples:
         return packed + _bytes_of(sample.maps["instances"])
 
     def unpack(self, body: bytes, width: int, height: int) -> Sample:
-        """Return the source of a picture that the page has sent: itself, or the sample that it shows.
+        """Return the sample of a picture that the page has sent: the picture itself, or the sample that it shows.
 
         Raises:
-            DataError: the bytes are none of this size, or a pixel is no class; or sources cannot be drawn, and the
-                picture is none of a sample.
+            DataError: The bytes have another size, or a pixel has no class. If sources cannot be drawn, the picture
+                shows no sample.
         """
         drawing = self._drawing(body, width, height)
         if self.loaded.conditioning.source_is_drawn:
@@ -97,17 +97,15 @@ class Samples:
         index = self._shown.get(_digest(drawing.source))
         if index is None:
             raise DataError(
-                "this picture has not the values that the generator takes: choose a sample, or translate files with "
+                "this picture lacks the values that the generator takes: choose a sample, or translate files with "
                 "python test.py --input FOLDER"
             )
         return replace(self.read(index), name=NAME)
 
     def _drawing(self, body: bytes, width: int, height: int) -> Sample:
         rule, n_pixels, instances = self.loaded.conditioning, width * height, None
-        if not (0 < width <= MAX_SIDE and 0 < height <= MAX_SIDE):
-            raise DataError(f"a picture of {width}x{height}: expected sides of 1 to {MAX_SIDE} pixels")
         expected = n_pixels * ((4 if rule.n_classes else 3) + 4 * int(rule.needs_instances))
-        if len(body) != expected:
+        if not n_pixels or len(body) != expected:
             raise DataError(f"a picture of {width}x{height} has {expected} bytes, found {len(body)}")
         if rule.needs_instances:
             instances = _ids(body[-4 * n_pixels :], height, width)
@@ -122,14 +120,14 @@ class Samples:
 
 
 def open_samples(loaded: LoadedGenerator, split: str | None = None) -> Samples:
-    """Return the samples of a split; by default of the test split, or none where it is not there, which is logged.
+    """Return the samples of a split. The default is the test split; if it is missing, log that and return no samples.
 
-    loaded: a generator with the settings that samples are read with.
+    loaded: Generator with the settings for reading samples.
 
     Raises:
-        DataError: there is no such split, or it cannot be read.
+        DataError: There is no such split, or it cannot be read.
     """
-    if loaded.step is None:  # weights of an original, whose file names no data set
+    if loaded.step is None:  # the file of an original names no data set
         if split is not None:
             raise DataError(f"--split {split}: the file names no data set. Remove --split.")
         return Samples(loaded)

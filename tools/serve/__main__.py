@@ -40,7 +40,7 @@ def main(argv: Sequence[str]) -> None:
     arguments = parse_arguments(argv)
 
     with handling_ctrl_c(leave_at_once):
-        from tools.serve.start import service  # torch takes seconds
+        from tools.serve.app import service  # torch takes seconds
         from tools.serve.web import until_stopped
 
     log_to_console(is_main=True)

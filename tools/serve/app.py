@@ -1,44 +1,41 @@
-"""The addresses of the service: /translate, /model, /health, /metrics and /openapi.json."""
+"""The addresses of the service: /translate, /reload, /model, /health, /metrics and /openapi.json."""
 
+import argparse
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from http import HTTPStatus
-from math import inf
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeVar
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from python_multipart.exceptions import FormParserError
-from python_multipart.multipart import parse_options_header
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route, Router
 from torch import Tensor
 
-from data.batch import Sample
-from inference.tiling import Window
-from tools.serve.file_processes import FileProcesses
-from tools.serve.gate import SOON, Gate, number, unless_gone
-from tools.serve.request_files import NAME, RequestFiles, Upload
-from tools.serve.translation import Job, Translator
+from data.files.size_guard import pixels_allowed
+from tools.serve.gate import SOON, Gate, number, read_token, unless_gone
+from tools.serve.request_files import NAME, Upload
+from tools.serve.translation import Job, Translator, open_translator
 from tools.serve.turns import Turns
+from tools.serve.web import WebServer
 from utils.errors import UserError
 from utils.limits import MAX_CHANNELS
+from utils.signatures import accepted
 from utils.text import listed
+from utils.worker_threads import MOST_THREADS, worker_threads
 
 DESCRIPTION = Path(__file__).with_name("openapi.json")
 PATHS = ("/translate", "/reload", "/model", "/health", "/metrics", "/openapi.json")
-# Charsets of forms that never decode to lone surrogates, which cannot be encoded again.
-_CHARSETS = ("", "utf-8", "utf8", "ascii", "us-ascii", "latin-1", "latin1", "iso-8859-1", "cp1252", "windows-1252")
-_Result = TypeVar("_Result")
-_MOST_PIXELS = 2**21  # of a batch; a larger one takes more memory, but is not faster for each pixel
-_READING = 6  # the share of `timeout_s` that reading the files of a request may take
+_MOST_PIXELS = 2**21  # pixels of a batch; a larger batch takes more memory, but not less time per pixel
 _REMEDY = "send a smaller image, or start the server with --tile 512 or a smaller --batch-size"
 logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # damaged forms are answered, not reported
 
@@ -47,8 +44,10 @@ logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # damaged form
 class Limits:
     """The most that one request, and all together, may take.
 
-    max_bytes: of a request's body. max_pixels: of an image. timeout_s: until it is
-    translated, from the begin of its upload. max_waiting: translations that are read, computed or wait.
+    max_bytes: Bytes of a request's body.
+    max_pixels: Pixels of an image.
+    timeout_s: Seconds from the begin of a request to the begin of its translation.
+    max_waiting: Number of translations that are read, computed or wait.
     """
 
     max_bytes: int
@@ -61,37 +60,34 @@ class Service:
     """Answers requests for translations.
 
     open_translator: Returns the translator of the newest checkpoint.
-    files: Processes that read images, because a client's file can make a decoder slow. Threads read small PNGs, and
-        write answers: both take little more time than their pixels need.
+    threads: Threads that read and write images.
     seed: Seed of requests that name none.
     """
 
     def __init__(
-        self, open_translator: Callable[[], Translator], files: FileProcesses, limits: Limits, seed: int = 0
+        self, open_translator: Callable[[], Translator], threads: Executor, limits: Limits, seed: int = 0
     ) -> None:
-        self._open_translator, self._files, self._limits, self._seed = open_translator, files, limits, seed
+        self._open_translator, self._threads, self._limits, self._seed = open_translator, threads, limits, seed
         self._translator = translator = open_translator()
-        self._most_pixels = min(limits.max_pixels, _MOST_PIXELS)
-        self._turns = Turns[Job, Tensor](_compute, translator.most_together, self._most_pixels)
-        self._opening, self._threads = ThreadPoolExecutor(1, "reload"), ThreadPoolExecutor(files.n_processes, "codec")
-        self._decoding, self._room, self._n_decoded = asyncio.Semaphore(files.n_processes - 1), asyncio.Event(), 0
-        self._room.set()
+        most_pixels = min(limits.max_pixels, _MOST_PIXELS)
+        self._turns = Turns[Job, Tensor](_compute, translator.most_together, most_pixels)
+        self._opening = ThreadPoolExecutor(1, "reload")
+        self._places = asyncio.Semaphore(limits.max_waiting)
+        self._decoded = asyncio.Semaphore(2 * translator.most_together)  # others wait as their undecoded bodies
         self._figures = own = CollectorRegistry()
         ProcessCollector(registry=own)
         answers, labels = "Answers; status 0: the client was gone", ("path", "status")
         self._answers = Counter("pairgan_answers", answers, labels, registry=own)
         self._seconds = Histogram("pairgan_translation_seconds", "From request to translation", registry=own)
         self._waiting = Gauge("pairgan_waiting", "Translations that are read, computed or wait", registry=own)
-        self._places = asyncio.Semaphore(limits.max_waiting)
 
     def close(self) -> None:
         """Compute and load no more."""
         self._turns.close()
-        for threads in (self._opening, self._threads):
-            threads.shutdown(wait=False, cancel_futures=True)
+        self._opening.shutdown(wait=False, cancel_futures=True)
 
     def app(self, token: str | None) -> Gate:
-        """Return the application; token: see Gate."""
+        """Return the application. For `token` see Gate."""
         routes = [
             Route("/translate", self._translate, methods=["POST"]),
             Route("/reload", self._reload, methods=["POST"]),
@@ -101,12 +97,10 @@ class Service:
             Route("/openapi.json", lambda _: JSONResponse(self.describe_api())),
         ]
         router = Router(routes, redirect_slashes=False)
-        headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-        most, index = self._limits.max_bytes, "/openapi.json"
-        return Gate(router, most, _REMEDY, token, ("/health",), headers, self._observe, index)
+        return Gate(router, self._limits.max_bytes, _REMEDY, token, observe=self._observe)
 
     def describe_api(self) -> dict[str, Any]:
-        """Return the description of the service, whose requests have the files that this generator takes."""
+        """Return the description of the service, with the files that this generator takes."""
         description: dict[str, Any] = json.loads(DESCRIPTION.read_text(encoding="utf-8"))
         content = description["paths"]["/translate"]["post"]["requestBody"]["content"]
         kinds, file = self._translator.files.kinds, {"type": "string", "format": "binary"}
@@ -121,69 +115,40 @@ class Service:
         if (names := [name for name, _ in request.query_params.multi_items()]) not in ([], ["seed"]):
             text = f"the address has the parameters {listed([*map(repr, names)])}: it takes seed=N, once, and no other"
             raise HTTPException(HTTPStatus.BAD_REQUEST, text)
+        translator = self._translator  # this request keeps it, even if another one is loaded meanwhile
         try:
             async with asyncio.timeout(self._limits.timeout_s) as limit:
-                return await self._translated(request, seed, limit)
+                files, name = await _uploads(request, translator.files.kinds)
+                if self._places.locked():
+                    text = f"{self._limits.max_waiting} translations are under way: try again later"
+                    raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, text, SOON)
+                async with self._places:
+                    with self._waiting.track_inprogress():
+                        work = self._translation(translator, files, name, seed, limit)
+                        content = await unless_gone(request, work)
         except TimeoutError as error:
-            text = f"cannot be translated within {self._limits.timeout_s} s: try again later, or send a smaller image"
+            text = f"not begun within {self._limits.timeout_s} s: try again later, or send a smaller image"
             raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, text, SOON) from error
-
-    async def _translated(self, request: Request, seed: int, limit: asyncio.Timeout) -> Response:
-        translator = self._translator  # this request keeps it, also if another one is loaded meanwhile
-        files, name = await self._uploads(request, translator.files.kinds)
-        if self._places.locked():
-            text = f"{self._limits.max_waiting} translations are under way: try again later"
-            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, text, SOON)
-        async with self._places:
-            with self._waiting.track_inprogress():
-                content = await unless_gone(request, self._content(translator, files, name, seed, limit))
         return Response(content, media_type=translator.files.media_type)
 
-    async def _content(
+    async def _translation(
         self, translator: Translator, files: Mapping[str, Upload], name: str, seed: int, limit: asyncio.Timeout
     ) -> bytes:
-        """Return a translation as the bytes of a file."""
-        async with self._decoded(translator.files, files, name) as (sample, window):
-            job, n_pixels = Job(sample, seed, translator), sample.source[0].numel()
-            image = await self._turns.computed(job, job.kind, n_pixels, limit.when() or inf)
-            limit.reschedule(None)  # what is computed is not thrown away
-            return await self._in_thread(translator.files.written, window.cut(image), files["source"])
+        """Return a translation as the bytes of a file. `limit` ends when the network begins."""
 
-    @asynccontextmanager
-    async def _decoded(
-        self, reader: RequestFiles, files: Mapping[str, Upload], name: str
-    ) -> AsyncIterator[tuple[Sample, Window]]:
-        """Decode the files of a request, and count their pixels until the request is answered.
+        def begin() -> None:
+            if not limit.expired():
+                limit.reschedule(None)
 
-        A request waits undecoded while the decoded requests have as many pixels as two full batches. It may then
-        exceed this by its own pixels.
-        """
-        async with self._decoding:
-            await self._room.wait()
-            if all(file.is_quick for file in files.values()):
-                sample, window = await self._in_thread(reader.read, files, name)
-            else:
-                sample, window = await self._files.call(self._limits.timeout_s / _READING, reader.read, files, name)
-            n_pixels = sample.source[0].numel()
-            self._count(n_pixels)
-        try:
-            yield sample, window
-        finally:
-            self._count(-n_pixels)
-
-    async def _in_thread(self, function: Callable[..., _Result], *arguments: Any) -> _Result:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
-
-    def _count(self, n_pixels: int) -> None:
-        """Count decoded pixels, and let others be decoded while there is room."""
-        self._n_decoded += n_pixels
-        if self._n_decoded < 2 * self._most_pixels:
-            self._room.set()
-        else:
-            self._room.clear()
+        own, loop = translator.files, asyncio.get_running_loop()
+        async with self._decoded:
+            sample, window = await loop.run_in_executor(self._threads, own.read, files, name)
+            job = Job(sample, seed, translator)
+            image = await self._turns.computed(job, job.kind, sample.source[0].numel(), begin)
+        return await loop.run_in_executor(self._threads, own.written, window.cut(image), files["source"])
 
     async def _reload(self, _request: Request) -> Response:
-        """Load the newest checkpoint; requests that have begun keep the former one."""
+        """Load the newest checkpoint. Requests that have begun keep the former one."""
         try:
             loop = asyncio.get_running_loop()
             self._translator = await loop.run_in_executor(self._opening, self._open_translator)
@@ -194,37 +159,6 @@ class Service:
 
     def _model(self, _request: Request) -> Response:
         return JSONResponse(self._translator.describe() | {"limits": asdict(self._limits)})
-
-    async def _uploads(self, request: Request, expected: Sequence[str]) -> tuple[dict[str, Upload], str]:
-        """Return the files of a request by kind, and the name of the image.
-
-        expected: Kinds of files that the generator takes.
-        """
-        files, given, name = dict[str, Upload](), list[str](), NAME
-        curl = "With curl: " + " ".join(f"--form {kind}=@FILE" for kind in expected)
-        media_type = request.headers.get("content-type", "")
-        if media_type.lower().startswith("multipart/form-data"):
-            _check_charset(media_type)
-            try:
-                async with request.form(max_files=MAX_CHANNELS, max_fields=MAX_CHANNELS) as form:
-                    for kind, part in form.multi_items():
-                        given.append(f"{kind} (no file)" if isinstance(part, str) else kind)
-                        if not isinstance(part, str):
-                            files[kind] = Upload(kind, await part.read())
-                            name = PurePosixPath(part.filename or "").stem or name if kind == "source" else name
-            except (FormParserError, HTTPException) as error:
-                if getattr(error, "status_code", HTTPStatus.BAD_REQUEST) != HTTPStatus.BAD_REQUEST:
-                    raise  # it is the gate's
-                reason = str(getattr(error, "detail", error)).rstrip(".")
-                text = f"the body cannot be read as {media_type}: {reason}. {curl}"
-                raise HTTPException(HTTPStatus.BAD_REQUEST, text) from error
-        else:
-            given, files["source"] = ["source"], Upload("source", await request.body())
-        if sorted(given) != sorted(expected):
-            shown = ", ".join(given) or "nothing"
-            text = f"this generator takes {', '.join(expected)}; given: {shown}. {curl}"
-            raise HTTPException(HTTPStatus.BAD_REQUEST, text)
-        return files, name
 
     def _observe(self, path: str, status: int, seconds: float) -> None:
         """Count an answer."""
@@ -237,10 +171,54 @@ def _compute(jobs: Sequence[Job]) -> Sequence[Tensor]:
     return jobs[0].translator.compute(jobs)
 
 
-def _check_charset(media_type: str) -> None:
-    """Refuse a form with names in a charset that can decode to text that cannot be encoded again."""
-    charset = parse_options_header(media_type)[1].get(b"charset", b"").decode("latin-1")
-    if charset.lower() not in _CHARSETS:
-        raise HTTPException(
-            HTTPStatus.BAD_REQUEST, f"charset={charset}: not supported; leave the charset out, or write utf-8"
-        )
+async def _uploads(request: Request, expected: Sequence[str]) -> tuple[dict[str, Upload], str]:
+    """Return the files of a request by kind, and the name of the image.
+
+    expected: Kinds of files that the generator takes.
+    """
+    files, given, name = dict[str, Upload](), list[str](), NAME
+    curl = "With curl: " + " ".join(f"--form {kind}=@FILE" for kind in expected)
+    media_type = request.headers.get("content-type", "")
+    if media_type.lower().startswith("multipart/form-data"):
+        try:
+            async with request.form(max_files=MAX_CHANNELS, max_fields=MAX_CHANNELS) as form:
+                for kind, part in form.multi_items():
+                    given.append(f"{kind} (no file)" if isinstance(part, str) else kind)
+                    if not isinstance(part, str):
+                        files[kind] = Upload(kind, await part.read())
+                        name = PurePosixPath(part.filename or "").stem or name if kind == "source" else name
+        except (FormParserError, LookupError, UnicodeError, HTTPException) as error:
+            if getattr(error, "status_code", HTTPStatus.BAD_REQUEST) != HTTPStatus.BAD_REQUEST:
+                raise  # the gate has raised it
+            reason = str(getattr(error, "detail", error)).rstrip(".")
+            text = f"the body cannot be read as {media_type}: {reason}. {curl}"
+            raise HTTPException(HTTPStatus.BAD_REQUEST, text) from error
+    else:
+        given, files["source"] = ["source"], Upload("source", await request.body())
+    if sorted(given) != sorted(expected):
+        shown = ", ".join(given) or "nothing"
+        text = f"this generator takes {', '.join(expected)}; given: {shown}. {curl}"
+        raise HTTPException(HTTPStatus.BAD_REQUEST, text)
+    return files, name.encode(errors="replace").decode()  # some charsets decode to what cannot be encoded again
+
+
+@contextmanager
+def service(arguments: argparse.Namespace) -> Iterator[WebServer]:
+    """Load a generator and yield its server, which listens and does not answer yet.
+
+    Raises:
+        UserError, OSError: The checkpoint, the token or the address cannot be used.
+    """
+    token = read_token(arguments.token_file, arguments.host)
+    with (
+        tempfile.TemporaryDirectory(prefix="pairgan-") as folder,
+        pixels_allowed(arguments.max_pixels),
+        worker_threads(MOST_THREADS) as threads,
+    ):
+        limits = Limits(**accepted(Limits, vars(arguments)))
+        answers = Service(lambda: open_translator(arguments, Path(folder)), threads, limits, arguments.seed)
+        with (
+            closing(answers),
+            closing(WebServer(answers.app(token), arguments.host, arguments.port, arguments.drain_s)) as server,
+        ):
+            yield server

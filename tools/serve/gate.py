@@ -1,7 +1,9 @@
-"""Who may ask a server, and how much; every error becomes an answer of one line."""
+"""Who may ask a server, and how much. Every error becomes an answer of one line."""
 
 import asyncio
 import errno
+import ipaddress
+import os
 import re
 import secrets
 import time
@@ -9,6 +11,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any, TypeVar
 
 from starlette.datastructures import MutableHeaders
@@ -19,18 +22,19 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from data.batch import LoadingError
 from data.files.size_guard import TooLargeError
-from tools.serve.command_line import MAX_SEED
+from tools.serve.command_line import MAX_SEED, TOKEN
 from utils.cli import is_out_of_memory
-from utils.errors import UserError
+from utils.errors import ConfigError, UserError
 from utils.log import logger
 from utils.machine import memory_bytes
 from utils.text import printable
 
-LINGER_S = 2.0  # with a refused body: a client that still sends may not see the answer of a closed connection
-STOPPING = "the server stops: try again later"
+LINGER_S = 2.0  # time to read a refused body; a client that still sends may miss the answer of a closed connection
 SOON = {"Retry-After": "1"}
-_MOST_BODIES = 64  # of the largest size, in the memory at once, unless they take a quarter of the memory
-_PIECE = 2**18  # bytes of an answer that are given to the connection at once
+_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+_OPEN_PATH = "/health"  # needs no token
+_MOST_BODIES = 64  # bodies of the largest size; they may take at most a quarter of the memory
+_LEAST_TOKEN = 16  # characters
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _LOCAL_NAME = re.compile(r"(127(\.\d{1,3}){3}|localhost|\[::1\])(:\d{1,5})?", re.ASCII | re.IGNORECASE)
 _Result = TypeVar("_Result")
@@ -38,32 +42,28 @@ _Result = TypeVar("_Result")
 
 @dataclass
 class Gate:
-    """Lets requests through to an application if they may ask, and answers each error with one line.
+    """Passes requests on to an application if the client may ask, and answers each error with one line.
 
-    Refusals are HTTPExceptions, whose detail says why.
+    Refusals are HTTPExceptions. Their detail is the text of the answer.
 
-    max_bytes: of the body of a request.
-    remedy: where the memory does not suffice.
-    token: of those who may ask. None: the server is for this machine, and answers to its names alone, by one of which
-        no foreign page can reach it.
-    open_paths: which anyone may ask for.
-    headers: of every answer.
-    observe: is called with path, status and seconds of each answer.
-    index: the path that shows which others there are.
+    max_bytes: Most bytes of the body of a request.
+    remedy: What the user can do if the memory does not suffice.
+    token: Token of the clients. None: accept only requests whose Host header names this machine, and none of other
+        pages. This prevents DNS rebinding.
+    headers: Further headers of every answer.
+    observe: Called with path, status and seconds of each answer.
     """
 
     app: ASGIApp
     max_bytes: int
     remedy: str
     token: str | None = None
-    open_paths: tuple[str, ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
     observe: Callable[[str, int, float], None] = lambda *_: None
-    index: str = "/"
     _n_held: int = field(default=0, init=False)  # bytes of all requests and answers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, as servers of ASGI call it."""
+        """Answer a request of ASGI."""
         request, began, n_bytes, status, is_read = Request(scope), time.monotonic(), 0, 0, False
 
         def hold(n_new: int) -> None:
@@ -79,25 +79,22 @@ class Gate:
             self._check_room()
             return message
 
-        async def send_with_headers(message: Message) -> None:
+        async def send_and_wait(message: Message) -> None:
+            """Send a message. At the end of the answer, wait until the client has taken it."""
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message).update(self.headers)
-            hold(len(message.get("body", b"")) // _PIECE * _PIECE)
-            await _send_in_pieces(message, send)
-
-        async def send_and_linger(message: Message) -> None:
-            await send_with_headers({**message, "more_body": True})
-            if message["type"] == "http.response.body":
+                MutableHeaders(scope=message).update(_HEADERS | dict(self.headers))
+            if status < HTTPStatus.BAD_REQUEST:  # a refusal takes no room
+                hold(len(message.get("body", b"")))
+            await send({**message, "more_body": True})
+            if message["type"] == "http.response.body" and not message.get("more_body"):
                 await _take_rest(receive, is_read)
                 await send({"type": "http.response.body"})
 
         try:
-            self._check_asker(request)
-            self._check_encoding(request)
-            self._check_length(int(request.headers.get("content-length", 0)))
-            await self.app({**scope, "app": self}, receive_up_to_most, send_with_headers)
+            self._check(request)
+            await self.app({**scope, "app": self}, receive_up_to_most, send_and_wait)
         except ClientDisconnect:
             return
         except (Exception, asyncio.CancelledError) as error:
@@ -107,31 +104,23 @@ class Gate:
             refusal = self._refusal(error, request)
             headers = {"Connection": "close", **(refusal.headers or {})}
             body = f"{printable(' '.join(refusal.detail.split()))}\n"
-            await PlainTextResponse(body, refusal.status_code, headers)(scope, receive, send_and_linger)
+            await PlainTextResponse(body, refusal.status_code, headers)(scope, receive, send_and_wait)
         finally:
             self._n_held -= n_bytes
-            self.observe(request.scope["path"], status, time.monotonic() - began)
+            self.observe(scope["path"], status, time.monotonic() - began)
 
-    def _check_encoding(self, request: Request) -> None:
+    def _check(self, request: Request) -> None:
+        """Refuse a request by its headers."""
+        if request.scope["path"] != _OPEN_PATH:
+            self._check_asker(request)
         encoding = request.headers.get("content-encoding", "identity")
         if encoding.lower() != "identity":
             problem = f"Content-Encoding: {encoding}: send the file uncompressed; image formats compress already"
             raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, problem)
-
-    def _check_length(self, n_bytes: int) -> None:
-        if n_bytes > self.max_bytes:
-            problem = f"{n_bytes:,} bytes, at most {self.max_bytes:,}: use a smaller picture"
-            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, problem)
-
-    def _check_room(self) -> None:
-        if self._n_held > max(self.max_bytes, min(_MOST_BODIES * self.max_bytes, memory_bytes() // 4)):
-            problem = f"requests of {self._n_held:,} bytes are under way: try again later"
-            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, problem, SOON)
+        self._check_length(int(request.headers.get("content-length", 0)))
 
     def _check_asker(self, request: Request) -> None:
-        """Refuse who has no token, or without one other names of this machine, and other pages."""
-        if request.scope["path"] in self.open_paths:
-            return
+        """Refuse a client without the token. If there is no token, refuse other Host names and other pages."""
         if self.token is not None:
             scheme, _, given = request.headers.get("authorization", "").partition(" ")
             if scheme.lower() != "bearer" or not secrets.compare_digest(given.encode(), self.token.encode()):
@@ -148,21 +137,31 @@ class Gate:
         if is_foreign or (origin is not None and origin != f"http://{host}"):
             raise HTTPException(HTTPStatus.FORBIDDEN, "another page may not use this server")
 
+    def _check_length(self, n_bytes: int) -> None:
+        if n_bytes > self.max_bytes:
+            problem = f"{n_bytes:,} bytes, at most {self.max_bytes:,}: use a smaller picture"
+            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, problem)
+
+    def _check_room(self) -> None:
+        if self._n_held > max(self.max_bytes, min(_MOST_BODIES * self.max_bytes, memory_bytes() // 4)):
+            problem = f"requests of {self._n_held:,} bytes are under way: try again later"
+            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, problem, SOON)
+
     def _refusal(self, error: Exception | asyncio.CancelledError, request: Request) -> HTTPException:
         """Return the answer to an error."""
         if isinstance(error, HTTPException):
             allowed = (error.headers or {}).get("Allow")
-            if allowed or error.status_code == HTTPStatus.NOT_FOUND:  # of the router, which does not say more
+            if allowed or error.status_code == HTTPStatus.NOT_FOUND:  # the router does not say more
                 problem = f"it takes {allowed}" if allowed else "there is no such address"
-                error.detail = f"{request.method} {request.url.path}: {problem}; see GET {self.index}"
+                error.detail = f"{request.method} {request.url.path}: {problem}"
             return error
-        if isinstance(error, UserError) and not isinstance(error, LoadingError):
-            status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE if isinstance(error, TooLargeError) else HTTPStatus.BAD_REQUEST
-            return HTTPException(status, str(error))
         if isinstance(error, asyncio.CancelledError):
-            return HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, STOPPING)
+            return HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, "the server stops: try again later")
         if isinstance(error, LoadingError) or is_out_of_memory(error):
             return HTTPException(HTTPStatus.INSUFFICIENT_STORAGE, f"out of memory: {self.remedy}")
+        if isinstance(error, UserError):
+            status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE if isinstance(error, TooLargeError) else HTTPStatus.BAD_REQUEST
+            return HTTPException(status, str(error))
         if isinstance(error, OSError) and error.errno in _FULL:
             logger.error("temporary files: %s. Free space there, or set TMPDIR=FOLDER.", error.strerror)
             return HTTPException(HTTPStatus.INSUFFICIENT_STORAGE, "the disk of the server is full: try again later")
@@ -171,24 +170,39 @@ class Gate:
 
 
 async def _take_rest(receive: Receive, is_read: bool) -> None:
-    """Receive the rest of a body, unless it `is_read`, for up to LINGER_S."""
+    """Receive the rest of a body unless it `is_read`, for up to LINGER_S."""
     with suppress(TimeoutError):
         async with asyncio.timeout(LINGER_S):
             while not is_read:
                 is_read = not (await receive()).get("more_body", False)
 
 
-async def _send_in_pieces(message: Message, send: Send) -> None:
-    """Send a message, and return when the client has taken all but the last piece of its body."""
-    body = message.get("body", b"")
-    for start in range(0, len(body) - _PIECE, _PIECE):
-        await send({**message, "body": body[start : start + _PIECE], "more_body": True})
-    last = max(0, -(-len(body) // _PIECE) - 1) * _PIECE
-    await send({**message, "body": body[last:]} if last else message)
+def read_token(file: Path | None, host: str) -> str | None:
+    """Return the token in a file or in the environment. Return None if there is none and `host` is this machine.
+
+    Raises:
+        ConfigError: Others can ask and there is no token, or it is no word of 16 or more ASCII characters.
+    """
+    origin = str(file) if file else TOKEN
+    token = file.read_text(encoding="utf-8", errors="replace").strip() if file else os.environ.get(TOKEN)
+    if token is None:
+        if not _is_loopback(host):
+            raise ConfigError(f"--host {host}: others could use the server. Add --token-file FILE, or set {TOKEN}.")
+        return None
+    if len(token) < _LEAST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
+        expected = f"expected a word of {_LEAST_TOKEN} or more ASCII characters"
+        raise ConfigError(f"{origin}: {expected}. Make one: python -c 'import secrets; print(secrets.token_urlsafe())'")
+    return token
+
+
+def _is_loopback(host: str) -> bool:
+    with suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"
 
 
 def number(request: Request, name: str, default: str = "") -> int:
-    """Return a number of the address; refuse another text."""
+    """Return a number in the address, and refuse any other text."""
     text = request.query_params.get(name, default)
     if not re.fullmatch(r"\d{1,10}", text, re.ASCII) or int(text) > MAX_SEED:
         raise HTTPException(HTTPStatus.BAD_REQUEST, f"{name}={text!r}: expected a whole number up to {MAX_SEED}")
@@ -196,12 +210,12 @@ def number(request: Request, name: str, default: str = "") -> int:
 
 
 async def unless_gone(request: Request, work: Coroutine[Any, Any, _Result]) -> _Result:
-    """Return the result of some work, which is cancelled when the client goes.
+    """Return the result of a coroutine, which is cancelled when the client closes the connection.
 
     The body of the request must have been read.
 
     Raises:
-        ClientDisconnect: the client is gone.
+        ClientDisconnect: The client has closed the connection.
     """
 
     async def wait_until_gone() -> None:
@@ -217,4 +231,4 @@ async def unless_gone(request: Request, work: Coroutine[Any, Any, _Result]) -> _
     finally:
         gone.cancel()
         result.cancel()
-        del result  # or its error, whose traceback has this frame, would keep the files of the request
+        del result  # otherwise the traceback of its error, which has this frame, keeps the files of the request

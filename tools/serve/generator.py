@@ -1,4 +1,4 @@
-"""The generator that a server translates with: its options, and what it loads by them, as test.py does."""
+"""The generator of a server, which is loaded by its options as test.py loads it."""
 
 import argparse
 from collections.abc import Sequence
@@ -25,8 +25,9 @@ from utils.signatures import accepted
 class OpenedGenerator:
     """A generator that is ready to translate.
 
-    loaded: with the settings that samples are read with. takes_seed: whether a translation depends on a seed.
-    styles: of the images of --style, of which `predictor` has the first.
+    loaded: The generator, with the settings for reading samples.
+    takes_seed: Whether a translation depends on a seed.
+    styles: Styles of the images of --style. `predictor` has the first one.
     """
 
     loaded: LoadedGenerator
@@ -40,10 +41,11 @@ def open_generator(
 ) -> OpenedGenerator:
     """Load the generator of a direction.
 
-    folder: of temporary files. gets_feature_maps: whether precomputed features may come with a source.
+    folder: Folder of temporary files.
+    gets_feature_maps: Whether precomputed features may come with a source.
 
     Raises:
-        UserError: the checkpoint cannot be used, or the generator takes instance features and has no clusters.
+        UserError: The checkpoint cannot be used, or the generator takes instance features and has no clusters.
     """
     options = vars(arguments) | {"direction": direction}
     request = Request(

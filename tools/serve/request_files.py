@@ -1,4 +1,4 @@
-"""The files of requests and answers, which are read and written as by test.py."""
+"""The files of requests and answers, which are read and written as test.py does."""
 
 import secrets
 from collections.abc import Mapping
@@ -21,8 +21,6 @@ from inference.tiling import Window
 
 NAME = "source"  # name of an image without one; seeds of features and noise depend on it
 _SUFFIXES = {b"\x93NUMPY": ".npy", **dict.fromkeys((b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"), ".tif")}
-_PNG = b"\x89PNG\r\n\x1a\n"
-_QUICK = 2**16  # bytes
 MEDIA_TYPES = {".png": "image/png", ".tif": "image/tiff"}
 
 
@@ -37,11 +35,6 @@ class Upload:
     def suffix(self) -> str:
         """The suffix of its format, by its first bytes."""
         return next((suffix for begin, suffix in _SUFFIXES.items() if self.content.startswith(begin)), ".png")
-
-    @property
-    def is_quick(self) -> bool:
-        """Whether no content can make its decoder slow, as with a small PNG: each byte and pixel is visited once."""
-        return self.content.startswith(_PNG) and len(self.content) <= _QUICK
 
     def open(self, mode: Literal["rb"] = "rb", /) -> BinaryIO:
         """Open it for reading."""
@@ -76,11 +69,11 @@ class RequestFiles:
         return MEDIA_TYPES.get(image_store(self.loaded.data_facts).suffix, "application/octet-stream")
 
     def read(self, files: Mapping[str, Upload], name: str) -> tuple[Sample, Window]:
-        """Return the sample as the network takes it, and the window of its translation in the network's output.
+        """Return the sample, padded for the network, and the window of its translation in the network's output.
 
         Raises:
-            DataError: a file cannot be used.
-            TooLargeError: an image, or what it becomes by padding, which is much more of a narrow one.
+            DataError: A file cannot be used.
+            TooLargeError: An image is too large, or becomes too large by padding, as a narrow one does.
         """
         config, facts = self.loaded.config, self.loaded.data_facts
         reader = facts.map_reader(facts.trained_storage, needs_instances=facts.conditioning.needs_instances)
@@ -96,7 +89,7 @@ class RequestFiles:
         """Return a translation as the bytes of a file.
 
         Raises:
-            OSError: there is no space for a temporary file.
+            OSError: There is no space for a temporary file.
         """
         store = image_store(self.loaded.data_facts)
         path = self.folder / f"{secrets.token_hex(8)}{store.suffix}"

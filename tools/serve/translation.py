@@ -23,10 +23,7 @@ from utils.errors import ConfigError, UserError
 
 @dataclass(frozen=True)
 class Job:
-    """A sample to translate, and the translator that has read it.
-
-    sample: Sample as the network takes it.
-    """
+    """A sample, padded for the network, and the translator that has read it."""
 
     sample: Sample
     seed: int
@@ -42,23 +39,21 @@ class Job:
 class Translator:
     """Translates samples of one kind together.
 
-    loaded: the generator's settings. takes_seed: whether translations depend on a seed. most_together: jobs.
-    compute: translates jobs of one kind. folder: of temporary files.
+    loaded: The generator with its settings.
+    takes_seed: Whether translations depend on a seed.
+    most_together: Most jobs of a batch.
+    compute: Translates jobs of one kind.
+    files: Reads and writes the files of requests.
     """
 
     loaded: LoadedGenerator
     takes_seed: bool
     most_together: int
     compute: Callable[[Sequence[Job]], Sequence[Tensor]]
-    folder: Path
-
-    @property
-    def files(self) -> RequestFiles:
-        """Reader and writer of the files for this generator."""
-        return RequestFiles(self.loaded, self.folder)
+    files: RequestFiles
 
     def describe(self) -> dict[str, Any]:
-        """Return what a client needs to know of the generator, for JSON."""
+        """Return the facts of the generator that a client needs, for JSON."""
         config, facts = self.loaded.config, self.loaded.data_facts
         data, sides, files = config.data, image_sides(config), self.files
         names = facts.classes.names if facts.classes else tuple(map(str, range(facts.n_classes)))
@@ -89,10 +84,10 @@ class Translator:
 
 
 def open_translator(arguments: argparse.Namespace, folder: Path) -> Translator:
-    """Return the translator of --checkpoint, which may be an export; folder: of temporary files.
+    """Return the translator of --checkpoint, which may be an export. `folder` holds temporary files.
 
     Raises:
-        UserError: the file cannot be used.
+        UserError: The file cannot be used.
     """
     file: Path | None = arguments.checkpoint
     if file is not None and file.suffix == ".onnx":
@@ -106,7 +101,7 @@ def open_translator(arguments: argparse.Namespace, folder: Path) -> Translator:
         return list(replace(predictor, seed=jobs[0].seed).translate(Batch.of([job.sample for job in jobs])))
 
     together = 1 if predictor.tiles or arguments.noise else arguments.batch_size
-    return Translator(opened.loaded, opened.takes_seed, together, compute, folder)
+    return Translator(opened.loaded, opened.takes_seed, together, compute, RequestFiles(opened.loaded, folder))
 
 
 _AS_TYPED = {"styles": "--style", "overrides": "settings"}  # the options whose names differ from their attributes
@@ -137,7 +132,7 @@ def _of_export(file: Path, arguments: argparse.Namespace, folder: Path) -> Trans
             reason = str(error).partition("\n")[0].rstrip(". ")
             raise UserError(f"{width}x{height}: {reason}. Send a smaller image.") from error
 
-    translator = Translator(loaded, False, arguments.batch_size, compute, folder)
-    if others := model.inputs.keys() - {*translator.files.kinds, "instances", "source_images"}:
+    files = RequestFiles(loaded, folder)
+    if others := model.inputs.keys() - {*files.kinds, "instances", "source_images"}:
         raise ConfigError(f"{file}: takes {', '.join(others)}, which no file of a request holds. Name its run instead.")
-    return translator
+    return Translator(loaded, False, arguments.batch_size, compute, files)

@@ -22,15 +22,16 @@ from utils.errors import ConfigError
 from utils.log import logger
 from utils.signals import INTERRUPTED, available, handling
 
-SILENCE_S = 60.0  # of a connection, after which it is closed
+SILENCE_S = 60.0  # after which a connection is closed
 BACKLOG = 128  # connections that wait to be accepted
 _CONNECTIONS = 512  # each further one gets 503
 
 
 class _Connection(H11Protocol):
-    """A connection that is closed where its client neither sends what it has begun nor takes what it has asked for.
+    """An HTTP connection with a timeout for slow clients.
 
-    The head of a request, which no limit of the service knows yet, has to end within twice that time.
+    It is closed if the client neither sends nor takes bytes for SILENCE_S, or if the head of a request takes twice as
+    long.
     """
 
     def connection_made(self, transport: Any) -> None:
@@ -40,7 +41,7 @@ class _Connection(H11Protocol):
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._next_watch.cancel()  # which would hold the last request and its answer
+        self._next_watch.cancel()  # otherwise it holds the last request and its answer
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -50,7 +51,7 @@ class _Connection(H11Protocol):
     def _watch(self) -> None:
         waits_for = (self.conn.their_state in (h11.IDLE, h11.SEND_BODY), self.transport.get_write_buffer_size())
         is_in_head = self.conn.their_state is h11.IDLE and bool(self.conn.trailing_data[0])
-        head = (self.cycle,) if is_in_head else None  # by the request before it
+        head = (self.cycle,) if is_in_head else None  # identified by the request before it
         if (any(waits_for) and waits_for == self._moved) or (head and head == self._head):
             self.transport.abort()
         self._moved, self._head = waits_for, head
@@ -58,12 +59,12 @@ class _Connection(H11Protocol):
 
 
 class WebServer(uvicorn.Server):
-    """Listens, and answers when it runs, until a signal stops it.
+    """Listens at once, and answers when it runs, until a signal stops it.
 
-    drain_s: Seconds from the signal in which requests that have begun are still answered.
+    drain_s: Time after the signal to answer requests that have begun, in seconds.
 
     Raises:
-        ConfigError: the port is in use, or may not be used.
+        ConfigError: The port is in use or may not be used.
     """
 
     def __init__(self, app: ASGIApp, host: str, port: int, drain_s: int = DRAIN_S) -> None:
@@ -73,7 +74,7 @@ class WebServer(uvicorn.Server):
             self._socket = socket.create_server((host, port), family=family, backlog=BACKLOG)
         except OSError as error:
             option = f"--port {port}" if error.errno in (errno.EADDRINUSE, errno.EACCES) else f"--host {host}"
-            reason = str(error.strerror).partition(" (")[0]  # of Python's own words on the address
+            reason = str(error.strerror).partition(" (")[0]  # Python adds the address
             raise ConfigError(f"{option}: {reason}. Choose another.") from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else answers can wait 40 ms for an ACK
         self.port: int = self._socket.getsockname()[1]
@@ -96,28 +97,28 @@ class WebServer(uvicorn.Server):
         super().__init__(config)
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
-        """Answer requests, also those that have come before, until it is to exit."""
+        """Answer requests, including those that wait already, until a signal comes."""
         super().run(sockets or [self._socket])
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen no longer, and answer the requests that have begun for up to `drain_s`; then refuse them."""
+        """Close the socket. Answer the requests that have begun for up to `drain_s`, then refuse them."""
         logger.info("stopping     after the requests under way, within %d s; Ctrl-C again stops at once", self._drain_s)
         await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop at the first signal; the second does not wait for requests."""
+        """Stop at the first signal. At the second, do not wait for requests."""
         if self.should_exit:
             raise KeyboardInterrupt
         self.should_exit = True
 
     def close(self) -> None:
-        """Listen no longer, also where it has not run."""
+        """Close the socket, also if the server has not run."""
         self._socket.close()
 
 
 @contextmanager
 def until_stopped(opening: AbstractContextManager[WebServer]) -> Iterator[WebServer]:
-    """Open a server, whose `run` within ends by Ctrl-C, SIGTERM, or SIGHUP unless nohup has it ignored."""
+    """Open a server, and let Ctrl-C, SIGTERM and SIGHUP stop it. nohup makes it ignore SIGHUP."""
     try:
         with opening as server, handling(server.handle_exit, available("SIGINT", "SIGTERM", "SIGHUP")):
             yield server
@@ -128,4 +129,4 @@ def until_stopped(opening: AbstractContextManager[WebServer]) -> Iterator[WebSer
     logger.info("stopped")
     if any(thread is not threading.main_thread() and not thread.daemon for thread in threading.enumerate()):
         logging.shutdown()
-        os._exit(0)  # Python would wait for a translation that has outlived the drain
+        os._exit(0)  # Python would wait for a translation that takes longer than the drain

@@ -1,8 +1,8 @@
 """Training without pairs in one direction: patches of translations resemble those of the sources (CUT, FastCUT)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import torch
@@ -11,12 +11,14 @@ from torch import Tensor, nn
 from configs import build
 from configs.build import image_sides
 from configs.schema import Config, ContrastiveConfig
+from losses.objective import GeneratorObjective
 from losses.patch_nce import patch_nce
-from models.generator import FeatureGenerator
+from models.generator import Generator
 from models.initialization import initialize
 from models.patch_projection import PatchProjection, draw_positions
+from training.methods.discriminator import TrainedDiscriminator
 from training.methods.method import NetworkBuilder, StepBatches, translators
-from training.methods.unpaired import ImageDiscriminator, Pair, Unpaired, layout_on_cpu
+from training.methods.unpaired import Pair, Unpaired, layout_on_cpu
 from training.running_means import RunningMeans
 from training.trained_network import TrainedNetwork, synchronized_passes
 from utils.distributed import World
@@ -31,7 +33,7 @@ class TappedGenerator(nn.Module):
 
     def __init__(self, generator: nn.Module, taps: Sequence[str]) -> None:
         super().__init__()
-        self.generator = with_features(generator)
+        self.generator = cast(Generator, generator)
         self.taps = taps
 
     def forward(self, images: Tensor) -> tuple[Tensor, list[Tensor]]:
@@ -54,20 +56,22 @@ class _Translation:
 
 @dataclass
 class Contrastive(Unpaired):
-    """A generator, the discriminator of the target side, and the projection of the generator's features.
+    """A generator, the discriminator of the target domain, and the projection of the generator's features.
 
     The discriminator steps first, then generator and projection (Park et al. 2020).
 
-    generator: its `network` is a TappedGenerator.
-    optimizers: groups "generator", which holds the projection too, since their loss is one sum: one Adam of both makes
-        the same steps as one of each; and "discriminator".
-    shares_encoder: whether the keys may come from the pass that translates; not where two passes of the generator
-        differ, as with dropout, or batch norm's statistics of other images.
-    is_flipped: whether the next pass mirrors its images, where that is drawn ahead.
+    generator: Its `network` is a TappedGenerator.
+    objective: Losses of the translations, besides the contrastive loss.
+    optimizers: Groups "generator", which holds the projection too, since their loss is one sum, and "discriminator".
+        One Adam for two networks makes the same steps as one for each.
+    shares_encoder: Whether the keys may come from the pass that translates. They may not if two passes of the generator
+        differ, as with dropout, or with batch norm's statistics of other images.
+    is_flipped: Whether the next pass mirrors its images, if that is drawn ahead.
     """
 
     generator: TrainedNetwork
-    discriminator: ImageDiscriminator
+    discriminator: TrainedDiscriminator
+    objective: GeneratorObjective
     projection: TrainedNetwork
     contrastive: ContrastiveConfig
     shares_encoder: bool
@@ -97,8 +101,10 @@ class Contrastive(Unpaired):
         """Return the losses of generator and discriminator, 0-d each, for one pass."""
         with self.precision.autocast():
             made = self._translate(pair.source, flipped=False)
-            terms = self._of_source(pair, made) | (self._of_target(pair, made) if self.contrastive.identity else {})
-            return self._weighted(terms), self.discriminator.loss(pair.target, made.fake)
+            loss = self._source_terms(pair, made)["total"]
+            if self.contrastive.identity:
+                loss = loss + self._target_terms(pair, made)["total"]
+            return loss, self.discriminator.loss(pair.source, made.fake, pair.target)
 
     def _update_discriminator(self, passes: Sequence[Pair], *, keeps_graph: bool) -> list[_Translation]:
         """Return the translations of each pass."""
@@ -110,7 +116,7 @@ class Contrastive(Unpaired):
             with self.precision.autocast():
                 with torch.set_grad_enabled(keeps_graph):
                     made.append(self._translate(pair.source, flipped))
-                loss = self.discriminator.loss(pair.target, made[-1].fake)
+                loss = self.discriminator.loss(pair.source, made[-1].fake, pair.target)
             self.optimizers["discriminator"].backward(loss / len(passes))
         self.optimizers["discriminator"].step("discriminator", self.means)
         return made
@@ -123,15 +129,15 @@ class Contrastive(Unpaired):
         for pair, kept, side in synchronized_passes(halves, self.generator, self.projection):
             with self.precision.autocast():
                 if side == "target":
-                    of_side = self._of_target(pair, kept)
+                    found = self._target_terms(pair, kept)
                 else:
                     translation = kept if len(passes) == 1 else self._translate(pair.source, kept.flipped)
-                    of_side = self._of_source(pair, translation)
-                loss = self._weighted(of_side)
-            self.optimizers["generator"].backward(loss / len(passes))
-            terms |= {name: term.detach() for name, term in of_side.items()}
+                    found, terms = self._source_terms(pair, translation), {}
+            self.optimizers["generator"].backward(found["total"] / len(passes))
+            found = {name: term.detach() for name, term in found.items()}
+            terms |= found | {"total": found["total"] + terms.get("total", 0.0)}
             if side == sides[-1]:
-                self.means.add(terms | {"total": self._weighted(terms)}, "loss/G/")
+                self.means.add(terms, "loss/G/")
         self.optimizers["generator"].step("generator", self.means)
 
     def _translate(self, images: Tensor, flipped: bool) -> _Translation:
@@ -142,23 +148,24 @@ class Contrastive(Unpaired):
         return _Translation(fake, [tap.detach() for tap in features], flipped)
 
     def _encode(self, images: Tensor) -> Features:
-        return cast(FeatureGenerator, self.generator.compute_copy).features(images, self.contrastive.taps)
+        return cast(Generator, self.generator.compute_copy).features(images, self.contrastive.taps)
 
-    def _of_source(self, pair: Pair, made: _Translation) -> dict[str, Tensor]:
-        adversarial = self.discriminator.adversarial_loss(made.fake)
-        terms = {"adversarial": adversarial, "contrastive": self._contrastive_loss(made)}
-        return terms | pair.outside_mask(made.fake.flip(-1) if made.flipped else made.fake)
+    def _source_terms(self, pair: Pair, made: _Translation) -> dict[str, Tensor]:
+        """Return the losses of the translations of the sources."""
+        inputs = self.discriminator.loss_inputs(pair.source, made.fake, pair.target, outside=pair.outside)
+        if made.flipped:
+            inputs = replace(inputs, fake=made.fake.flip(-1))
+        return self.objective(inputs, {"contrastive": (lambda _: self._contrastive_loss(made), self._weight)})
 
-    def _of_target(self, pair: Pair, made: _Translation) -> dict[str, Tensor]:
-        """made: of the source, as which the target is flipped."""
-        return {"identity": self._contrastive_loss(self._translate(pair.target, made.flipped))}
+    def _target_terms(self, pair: Pair, made: _Translation) -> dict[str, Tensor]:
+        """Return the loss of the translations of the targets, which are mirrored if the sources were."""
+        identity = self._contrastive_loss(self._translate(pair.target, made.flipped))
+        return {"identity": identity, "total": self._weight * identity}
 
-    def _weighted(self, terms: Mapping[str, Tensor]) -> Tensor:
-        """Return the weighted sum, 0-d; the contrastive losses of source and target are averaged."""
-        contrastive = self.contrastive.weight * (0.5 if self.contrastive.identity else 1.0)
-        weights = {"adversarial": self.loss.adversarial, "outside_mask": self.loss.outside_mask}
-        weights |= {"contrastive": contrastive, "identity": contrastive}
-        return torch.stack([weights[name] * term for name, term in terms.items()]).sum()
+    @property
+    def _weight(self) -> float:
+        """The weight of the contrastive loss, which is averaged over sources and targets."""
+        return self.contrastive.weight * (0.5 if self.contrastive.identity else 1.0)
 
     def _contrastive_loss(self, made: _Translation) -> Tensor:
         """Return the mean over the taps, 0-d, of features of N translations and of their sources."""
@@ -185,19 +192,8 @@ def draw_coin() -> float:
     return float(torch.rand(()))
 
 
-def with_features(generator: nn.Module) -> FeatureGenerator:
-    """Return a generator; raise ConfigError if its class has no features to compare."""
-    if not isinstance(generator, FeatureGenerator):
-        lacking = [name for name in ("features", "translate_with_features") if not hasattr(generator, name)]
-        raise ConfigError(
-            f"method.name=contrastive: {type(generator).__name__} lacks {' and '.join(lacking)}. Define them as "
-            "models.global_generator.GlobalGenerator does, or set generator.name=global or method.name=cycle."
-        )
-    return generator
-
-
-def build_projection(config: Config, generator: nn.Module) -> PatchProjection:
-    """Return what projects the features of a generator at contrastive.taps, with random weights.
+def build_projection(config: Config, generator: Generator) -> PatchProjection:
+    """Return the projection of a generator's features at contrastive.taps, with random weights.
 
     Raises:
         ConfigError: The generator has no such layer, or no features.
@@ -205,7 +201,7 @@ def build_projection(config: Config, generator: nn.Module) -> PatchProjection:
     settings, side = config.contrastive, 4 * image_sides(config).minimum
     images = torch.empty(1, config.data.source_channels, side, side, device="meta")
     try:
-        features = with_features(deepcopy(generator).to("meta")).features(images, settings.taps)
+        features = deepcopy(generator).to("meta").features(images, settings.taps)
     except KeyError as error:
         raise ConfigError(f"contrastive.taps: {error.args[0]}") from error
     projection = PatchProjection([feature.shape[1] for feature in features], channels=settings.channels)
@@ -222,23 +218,23 @@ def build_contrastive(config: Config, world: World) -> Contrastive:
     torch.manual_seed(config.run.seed)
     builder, settings = NetworkBuilder(config, world, layout_on_cpu()), config.contrastive
     modules = build.build_generator(config), build.build_discriminator(config)
-    projection_module = build_projection(config, modules[0])
+    projection_module = build_projection(config, cast(Generator, modules[0]))
     torch.manual_seed(config.run.seed + world.rank)  # patches differ by process
     generator = builder.network(modules[0], "generator", lambda network: TappedGenerator(network, settings.taps))
     projection = builder.network(projection_module, "projection")
-    judge = ImageDiscriminator.of(builder, modules[1], RunningMeans())
+    discriminator = TrainedDiscriminator.of(builder, modules[1], RunningMeans())
     return Contrastive(
         translators=translators(config),
         generator=generator,
-        discriminator=judge,
+        discriminator=discriminator,
+        objective=build.build_generator_objective(config, world.device),
         projection=projection,
         optimizers={
             "generator": builder.group({"generator": generator, "projection": projection}),
-            "discriminator": builder.group({"discriminator": judge.trained}),
+            "discriminator": builder.group({"discriminator": discriminator.trained}),
         },
         contrastive=settings,
-        loss=config.loss,
         precision=builder.precision,
         shares_encoder=config.generator.norm == "instance" and not config.generator.dropout,
-        means=judge.means,
+        means=discriminator.means,
     )

@@ -10,9 +10,12 @@ from torch import Tensor
 
 from configs import build
 from configs.schema import Config, CycleConfig
+from losses import GENERATOR_LOSSES
+from losses.objective import GeneratorObjective, WeightedLoss
+from training.methods.discriminator import TrainedDiscriminator
 from training.methods.image_pool import ImagePool
 from training.methods.method import NetworkBuilder, translators
-from training.methods.unpaired import ImageDiscriminator, Pair, Unpaired, layout_on_cpu
+from training.methods.unpaired import Pair, Unpaired, layout_on_cpu
 from training.running_means import RunningMeans
 from training.trained_network import TrainedNetwork, synchronized_passes
 from utils.distributed import World
@@ -22,9 +25,9 @@ SIDES: tuple[Side, Side] = ("A", "B")
 
 
 class _Half(NamedTuple):
-    """The translations of the images of a side, without graph, and the generators' losses on them.
+    """The translations of the images of a domain, without graph, and the generators' losses on them.
 
-    terms: without weights. loss: weighted, with its graph until the backward pass.
+    loss: The weighted sum, with its graph until the backward pass.
     """
 
     fake: Tensor
@@ -34,19 +37,22 @@ class _Half(NamedTuple):
 
 @dataclass
 class Cycle(Unpaired):
-    """A generator for each direction, whose compositions give back the images, and a discriminator for each side.
+    """A generator for each direction, whose compositions give back the images, and a discriminator for each domain.
 
     Both generators step first, then both discriminators, on the fakes of before that step.
 
-    a_to_b, b_to_a: the generators. a, b: judge the sources, and the targets.
-    weights: of the losses of Zhu et al. 2017, section 3, and of its identity loss (5.2).
-    optimizers: groups "generators" and "discriminators", since the losses of two networks are one sum.
+    a_to_b, b_to_a: The generators.
+    a, b: Judge the translations into A and into B.
+    objectives: Losses of the translations, by the domain of their sources.
+    weights: Weights of the losses of Zhu et al. 2017, section 3, and of its identity loss (5.2).
+    optimizers: Groups "generators" and "discriminators", since the losses of two networks are one sum.
     """
 
     a_to_b: TrainedNetwork
     b_to_a: TrainedNetwork
-    a: ImageDiscriminator
-    b: ImageDiscriminator
+    a: TrainedDiscriminator
+    b: TrainedDiscriminator
+    objectives: Mapping[Side, GeneratorObjective]
     weights: CycleConfig
 
     def update(self, groups: Sequence[Sequence[Pair]]) -> None:
@@ -80,34 +86,34 @@ class Cycle(Unpaired):
         self.optimizers["discriminators"].step("discriminators", self.means)
 
     def _there_and_back(self, pair: Pair, side: Side) -> _Half:
-        """Translate the images of a side to the other one and back."""
+        """Translate the images of a domain to the other one and back."""
         if side == "A":
-            images, there, back, judge, weight = pair.source, self.a_to_b, self.b_to_a, self.b, self.weights.weight_a
+            images, others, there, back, judge = pair.source, pair.target, self.a_to_b, self.b_to_a, self.b
         else:
-            images, there, back, judge, weight = pair.target, self.b_to_a, self.a_to_b, self.a, self.weights.weight_b
+            images, others, there, back, judge = pair.target, pair.source, self.b_to_a, self.a_to_b, self.a
+        weight = self.weights.weight_a if side == "A" else self.weights.weight_b
         fake = there.network(images)
-        adversarial, cycle = judge.adversarial_loss(fake), F.l1_loss(back.network(fake), images)
-        terms = {f"adversarial_{'B' if side == 'A' else 'A'}": adversarial, f"cycle_{side}": cycle}
-        loss = self.loss.adversarial * adversarial + weight * cycle
+        own: dict[str, WeightedLoss] = {
+            f"cycle_{side}": (lambda made: F.l1_loss(back.network(made.fake), images), weight)
+        }
         if self.weights.identity:
-            terms[f"identity_{side}"] = F.l1_loss(back.network(images), images)
-            loss = loss + self.weights.identity * weight * terms[f"identity_{side}"]
-        if side == "A":
-            outside = pair.outside_mask(fake)
-            terms |= outside
-            loss = sum((self.loss.outside_mask * term for term in outside.values()), loss)
+            identity = self.weights.identity * weight
+            own[f"identity_{side}"] = lambda _: F.l1_loss(back.network(images), images), identity
+        inputs = judge.loss_inputs(images, fake, others, outside=pair.outside if side == "A" else None)
+        terms = self.objectives[side](inputs, own)
+        loss = terms.pop("total")
         return _Half(fake.detach(), {name: term.detach() for name, term in terms.items()}, loss)
 
     def _summed_up(self, made: Sequence[_Half]) -> Pair:
-        """Add the losses of both sides to the means; return the translations into A and into B."""
+        """Add the losses of both domains to the means; return the translations into A and into B."""
         of_a, of_b = made
         self.means.add(of_a.terms | of_b.terms | {"total": of_a.loss + of_b.loss}, "loss/G/")
         return Pair(of_b.fake, of_a.fake)
 
     def _discriminator_loss(self, pair: Pair, fake: Pair) -> Tensor:
         # B first, as in the original, whose pools share a random generator
-        of_b = self.b.loss(pair.target, fake.target)
-        return of_b + self.a.loss(pair.source, fake.source)
+        of_b = self.b.loss(pair.source, fake.target, pair.target)
+        return of_b + self.a.loss(pair.target, fake.source, pair.source)
 
     def pass_once(self, pair: Pair) -> None:
         """Translate the images of both sides, and discriminate the translations."""
@@ -117,7 +123,7 @@ class Cycle(Unpaired):
 
     @property
     def pools(self) -> list[tuple[ImagePool, str]]:
-        """Those of both discriminators, if they have some."""
+        """The pools of both discriminators, if there are any."""
         return [(pool, name) for pool, name in ((self.b.pool, "source"), (self.a.pool, "target")) if pool]
 
     @property
@@ -143,7 +149,8 @@ def build_cycle(config: Config, world: World) -> Cycle:
     sides = {side: build.build_discriminator(config, way) for side, way in (("A", "BtoA"), ("B", "AtoB"))}
     torch.manual_seed(config.run.seed + world.rank)  # dropout and pools differ by process
     a_to_b, b_to_a = (builder.network(module, "generator") for module in generators.values())
-    a, b = (ImageDiscriminator.of(builder, module, means, f"D_{side}") for side, module in sides.items())
+    a, b = (TrainedDiscriminator.of(builder, module, means, f"D_{side}") for side, module in sides.items())
+    losses = build.build_generator_objective(config, world.device).losses
     return Cycle(
         translators=translators(config),
         a_to_b=a_to_b,
@@ -154,8 +161,21 @@ def build_cycle(config: Config, world: World) -> Cycle:
             "generators": builder.group({"generator_AtoB": a_to_b, "generator_BtoA": b_to_a}),
             "discriminators": builder.group({"discriminator_A": a.trained, "discriminator_B": b.trained}),
         },
+        objectives=objectives_of(losses),
         weights=config.cycle,
-        loss=config.loss,
         precision=builder.precision,
         means=means,
     )
+
+
+def objectives_of(losses: Mapping[str, WeightedLoss]) -> dict[Side, GeneratorObjective]:
+    """Return the losses of each direction, by the domain of its sources.
+
+    Losses of both directions are named by the domain that they translate into. Only sources of A have label maps.
+    """
+    of_a_only = {name for name in losses if name in GENERATOR_LOSSES and GENERATOR_LOSSES[name].needs_labels}
+    named = {name: name if name in of_a_only else f"{name}_B" for name in losses}
+    return {
+        "A": GeneratorObjective({named[name]: loss for name, loss in losses.items()}),
+        "B": GeneratorObjective({f"{name}_A": loss for name, loss in losses.items() if name not in of_a_only}),
+    }

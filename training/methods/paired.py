@@ -1,7 +1,7 @@
 """Training on pairs: one generator against one discriminator, which sees source and image (pix2pixHD, SPADE, OASIS)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -12,10 +12,9 @@ from configs.build import discriminated_side
 from configs.schema import Config
 from data.batch import Batch, Sample
 from losses.objective import GeneratorObjective, LossInputs
-from losses.pixel_weights import LossWeights
 from models.style_encoder import StyledImages, StyleDistribution
+from training.methods.discriminator import TrainedDiscriminator
 from training.methods.image_pool import ImagePool
-from training.methods.judge import Judge, Outputs
 from training.methods.method import Averages, Method, NetworkBuilder, translators
 from training.running_means import RunningMeans
 from training.trained_network import TrainedNetwork, synchronized_passes
@@ -61,7 +60,7 @@ class Paired(Method):
     progress = "l1"
 
     generator: TrainedNetwork
-    discriminator: Judge
+    discriminator: TrainedDiscriminator
     objective: GeneratorObjective
     retain_graph: bool = True
 
@@ -89,7 +88,7 @@ class Paired(Method):
     def joint_update(self, passes: Sequence[ModelInputs]) -> None:
         """Make pix2pixHD's update: the fake is discriminated once, and the losses of both networks use that graph.
 
-        The discriminator steps after both backward passes, because it changes weights that the other's graph needs.
+        The discriminator steps after both backward passes, because it changes weights that the generator's graph needs.
         """
         for inputs in synchronized_passes(passes, *self.networks.values()):
             self._joint_pass(inputs, share=1 / len(passes))
@@ -103,34 +102,28 @@ class Paired(Method):
 
     def losses(self, inputs: ModelInputs) -> tuple[Tensor, Tensor]:
         """Return the losses of generator and discriminator, 0-d each, from one pass of each with the same weights."""
-        judge = self.discriminator
+        judge, source, target = self.discriminator, inputs.source, inputs.target
         with self.precision.autocast():
             fake, style = translate(self.generator.network, inputs.generator_inputs)
-            pairs = [(inputs.source, fake), (inputs.source, inputs.target)]
-            if judge.pool:
-                pairs.append(judge.pool.exchange(inputs.source, fake))
-            transform = judge.augmentation.draw(inputs.target)
-            fake_outputs, target_outputs, *pooled = judge.outputs(transform, *pairs)
-            shown = pooled[0] if pooled else fake_outputs
-            discriminator_loss = judge.loss_of(
-                inputs.source, fake, inputs.target, transform, fakes=shown, reals=target_outputs
-            )
-            translation = LossInputs(
-                fake,
-                inputs.target,
-                source=transform.of_source(inputs.source),
-                discriminate_fake=lambda: fake_outputs,
-                discriminate_target=lambda: target_outputs,
-                style=style,
-                weights=LossWeights.of(inputs.weights, transform.of_source),
-            )
-            return self._generator_loss(translation), discriminator_loss
+            earlier = [judge.shown(source, fake)] if judge.pool else []
+            transform = judge.augmentation.draw(target)
+            fakes, reals, *shown = judge.outputs(transform, (source, fake), (source, target), *earlier)
+            loss = judge.loss_of(source, fake, target, transform, fakes=shown[0] if shown else fakes, reals=reals)
+            made = judge.loss_inputs(source, fake, target, transform, style=style, weights=inputs.weights)
+            made = replace(made, discriminate_fake=lambda: fakes, discriminate_target=lambda: reals)
+            return self._generator_loss(made), loss
 
-    def discriminator_update(self, passes: Sequence[ModelInputs]) -> None:
-        """Update the discriminator alone, for more of its updates than of the generator's."""
+    def discriminator_update(self, passes: Sequence[ModelInputs], *, keeps_graph: bool = False) -> Translation:
+        """Update only the discriminator; return the translation of the last pass, with its graph if wanted."""
+        made: Translation
         for inputs in synchronized_passes(passes, *self.networks.values()):
-            self._discriminator_pass(inputs, share=1 / len(passes), keeps_graph=False)
+            with self.precision.autocast():
+                with torch.set_grad_enabled(keeps_graph):
+                    made = translate(self.generator.network, inputs.generator_inputs)
+                loss = self.discriminator.loss(inputs.source, made[0], inputs.target)
+            self.optimizers["discriminator"].backward(loss * (1 / len(passes)))
         self.optimizers["discriminator"].step("discriminator", self.means)
+        return made
 
     def alternating_update(self, passes: Sequence[ModelInputs]) -> None:
         """Make pix2pix's update: the discriminator steps first, then discriminates the fake again for the generator.
@@ -138,50 +131,20 @@ class Paired(Method):
         With one pass the fake is made once. With more it is made twice, since several graphs would cost the memory that
         accumulation is there to save.
         """
-        kept: Translation | None = None
+        is_single = len(passes) == 1
+        made = self.discriminator_update(passes, keeps_graph=is_single)
         for inputs in synchronized_passes(passes, *self.networks.values()):
-            kept = self._discriminator_pass(inputs, share=1 / len(passes), keeps_graph=len(passes) == 1)
-        self.optimizers["discriminator"].step("discriminator", self.means)
-        for inputs in synchronized_passes(passes, *self.networks.values()):
-            self._generator_pass(inputs, share=1 / len(passes), kept=kept)
+            with self.precision.autocast():
+                if not is_single:
+                    made = translate(self.generator.network, inputs.generator_inputs)
+                fake, style = made
+                loss = self._generator_loss(
+                    self.discriminator.loss_inputs(
+                        inputs.source, fake, inputs.target, style=style, weights=inputs.weights
+                    )
+                )
+            self.optimizers["generator"].backward(loss * (1 / len(passes)))
         self.optimizers["generator"].step("generator", self.means)
-
-    def _discriminator_pass(self, inputs: ModelInputs, share: float, keeps_graph: bool) -> Translation | None:
-        judge = self.discriminator
-        with self.precision.autocast():
-            with torch.set_grad_enabled(keeps_graph):
-                fake, style = translate(self.generator.network, inputs.generator_inputs)
-            shown = judge.pool.exchange(inputs.source, fake) if judge.pool else (inputs.source, fake.detach())
-            transform = judge.augmentation.draw(inputs.target)
-            fakes, reals = judge.outputs(transform, shown, (inputs.source, inputs.target))
-            loss = judge.loss_of(inputs.source, fake, inputs.target, transform, fakes=fakes, reals=reals)
-        self.optimizers["discriminator"].backward(loss * share)
-        return (fake, style) if keeps_graph else None
-
-    def _generator_pass(self, inputs: ModelInputs, share: float, kept: Translation | None) -> None:
-        # The bare discriminator: its own gradients are not wanted, so no process waits for them.
-        discriminator = self.discriminator.trained.compute_copy
-        transform = self.discriminator.augmentation.draw(inputs.target)
-        source = transform.of_source(inputs.source)
-
-        def discriminate_target() -> Outputs:
-            with torch.no_grad():
-                outputs: Outputs = discriminator(source, transform.of_image(inputs.target))
-            return outputs
-
-        with self.precision.autocast():
-            fake, style = kept or translate(self.generator.network, inputs.generator_inputs)
-            translation = LossInputs(
-                fake,
-                inputs.target,
-                source=source,
-                discriminate_fake=lambda: discriminator(source, transform.of_image(fake)),
-                discriminate_target=discriminate_target,
-                style=style,
-                weights=LossWeights.of(inputs.weights, transform.of_source),
-            )
-            loss = self._generator_loss(translation)
-        self.optimizers["generator"].backward(loss * share)
 
     def _generator_loss(self, translation: LossInputs) -> Tensor:
         terms = self.objective(translation)
@@ -228,14 +191,14 @@ def build_paired(config: Config, world: World) -> Paired:
         objective = build.build_generator_objective(config, world.device)
     torch.manual_seed(config.run.seed + world.rank)  # noise differs by process
     generator, means = builder.network(modules[0], "generator"), RunningMeans()
-    judge = Judge.of(builder, modules[1], means)
+    discriminator = TrainedDiscriminator.of(builder, modules[1], means)
     return Paired(
         translators=translators(config),
         generator=generator,
-        discriminator=judge,
+        discriminator=discriminator,
         optimizers={
             "generator": builder.group({"generator": generator}),
-            "discriminator": builder.group({"discriminator": judge.trained}),
+            "discriminator": builder.group({"discriminator": discriminator.trained}),
         },
         objective=objective,
         precision=builder.precision,

@@ -11,7 +11,6 @@ from PIL.ImageFile import ImageFile
 from PIL.PngImagePlugin import PngInfo
 
 from data.files import quick_decoding
-from data.files.image_files import raw_mode
 from data.files.quick_decoding import decode_quickly
 
 pytest.importorskip("kornia_rs")
@@ -39,7 +38,7 @@ def opened(content: bytes) -> ImageFile:
 
 def quick(content: bytes) -> np.ndarray | None:
     image = opened(content)
-    return decode_quickly(image, raw_mode(image))
+    return decode_quickly(image)
 
 
 def test_quick_pixels_are_those_of_pillow() -> None:

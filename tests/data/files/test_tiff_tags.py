@@ -55,7 +55,7 @@ def tags_of(path: Path, *tags: tuple[int, int, int | None, Any, bool], **options
     """The tags of a TIFF that has these."""
     pixels = bands(0).transpose(1, 2, 0)
     tifffile().imwrite(path, pixels, photometric="minisblack", planarconfig="contig", extratags=tags, **options)
-    return TiffTags.of(path)
+    return file_tags(path)
 
 
 def test_tags_are_read(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_tags_are_read(tmp_path: Path) -> None:
     assert not tags_of(tmp_path / "plain.tif", metadata=None)
     assert not tags_of(tmp_path / "bad.tif", (42113, 2, None, "none", True))
     (tmp_path / "cut.tif").write_bytes((tmp_path / "x.tif").read_bytes()[:300])
-    assert not TiffTags.of(tmp_path / "cut.tif")
+    assert not file_tags(tmp_path / "cut.tif")
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_the_image_that_is_read_counts(tmp_path: Path) -> None:
         writer.write(np.zeros((64, 80, 3), np.uint8), photometric="rgb", tile=(32, 16))
         writer.write(np.zeros((96, 80, 3), np.uint8), photometric="rgb")
     assert read_size(tmp_path / "x.tif") == (64, 80)
-    tags = TiffTags.of(tmp_path / "x.tif")
+    tags = file_tags(tmp_path / "x.tif")
     assert (tags.height, tags.width, tags.tile) == (64, 80, (32, 16))
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-from data.files.pixel_rows import Bands
-from data.files.tiff_tags import TiffTags, scaled_georeference
+from data.files.tiff_tags import file_tags, scaled_georeference
 from data.files.tiff_writer import write_tiff
 from tests.images import GEO_TAGS, heights, tifffile
 
@@ -41,23 +41,22 @@ def test_an_image_has_the_tags_of_its_source_at_its_own_size(tmp_path: Path) -> 
         (64, 20, 1.0, (2, 0.5)),
         (8, 10, 0.25, (0.25, 0.25)),
     ]:
-        write_tiff(path, Bands.of(heights(1, height, width)[None]), source, scale, no_data=-9999)
-        made = TiffTags.of(path)
+        write_tiff(path, torch.from_numpy(heights(1, height, width)[None]), source, scale, no_data=-9999)
+        made = file_tags(path)
         assert {tag[0]: tag[3] for tag in made.georeferencing} == scaled_georeference(before, *factors)
         assert made.pixels_per_cm == pytest.approx((100 * factors[1], 50 * factors[0]))
         assert (made.band_names, made.no_data) == ({0: "Höhe"}, -9999)
-    write_tiff(path, Bands.of(np.zeros((2, 32, 40), np.float32)), source)
-    assert not TiffTags.of(path).band_names  # the bands are others
-    write_tiff(path, Bands.of(rgb(32, 40)), tmp_path / "source.png")
-    assert not TiffTags.of(path)
+    write_tiff(path, torch.from_numpy(np.zeros((2, 32, 40), np.float32)), source)
+    assert not file_tags(path).band_names  # the bands are others
+    write_tiff(path, torch.from_numpy(rgb(32, 40)), tmp_path / "source.png")
+    assert not file_tags(path)
 
 
 @pytest.mark.parametrize("bands", [1, 3])
 def test_a_pyramid_becomes_a_pyramid_of_the_means_of_its_pixels(tmp_path: Path, bands: int) -> None:
     pyramid(tmp_path / "source.tif", 75, 101, resolution=(4e4, 4e4), resolutionunit=3)
     pixels = rgb(75, 101)[:bands]
-    parts = np.split(pixels, [1, 40, 41, 70], axis=1)
-    write_tiff(tmp_path / "x.tif", Bands(pixels.shape, pixels.dtype, parts), tmp_path / "source.tif")
+    write_tiff(tmp_path / "x.tif", torch.from_numpy(pixels), tmp_path / "source.tif")
     with tifffile().TiffFile(tmp_path / "x.tif") as file:
         levels = [level.asarray().reshape(*level.shape[:2], bands) for level in file.series[0].levels]
         assert [page.tile for page in file.pages] == [(32, 16)] * 3
@@ -67,20 +66,29 @@ def test_a_pyramid_becomes_a_pyramid_of_the_means_of_its_pixels(tmp_path: Path, 
         padded = np.pad(above, [(0, side % 2) for side in above.shape[:2]] + [(0, 0)], mode="edge").astype(float)
         means = (padded[::2, ::2] + padded[1::2, ::2] + padded[::2, 1::2] + padded[1::2, 1::2]) / 4
         assert np.abs(level - means).max() <= 0.5
-    assert TiffTags.of(tmp_path / "x.tif").pixels_per_cm == (4e4, 4e4)
+    assert file_tags(tmp_path / "x.tif").pixels_per_cm == (4e4, 4e4)
 
 
 def test_pixels_without_data_are_not_mixed_into_lower_levels(tmp_path: Path) -> None:
     pyramid(tmp_path / "source.tif", 64, 64, tile=(16, 16))
     pixels = np.where(np.arange(64) % 2, -9999, 100).astype(np.int16)[None, None].repeat(64, 1)
-    write_tiff(tmp_path / "x.tif", Bands.of(pixels), tmp_path / "source.tif", no_data=-9999)
+    write_tiff(tmp_path / "x.tif", torch.from_numpy(pixels), tmp_path / "source.tif", no_data=-9999)
     with tifffile().TiffFile(tmp_path / "x.tif") as file:
         assert [set(np.unique(level.asarray())) <= {-9999, 100} for level in file.series[0].levels] == [True] * 3
 
 
 def test_tiles_without_a_pyramid_stay_tiles(tmp_path: Path) -> None:
     tifffile().imwrite(tmp_path / "source.tif", np.zeros((40, 50), np.uint8), tile=(16, 48))
-    write_tiff(tmp_path / "x.tif", Bands.of(rgb(80, 100)), tmp_path / "source.tif", 2)
+    write_tiff(tmp_path / "x.tif", torch.from_numpy(rgb(80, 100)), tmp_path / "source.tif", 2)
     with tifffile().TiffFile(tmp_path / "x.tif") as file:
         assert [page.tile for page in file.pages] == [(16, 48)]
         assert np.array_equal(file.asarray().transpose(2, 0, 1), rgb(80, 100))
+
+
+def test_a_large_tiff_has_wide_positions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit, is_big in ((2**32, False), (1000, True)):
+        monkeypatch.setattr("data.files.tiff_writer._MAX_CLASSIC_BYTES", limit)
+        write_tiff(tmp_path / "x.tif", torch.from_numpy(rgb(32, 40)))
+        with tifffile().TiffFile(tmp_path / "x.tif") as file:
+            assert file.is_bigtiff == is_big
+            assert np.array_equal(file.asarray().transpose(2, 0, 1), rgb(32, 40))

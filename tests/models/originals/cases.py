@@ -12,7 +12,7 @@ from models.originals.weights import FORMATS, import_original
 from models.segmentation_discriminator import SegmentationUnet
 from models.spade_generator import SpadeBlock, SpadeGenerator
 from models.spectral_norm import SpectralIteration, add_spectral_norm, spectral_norms
-from tools.export.original_weights import scheme_of
+from tools.export.original import scheme_of
 
 Weights = dict[str, Tensor]
 _N_UPSAMPLINGS = {"normal": 5, "more": 6, "most": 7}

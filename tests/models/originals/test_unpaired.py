@@ -134,16 +134,6 @@ def test_the_filters_of_antialiased_layers_are_written(reference: dict[str, Any]
     torch.testing.assert_close({key: written[key].double() for key in kept}, kept, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("name", ["cut_generator", "cut_generator_mixed", "cut_discriminator"])
-def test_files_without_filters_are_read(reference: dict[str, Any], name: str) -> None:
-    weights = weights_of(reference, name)
-    without = {key: value for key, value in weights.items() if not key.endswith(".filt")}
-    assert len(without) < len(weights)
-    expected, found = import_original(weights), import_original(without)
-    assert (found.scheme, found.settings) == (expected.scheme, expected.settings)
-    torch.testing.assert_close(found.network.state_dict(), expected.network.state_dict(), rtol=0, atol=0)
-
-
 def test_projection(reference: dict[str, Any]) -> None:
     case, network = reference["patch_sample"], network_of(reference, "patch_sample")
     features, recorded = [feature.double().requires_grad_() for feature in case["inputs"]], case["results"]["mlp"]

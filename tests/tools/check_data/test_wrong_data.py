@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from data.facades.dataset import SyntheticFacades
-from data.files.pixel_rows import Bands, write_png_rows
+from data.files.image_files import write_png
 from tests.conftest import save_image
 from tests.images import tifffile
 from tools.check_data import __main__ as check_data
@@ -33,7 +33,7 @@ def labels(index: int) -> np.ndarray:
 def save_16_bits(path: Path, pixels: np.ndarray) -> None:
     """Write (H, W, 3) uint8 pixels with 16 bits."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_png_rows(path, Bands.of(pixels.transpose(2, 0, 1).astype(np.uint16) * 257))
+    write_png(path, torch.from_numpy(pixels.transpose(2, 0, 1).astype(np.uint16) * 257))
 
 
 def save_pair(root: Path, index: int) -> None:

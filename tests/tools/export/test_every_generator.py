@@ -18,8 +18,9 @@ from models import GENERATORS
 from models.generator import Generator, ImageSides
 from tests.runs import SPADE
 from tests.tools.export.test_file import KINDS
-from tools.export.__main__ import write_originals
-from tools.export.file import export_program, export_weights
+from tools.export.onnx import export_program
+from tools.export.original import write_original
+from tools.export.safetensors import export_weights
 from utils.errors import UserError
 
 SETTINGS = {
@@ -82,15 +83,15 @@ def in_tiles(loaded: LoadedGenerator, folder: Path) -> None:
     )
     with torch.no_grad():
         expected = loaded.generator(image)
-    bands = tiled.bands(lambda window: window.cut(image), *image.shape[2:])
-    torch.testing.assert_close(torch.cat(list(bands), dim=2), expected, rtol=0, atol=1e-3)
+    for window, part in tiled.parts(lambda window: window.cut(image), *image.shape[2:]):
+        torch.testing.assert_close(part, window.cut(expected), rtol=0, atol=1e-3)
 
 
 USES: dict[str, Callable[[LoadedGenerator, Path], None]] = {
     "tiles": in_tiles,
     "safetensors": lambda loaded, folder: export_weights(loaded, folder / "g.safetensors", "float32"),
-    "original": lambda loaded, folder: write_originals(loaded, folder / "latest_net_G.pth", None),
-    "onnx": lambda loaded, folder: export_program(loaded, folder / "g.onnx", "float32", as_images=False),
+    "original": lambda loaded, folder: write_original(loaded, folder / "latest_net_G.pth"),
+    "onnx": lambda loaded, folder: export_program(loaded, folder / "g.onnx", "float32", "outside"),
 }
 
 

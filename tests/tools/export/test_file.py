@@ -16,9 +16,10 @@ from models.instance_features import FeatureConditionedGenerator
 from tests.processes import PATIENCE_S, start_program
 from tests.runs import SPADE, STYLE, assert_equal, run, translate, untrained_run, with_slow
 from tools.export import __main__ as export
-from tools.export import file as exported_file
-from tools.export.file import TOLERANCES, Example, ExportError, export_program, make_example
-from tools.export.program import open_onnx
+from tools.export import onnx, safetensors
+from tools.export.example import Example, make_example
+from tools.export.format import TOLERANCES, ExportError
+from tools.export.onnx import export_program, open_onnx
 from utils.errors import ConfigError
 
 
@@ -57,7 +58,7 @@ def test_a_program_translates_as_the_generator_in_sizes_that_it_never_saw(
     tiny_config: Path, settings: list[str], as_images: bool
 ) -> None:
     loaded, file = untrained(tiny_config, *settings), tiny_config.parent / "generator.onnx"
-    export_program(loaded, file, "float32", as_images=as_images)
+    export_program(loaded, file, "float32", "inside" if as_images else "outside")
     assert_translates(file, loaded, as_images=as_images)
 
 
@@ -102,14 +103,14 @@ def test_programs_at_their_limits(
     loaded = untrained(tiny_config, *settings)
     example = make_example(loaded, 1, *size, as_images=True)
     assert example.inputs["source"].dtype == source_type
-    export_program(loaded, tiny_config.parent / "g.onnx", "float32", as_images=True)
+    export_program(loaded, tiny_config.parent / "g.onnx", "float32")
     assert example.difference(open_onnx(tiny_config.parent / "g.onnx")(example.inputs)) <= 1
 
 
 def test_a_low_dtype_halves_the_weights_and_keeps_inputs_and_outputs(tiny_config: Path) -> None:
     loaded = untrained(tiny_config, "generator.base_channels=16", "init.gain=0.02")
     file = tiny_config.parent / "generator.onnx"
-    export_program(loaded, file, "float16", as_images=False)
+    export_program(loaded, file, "float16", "outside")
     n_weights = sum(weight.numel() for weight in loaded.generator.parameters())
     assert file.stat().st_size < 2 * n_weights + 250_000
     example = make_example(loaded, 1, 8, 12, as_images=False)
@@ -124,19 +125,20 @@ def test_a_low_dtype_halves_the_weights_and_keeps_inputs_and_outputs(tiny_config
 def test_a_generator_that_overflows_in_float16_is_refused(tiny_config: Path) -> None:
     unet = ["generator.name=unet", "generator.n_downsamplings=5", "generator.norm=batch", "generator.base_channels=16"]
     with pytest.raises(ExportError, match=r"try --dtype float32"):
-        export_program(untrained(tiny_config, *unet), tiny_config.parent / "g.onnx", "float16", as_images=True)
+        export_program(untrained(tiny_config, *unet), tiny_config.parent / "g.onnx", "float16")
 
 
 @pytest.mark.parametrize("kind", with_slow(["safetensors"], ["onnx"]))
 def test_what_translates_otherwise_is_removed(tiny_config: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    run_folder, plain = untrained_run(tiny_config), exported_file.plain_copy
+    run_folder, module = untrained_run(tiny_config), {"onnx": onnx, "safetensors": safetensors}[kind]
+    plain = module.plain_copy
 
     def damaged(loaded: LoadedGenerator) -> LoadedGenerator:
         copy = plain(loaded)
         next(copy.generator.parameters()).mul_(-1)
         return copy
 
-    monkeypatch.setattr(exported_file, "plain_copy", damaged)
+    monkeypatch.setattr(module, "plain_copy", damaged)
     output = tiny_config.parent / "exports" / f"generator.{kind}"
     with pytest.raises(ExportError, match=r"differs from the generator by .* 1 allowed, and was removed"):
         export.main(["--checkpoint", str(run_folder), "--format", kind, "--output", str(output)])
@@ -197,12 +199,10 @@ def test_a_missing_package_is_named_with_the_extra(kind: str, packages: str, mon
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--format", "safetensors", "--conditioning", "inside"], "--conditioning goes with --format onnx, not"),
+        (["--format", "safetensors", "--conditioning", "outside"], "--conditioning goes with --format onnx, not"),
         (["--format", "original", "--dtype", "float16"], "--dtype goes with --format onnx, html, safe"),
         (["--format", "onnx", "--output", "a.pt2"], "--output a.pt2: expected a name that ends in .onnx"),
         (["--format", "onnx", "--family", "pix2pix"], "--family goes with --format original"),
-        (["--format", "onnx", "--dtype", "bfloat16"], "use float16"),
-        (["--format", "html", "--dtype", "bfloat16"], "onnxruntime has no convolutions in it"),
         (["--format", "html", "--output", "page.txt"], "expected a name that ends in .html"),
         (["--format", "html", "--samples", "-1"], "argument --samples: '-1' is not a whole number from 0"),
         (["--format", "onnx", "--folder"], "--folder goes with --format html, not with onnx"),

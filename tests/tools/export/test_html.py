@@ -19,7 +19,7 @@ from data.batch import DataError
 from inference.load import load_generator
 from tests.runs import program_main, untrained_run
 from tools.export import html, web_runtime
-from tools.export.file import ExportError
+from tools.export.format import ExportError
 from tools.export.web_runtime import WASM, WEBGPU, runtime_files
 
 CONTENT = {name: f"content of {name}".encode() for name in (*WASM, *WEBGPU)}
@@ -86,7 +86,7 @@ def test_one_file_has_everything(tiny_run: Path, tmp_path: Path, archive: Path) 
     assert re.findall(r'(?:<footer>|"description">)(.*?)</', page) == ["a &amp; b", "Licence: mit"]
     assert (model["card"]["license"], model["card"]["data"]["samples"]) == ("mit", 5)
     assert model["sample_sizes"] == [[32, 32]] * 2
-    assert (model["longest_side"], model["file_side"]) == (32, 4096)
+    assert (model["width"], model["file_side"]) == (32, 4096)
     assert 10**6 < model["max_pixels"] < 2**26
     assert [kind["name"] for kind in model["classes"]][:3] == ["sky", "wall", "roof"]
     ids = np.frombuffer(parts["sample-0"], "<i4", 32 * 32)
@@ -201,7 +201,7 @@ def test_a_page_needs_no_data_set(tiny_run: Path, tmp_path: Path, package: Path)
     loaded = load_generator(
         next(tiny_run.glob("checkpoint-*.pt")), ["data.layout=paired_folders", "data.n_classes=12", "data.root=missing"]
     )
-    html.export_page(loaded, tmp_path / "page.html", "float32", in_folder=False, n_samples=4, web_runtime=package)
+    html.export_page(loaded, tmp_path / "page.html", "float32", web_runtime=package)
     model = model_of((tmp_path / "page.html").read_text())
     assert model["samples"] == []
     assert [kind["name"] for kind in model["classes"]] == [str(number) for number in range(12)]

@@ -11,7 +11,7 @@ from models.originals.format import OriginalWeightsError
 from models.patch_projection import PatchProjection
 from tests.runs import OASIS, SPADE, assert_equal, untrained_run, with_slow
 from tools.export import __main__ as export
-from tools.export.original_weights import choose_family, write_original
+from tools.export.original import choose_family, write_network
 from utils.checkpoint import load_checkpoint, save_checkpoint
 
 AS_LARGE = ["discriminator.base_channels=64", *(f"data.synthetic.{side}=64" for side in ("height", "width"))]
@@ -22,7 +22,7 @@ SIZES = ["generator.n_upsamplings=5", "generator.hidden_channels=128", "generato
 def written(network: nn.Module, folder: Path, family: str | None = None) -> dict[str, torch.Tensor]:
     """Return what is in the file of an untrained network."""
     file = folder / "latest_net_G.pth"
-    write_original(network, file, choose_family(network, family))
+    write_network(network, file, choose_family(network, family))
     return dict(torch.load(file, weights_only=True))
 
 
@@ -43,7 +43,7 @@ def test_an_original_is_written_back_with_the_biases_that_it_had(
     tiny_config: Path, tmp_path: Path, name: str, family: str
 ) -> None:
     file, output = tmp_path / name, tmp_path / "back.pth"
-    write_original(generator(tiny_config, "generator.norm=batch"), file, family)
+    write_network(generator(tiny_config, "generator.norm=batch"), file, family)
     export.main(["--checkpoint", str(file), "--format", "original", "--output", str(output)])
     before, after = (torch.load(path, weights_only=True) for path in (file, output))
     assert ("model.1.bias" in before) == (family == "pix2pixHD")

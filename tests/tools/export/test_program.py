@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from models.layers import AntialiasedDownsampling
-from tools.export.program import trace, write_onnx
+from tools.export.onnx import trace, write_onnx
 
 
 def test_a_file_names_no_folder_of_this_machine(tmp_path: Path) -> None:

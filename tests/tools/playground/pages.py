@@ -14,9 +14,10 @@ from playwright.sync_api import Browser, Download, FloatRect, Locator, Page, Vie
 
 from tests.conftest import save_image
 from tests.runs import program_main, translate, untrained_run
+from tests.tools.accessibility import barriers
 from tests.tools.serve import services
 from tools.playground.__main__ import parse_arguments
-from tools.playground.start import playground
+from tools.playground.server import playground
 from tools.serve.web import WebServer
 
 BINARY = {"Content-Type": "application/octet-stream"}
@@ -49,12 +50,18 @@ class Opened:
         expect(status).to_have_text("ready")
 
     def wait_for_file(self, width: int | None = None) -> None:
-        """Wait until a file or a sample that was chosen, whose picture has that width, is translated."""
+        """Wait until the picture of a chosen file or sample is translated. width: Its width, if it changes."""
         if width is None:
             self.page.wait_for_timeout(300)
         else:
             expect(self["source"]).to_have_attribute("width", str(width))
         self.wait()
+
+    def open(self, file: Path, width: int | None = None) -> np.ndarray:
+        """Drop a file on the page; return its translation."""
+        self.drop(file)
+        self.wait_for_file(width)
+        return self.pixels("result")
 
     def pixels(self, canvas: str) -> np.ndarray:
         """Return the (H, W, 3) levels of a canvas, by its id."""
@@ -91,7 +98,7 @@ class Opened:
         mouse.up(button=button)
         self.wait()
 
-    def download(self, button: str, folder: Path) -> list[Path]:
+    def download(self, button: str, folder: Path, n_files: int = 1) -> list[Path]:
         """Return the files that a button downloads."""
         downloads: list[Download] = []
 
@@ -99,18 +106,46 @@ class Opened:
             downloads.append(download)
 
         self.page.on("download", collect)
-        with self.page.expect_download():
-            self.click(button)
-        self.page.wait_for_timeout(500)  # for a second file
+        self.click(button)
+        while len(downloads) < n_files:
+            self.page.wait_for_timeout(20)
         self.page.remove_listener("download", collect)
         files = [folder / download.suggested_filename for download in downloads]
         for file, download in zip(files, downloads, strict=True):
             download.save_as(file)
         return files
 
-    def saved(self, folder: Path) -> list[np.ndarray]:
-        """Return the maps that the page saves."""
-        return [read(path) for path in self.download("save", folder)]
+    def saved(self, folder: Path) -> tuple[np.ndarray, np.ndarray]:
+        """Return the label map and the instances that the page saves."""
+        labels, instances = self.download("save", folder, 2)
+        return read(labels), read(instances)
+
+    def keys(self, *keys: str) -> None:
+        """Press keys, one after the other."""
+        for key in keys:
+            self.page.keyboard.press(key)
+
+    def clear(self) -> None:
+        """Show an empty picture whole."""
+        self.click("clear")
+        if self["fit"].is_enabled():
+            self.click("fit")
+        self.wait()
+
+    def more(self) -> None:
+        """Show the controls under More."""
+        self.page.locator("summary").first.click()
+
+    def assert_says(self, text: str) -> None:
+        """Wait until the message of the page contains a text."""
+        expect(self.page.locator("#message span")).to_contain_text(text)
+
+    def assert_no_barriers(self) -> None:
+        """Look for serious barriers by axe-core, in all colours."""
+        for scheme, forced in (("light", "none"), ("dark", "none"), ("light", "active")):
+            self.page.emulate_media(color_scheme=scheme, forced_colors=forced)  # type: ignore[arg-type]
+            assert barriers(self.page) == [], (scheme, forced)
+        self.page.emulate_media(color_scheme="light", forced_colors="none")
 
     def choose_sample(self, index: int) -> None:
         self["samples"].select_option(index=index)
@@ -126,11 +161,6 @@ class Opened:
             }""",
             {"name": file.name, "bytes": list(file.read_bytes())},
         )
-
-    def message(self) -> str:
-        """Return the message of the page, once there is one."""
-        expect(self["message"]).to_be_visible()
-        return self.page.locator("#message span").inner_text()
 
 
 FIRST_SAMPLE_IS_READ = """() => {
@@ -204,10 +234,13 @@ def page_of(browser: Browser, trained: Trained, engine: str) -> Iterator[Opened]
         yield page
 
 
-def translated_by_test_py(trained: Trained, source: Path, instances: Path | None, folder: Path) -> np.ndarray:
-    """Return the picture that test.py makes of files that the page has saved."""
-    ids = None if instances is None else read(instances)
-    return expected(folder, read(source), ids, "--checkpoint", str(trained.run), "--opt-level", "O0").astype(int)
+def assert_as_test_py(
+    found: np.ndarray, trained: Trained, source: np.ndarray, instances: np.ndarray | None, folder: Path
+) -> None:
+    """Check that a translation is the picture that test.py makes of maps that the page has saved."""
+    wanted = expected(folder, source, instances, "--checkpoint", str(trained.run), "--opt-level", "O0").astype(int)
+    assert wanted.std() > 1
+    assert abs(found.astype(int) - wanted).max() <= 1
 
 
 def expected(folder: Path, source: np.ndarray, instances: np.ndarray | None, *options: str) -> np.ndarray:

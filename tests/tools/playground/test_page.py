@@ -101,7 +101,7 @@ def test_ignored_pixels_are_the_last_entry(ignore_id: int, ids: list[int]) -> No
 )
 def test_a_new_picture_has_the_size_of_the_training(values: dict[str, object], size: tuple[int, int]) -> None:
     found = described(labels(3, **values))
-    assert (found.height, found.width, found.longest_side) == (*size, max(size))
+    assert (found.height, found.width) == size
 
 
 def test_names_cannot_end_their_element() -> None:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from io import BytesIO
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,16 +15,14 @@ import pytest
 import torch
 from PIL import Image
 
-import tests.processes  # noqa: F401 - sets what the processes of other tests share
 from data.batch import Batch
 from inference.predictor import Predictor
-from tools.serve import file_processes
+from tests.conftest import save_image
 from tools.serve.__main__ import parse_arguments
-from tools.serve.start import service
+from tools.serve.app import service
 from tools.serve.turns import Turns
 from tools.serve.web import WebServer
 
-file_processes.PRELOADED += ["tests.processes"]  # one server forks the processes of all tests
 BOUNDARY = "0123456789abcdef"
 FORM = {"Content-Type": f"multipart/form-data; boundary={BOUNDARY}"}
 
@@ -51,6 +50,14 @@ def serving(*arguments: object) -> AbstractContextManager[WebServer]:
     return running(service(parse_arguments([*map(str, arguments), "--port", "0"])))
 
 
+def draw(folder: Path, height: int = 19, width: int = 45) -> tuple[bytes, bytes]:
+    """Write a label map of the synthetic facades and its instances; return both files."""
+    rng = np.random.default_rng(height)
+    save_image(folder / "photo.png", rng.integers(0, 12, (height, width), dtype=np.uint8))
+    save_image(folder / "instances" / "photo.png", rng.integers(0, 9, (height, width), dtype=np.uint16))
+    return (folder / "photo.png").read_bytes(), (folder / "instances" / "photo.png").read_bytes()
+
+
 def model_of(*arguments: object) -> dict[str, Any]:
     """Return the description of GET /model."""
     with serving(*arguments) as server:
@@ -59,7 +66,7 @@ def model_of(*arguments: object) -> dict[str, Any]:
 
 
 class Hold:
-    """Holds translations back until it is opened; n_read: requests that have come to where they wait for it."""
+    """Holds translations back until it is opened. n_read: Number of requests that wait for it or passed it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begun, self.opened = threading.Event(), threading.Event()

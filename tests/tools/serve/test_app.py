@@ -1,12 +1,15 @@
 """The addresses of the service, its limits and its refusals."""
 
-import asyncio
+import errno
 import json
+import os
 import socket
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from threading import Timer
 
 import numpy as np
 import pytest
@@ -15,14 +18,14 @@ from tests.conftest import save_image
 from tests.jpegs import scans
 from tests.runs import wait_until
 from tests.tools.serve.services import BOUNDARY, FORM, Hold, ask, form, png, serving
-from tests.tools.serve.test_translation import draw
-from tools.serve import gate, turns
+from tools.serve import gate
 from tools.serve.request_files import RequestFiles
 from tools.serve.web import WebServer
-from utils.text import listed
 
 TOKEN = "0123456789abcdefghij"
 KEY = {"Authorization": f"Bearer {TOKEN}"}
+SMALL = png(8, 8)
+BODY = form(source=SMALL, instances=SMALL)
 
 
 @pytest.fixture(scope="module")
@@ -38,12 +41,6 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def body(tmp_path: Path) -> bytes:
-    source, instances = draw(tmp_path)
-    return form(source=source, instances=instances)
-
-
-@pytest.fixture
 def hold(monkeypatch: pytest.MonkeyPatch) -> Hold:
     return Hold(monkeypatch)
 
@@ -53,32 +50,35 @@ def figure(server: WebServer, name: str) -> float:
     return next((float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"{name} ")), 0.0)
 
 
-def test_the_model_is_described(server: WebServer) -> None:
+def unfinished(server: WebServer, body: bytes = BODY) -> socket.socket:
+    """Send a request without the end of its body."""
+    connection = socket.create_connection(("127.0.0.1", server.port), timeout=60)
+    head = f"POST /translate HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {FORM['Content-Type']}\r\n"
+    connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body[:-50])
+    return connection
+
+
+def test_the_model_and_the_addresses_are_described(server: WebServer) -> None:
     model = json.loads(ask(server, "/model").body)
     assert model["inputs"] == {"source": "class ids", "instances": "ids"}
     assert (model["source_channels"], model["source_range"]) == (1, None)
     assert (model["name"], model["step"], model["size_multiple"], model["output"]) == ("tiny", 4, 4, "image/png")
     assert model["classes"]["1"] == "wall"
     assert model["limits"]["max_pixels"] == 4096
-
-
-def test_health_and_description(server: WebServer) -> None:
     assert ask(server, "/health").body == b"ok\n"
     paths = json.loads(ask(server, "/openapi.json").body)["paths"]
     content = paths["/translate"]["post"]["requestBody"]["content"]
     assert {kind: taken["schema"]["required"] for kind, taken in content.items()} == {
         "multipart/form-data": ["source", "instances"]
     }
-    assert {path: ask(server, path).status for path in paths} == dict.fromkeys(paths, 200) | {
-        "/translate": 405,
-        "/reload": 405,
-    }
+    expected = dict.fromkeys(paths, 200) | {"/translate": 405, "/reload": 405}
+    assert {path: ask(server, path).status for path in paths} == expected
 
 
-def test_figures_for_prometheus(server: WebServer, body: bytes) -> None:
+def test_figures_for_prometheus(server: WebServer) -> None:
     name = 'pairgan_answers_total{path="/translate",status="200"}'
     before = figure(server, name)
-    assert ask(server, "/translate", body, FORM).status == 200
+    assert ask(server, "/translate", BODY, FORM).status == 200
     assert figure(server, name) == before + 1
     assert figure(server, "pairgan_translation_seconds_count") > 0
     assert figure(server, "process_resident_memory_bytes") > 0
@@ -86,9 +86,11 @@ def test_figures_for_prometheus(server: WebServer, body: bytes) -> None:
     assert figure(server, 'pairgan_answers_total{path="other",status="404"}') > 0
 
 
+@pytest.mark.parametrize(("side", "sizes"), [(8, [1, 2]), (48, [1, 1, 1])])  # two of the larger exceed --max-pixels
 def test_requests_that_wait_are_translated_together_with_the_same_pixels(
-    server: WebServer, body: bytes, hold: Hold
+    server: WebServer, hold: Hold, side: int, sizes: list[int]
 ) -> None:
+    body = form(source=png(side, side), instances=png(side, side))
     with ThreadPoolExecutor(3) as threads:
         first = threads.submit(ask, server, "/translate", body, FORM)
         hold.begun.wait(60)
@@ -98,15 +100,15 @@ def test_requests_that_wait_are_translated_together_with_the_same_pixels(
         hold.opened.set()
         assert first.result().status == 200
         assert {other.result().body for other in others} == {first.result().body}
-    assert hold.sizes == [1, 2]
+    assert hold.sizes == sizes
 
 
-def test_the_translation_of_a_client_that_is_gone_is_left_out(server: WebServer, body: bytes, hold: Hold) -> None:
+def test_the_translation_of_a_client_that_is_gone_is_left_out(server: WebServer, hold: Hold) -> None:
     with ThreadPoolExecutor(1) as threads:
-        first = threads.submit(ask, server, "/translate", body, FORM)
+        first = threads.submit(ask, server, "/translate", BODY, FORM)
         hold.begun.wait(60)
-        with unfinished(server, body) as connection:
-            connection.sendall(body[-50:])
+        with unfinished(server) as connection:
+            connection.sendall(BODY[-50:])
             wait_until(lambda: figure(server, "pairgan_waiting") == 2)
         wait_until(lambda: figure(server, "pairgan_waiting") == 1)
         hold.opened.set()
@@ -115,83 +117,85 @@ def test_the_translation_of_a_client_that_is_gone_is_left_out(server: WebServer,
     assert figure(server, 'pairgan_answers_total{path="/translate",status="0"}') == 1
 
 
-def test_a_batch_holds_the_pixels_of_the_largest_image(tiny_run: Path, body: bytes, hold: Hold) -> None:
-    with serving("--checkpoint", tiny_run, "--max-pixels", "1919") as server, ThreadPoolExecutor(4) as threads:
-        answers = [threads.submit(ask, server, "/translate", body, FORM) for _ in range(4)]  # of 960 pixels, padded
-        wait_until(lambda: hold.n_read == 4)
-        hold.opened.set()
-        assert [answer.result().status for answer in answers] == [200] * 4
-    assert hold.sizes == [1] * 4
-
-
-def test_what_cannot_end_in_time_is_not_begun(
-    tiny_run: Path, body: bytes, hold: Hold, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(turns, "MARGIN", 1e9)
-    monkeypatch.setattr(turns, "LEAST_MEASURED", 1)
-    with serving("--checkpoint", tiny_run) as server, ThreadPoolExecutor(2) as threads:
-        first = threads.submit(ask, server, "/translate", body, FORM)
+def test_a_translation_that_has_begun_is_completed_and_others_have_a_time_limit(tiny_run: Path, hold: Hold) -> None:
+    with serving("--checkpoint", tiny_run, "--timeout-s", "3") as server, ThreadPoolExecutor(1) as threads:
+        first = threads.submit(ask, server, "/translate", BODY, FORM)
         hold.begun.wait(60)
-        second = threads.submit(ask, server, "/translate", body, FORM)
-        wait_until(lambda: hold.n_read == 2)
+        with unfinished(server) as upload:
+            second = ask(server, "/translate", BODY, FORM)
+            assert upload.recv(99).startswith(b"HTTP/1.1 503 ")
         hold.opened.set()
-        assert (first.result().status, second.result().status, hold.sizes) == (200, 503, [1])
-    assert second.result().body == b"cannot be translated within 60 s: try again later, or send a smaller image\n"
+        assert first.result().status == 200
+    assert (second.status, second.headers["Retry-After"], hold.sizes) == (503, "1", [1])
+    assert second.body == b"not begun within 3 s: try again later, or send a smaller image\n"
 
 
-def unfinished(server: WebServer, body: bytes) -> socket.socket:
-    """Send a request without the end of its body."""
-    connection = socket.create_connection(("127.0.0.1", server.port), timeout=60)
-    head = f"POST /translate HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {FORM['Content-Type']}\r\n"
-    connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body[:-50])
-    return connection
+def test_requests_wait_undecoded_while_two_batches_are_decoded(tiny_run: Path, hold: Hold) -> None:
+    with serving("--checkpoint", tiny_run, "--batch-size", "1") as server, ThreadPoolExecutor(5) as threads:
+        answers = [threads.submit(ask, server, "/translate", BODY, FORM) for _ in range(5)]
+        wait_until(lambda: figure(server, "pairgan_waiting") == 5)
+        wait_until(lambda: hold.n_read == 2)
+        time.sleep(0.2)
+        assert hold.n_read == 2
+        hold.opened.set()
+        assert {answer.result().status for answer in answers} == {200}
 
 
-def test_uploads_that_stall_take_no_place(server: WebServer, body: bytes) -> None:
+@pytest.mark.parametrize(("seconds", "status"), [(60, 200), (0, 503)])
+def test_a_stop_answers_requests_that_have_begun_and_refuses_them_after_the_drain(
+    tiny_run: Path, hold: Hold, seconds: int, status: int
+) -> None:
+    with ThreadPoolExecutor(2) as threads:
+        with serving("--checkpoint", tiny_run, "--drain-s", seconds) as server:
+            answers = [threads.submit(ask, server, "/translate", BODY, FORM) for _ in range(2)]
+            wait_until(lambda: hold.n_read == 2)
+            upload = unfinished(server)
+            assert ask(server, "/health").status == 200  # the upload is being read
+            if seconds:
+                upload.sendall(BODY[-50:])
+                Timer(0.3, hold.opened.set).start()
+        assert [answer.result().status for answer in answers] == [status] * 2
+        hold.opened.set()
+    with upload:
+        answer = b"".join(iter(lambda: upload.recv(65536), b""))
+    assert answer.startswith(f"HTTP/1.1 {status} ".encode())
+    assert answer.endswith(b"\r\n\r\nthe server stops: try again later\n") == (status == 503)
+
+
+def test_uploads_that_stall_take_no_place(server: WebServer) -> None:
     with ExitStack() as stack:
         for _ in range(5):
-            stack.enter_context(unfinished(server, body))
-        assert ask(server, "/translate", body, FORM).status == 200
+            stack.enter_context(unfinished(server))
+        assert ask(server, "/translate", BODY, FORM).status == 200
 
 
-def test_an_upload_that_stalls_ends_with_the_time_limit(tiny_run: Path, body: bytes) -> None:
-    with serving("--checkpoint", tiny_run, "--timeout-s", "1") as server, unfinished(server, body) as connection:
-        assert connection.recv(99).startswith(b"HTTP/1.1 503 ")
+def test_reload_translates_with_the_newest_checkpoint(tiny_run: Path, tmp_path: Path) -> None:
+    link = tmp_path / "tiny"
+    link.symlink_to(tiny_run)
+    with serving("--checkpoint", link) as server:
+        link.unlink()
+        refused = ask(server, "/reload", b"")
+        assert (refused.status, refused.body.count(b"\n")) == (409, 1)
+        assert b"The service goes on as before." in refused.body
+        assert ask(server, "/translate", BODY, FORM).status == 200
+        link.symlink_to(tiny_run)
+        assert ask(server, "/reload", b"").status == 200
+        assert ask(server, "/translate", BODY, FORM).status == 200
 
 
-def test_an_upload_that_stalls_when_the_server_stops_is_answered(tiny_run: Path, body: bytes) -> None:
-    with serving("--checkpoint", tiny_run, "--drain-s", "0") as server:
-        connection = unfinished(server, body)
-        assert ask(server, "/health").status == 200  # it is being read
-    with connection:
-        answer = b"".join(iter(lambda: connection.recv(65536), b""))
-    assert answer.startswith(b"HTTP/1.1 503 ")
-    assert answer.endswith(b"\r\n\r\nthe server stops: try again later\n")
-
-
-def test_a_translation_has_a_time_limit(tiny_run: Path, body: bytes, hold: Hold) -> None:
-    with serving("--checkpoint", tiny_run, "--timeout-s", "1") as server:
-        answer = ask(server, "/translate", body, FORM)
-        hold.opened.set()
-    assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
-    assert answer.body == b"cannot be translated within 1 s: try again later, or send a smaller image\n"
-
-
-def test_what_is_computed_has_time_to_be_written(
-    server: WebServer, body: bytes, monkeypatch: pytest.MonkeyPatch
+def test_a_full_disk_is_one_line(
+    server: WebServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    limits, timeout = list[asyncio.Timeout](), asyncio.timeout
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def recorded(seconds: float | None) -> asyncio.Timeout:
-        limits.append(timeout(seconds))
-        return limits[-1]
-
-    monkeypatch.setattr(asyncio, "timeout", recorded)
-    monkeypatch.setattr(RequestFiles, "written", lambda *_: str(limits[0].when()).encode())
-    assert ask(server, "/translate", body, FORM).body == b"None"
+    monkeypatch.setattr(RequestFiles, "written", fail)
+    answer = ask(server, "/translate", BODY, FORM)
+    assert answer[:2] == (507, b"the disk of the server is full: try again later\n")
+    assert "temporary files: No space left on device. Free space there" in caplog.text
+    assert "Traceback" not in caplog.text
 
 
-SMALL = png(8, 8)
 TWICE = form(source=SMALL).partition(f"\r\n--{BOUNDARY}--".encode())[0] + b"\r\n"  # of which another form follows
 SEED = TWICE.replace(b'source"; filename="photo.x"', b'seed"').replace(SMALL, b"3")
 
@@ -200,36 +204,26 @@ SEED = TWICE.replace(b'source"; filename="photo.x"', b'seed"').replace(SMALL, b"
     ("sent_body", "headers", "status", "answer"),
     [
         (b"", {}, 400, "this generator takes source, instances; given: source. With curl: --form source=@FILE --form"),
-        (form(source=SMALL), FORM, 400, "given: source"),
         (form(source=SMALL, instances=SMALL, style=SMALL), FORM, 400, "given: source, instances, style"),
         (form(source=b"a", instances=b"b").replace(b'; filename="photo.x"', b""), FORM, 400,
          "given: source (no file), instances (no file). With curl: --form source=@FILE --form"),
-        (TWICE + form(source=SMALL, instances=SMALL), FORM, 400, "given: source, source, instances. With"),
-        (SEED + form(source=SMALL, instances=SMALL), FORM, 400, "given: seed (no file), source, instances. With"),
+        (TWICE + BODY, FORM, 400, "given: source, source, instances. With"),
+        (SEED + BODY, FORM, 400, "given: seed (no file), source, instances. With"),
         (f"--{BOUNDARY}--".encode(), FORM, 400, "given: nothing. With"),
         (form(source=b"", instances=SMALL), FORM, 400, "source: cannot be read as an image: it is empty"),
         (form(source=b"GIF89a", instances=SMALL), FORM, 400, "it is a GIF; save it as PNG"),
-        (form(source=SMALL[:40], instances=SMALL), FORM, 400, "source: cannot be read as an image"),
         (form(source=SMALL, instances=png(8, 9)), FORM, 400, "source is 8x8 but its partner instances is 9x8"),
         (form(source=png(8, 8, 77), instances=SMALL), FORM, 400, "holds id 77, allowed are 0 to 11: "),
-        (form(source=png(8, 8, 255), instances=SMALL), FORM, 400, "as of black and white masks"),
         (form(source=png(65, 64), instances=png(65, 64)), FORM, 413, ", more than 4096 pixels"),
         (form(source=png(1, 4096), instances=png(1, 4096)), FORM, 413, "padded as the generator needs it: 4096x"),
         (bytes(4_000_000), {}, 413, "4,000,000 bytes, at most 100,000"),
         (b"x", {"Content-Type": "Multipart/Form-Data"}, 400,
          "the body cannot be read as Multipart/Form-Data: Missing boundary in multipart. With curl: --form source=@F"),
-        (b"x", FORM, 400, f"the body cannot be read as multipart/form-data; boundary={BOUNDARY}: Invalid multipart"),
-        (f"--{BOUNDARY}\r\nContent-Disposition: x\r\n\r\n\r\n--{BOUNDARY}--".encode(), FORM, 400, "field \"name\""),
-        *((form(source=SMALL, instances=SMALL), {"Content-Type": f"{FORM['Content-Type']}; charset={charset}"}, 400,
-           "not supported; leave the charset out") for charset in ("undefined", "punycode", "utf-7", '"UTF-16"')),
-        (form(source=b"", instances=SMALL), {"Content-Type": f"{FORM['Content-Type']}; charset=windows-1252"}, 400,
-         "source: cannot be read as an image"),
-        (form(**{"\x1b[31m": SMALL}), FORM, 400, r"given: \x1b[31m. "),
-        (form(source=SMALL, instances=SMALL), FORM | {"Content-Encoding": "gzip"}, 415,
-         "Content-Encoding: gzip: send the file uncompressed"),
-        (form(source=b"\x1f\x8b\x08", instances=SMALL), FORM, 400, "it is compressed with gzip: unpack it"),
-        (form(source=scans(200), instances=SMALL), FORM, 400, "it has more than 100 scans; save it again"),
         (f"--{BOUNDARY}\r\n\xff: \r\n".encode("latin-1"), FORM, 400, "Invalid multipart data"),
+        (BODY, {"Content-Type": f"{FORM['Content-Type']}; charset=undefined"}, 400, "undefined encoding"),
+        (form(**{"\x1b[31m": SMALL}), FORM, 400, r"given: \x1b[31m. "),
+        (BODY, FORM | {"Content-Encoding": "gzip"}, 415, "Content-Encoding: gzip: send the file uncompressed"),
+        (form(source=scans(200), instances=SMALL), FORM, 400, "it has more than 100 scans; save it again"),
     ],
 )  # fmt: skip
 def test_unfit_translations_are_refused(
@@ -241,12 +235,16 @@ def test_unfit_translations_are_refused(
     assert found.body.count(b"\n") == 1
 
 
-@pytest.mark.parametrize("query", ["sede=3", "seed=3&seed=4", "seed=3&width=8", "SEED=3", "a&b&c&d&e"])
-def test_parameters_that_would_have_no_effect_are_refused(server: WebServer, body: bytes, query: str) -> None:
-    answer = ask(server, f"/translate?{query}", body, FORM)
-    names = listed([repr(pair.partition("=")[0]) for pair in query.split("&")])
-    expected = f"the address has the parameters {names}: it takes seed=N, once, and no other\n"
-    assert (answer.status, answer.body.decode()) == (400, expected)
+def test_a_name_that_cannot_be_encoded_is_accepted(server: WebServer) -> None:
+    headers = {"Content-Type": f"{FORM['Content-Type']}; charset=utf-7"}
+    assert ask(server, "/translate", BODY.replace(b"photo.x", b"+2AA-.x"), headers).status == 200
+
+
+@pytest.mark.parametrize("query", ["sede=3", "seed=3&seed=4"])
+def test_parameters_that_would_have_no_effect_are_refused(server: WebServer, query: str) -> None:
+    answer = ask(server, f"/translate?{query}", BODY, FORM)
+    assert answer.status == 400
+    assert b"it takes seed=N, once, and no other\n" in answer.body
 
 
 def test_a_body_without_a_length_is_counted(server: WebServer) -> None:
@@ -261,10 +259,7 @@ def test_others_need_the_token(tiny_run: Path, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(f"{TOKEN}\n")
     with serving("--checkpoint", tiny_run, "--host", "0.0.0.0", "--token-file", tmp_path / "token") as server:
         elsewhere = KEY | {"Host": "translations.example"}
-        assert {path: ask(server, path, headers=elsewhere).status for path in ("/model", "/metrics")} == {
-            "/model": 200,
-            "/metrics": 200,
-        }
+        assert [ask(server, path, headers=elsewhere).status for path in ("/model", "/metrics")] == [200, 200]
         assert ask(server, "/health").status == 200
         for wrong in ({}, {"Authorization": f"Bearer {TOKEN}x"}, {"Authorization": f"Basic {TOKEN}"}):
             answer = ask(server, "/model", headers=wrong)

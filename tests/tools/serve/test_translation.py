@@ -2,24 +2,26 @@
 
 import json
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
-from pairgan import Maps, load
+from pairgan import Model, load
 from tests.conftest import save_image, write_tiny_config
 from tests.end_to_end.test_other_images import make_pairs, save_tiff
 from tests.images import bands, save_npy
 from tests.pairgan.conftest import photo_pairs
 from tests.runs import run, translate, untrained_run
-from tests.tools.serve.services import FORM, ask, form, levels, serving
+from tests.tools.serve.services import FORM, ask, draw, form, levels, serving
 from tools import cluster_features
 from tools.serve import translation
+from tools.serve.web import WebServer
 from utils.errors import ConfigError
 
-N_CLASSES = 12  # of the synthetic facades
 EXACT = ("--opt-level", "O0")
 
 
@@ -31,21 +33,14 @@ def by_test_py(folder: Path, *options: object) -> bytes:
     return written.read_bytes()
 
 
-def draw(folder: Path, height: int = 19, width: int = 45) -> tuple[bytes, bytes]:
-    """Write a label map and its instances; return both files."""
-    rng = np.random.default_rng(height)
-    save_image(folder / "photo.png", rng.integers(0, N_CLASSES, (height, width), dtype=np.uint8))
-    save_image(folder / "instances" / "photo.png", rng.integers(0, 9, (height, width), dtype=np.uint16))
-    return (folder / "photo.png").read_bytes(), (folder / "instances" / "photo.png").read_bytes()
-
-
-@pytest.mark.parametrize("height", [32, 19, 3])
-def test_label_maps_with_instances(tiny_run: Path, tmp_path: Path, height: int) -> None:
-    source, instances = draw(tmp_path, height)
+def test_label_maps_with_instances(tiny_run: Path, tmp_path: Path) -> None:
     with serving("--checkpoint", tiny_run) as server:
-        answer = ask(server, "/translate", form(source=source, instances=instances), FORM)
-    assert (answer.status, answer.headers["Content-Type"]) == (200, "image/png")
-    assert answer.body == by_test_py(tmp_path, "--checkpoint", tiny_run, "--instances", tmp_path / "instances")
+        for height in (19, 3):
+            folder = tmp_path / str(height)
+            source, instances = draw(folder, height)
+            answer = ask(server, "/translate", form(source=source, instances=instances), FORM)
+            assert (answer.status, answer.headers["Content-Type"]) == (200, "image/png")
+            assert answer.body == by_test_py(folder, "--checkpoint", tiny_run, "--instances", folder / "instances")
 
 
 def test_photographs(photo_run: Path, tmp_path: Path) -> None:
@@ -74,10 +69,9 @@ def photo_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return untrained_run(write_tiny_config(folder), *photo_pairs(folder), "init.gain=0.3")
 
 
-@pytest.mark.parametrize(("suffix", "save", "media"), [
-    (".npy", save_npy, "application/octet-stream"),
-    (".tif", save_tiff, "image/tiff"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("suffix", "save", "media"), [(".npy", save_npy, "application/octet-stream"), (".tif", save_tiff, "image/tiff")]
+)
 def test_images_of_other_values(
     tmp_path: Path, suffix: str, save: Callable[[Path, np.ndarray], None], media: str
 ) -> None:
@@ -109,47 +103,40 @@ def test_a_seed_is_that_of_test_py(tiny_config: Path, tmp_path: Path) -> None:
     assert drawn[1].body != drawn[0].body == by_test_py(tmp_path, *options)
 
 
-def test_an_export_of_encoded_features_is_refused(of_labels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = load(of_labels / "generator.onnx")
-    with_features = replace(model, inputs={**model.inputs, "features": ("float32", 2)})
-    monkeypatch.setattr(translation, "load", lambda *_: with_features)
-    with (
-        pytest.raises(ConfigError, match=r"onnx: takes features, which no file of a request holds\. Name its run"),
-        serving("--checkpoint", of_labels / "generator.onnx"),
-    ):
-        pass
-
-
-def failing(error: Exception) -> Callable[[Maps], np.ndarray]:
-    def run(_maps: Maps) -> np.ndarray:
-        raise error
-
-    return run
+def served_as(model: Model, monkeypatch: pytest.MonkeyPatch) -> AbstractContextManager[WebServer]:
+    """Serve an export as if its file held another one."""
+    monkeypatch.setattr(translation, "load", lambda *_: model)
+    return serving("--checkpoint", "generator.onnx")
 
 
 def test_an_export(of_labels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = of_labels / "generator.onnx"
     source, instances = draw(tmp_path)
+    body = form(source=source, instances=instances)
     with serving("--checkpoint", file) as server:
         model = ask(server, "/model").body
-        answer = ask(server, "/translate", form(source=source, instances=instances), FORM)
+        answer = ask(server, "/translate", body, FORM)
     with serving("--checkpoint", of_labels, *EXACT) as server:
         of_run = ask(server, "/model").body
-        expected = ask(server, "/translate", form(source=source, instances=instances), FORM)
-    for error, status, text in (
-        (RuntimeError("no room.\nstack"), 400, b"48x20: no room. Send a smaller image.\n"),
-        (MemoryError(), 507, b"out of memory: "),
-    ):
-        monkeypatch.setattr(translation, "load", lambda *given, error=error: replace(load(*given), run=failing(error)))
-        with serving("--checkpoint", file) as server:
-            refusal = ask(server, "/translate", form(source=source, instances=instances), FORM)
-        assert refusal.status == status
-        assert refusal.body.startswith(text)
-    options = ("--tile", "64", "--opt-level", "O3", "--style", "x.png", "--device", "cpu", "a.b=3")
-    expected_error = "an export is computed as it was written, without --opt-level, settings, --style, --tile. Name"
-    with pytest.raises(ConfigError, match=expected_error), serving("--checkpoint", file, *options):
-        pass
+        expected = ask(server, "/translate", body, FORM)
     assert json.loads(model)["card"]["task"] == "image-to-image"
     assert model.partition(b'"inputs"')[2] == of_run.partition(b'"inputs"')[2]
     assert answer.status == 200, answer.body
     assert np.abs(levels(answer.body) - levels(expected.body)).max() <= 1
+    options = ("--tile", "64", "--opt-level", "O3", "--style", "x.png", "--device", "cpu", "a.b=3")
+    expected_error = "an export is computed as it was written, without --opt-level, settings, --style, --tile. Name"
+    with pytest.raises(ConfigError, match=expected_error), serving("--checkpoint", file, *options):
+        pass
+    exported = load(file)
+    for error, status, text in (
+        (RuntimeError("no room.\nstack"), 400, b"48x20: no room. Send a smaller image.\n"),
+        (MemoryError(), 507, b"out of memory: "),
+    ):
+        with served_as(replace(exported, run=Mock(side_effect=error)), monkeypatch) as server:
+            refusal = ask(server, "/translate", body, FORM)
+        assert refusal.status == status
+        assert refusal.body.startswith(text)
+    with_features = replace(exported, inputs={**exported.inputs, "features": ("float32", 2)})
+    message = r"onnx: takes features, which no file of a request holds\. Name its run"
+    with pytest.raises(ConfigError, match=message), served_as(with_features, monkeypatch):
+        pass

@@ -8,27 +8,30 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Adam
 
-from configs.schema import ContrastiveConfig, CycleConfig, LossConfig, OptimizerConfig
-from losses.adversarial import AdversarialLoss, GanMode
+from configs.schema import ContrastiveConfig, CycleConfig
+from losses import ADVERSARIAL_LOSSES
+from losses.adversarial import LeastSquares
 from losses.objective import DiscriminatorObjective
 from models.originals.weights import import_original
+from tests.losses.test_objective import logits_of
 from tests.models.originals.cases import as_double, assert_close, by_original_names, digest
-from training.lr_schedule import LearningRateSchedule
+from tests.training.methods.updates import make_objective
 from training.methods import contrastive
 from training.methods.contrastive import Contrastive, TappedGenerator
-from training.methods.cycle import Cycle
+from training.methods.cycle import Cycle, objectives_of
+from training.methods.discriminator import TrainedDiscriminator
 from training.methods.image_pool import ImagePool
-from training.methods.unpaired import ImageDiscriminator, Pair
+from training.methods.unpaired import Pair
 from training.optimizer_group import OptimizerGroup
 from training.running_means import RunningMeans
 from training.trained_network import Role, TrainedNetwork
 from utils.precision import Precision
 
-LSGAN = AdversarialLoss("lsgan")
+LSGAN = LeastSquares()
 PRECISION = Precision("cpu", torch.float32, "O0")
 ANTIALIASED = ["stem.0", "downs.0.0", "downs.1.0", "blocks.0", "blocks.4"]
 STRIDED = ["stem.0", "downs.0.0", "downs.1.2", "blocks.2", "blocks.5"]  # the ReLU behind layer 8, a norm, is in place
-GAN_MODES: dict[str, GanMode] = {"lsgan": "lsgan", "vanilla": "vanilla", "wgangp": "wgan", "nonsaturating": "vanilla"}
+GAN_MODES = {"lsgan": "lsgan", "vanilla": "vanilla", "wgangp": "wgan", "nonsaturating": "vanilla"}
 CYCLE_NAMES = {
     "G_A": "adversarial_B",
     "G_B": "adversarial_A",
@@ -89,8 +92,9 @@ def group(config: dict[str, Any], **networks: TrainedNetwork) -> OptimizerGroup:
 
 def judge(
     trained: TrainedNetwork, means: RunningMeans, *, joint: bool, pool: ImagePool | None = None
-) -> ImageDiscriminator:
-    return ImageDiscriminator(trained, DiscriminatorObjective(LSGAN), joint, means, pool=pool)
+) -> TrainedDiscriminator:
+    objective = DiscriminatorObjective(LSGAN, {})
+    return TrainedDiscriminator(trained, objective, sees_source=False, joint=joint, means=means, pool=pool)
 
 
 def recorded_gradients(networks: Mapping[str, TrainedNetwork], *groups: OptimizerGroup) -> dict[str, dict[str, Tensor]]:
@@ -144,9 +148,9 @@ def test_adversarial_losses(reference: dict[str, Any], name: str) -> None:
     """Their nonsaturating loss has a value for each image, and is vanilla's in the mean."""
     recorded = reference["gan_losses"]["values"][name]
     logits, (theirs, kind) = reference["gan_losses"]["inputs"].double().requires_grad_(), name.split("_")
-    loss = AdversarialLoss(GAN_MODES[theirs])
-    values = [loss.discriminator([logits], is_real=kind == "real")]
-    values += [loss.generator([logits])] if kind == "real" else []
+    loss, ours = ADVERSARIAL_LOSSES[GAN_MODES[theirs]](), logits_of(logits)
+    values = [loss.discriminator_loss(ours, ours)[kind]]
+    values += [loss.generator_loss(ours, ours)] if kind == "real" else []
     for value in values:
         assert_close(value, recorded["value"].mean())
         (gradient,) = torch.autograd.grad(value, logits)
@@ -156,8 +160,9 @@ def test_adversarial_losses(reference: dict[str, Any], name: str) -> None:
 CUT_CASES = ["cut_training", "cut_training_batch", "cut_training_all_negatives", "cut_training_no_antialias"]
 
 
-@pytest.mark.parametrize("joint", [True, False])
-@pytest.mark.parametrize("name", [*CUT_CASES, "fastcut_training"])
+@pytest.mark.parametrize(
+    ("name", "joint"), [*((name, True) for name in CUT_CASES), ("cut_training", False), ("fastcut_training", False)]
+)
 def test_contrastive(reference: dict[str, Any], name: str, joint: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """joint: whether real and translated images share a pass, and the keys that of the translations."""
     case, means = reference[name], Recorded()
@@ -185,7 +190,7 @@ def test_contrastive(reference: dict[str, Any], name: str, joint: bool, monkeypa
             flip_equivariance=config["flip_equivariance"],
             all_negatives=config["nce_includes_all_negatives_from_minibatch"],
         ),
-        loss=LossConfig(adversarial=config["lambda_GAN"]),
+        objective=make_objective({"adversarial": config["lambda_GAN"]}, LSGAN),
         precision=PRECISION,
         shares_encoder=joint,
         means=means,
@@ -227,7 +232,7 @@ def cycle_of(case: dict[str, Any], means: RunningMeans) -> tuple[Cycle, dict[str
             "discriminators": group(config, discriminator_A=networks["D_B"], discriminator_B=networks["D_A"]),
         },
         weights=CycleConfig(config["lambda_A"], config["lambda_B"], config["lambda_identity"]),
-        loss=LossConfig(),
+        objectives=objectives_of(make_objective({"adversarial": 1.0}, LSGAN).losses),
         precision=PRECISION,
         means=means,
     )
@@ -280,15 +285,6 @@ def test_cycle(reference: dict[str, Any], name: str) -> None:
             assert_close(kept, case["pools_after"][key], 1e-9)
 
 
-def test_pool_of_cycle(reference: dict[str, Any]) -> None:
-    case = reference["image_pool"]
-    pool = RecordedPool(case["config"]["pool_size"])
-    for images, draws, expected in zip(case["inputs"], case["draws"], case["outputs"], strict=True):
-        pool.draws = iter(draws)
-        torch.testing.assert_close(pool.exchange(images, images.double())[1], expected, rtol=0, atol=0)
-    assert [image.item() for _, image in pool.state_dict()] == case["pool_after"].tolist()
-
-
 def test_the_coin_of_cycle_falls_first_and_a_place_is_drawn_for_half_of_the_images() -> None:
     torch.manual_seed(0)
     pool, coins = ImagePool(3, coin_first=True), torch.Generator().manual_seed(0)
@@ -296,11 +292,3 @@ def test_the_coin_of_cycle_falls_first_and_a_place_is_drawn_for_half_of_the_imag
         wants_one = torch.rand((), generator=coins) > 0.5
         expected = int(torch.randint(3, (), generator=coins)) if wants_one else None
         assert pool.draw_place() == expected
-
-
-def test_the_rate_decays_as_that_of_cut(reference: dict[str, Any]) -> None:
-    case = reference["cyclegan_schedule"]
-    config, expected = case["config"], case["factors"]["epoch_count_1"]["cut_fastcut"].tolist()
-    settings = OptimizerConfig(decay="linear_pix2pix")
-    schedule = LearningRateSchedule(settings, config["n_epochs"], config["n_epochs_decay"])
-    assert [schedule.factor(epoch) for epoch in range(len(expected))] == pytest.approx(expected, rel=1e-12)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from models.running_statistics import running_statistics
 from tests.runs import assert_equal
-from tests.training.methods.test_paired_update import Pair, make_pair, make_update, update_of
+from tests.training.methods.updates import Pair, make_pair, make_update, update_of
 from training.methods.paired import Paired
 from training.optimizer_group import are_finite
 
@@ -50,17 +50,3 @@ def test_a_pass_that_overflows_leaves_no_trace(retain_graph: bool, place: str) -
         for name, values in statistics(update).items()
         for new, old in zip(values, after[name], strict=True)
     )
-
-
-@pytest.mark.parametrize("retain_graph", [True, False])
-@pytest.mark.parametrize(("broken", "healthy"), [("generator", "discriminator"), ("discriminator", "generator")])
-def test_an_update_that_is_left_out_leaves_its_network_s_statistics_alone(
-    retain_graph: bool, broken: str, healthy: str
-) -> None:
-    update = make_batch_normed(retain_graph=retain_graph)
-    before = statistics(update)
-    update.optimizers[broken].parameters[0].register_hook(lambda gradient: gradient * torch.nan)
-    step(update, [make_pair(dtype=torch.float32)])
-    after = statistics(update)
-    assert_equal(after[broken], before[broken])
-    assert not any(torch.equal(new, old) for new, old in zip(after[healthy], before[healthy], strict=True))

@@ -26,7 +26,8 @@ import { Zoom } from "zoom";
 const get = id => document.getElementById(id);
 const model = JSON.parse(get("model").textContent);
 const hasClasses = model.classes.length > 0;
-const fileSide = Math.max(model.file_side, model.longest_side); // to which larger files are reduced by default
+const longestSide = Math.max(model.width, model.height); // of a camera's frame
+const fileSide = Math.max(model.file_side, longestSide); // to which larger files are reduced by default
 const camera = new Camera(stopCamera);
 
 const palette = new Palette(get("values"), get("color"), model);
@@ -267,7 +268,7 @@ function showFrame() {
   const { video } = camera;
   if (!live.running && video.videoWidth) {
     const { videoWidth: width, videoHeight: height } = video;
-    board.show(pictureOf(video, width, height, model.longest_side, model.max_pixels, model.needs_instances));
+    board.show(pictureOf(video, width, height, longestSide, model.max_pixels, model.needs_instances));
   }
   requestAnimationFrame(showFrame);
 }

@@ -1,0 +1,89 @@
+"""An open image file, the same for every format."""
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+
+class UnfitError(Exception):
+    """The file is an intact image, but its pixels cannot be used."""
+
+
+def not_ids(pixels: str) -> UnfitError:
+    """Return the error of a label map without an integer per pixel.
+
+    pixels: What the file holds.
+    """
+    return UnfitError(
+        f"holds {pixels} pixels, expected one integer id per pixel (8-bit or 16-bit PNG, or palette PNG with one "
+        "palette for all files). For maps drawn in colours: data.label_colors=FILE, or ids by python -m "
+        "tools.convert_data colors-to-ids FROM TO, or RGB pairs with data.n_classes=0"
+    )
+
+
+class StoredImage(ABC):
+    """An open image file. Opening it reads its header only. Its methods may raise any error if the file is damaged.
+
+    alpha: The channel that is transparency, or None.
+    bits: Bits of a channel: 8, 16 or 32.
+    is_8_bit_rgb: Whether the image is grey or in colours of up to 8 bits, as photographs are.
+    """
+
+    alpha: int | None = None
+    bits: int = 8
+    is_8_bit_rgb: bool = False
+
+    @property
+    @abstractmethod
+    def size(self) -> tuple[int, int]:
+        """Height and width, upright."""
+
+    @property
+    @abstractmethod
+    def n_channels(self) -> int:
+        """Number of channels, with transparency."""
+
+    @property
+    def n_images(self) -> int:
+        """Number of images in the file."""
+        return 1
+
+    @property
+    def part(self) -> str:
+        """Which part of the file the image is, such as "page 2 of 5" or "level 1 of 3"; empty if it is the only one."""
+        return ""
+
+    @property
+    def palette(self) -> bytes:
+        """Colours as RGB by index; empty for an image without a palette."""
+        return b""
+
+    @abstractmethod
+    def rgb(self) -> np.ndarray:
+        """Return (H, W, 3) uint8. Only the high byte of 16 bits is kept, and transparency is dropped."""
+
+    @abstractmethod
+    def ids(self) -> np.ndarray:
+        """Return (H, W) int32: grey levels or palette indices, as stored."""
+
+    @abstractmethod
+    def pixels(self) -> np.ndarray:
+        """Return all channels, (C, H, W), in the type of the file."""
+
+    def drops_alpha(self, n_channels: int) -> bool:
+        """Return whether the image has the expected `n_channels` only without its transparency."""
+        return self.alpha is not None and self.n_channels == n_channels + 1
+
+    def opaque_pixels(self, n_channels: int) -> np.ndarray:
+        """Return the channels, (C, H, W), without transparency if the image then has `n_channels`."""
+        pixels = self.pixels()
+        if self.alpha is None or not self.drops_alpha(n_channels):
+            return pixels
+        return pixels[: self.alpha] if self.alpha == len(pixels) - 1 else np.delete(pixels, self.alpha, axis=0)
+
+    def has_transparent_pixels(self) -> bool:
+        """Return whether a pixel is not opaque. Decodes the pixels if the image has transparency."""
+        if self.alpha is None:
+            return False
+        alpha = self.pixels()[self.alpha]
+        return bool(alpha.min() < (1 if alpha.dtype.kind == "f" else np.iinfo(alpha.dtype).max))

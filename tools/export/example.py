@@ -1,0 +1,147 @@
+"""Random inputs of a generator with its output, which an exported file is compared with."""
+
+from dataclasses import dataclass, replace
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized
+
+from configs import build
+from configs.build import image_sides
+from data.batch import Batch
+from data.conditioning import Conditioning, images_to_float
+from data.value_range import ValueRange
+from inference.load import LoadedGenerator
+from models.generator import EncodedGenerator
+from models.latent_inputs import copy_chosen_style, given_latents, latent_channels
+from training.methods.paired import translate
+
+LEVELS = 255
+N_INSTANCES = 50
+
+
+@dataclass(frozen=True)
+class Example:
+    """Inputs by their names in the exported file, and the generator's output in float32 arithmetic.
+
+    inputs: Images as files hold them, or tensors in [-1, 1].
+    level: 1/255 of the output's range, for each channel (C, 1, 1) or for all. It is at least 1 for whole numbers.
+    """
+
+    inputs: dict[str, Tensor]
+    expected: Tensor
+    level: Tensor | float = 2 / LEVELS
+
+    def difference(self, found: Tensor) -> float:
+        """Return the greatest difference from the expected output, in levels of 255; infinite if it is undefined."""
+        if found.shape != self.expected.shape or found.dtype != self.expected.dtype:
+            return float("inf")
+        difference = (found.double() - self.expected.double()).abs() / self.level
+        return difference.max().nan_to_num(float("inf")).item()
+
+
+def random_batch(conditioning: Conditioning, n: int, height: int, width: int) -> Batch:
+    """Return n samples with every possible input of a generator, determined by the arguments."""
+    rng = torch.Generator().manual_seed(n * height * width)
+
+    def draw(n_channels: int, end: int, dtype: torch.dtype) -> Tensor:
+        return torch.randint(end, (n, n_channels, height, width), generator=rng).to(dtype)
+
+    def draw_image(n_channels: int, values: ValueRange | None) -> Tensor:
+        levels = draw(3 if n_channels == 1 and values is None else n_channels, 256, torch.uint8)
+        return levels if values is None else values.from_float(images_to_float(levels), torch.float32)
+
+    n_classes, target = conditioning.n_classes, (conditioning.target_channels, conditioning.target_range)
+    labels = draw(1, n_classes, torch.uint8 if n_classes <= LEVELS else torch.int32) if n_classes else None
+    source = draw_image(conditioning.source_channels, conditioning.source_range) if labels is None else labels
+    n_images = conditioning.source_image_channels
+    return Batch(
+        names=tuple(map(str, range(n))),
+        source=source,
+        instances=draw(1, N_INSTANCES, torch.int32) // 2,
+        target=draw_image(*target),
+        features=draw(3, 256, torch.uint8),
+        source_images=draw_image(n_images, conditioning.source_range) if n_images else None,
+    )
+
+
+def evaluate(generator: nn.Module, *inputs: Tensor) -> Tensor:
+    """Return the generator's output in evaluation mode, which stays on."""
+    with torch.inference_mode():
+        return translate(generator.eval(), inputs)[0]
+
+
+def make_example(
+    loaded: LoadedGenerator, n: int, height: int, width: int, *, as_images: bool, takes_latents: bool = False
+) -> Example:
+    """Return an example of the inputs of a program.
+
+    as_images: Whether inputs and output are images. Otherwise they are the tensors that the generator takes and makes.
+    takes_latents: Whether noise and a style are inputs too, if the generator has any. Needs `as_images`.
+    """
+    conditioning = loaded.conditioning
+    batch = random_batch(conditioning, n, height, width)
+    condition, features = conditioning(batch), batch.features
+    if conditioning.features == "encoded":
+        n_features = loaded.config.features.n_channels
+        rng = torch.Generator().manual_seed(n_features)
+        features = torch.rand((n, n_features, height, width), generator=rng) * 2 - 1
+        tensor = torch.cat([condition, features], dim=1)
+    else:
+        (tensor,) = conditioning.generator_inputs(batch, condition)
+    n_latents = sum(latent_channels(loaded.generator)) if takes_latents else 0
+    latents = torch.randn((n, n_latents), generator=torch.Generator().manual_seed(n)) if n_latents else None
+    with given_latents(loaded.generator, latents):
+        translated = evaluate(without_encoder(loaded.generator), tensor)
+    if not as_images:
+        return Example({"source": tensor}, translated)
+    inputs = {
+        "source": batch.source,
+        "instances": batch.instances if conditioning.takes_edges_of_instances else None,
+        "features": None if conditioning.features == "none" else features,
+        "source_images": batch.source_images,
+        "latents": latents,
+    }
+    given = {name: tensor for name, tensor in inputs.items() if tensor is not None}
+    expected = conditioning.pixels(translated, loaded.data_facts.target_dtype)
+    return Example(given, expected, _level(conditioning.target_range, expected.dtype))
+
+
+def _level(values: ValueRange | None, dtype: torch.dtype) -> Tensor | float:
+    if values is None:
+        return 1.0
+    level = (torch.tensor(values.high) - torch.tensor(values.low)).view(-1, 1, 1) / LEVELS
+    return level if dtype.is_floating_point else level.clamp_min(1)
+
+
+def example_sizes(loaded: LoadedGenerator) -> list[tuple[int, int, int]]:
+    """Return batch sizes, heights and widths of the comparison: small, since a CPU may only emulate float16.
+
+    They are twice the smallest. At the smallest, norms of the lowest resolution divide by the standard deviation of a
+    few pixels, so that torch itself is inaccurate in float16.
+    """
+    sides = image_sides(loaded.config)
+    short, long = 2 * sides.minimum, 2 * sides.minimum + sides.multiple
+    return [(1, short, long), (2, long, short)]
+
+
+def plain_copy(loaded: LoadedGenerator) -> LoadedGenerator:
+    """Return a copy of the generator in evaluation mode, without gradients and spectral norm, with its settings."""
+    config = replace(loaded.config, generator=replace(loaded.config.generator, spectral_norm=False))
+    generator = build.build_generator(config).eval().requires_grad_(False)
+    if not isinstance(loaded.generator, EncodedGenerator):  # an original's file has no encoder
+        generator = without_encoder(generator)
+    original = loaded.generator.eval()  # otherwise each read of a weight is a step of the power iteration
+    weights = {name: value for name, value in original.state_dict().items() if ".parametrizations." not in name}
+    for name, module in original.named_modules():
+        if is_parametrized(module, "weight"):  # spectral norm is folded into the weights
+            weights[f"{name}.weight"] = cast(Tensor, module.weight).detach()
+    generator.load_state_dict(weights)
+    copy_chosen_style(original, generator)
+    return replace(loaded, config=config, generator=generator)
+
+
+def without_encoder(generator: nn.Module) -> nn.Module:
+    """Return the generator that takes features as an input, or whose style is a constant: 0, unless one is chosen."""
+    return generator.generator if isinstance(generator, EncodedGenerator) else generator

@@ -1,0 +1,211 @@
+"""--format onnx: the program of a generator, either bare or between conversions from and to images."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.export import Dim, ExportedProgram
+
+from configs.build import image_sides
+from data.batch import Batch
+from data.conditioning import Conditioning, images_to_float
+from inference.load import LoadedGenerator
+from models.generator import ImageSides
+from models.latent_inputs import given_latents
+from tools.export.example import Example, example_sizes, make_example, plain_copy, without_encoder
+from tools.export.format import CARD, DTYPE, STYLE, Dtype, ExportError, Format, Run, report_file, write_checked
+from utils.digest import sha256_of_file
+from utils.errors import ConfigError
+from utils.log import logger
+from utils.torch_private import allow_sizes_of_one
+
+OUTPUT_NAME = "translated"
+MAX_ONNX_BYTES = 2**31  # limit of a protocol buffer
+VALUES_VERSION = "3"  # images are not 8-bit RGB; readers of versions 1 and 2 would refuse or cut them
+PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+
+
+class TensorProgram(nn.Module):
+    """A generator that computes in one dtype, with inputs and outputs in float32."""
+
+    def __init__(self, generator: nn.Module, sides: ImageSides, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.generator = generator.to(dtype)
+        self.sides = sides
+        self.dtype = dtype
+
+    def forward(self, source: Tensor) -> Tensor:
+        """Return (N, out_channels, H, W) float32 in [-1, 1] for (N, in_channels, H, W) float32.
+
+        source: channels of one-hot labels or an image in [-1, 1], then of instance edges, then of features.
+        """
+        self.sides.check(source)
+        return self.generator(source.to(self.dtype)).float()
+
+
+class ImageProgram(nn.Module):
+    """A generator whose inputs and outputs are images as files hold them.
+
+    dtype: Type of its output if targets are not 8-bit RGB.
+    """
+
+    def __init__(self, tensors: TensorProgram, conditioning: Conditioning, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.tensors = tensors
+        self.conditioning = conditioning
+        self.dtype = dtype
+
+    def forward(
+        self,
+        source: Tensor,
+        instances: Tensor | None = None,
+        features: Tensor | None = None,
+        source_images: Tensor | None = None,
+        latents: Tensor | None = None,
+    ) -> Tensor:
+        """Return (N, 3, H, W) uint8 RGB images, or (N, C, H, W) values in the targets' unit and type.
+
+        source: (N, 3, H, W) uint8 RGB images, or (N, 1, H, W) class ids: uint8 for at most 255 classes, int32 for more.
+            An id that is no class is zero in every channel. Images that are not 8-bit RGB are (N, C, H, W) float32 in
+            their unit if they have a range, otherwise uint8.
+        instances: (N, 1, H, W) int32 ids, if the generator takes their edges.
+        features: (N, 3, H, W) uint8 if they are precomputed, (N, C, H, W) float32 in [-1, 1] if an encoder made them.
+        source_images: Images in addition to class ids, in the forms of a source that is not 8-bit RGB.
+        latents: see `given_latents`.
+        """
+        self.tensors.sides.check(source)
+        parts = [self.conditioning(Batch((), source=source, instances=instances, source_images=source_images))]
+        if features is not None:
+            parts.append(images_to_float(features) if features.dtype == torch.uint8 else features)
+        with given_latents(self.tensors.generator, latents):
+            translated = self.tensors(torch.cat(parts, dim=1))
+        return self.conditioning.pixels(translated, self.dtype)
+
+
+def export_program(loaded: LoadedGenerator, path: Path, dtype: Dtype, conditioning: str = "inside") -> None:
+    """Write the generator as `write_program` does, and report the file and its inputs.
+
+    conditioning: "inside" if inputs and outputs are images, "outside" if they are the generator's tensors.
+
+    Raises:
+        ExportError, ConfigError, OSError: See `write_program`.
+    """
+    written = write_program(loaded, path, dtype, as_images=conditioning == "inside")
+    report_file(path)
+    for name, tensor in written.inputs.items():
+        dtype_name = str(tensor.dtype).removeprefix("torch.")
+        logger.info(f"input        {name}: (batch, {tensor.shape[1]}, height, width) {dtype_name}")
+    sides = image_sides(loaded.config)
+    logger.info(f"             sides: multiples of {sides.multiple} pixels, at least {sides.minimum}")
+
+
+def write_program(
+    loaded: LoadedGenerator, path: Path, dtype: Dtype, *, as_images: bool, takes_latents: bool = False
+) -> Example:
+    """Write the generator, without its encoder, as an ONNX program; return an example of its inputs.
+
+    as_images: Whether inputs and outputs are label ids, RGB images in uint8, or values in their unit. Otherwise they
+        are the generator's float32 tensors.
+    takes_latents: Whether noise and style are inputs, see `make_example`. Otherwise noise is 0, and the style is the
+        mean or the chosen style.
+
+    Raises:
+        ConfigError: onnxruntime does not compute in `dtype`.
+        ExportError: The generator cannot be traced, its program translates differently, or is too large.
+        OSError: The file cannot be written.
+    """
+    if dtype == "bfloat16":
+        raise ConfigError("--dtype bfloat16: onnxruntime has no convolutions in it. Use float16.")
+    sides = image_sides(loaded.config)
+    tensors = TensorProgram(without_encoder(plain_copy(loaded).generator), sides, getattr(torch, dtype))
+    n_bytes = sum(weight.nbytes for weight in tensors.state_dict().values())
+    if n_bytes >= MAX_ONNX_BYTES:
+        raise ExportError(
+            f"{path}: {n_bytes:,} bytes of weights, an ONNX file holds 2 GiB. "
+            "Use --dtype float16 or --format safetensors."
+        )
+    conditioning, pixel_dtype = loaded.conditioning, loaded.data_facts.target_dtype
+    network = ImageProgram(tensors, conditioning, pixel_dtype) if as_images else tensors
+    facts = loaded.facts() | ({"format_version": VALUES_VERSION} if as_images and not conditioning.is_8_bit else {})
+    examples = [
+        make_example(loaded, *size, as_images=as_images, takes_latents=takes_latents) for size in example_sizes(loaded)
+    ]
+    try:
+        program = trace(network, examples[0].inputs)
+    except (RuntimeError, TypeError, ValueError) as error:
+        first, *_ = str(error).splitlines() or [""]
+        what = f"{type(tensors.generator).__name__} cannot be traced by torch.export ({first})"
+        raise ExportError(f"{path}: {what}. Use --format safetensors.") from error
+    write_checked(path, lambda file: write_onnx(program, file, facts), open_onnx, examples, dtype)
+    return examples[0]
+
+
+def trace(network: nn.Module, inputs: Mapping[str, Tensor]) -> ExportedProgram:
+    """Return the network's program for any batch, height and width; its (N, C, H, W) and (N, C) inputs are named.
+
+    inputs: Examples. Larger inputs are traced, so that the examples test the program in sizes that it has not seen.
+    """
+    traced = {name: tensor.repeat((2, 1, 2, 2)[: tensor.ndim]) for name, tensor in inputs.items()}
+    sizes = {name: dict.fromkeys({0, 2, 3} & {*range(tensor.ndim)}, Dim.DYNAMIC) for name, tensor in inputs.items()}
+    with torch.no_grad(), allow_sizes_of_one():  # a batch, or a U-Net's innermost map
+        program = torch.export.export(network, (), kwargs=traced, dynamic_shapes=sizes, strict=False)
+    for graph_module in program.graph_module.modules():  # a region of another precision is a module of its own
+        for node in graph_module.graph.nodes:
+            node.meta.pop("stack_trace", None)  # it has paths of this machine
+    return program
+
+
+def write_onnx(program: ExportedProgram, path: Path, facts: Mapping[str, str]) -> None:
+    """Write an .onnx file, with `facts` and the SHA-256 of the bytes before the digest as metadata."""
+    import onnx
+    import onnx_ir
+
+    onnx_program = torch.onnx.export(program, (), dynamo=True, verbose=False, output_names=[OUTPUT_NAME])
+    assert onnx_program is not None
+    onnx_program.model.metadata_props.update(facts)
+    graph = onnx_program.model.graph
+    is_scaled = json.loads(facts["config"])["generator"]["scale"] != 1
+    for values, prefix in ((graph.inputs, ""), (graph.outputs, "translated_" if is_scaled else "")):
+        for value in values:
+            assert value.shape is not None  # instead of s38, 4*s39 and the like
+            sides = [f"{prefix}height", f"{prefix}width"] if value.shape.rank() == 4 else []
+            value.shape = onnx_ir.Shape(["batch", value.shape[1], *sides])
+    onnx_program.save(path, external_data=False)
+    digest = onnx.StringStringEntryProto(key="sha256", value=sha256_of_file(path))
+    with path.open("ab") as file:  # one more entry of the metadata, for protocol buffers add up
+        file.write(onnx.ModelProto(metadata_props=[digest]).SerializeToString())
+
+
+def open_onnx(path: Path) -> Run:
+    """Return the program of an .onnx file, run by onnxruntime on the CPU."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+
+    def run(inputs: Mapping[str, Tensor]) -> Tensor:
+        (translated,) = session.run([OUTPUT_NAME], {name: tensor.numpy() for name, tensor in inputs.items()})
+        return torch.from_numpy(translated)
+
+    return run
+
+
+ONNX = Format(
+    content="program in ONNX",
+    suffix=".onnx",
+    write=export_program,
+    read=open_onnx,
+    packages=PACKAGES,
+    options={
+        **DTYPE,
+        **CARD,
+        **STYLE,
+        "conditioning": {
+            "choices": ("inside", "outside"),
+            "default": "inside",
+            "help": "onnx: inside (default): inputs and outputs are images, the file makes one-hot labels, edges and "
+            "ranges; outside: inputs and outputs are the generator's tensors",
+        },
+    },
+)

@@ -1,0 +1,52 @@
+"""--format safetensors: the weights of a generator and its settings, which test.py and train.py read."""
+
+from pathlib import Path
+
+import torch
+
+from inference.load import LoadedGenerator, load_generator
+from inference.original_weights import encoder_file
+from models.generator import EncodedGenerator
+from models.latent_inputs import takes_style
+from tools.export.example import Example, evaluate, example_sizes, plain_copy, random_batch
+from tools.export.format import CARD, DTYPE, Dtype, ExportError, Format, Run, report_file, write_checked
+from utils.safetensors_file import SUFFIX, write_safetensors
+
+
+def export_weights(loaded: LoadedGenerator, path: Path, dtype: Dtype) -> None:
+    """Write the weights of the generator and its encoder, and the settings, as .safetensors for load_generator.
+
+    Raises:
+        ExportError: The generator of the file translates differently, or lacks its encoder.
+        CheckpointError: The package safetensors is not installed.
+        OSError: The file cannot be written.
+    """
+    if takes_style(loaded.generator) and not isinstance(loaded.generator, EncodedGenerator):
+        raise ExportError(
+            f"{loaded.file}: its style encoder is missing. Put {encoder_file(loaded.file).name} next to it, or use "
+            "--format onnx."
+        )
+    plain, conditioning = plain_copy(loaded), loaded.conditioning
+    plain.generator.to(getattr(torch, dtype))
+    batch = random_batch(conditioning, *example_sizes(loaded)[0])
+    inputs = conditioning.training_inputs(batch, conditioning(batch))  # the generator calls its encoder
+    expected = Example({str(place): tensor for place, tensor in enumerate(inputs)}, evaluate(loaded.generator, *inputs))
+    weights, facts = plain.generator.state_dict(), plain.facts()
+    write_checked(path, lambda file: write_safetensors(file, weights, facts), open_weights, [expected], dtype)
+    report_file(path)
+
+
+def open_weights(path: Path) -> Run:
+    """Return the generator of a file that `load_generator` reads. It takes its inputs in order."""
+    generator = load_generator(path).generator
+    return lambda inputs: evaluate(generator, *inputs.values())
+
+
+SAFETENSORS = Format(
+    content="weights that test.py reads",
+    suffix=SUFFIX,
+    write=export_weights,
+    read=open_weights,
+    packages=("safetensors",),
+    options={**DTYPE, **CARD},
+)

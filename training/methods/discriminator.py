@@ -1,0 +1,167 @@
+"""A discriminator in training: its passes, its loss, and what the losses of the generator read of it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from configs import build
+from losses.adversarial import Logits, PenaltyInputs, mean_logits
+from losses.diffaugment import DiffAugment, Transform
+from losses.objective import DiscriminatorObjective, LossInputs
+from losses.pixel_weights import LossWeights, PixelWeights
+from models.patch_discriminator import DiscriminatorOutput
+from training.methods.image_pool import ImagePool
+from training.methods.method import NetworkBuilder
+from training.running_means import RunningMeans
+from training.trained_network import TrainedNetwork
+
+Outputs = list[DiscriminatorOutput]
+"""The discriminator's output at each scale."""
+
+
+@dataclass
+class TrainedDiscriminator:
+    """A discriminator with its loss.
+
+    sees_source: Whether it sees the source in addition to the image.
+    joint: Whether real and translated images share a pass; a norm over the batch would mix their statistics.
+    means, tag: Where its losses and logits are added, and under which name.
+    augmentation: Changes the images that it sees; images that are compared share a transform.
+    pool: Earlier translations, some of which it is trained on instead of the present ones.
+    """
+
+    trained: TrainedNetwork
+    objective: DiscriminatorObjective
+    sees_source: bool
+    joint: bool
+    means: RunningMeans
+    tag: str = "D"
+    augmentation: DiffAugment = field(default_factory=DiffAugment)
+    pool: ImagePool | None = None
+
+    @classmethod
+    def of(cls, builder: NetworkBuilder, module: nn.Module, means: RunningMeans, tag: str = "D") -> Self:
+        """Return a discriminator with its loss, and with a pool if the settings want one."""
+        config = builder.config
+        sees_source = config.method.declaration.discriminates_pairs
+        return cls(
+            trained=builder.network(module, "discriminator"),
+            objective=build.build_discriminator_objective(config),
+            sees_source=sees_source,
+            joint=config.discriminator.norm == "instance",
+            means=means,
+            tag=tag,
+            augmentation=build.build_augmentation(config),
+            pool=ImagePool(config.train.pool_size, coin_first=not sees_source) if config.train.pool_size else None,
+        )
+
+    def loss(self, source: Tensor, fake: Tensor, real: Tensor) -> Tensor:
+        """Return the loss, 0-d, on real images and on translations, which get no gradient.
+
+        source: Condition or source image of both, (N, C, H, W). fake, real: (N, C, H, W) in [-1, 1].
+        """
+        shown = self.shown(source, fake)
+        transform = self.augmentation.draw(real)
+        fakes, reals = self.outputs(transform, shown, (self._condition(source, real), real))
+        return self.loss_of(source, fake, real, transform, fakes=fakes, reals=reals)
+
+    def shown(self, source: Tensor, fake: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the condition and the translations to train on, without graph; a pool exchanges some of them."""
+        condition = self._condition(source, fake)
+        return self.pool.exchange(condition, fake) if self.pool else (condition, fake.detach())
+
+    def outputs(self, transform: Transform, *pairs: tuple[Tensor, Tensor]) -> list[Outputs]:
+        """Return the outputs for each pair of a condition and an image, both transformed.
+
+        They come from one pass if that gives the same.
+        """
+        discriminator = self.trained.network
+        seen = {id(source): transform.of_source(source) for source, _ in pairs}  # one source has several images
+        sources = [seen[id(source)] for source, _ in pairs]
+        images = [transform.of_image(image) for _, image in pairs]
+        if not self.joint or len({image.shape for image in images}) > 1:
+            return [discriminator(source, image) for source, image in zip(sources, images, strict=True)]
+        source = sources[0] if all(other is sources[0] for other in sources) else torch.cat(sources)
+        scales = [scale.chunk(len(pairs)) for scale in discriminator(source, torch.cat(images))]
+        return [list(outputs) for outputs in zip(*scales, strict=True)]
+
+    def loss_of(
+        self, source: Tensor, fake: Tensor, real: Tensor, transform: Transform, *, fakes: Outputs, reals: Outputs
+    ) -> Tensor:
+        """Return the loss, 0-d, from the outputs for real images and for translations, or for those of a pool.
+
+        source, fake, real: Images before the transform.
+        """
+        discriminate = self._bare(source, transform)
+        seen = transform.of_source(source) if self.sees_source else source
+
+        def discriminate_exactly(images: Tensor) -> list[Tensor]:
+            with torch.autocast(images.device.type, enabled=False):  # the gradient of a gradient needs float32
+                return [scale.logits for scale in discriminate(transform.of_image(images))]
+
+        def discriminate_mix(mask: Tensor) -> list[Tensor]:
+            mixed = torch.where(mask, transform.of_image(real), transform.of_image(fake.detach()))
+            return [scale.logits for scale in discriminate(mixed)]
+
+        logits = {"real": Logits(lambda: reals, seen), "fake": Logits(lambda: fakes, seen)}
+        inputs = PenaltyInputs(
+            real, fake.detach().to(real.dtype), logits["real"], logits["fake"], discriminate_exactly, discriminate_mix
+        )
+        terms = self.objective(inputs)
+        self.means.add(terms, f"loss/{self.tag}/")
+        self.means.add({name: mean_logits(one.scales) for name, one in logits.items()}, f"logits/{self.tag}/")
+        return terms["total"]
+
+    def loss_inputs(
+        self,
+        source: Tensor,
+        fake: Tensor,
+        target: Tensor,
+        transform: Transform | None = None,
+        *,
+        style: tuple[Tensor, Tensor] | None = None,
+        weights: Tensor | None = None,
+        outside: PixelWeights | None = None,
+    ) -> LossInputs:
+        """Return what the losses of the generator read, in a transform of its own unless one is given.
+
+        weights: Weights of the target's pixels, (N, 1, H, W) float32.
+        """
+        transform = transform or self.augmentation.draw(target)
+        discriminate = self._bare(source, transform)
+
+        def discriminate_target() -> Outputs:
+            with torch.no_grad():
+                return discriminate(transform.of_image(target))
+
+        return LossInputs(
+            fake,
+            target,
+            source=transform.of_source(source) if self.sees_source else source,
+            discriminate_fake=lambda: discriminate(transform.of_image(fake)),
+            discriminate_target=discriminate_target,
+            style=style,
+            weights=LossWeights.of(weights, transform.of_source),
+            outside=outside,
+        )
+
+    def _condition(self, source: Tensor, image: Tensor) -> Tensor:
+        """Return what the network gets as the source of an image: no channels if it sees only the image."""
+        return source if self.sees_source else image[:, :0]
+
+    def _bare(self, source: Tensor, transform: Transform) -> Callable[[Tensor], Outputs]:
+        """Return the network for transformed images, without DistributedDataParallel.
+
+        The gradients of its weights are not needed there, or they are added to a pass that synchronizes them.
+        """
+        network = self.trained.compute_copy
+        seen = transform.of_source(source) if self.sees_source else None
+
+        def discriminate(images: Tensor) -> Outputs:
+            outputs: Outputs = network(images[:, :0] if seen is None else seen, images)
+            return outputs
+
+        return discriminate

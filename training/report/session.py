@@ -1,0 +1,133 @@
+"""One session of a run: its messages in log.txt, and how far it came and how it ended in state.json."""
+
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from logging.handlers import MemoryHandler
+from pathlib import Path
+from signal import Signals
+from typing import Any, Literal
+
+from losses import registered_record
+from training.report.report import Progress, Sink
+from training.run_folder import LOG_FILE, STATE_FILE
+from utils.atomic_file import replacing
+from utils.checkpoint_folder import latest_step
+from utils.distributed import is_of_a_lost_peer
+from utils.errors import Interrupted
+from utils.log import LineFormatter, logger
+from utils.strict_json import read_json
+from utils.versions import versions
+
+State = Literal["running", "finished", "stopped", "lost", "failed"]
+
+
+class Session(Sink):
+    """The record of one start of a run. Until the run begins, messages are collected, because a new run has no folder.
+
+    step: Number of steps made, before the run begins the number in its latest checkpoint.
+    end_reason: Why a finished run ended before its last step.
+    has_begun: Whether the run trains, and no longer only prepares.
+    """
+
+    place = STATE_FILE
+
+    def __init__(self, folder: Path) -> None:
+        self.step = latest_step(folder)
+        self.end_reason: str | None = None
+        self.has_begun = False
+        self._folder = folder
+        previous = read_state(folder)
+        known = {key: value for key, value in previous.items() if key == "registered_losses"}
+        self._losses = known if previous else registered_record()
+        self._file = logging.FileHandler(folder / LOG_FILE, encoding="utf-8", delay=True)
+        self._file.setFormatter(LineFormatter("%(asctime)s %(message)s", datefmt="%Y-%m-%d %H:%M:%S"))
+        self._messages = MemoryHandler(sys.maxsize, flushLevel=sys.maxsize, target=self._file, flushOnClose=False)
+        self._log(versions())
+        logger.addHandler(self._messages)
+
+    def begin(self, step: int) -> None:
+        """Write to the folder from now on: messages, and that the run trains from `step` with the registered losses."""
+        self.step, self.has_begun, self._losses = step, True, registered_record()
+        self._write_messages()
+        self._write_state("running")
+
+    def end_step(self) -> None:
+        """Count the step."""
+        self.step += 1
+
+    def progress(self, report: Progress) -> None:
+        """Record the latest step for other programs."""
+        self._write_state("running")
+
+    def end(self, state: State, line: str | None, *, signal: str | None = None, reason: str | None = None) -> None:
+        """Write how the session ended, and close the log.
+
+        A run that fails before there is a folder leaves none. After a signal there is one, so that job scripts see an
+        interrupted run.
+
+        line: Last line of log.txt.
+        signal: Name of the signal that stopped the run.
+        reason: Why the run failed or ended early.
+        """
+        if line:
+            self._log(line)
+        logger.removeHandler(self._messages)
+        self._write_messages()
+        self._messages.close()
+        with suppress(OSError):  # a full disk
+            self._file.close()
+        if state in ("finished", "stopped") or self._folder.is_dir():
+            self._write_state(state, signal, reason)
+
+    def _log(self, text: str) -> None:
+        """Add a line to log.txt, and not to the console."""
+        line = " ".join(text.split())
+        self._messages.handle(logger.makeRecord(logger.name, logging.INFO, "", 0, "%s", (line,), None))
+
+    def _write_messages(self) -> None:
+        """Write the collected messages if there is a folder, and each later message at once."""
+        if self._folder.is_dir():
+            try:
+                self._messages.flush()
+            except OSError as error:
+                self._messages.setTarget(logging.NullHandler())
+                logger.warning("not written: %s", error)
+            self._messages.capacity = 1
+
+    def _write_state(self, state: State, signal: str | None = None, reason: str | None = None) -> None:
+        record = {"state": state, "step": self.step, "signal": signal, "reason": reason, **self._losses}
+        try:
+            with replacing(self._folder / STATE_FILE) as unfinished:
+                unfinished.write_text(json.dumps(record) + "\n", encoding="utf-8")
+        except OSError as error:
+            logger.warning("not written: %s", error)
+
+
+@contextmanager
+def recorded(folder: Path) -> Iterator[Session]:
+    """Record how the run within the context ends, also if it ends before its loop."""
+    session = Session(folder)
+    try:
+        yield session
+    except Interrupted as error:
+        session.end("stopped", str(error), signal=Signals(error.signal_number).name)
+        raise
+    except BaseException as error:
+        reason = f"{type(error).__name__}: {error}"
+        when = f"failed at step {session.step}" if session.has_begun else "not started"
+        state: State = "lost" if is_of_a_lost_peer(error) else "failed"
+        session.end(state, f"{when}: {reason}", reason=reason.partition("\n")[0])
+        raise
+    line = f"finished at step {session.step}" if session.has_begun else None
+    session.end("finished", line, reason=session.end_reason)
+
+
+def read_state(folder: Path) -> dict[str, Any]:
+    """Return the content of state.json; empty if it cannot be read."""
+    with suppress(OSError, ValueError):
+        content = read_json((folder / STATE_FILE).read_text(encoding="utf-8"))
+        return content if isinstance(content, dict) else {}
+    return {}

@@ -1,0 +1,313 @@
+"""A run: the parts that a configuration gives, how far it has come, and what a checkpoint holds of it."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from configs import build
+from configs.build import check_trained_sizes
+from configs.load import config_to_dict
+from configs.schema import Config
+from data.batch import Batch, Sample
+from data.fingerprint import fingerprint
+from data.layout import Layout, check_enough
+from data.loader import TrainingDataset, read_fixed_samples
+from data.preprocessing import Preprocessing
+from losses import registered_record
+from models.spectral_norm import settle_spectral_norm
+from models.style_encoder import inference_network
+from training.averages import estimate_statistics, make_averages
+from training.best import BestScore, Patience, best_figure, check_best
+from training.lr_schedule import LearningRateSchedule, Plateau
+from training.methods import METHODS
+from training.methods.method import Averages, Method
+from training.optimizer_group import NotFiniteError, are_finite
+from training.splits import Splits, open_data
+from training.trained_network import freeze_parts
+from training.validation import Validation
+from utils.checkpoint_folder import LoadedCheckpoint
+from utils.distributed import World
+from utils.log import logger
+from utils.paths import expanded
+
+
+def run_folder(config: Config) -> Path:
+    """Return the folder for the files of a run."""
+    return expanded(config.run.root, "run.root") / config.run.name
+
+
+@dataclass
+class LoopState:
+    """How far a run has come.
+
+    batches_per_epoch: Joint batches (one batch of each process) in a pass through the data.
+    joint_batch_size: Number of samples in a joint batch.
+    step: Number of updates made.
+    batches: Number of joint batches taken from the data.
+    steps_per_epoch: Number of steps that count as an epoch of the schedule. None: a pass through the data.
+    """
+
+    batches_per_epoch: int
+    joint_batch_size: int
+    step: int = 0
+    batches: int = 0
+    steps_per_epoch: int | None = None
+
+    @property
+    def epoch(self) -> int:
+        """The schedule's epoch of the next step, from 0."""
+        position, length = self._position
+        return position // length
+
+    @property
+    def n_started_epochs(self) -> int:
+        """Number of the schedule's epochs that have begun: the epoch of the latest step, from 1."""
+        position, length = self._position
+        return -(-position // length)
+
+    @property
+    def _position(self) -> tuple[int, int]:
+        """The position in the schedule, and the length of an epoch: both in steps, or both in joint batches."""
+        return (self.step, self.steps_per_epoch) if self.steps_per_epoch else (self.batches, self.batches_per_epoch)
+
+    def last_step(self, n_epochs: int, batches_per_step: int) -> int:
+        """Return the step that ends epoch number `n_epochs` of the schedule."""
+        if self.steps_per_epoch:
+            return n_epochs * self.steps_per_epoch
+        batches_to_go = max(n_epochs * self.batches_per_epoch - self.batches, 0)
+        return self.step + math.ceil(batches_to_go / batches_per_step)
+
+    def state_dict(self) -> dict[str, int]:
+        """Return the position as a checkpoint holds it: independent of batch size and number of processes."""
+        epoch, batches = divmod(self.batches, self.batches_per_epoch)
+        return {"step": self.step, "epoch": epoch, "samples_into_epoch": batches * self.joint_batch_size}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Load the position that `state_dict` returned, with any batch size.
+
+        Raises:
+            TypeError: A value is not a whole number.
+        """
+        if not all(isinstance(state[key], int) for key in self.state_dict()):
+            raise TypeError("its step or its place in the data is no number")
+        # not more than an epoch holds, should the data set have become smaller
+        batches_into_epoch = min(state["samples_into_epoch"] // self.joint_batch_size, self.batches_per_epoch)
+        self.step = state["step"]
+        self.batches = state["epoch"] * self.batches_per_epoch + batches_into_epoch
+
+
+@dataclass
+class Training:
+    """A run in memory.
+
+    averages: Averages of the weights of the networks that translate, by the network's name; empty without averages.
+    validation: Validation of the main process; None in the other processes.
+    fingerprint: Digests of the training samples, in the main process; None in the other processes.
+    measured_on: Digests of the samples and protocol of the figures for `best` and the plateau, by figure; empty except
+        in the main process.
+    statistics_batches: Batches for the running statistics of averages, read when the loop begins; empty if no average
+        has batch norm.
+    estimated_step: Step of the latest estimate of these statistics.
+    continues: Whether the run continues the run in its folder, which is archived otherwise.
+    saved_step: Step of the latest checkpoint of the run in its folder.
+    changes: Settings and registered losses that matter for results and differ from the restored checkpoint, as text.
+    """
+
+    config: Config
+    world: World
+    splits: Splits
+    preprocessing: Preprocessing
+    loop: LoopState
+    method: Method
+    averages: Averages
+    schedule: LearningRateSchedule
+    best: BestScore
+    patience: Patience
+    validation: Validation | None
+    fingerprint: Tensor | None
+    measured_on: Mapping[str, str] = field(default_factory=dict)
+    statistics_batches: Sequence[Batch] = ()
+    estimated_step: int | None = None
+    continues: bool = False
+    saved_step: int = 0
+    changes: str = ""
+
+    @property
+    def folder(self) -> Path:
+        """The folder for the run's files."""
+        return run_folder(self.config)
+
+    @property
+    def layout(self) -> Layout:
+        """The training samples."""
+        return self.splits.train
+
+    @property
+    def total_steps(self) -> int:
+        """The last step of the run."""
+        steps = self.loop.last_step(self.config.total_epochs, self.config.batches_per_step)
+        return min(steps, self.config.train.max_steps or steps)
+
+    def dataset(self, layout: Layout) -> TrainingDataset:
+        """Return the samples of a layout with their augmentation. `layout` may be a cache of the training samples."""
+        return TrainingDataset(layout, self.preprocessing, self.config.run.seed, self.config.data.on_bad_sample)
+
+    @property
+    def n_bytes(self) -> int:
+        """Approximate size of a checkpoint in bytes: weights, Adam's two moments, averages."""
+        networks = self.method.networks
+        weights = sum(network.n_weight_bytes for network in networks.values())
+        return 3 * weights + sum(networks[name].n_weight_bytes for name in self.averages)
+
+    def update_averages(self) -> None:
+        """Pull the averages towards the present weights."""
+        for name, average in self.averages.items():
+            average.update_parameters(self.method.networks[name].module)
+
+    def estimate_statistics(self) -> None:
+        """Estimate the statistics of the averages for their present weights, together with the other processes."""
+        if self.statistics_batches and self.estimated_step != self.loop.step:
+            estimate_statistics(self.method, self.averages, self.statistics_batches)
+            self.estimated_step = self.loop.step
+
+    def prepare_averages(self) -> None:
+        """Prepare the averages for translation, together with the other processes.
+
+        Their vectors of spectral norm and statistics of batch norm are copies of the network's, and do not belong to
+        the averaged weights.
+        """
+        self.estimate_statistics()
+        for average in self.averages.values():
+            settle_spectral_norm(inference_network(average.module))
+
+    def process_state(self) -> dict[str, Any]:
+        """Return the state that each process has of its own, by the keys of a checkpoint."""
+        random, device = {"cpu": torch.get_rng_state()}, self.world.device
+        if device.type == "cuda":
+            random["cuda"] = torch.cuda.get_rng_state(device)
+        return {
+            "random_states": random,
+            "method_of_processes": self.method.process_state(),
+            "means_of_processes": self.method.means.state(),
+        }
+
+    def state_dict(self, processes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return everything that is needed to continue as if never stopped.
+
+        processes: The `process_state` of each process, by rank.
+
+        Raises:
+            NotFiniteError: Weights, moments or an average are not finite.
+        """
+        self._require_finite()
+        method = self.method
+        return {
+            **self.loop.state_dict(),
+            "config": config_to_dict(self.config),
+            "networks": {name: network.module.state_dict() for name, network in method.networks.items()},
+            "optimizers": {name: group.state_dict() for name, group in method.optimizers.items()},
+            "averages": {name: average.state_dict() for name, average in self.averages.items()},
+            "method": method.state_dict(),
+            **{key: [process[key] for process in processes] for key in processes[0]},
+            "data": self.fingerprint,
+            "n_samples": len(self.layout),
+            **({"plateau": self.schedule.plateau.state_dict()} if self.schedule.plateau else {}),
+            **registered_record(),
+            **({"best": self.best.value} if self.best.value is not None else {}),
+            "patience": [self.patience.value, self.patience.n_without],
+            "measured_on": dict(self.measured_on),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Load the state that `state_dict` returned, from any number of processes, except `best` and `patience`.
+
+        A part that the checkpoint lacks starts as in a new run; an average starts from its network's weights.
+        """
+        self.loop.load_state_dict(state)
+        for name, network in self.method.networks.items():
+            network.load_weights(state["networks"][name])
+        for name, group in self.method.optimizers.items():
+            group.load_state_dict(state["optimizers"][name])
+        for name, average in self.averages.items():
+            average.module.load_state_dict(state["networks"][name])
+            average.load_state_dict(state["averages"].get(name, average.state_dict()))
+        if self.schedule.plateau and "plateau" in state:
+            self.schedule.plateau.load_state_dict(state["plateau"])
+        self.method.load_state_dict(state["method"])
+        rank, of_processes = self.world.rank, state.get("method_of_processes", [])
+        if len(of_processes) == self.world.size:
+            self.method.load_process_state(of_processes[rank])
+        elif any(of_processes):
+            logger.info("train.pool_size: the pools begin empty, since there were %d processes", len(of_processes))
+        if len(means := state.get("means_of_processes", [])) == self.world.size:
+            self.method.means.load_state(means[rank], self.world.device)
+        if rank < len(state["random_states"]):
+            random = state["random_states"][rank]
+            torch.set_rng_state(random["cpu"])
+            if self.world.device.type == "cuda" and "cuda" in random:  # a run on a CPU has saved none
+                torch.cuda.set_rng_state(random["cuda"], self.world.device)
+
+    def _require_finite(self) -> None:
+        tensors = {name: [*network.module.state_dict().values()] for name, network in self.method.networks.items()}
+        for name, group in self.method.optimizers.items():
+            tensors.setdefault(name, []).extend(group.moments)
+        broken = [f"the {name}" for name, values in tensors.items() if not are_finite(values)]
+        broken += ["the average" for average in self.averages.values() if not are_finite(average.state_dict().values())]
+        if broken:
+            raise NotFiniteError(
+                f"step {self.loop.step}: {' and '.join(broken)} is not finite and is not saved; earlier "
+                "checkpoints stay. Lower optimizer.learning_rate, or use amp.opt_level=O0"
+            )
+
+
+def build_training(config: Config, world: World, found: LoadedCheckpoint | None = None) -> Training:
+    """Build a run and check its data, without writing a file or loading weights.
+
+    found: Checkpoint that the run will resume from. It has ranges of images that `config` lacks.
+
+    Raises:
+        UserError, OSError: A setting, the data or a weights file cannot be used.
+    """
+    config, splits = open_data(config, found)
+    joint_batch_size = config.train.batch_size * world.size
+    check_enough(splits.train, joint_batch_size)
+    loop = LoopState(
+        len(splits.train) // joint_batch_size, joint_batch_size, steps_per_epoch=config.train.steps_per_epoch
+    )
+    preprocessing, samples = build.build_preprocessing(config), list[Sample]()
+    check_trained_sizes(config)
+    if world.is_main:
+        n_samples, on_bad_sample = config.metrics.n_samples, config.data.on_bad_sample
+        samples = read_fixed_samples(splits.validation, preprocessing, n_samples, on_bad_sample)
+    check_best(config, world.gather(len(samples))[0])
+    method = METHODS[config.method.name](config, world)
+    averages = make_averages(method, config.train.ema_decay)
+    own_gpus = [world.device] if world.device.type == "cuda" else []
+    with torch.random.fork_rng(own_gpus):  # networks of metrics draw weights before they load theirs
+        validation = (
+            method.build_validation(config, splits.validation_name, samples, averages) if world.is_main else None
+        )
+    best = best_figure(config, splits.validation_name, method.progress)
+    plateau = Plateau() if config.optimizer.decay == "plateau" else None
+    compared = [best] * (best != "none") + [method.progress] * (plateau is not None)
+    freeze_parts(method.networks, config.train, loop.epoch)
+    return Training(
+        config=config,
+        world=world,
+        splits=splits,
+        preprocessing=preprocessing,
+        loop=loop,
+        method=method,
+        averages=averages,
+        schedule=LearningRateSchedule(config.optimizer, config.train.epochs, config.train.decay_epochs, plateau),
+        best=BestScore(best),
+        patience=Patience(best, limit=config.train.patience),
+        validation=validation,
+        fingerprint=fingerprint(splits.train) if world.is_main else None,
+        measured_on={figure: validation.digest(figure) for figure in compared} if validation else {},
+    )
