@@ -17,6 +17,7 @@ from configs.data_facts import (
     named_classes,
     number_of_classes,
     storage_formats,
+    target_files,
     value_ranges,
 )
 from configs.schema import Config, DataConfig
@@ -80,7 +81,6 @@ def data_facts(config: Config, direction: str | None = None) -> DataFacts:
         source_image_channels=data.source_channels if data.source_images != "source" else 0,
         target_scale=config.generator.scale,
     )
-    files = data.target_files
     return DataFacts(
         n_classes=n_classes,
         classes=classes,
@@ -89,7 +89,7 @@ def data_facts(config: Config, direction: str | None = None) -> DataFacts:
         stack=data.source_folder[int(data.has_labels) :] if data.is_stacked else (),
         storage=storage,
         ranges=ranges,
-        target_files=files if files and ("target" in storage or files.startswith("uint8.")) else None,
+        target_files=target_files(data),
         file_colors=data.colors,
         divided_classes=data.divided_classes if data.makes_instances else None,
         conditioning=conditioning,

@@ -174,6 +174,7 @@ def trained(folder: Path, pixels: np.ndarray) -> Path:
     for split, side in product(("train", "test"), "AB"):
         save(folder / "pairs" / f"{split}_{side}" / f"0{suffix}", pixels)
     channels = [f"data.{side}_channels={n_channels}" for side in ("source", "target")]
+    channels += [] if n_channels == 3 else [f"data.{side}_range=[0,59990]" for side in ("source", "target")]
     run(write_tiny_config(folder), *RGB, f"data.root={folder / 'pairs'}", *channels, "train.max_steps=1")
     return folder / "runs" / "tiny"
 
