@@ -26,7 +26,8 @@ def unused_settings(config: Config) -> list[str]:
     classifies_pixels = ADVERSARIAL_LOSSES[config.loss.gan_mode].classifies_pixels
     not_computed += [name for name in config.penalties if PENALTIES[name].classifies_pixels != classifies_pixels]
     unused += [f"loss.{name}" for name in not_computed]
-    if config.discriminator.name != "multiscale_patch" or config.discriminator.n_scales == 1:
+    discriminator = DISCRIMINATORS[config.discriminator.name]
+    if "n_scales" not in argument_names(discriminator) or config.discriminator.n_scales == 1:
         unused += ["loss.over_scales"]
     unused += [] if config.has_encoder else ["features.base_channels", "features.n_downsamplings"]
     unused += [] if config.features.n_channels else ["features.origin", "features.regions"]

@@ -84,11 +84,7 @@ class Config(Section, prefix=""):
             is_possible = self.data.has_labels or self.features.regions != "labels"
             self.require(is_possible, "features.regions", "instances where data.n_classes is 0")
         if self.data.target_channels not in RGB_CHANNELS:
-            channels = f"with data.target_channels={self.data.target_channels}"
-            self.require("vgg" not in self.loss_weights, "loss.vgg", f"0 {channels}: VGG19 sees 1 or 3 channels")
-            self.require(not self.metrics.extra, "metrics.extra", f"[] {channels}: their networks see 1 or 3 channels")
-            expected = f"null {channels}: label maps are drawn in colours"
-            self.require(self.metrics.label_colors is None, "metrics.label_colors", expected)
+            self._check_other_channels()
         if self.style.channels:
             self.require(self.generator.name == "spade", "style.channels", "0 where generator.name is not spade")
             expected = "0 with features.n_channels: a generator has one of the two"
@@ -97,6 +93,14 @@ class Config(Section, prefix=""):
             self._check_segmentation()
         is_possible = self.generator.name == "local" or self.train.freeze_global_epochs == 0
         self.require(is_possible, "train.freeze_global_epochs", "0 where generator.name is not local")
+
+    def _check_other_channels(self) -> None:
+        channels = f"with data.target_channels={self.data.target_channels}"
+        if sees_rgb := [name for name in self.loss_weights if _losses()[name].channels == RGB_CHANNELS]:
+            self.require(False, f"loss.{sees_rgb[0]}", f"0 {channels}: its network sees 1 or 3 channels")
+        self.require(not self.metrics.extra, "metrics.extra", f"[] {channels}: their networks see 1 or 3 channels")
+        expected = f"null {channels}: label maps are drawn in colours"
+        self.require(self.metrics.label_colors is None, "metrics.label_colors", expected)
 
     def _check_segmentation(self) -> None:
         for key, other in (("discriminator.name", "loss.gan_mode"), ("loss.gan_mode", "discriminator.name")):

@@ -130,7 +130,6 @@ METHODS: dict[str, MethodDeclaration] = {
         sections=("contrastive",),
         refusals=(
             *_UNPAIRED,
-            Refusal("generator.name", "global, whose features are compared", values=("local", "unet", "spade")),
             Refusal("train.pool_size", "0: its discriminator sees present translations alone"),
         ),
         metrics=("swd",),
@@ -145,7 +144,6 @@ METHODS: dict[str, MethodDeclaration] = {
         sections=("cycle",),
         refusals=(
             *_UNPAIRED,
-            Refusal("generator.name", "global, local or unet, which translate images", values=("spade",)),
             Refusal("train.discriminator_steps", "1: both discriminators see the fakes of one step of the generators"),
         ),
         metrics=("swd",),

@@ -95,29 +95,11 @@ class GeneratorConfig(_NetworkSection, prefix="generator."):
         self.require_numbers("n_blocks", "n_enhancer_blocks", least=0, most=MOST_LAYERS)
         self.require_numbers("n_upsamplings", least=2, most=MOST_UPSAMPLINGS)
         self.require_numbers("n_middle_blocks", least=1, most=2)
-        if self.name == "spade" and self.n_middle_blocks == 1:
-            self.require(self.n_upsamplings <= 5, "n_upsamplings", "at most 5 with generator.n_middle_blocks=1")
-        if self.name == "spade" and self.n_upsamplings == MOST_UPSAMPLINGS:
-            expected = "an even number with generator.n_upsamplings=7, whose last block has half of it"
-            self.require(self.base_channels % 2 == 0, "base_channels", expected)
         expected = f"one of {', '.join(f'{scale:g}' for scale in TARGET_SCALES)}"
         self.require(self.scale in TARGET_SCALES, "scale", expected)
-        if self.scale != 1 and self.name in GENERATORS:
-            expected = f"1 with generator.name={self.name}; global and unet have other scales"
-            self.require(self.name in ("global", "unet"), "scale", expected)
-        if self.name == "global" and self.scale < 1:
-            self.require(self.skips != "full", "skips", "none or half with generator.scale below 1")
         fewest = round(-math.log2(self.scale))
         expected = f"at least {fewest} with generator.scale={self.scale:g}"
         self.require(self.n_downsamplings >= fewest, "n_downsamplings", expected)
-        if self.name == "unet":
-            self.require(self.n_downsamplings >= 5, "n_downsamplings", "at least 5 for generator.name=unet")
-            expected = "transposed, nearest or bilinear with generator.name=unet"
-            self.require(self.upsample != "residual", "upsample", expected)
-        if self.name in GENERATORS and self.name != "global":
-            expected = f"another value with generator.name={self.name}: global alone has it"
-            self.require(self.downsample != "antialiased", "downsample", expected)
-            self.require(self.upsample != "antialiased", "upsample", expected)
 
 
 @dataclass(frozen=True)
@@ -156,9 +138,6 @@ class DiscriminatorConfig(_NetworkSection, prefix="discriminator."):
         self.require_numbers("base_channels", "max_channels", least=1)
         self.require_numbers("n_layers", "n_scales", "n_downsamplings", least=1, most=MOST_HALVINGS)
         self.require_numbers("padding", least=1, most=MOST_LAYERS)
-        if self.name in DISCRIMINATORS and self.name != "multiscale_patch":
-            expected = f"strided with discriminator.name={self.name}: multiscale_patch alone has it"
-            self.require(self.downsample == "strided", "downsample", expected)
 
 
 @dataclass(frozen=True)

@@ -210,7 +210,7 @@ def test_the_playground_shows_samples(config: Path) -> None:
 
 def test_networks_that_see_colours_are_refused(array_config: Path) -> None:
     for setting, message in {
-        "loss.vgg=1": r"loss\.vgg is 1\.0, expected 0 with data\.target_channels=4: VGG19 sees 1 or 3 channels",
+        "loss.vgg=1": r"loss\.vgg is 1\.0, expected 0 with data\.target_channels=4: its network sees 1 or 3 channels",
         "metrics.extra=[lpips]": r"metrics\.extra is \['lpips'\], expected \[\] with data\.target_channels=4",
     }.items():
         with pytest.raises(ConfigError, match=message):
