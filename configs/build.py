@@ -17,12 +17,12 @@ from configs.data_facts import (
     named_classes,
     number_of_classes,
     storage_formats,
+    target_files,
     value_ranges,
 )
 from configs.schema import Config, DataConfig
-from configs.schema.data import SIZED_BY_CROP
+from configs.schema.data import OF_RGB_SOURCES, SIZED_BY_CROP
 from data.conditioning import Conditioning
-from data.pair_augmentation import OF_RGB_SOURCES, PairAugmentation
 from data.preprocessing import LeastSide, Preprocessing
 from losses import ADVERSARIAL_LOSSES, GENERATOR_LOSSES, PENALTIES, REGISTERED_LOSSES
 from losses.adversarial import AdversarialLoss
@@ -81,7 +81,6 @@ def data_facts(config: Config, direction: str | None = None) -> DataFacts:
         source_image_channels=data.source_channels if data.source_images != "source" else 0,
         target_scale=config.generator.scale,
     )
-    files = data.target_files
     return DataFacts(
         n_classes=n_classes,
         classes=classes,
@@ -90,7 +89,7 @@ def data_facts(config: Config, direction: str | None = None) -> DataFacts:
         stack=data.source_folder[int(data.has_labels) :] if data.is_stacked else (),
         storage=storage,
         ranges=ranges,
-        target_files=files if files and ("target" in storage or files.startswith("uint8.")) else None,
+        target_files=target_files(data),
         file_colors=data.colors,
         divided_classes=data.divided_classes if data.makes_instances else None,
         conditioning=conditioning,
@@ -182,7 +181,12 @@ def build_preprocessing(config: Config) -> Preprocessing:
     """
     check_sizes(config)
     data, sides = config.data, image_sides(config)
-    augment = vars(data.augment) | (dict.fromkeys(OF_RGB_SOURCES, ()) if data.is_stacked else {})
+    augmentation = None
+    if any(vars(data.augment).values()):
+        from data.pair_augmentation import PairAugmentation  # imports torchvision, which takes a second
+
+        stacked = dict.fromkeys(OF_RGB_SOURCES, ()) if data.is_stacked else {}
+        augmentation = PairAugmentation(**(vars(data.augment) | stacked))
     return Preprocessing(
         mode=data.preprocess,
         load_height=data.load_height,
@@ -192,7 +196,7 @@ def build_preprocessing(config: Config) -> Preprocessing:
         flip=data.flip,
         size_multiple=sides.multiple,
         min_size=sides.minimum,
-        augmentation=PairAugmentation(**augment),
+        augmentation=augmentation,
         target_scale=config.generator.scale,
         least=trained_side(config),
     )

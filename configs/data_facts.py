@@ -8,7 +8,7 @@ from torch import Tensor
 
 from configs.schema import DataConfig
 from configs.schema.checks import require
-from configs.schema.sides import RGB_CHANNELS
+from configs.schema.sides import RGB_CHANNELS, fits_file
 from data import LAYOUTS
 from data.conditioning import Conditioning
 from data.files.pixels import StoredForm
@@ -185,6 +185,15 @@ def storage_formats(data: DataConfig) -> dict[str, StoredForm]:
         for side, (n_channels, bounds) in sides.items()
         if bounds is not None or n_channels not in RGB_CHANNELS or (side == "source" and data.is_stacked)
     }
+
+
+def target_files(data: DataConfig) -> str | None:
+    """Return type and format of the files of translations, by default such that they hold the values; None for RGB."""
+    chosen = data.target_files
+    if data.target_range is None and data.target_channels in RGB_CHANNELS:
+        return chosen if chosen and chosen.startswith("uint8.") else None
+    eight_bits = "uint8.png" if fits_file("uint8.png", data.target_channels) else "uint8.npy"
+    return chosen or ("float32.tif" if data.target_range else eight_bits)
 
 
 def allowing_missing(storage: Mapping[str, StoredForm]) -> dict[str, StoredForm]:

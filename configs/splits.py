@@ -3,27 +3,38 @@
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from torch import Tensor
+
 from configs.build import build_preprocessing, data_facts
-from configs.data_facts import allowing_missing, named_classes, number_of_classes
+from configs.data_facts import EIGHT_BITS, allowing_missing, named_classes, number_of_classes
 from configs.schema import Config
+from configs.schema.sides import fits_file
 from data import LAYOUTS, data_set_folder
-from data.batch import DataError
+from data.batch import DataError, LoadingError
 from data.cache import CachedLayout, SampleCache
+from data.files.pixels import StoredForm, is_8_bit_rgb, read_stored
+from data.files.tiff_tags import TIFF_SUFFIXES
 from data.held_back import hold_back
 from data.layout import Layout
+from data.map_reader import fitting, read_part, stack_files
+from data.no_data import no_data
+from data.store import Blob
 from utils.errors import ConfigError
 from utils.paths import expanded
 from utils.signatures import accepted, argument_names
+from utils.text import exact
 
 TRAIN = "train"
 HELD_BACK = "held_back"
 DISK_FOLDER = "~/.cache/pairgan"
 CACHE_NAME = "samples"
 SHARED_MEMORY = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
+_MEASURED_SAMPLES = 8
 _MEMORY_CACHE = f"pairgan-{os.getuid() if hasattr(os, 'getuid') else 0}"
 
 
@@ -101,6 +112,101 @@ def check_has_split(config: Config, split: str, other_choice: str = "") -> None:
     choices = " or ".join(f"--split {name}" for name in names)
     place = f"data.root={data.root}" if data.root else data.layout
     raise DataError(f"{place}: has no split {split!r}. Choose {', or '.join(filter(None, [choices, other_choice]))}.")
+
+
+def check_is_complete(config: Config, layout: Layout) -> None:
+    """Raise ConfigError, which contains the settings to add, if images are not 8-bit RGB and have no range of values.
+
+    layout: The training split. A few of its samples are measured.
+    """
+    if found := measured_settings(config, layout):
+        settings = " ".join(f"data.{name}={_as_typed(value)}" for name, value in found.items())
+        raise ConfigError(f"data.root={config.data.root}: has images that are not 8-bit RGB. Add {settings}")
+
+
+def measured_settings(config: Config, layout: Layout) -> dict[str, Any]:
+    """Return the settings of section `data` that are missing for images that are not 8-bit RGB, from a few samples.
+
+    A range ends at the lowest and highest value of each channel, without pixels that hold no data.
+
+    Raises:
+        DataError: a file cannot be used, and bad samples are not skipped.
+    """
+    data, measured = config.data, dict[str, Any]()
+    for side, n_channels in (("source", data.source_channels), ("target", data.target_channels)):
+        is_missing = getattr(data, f"{side}_range") is None
+        first = _image_files(layout, 0, side) if is_missing and len(layout) else []
+        if not first or (len(first) == 1 and is_8_bit_rgb(first[0])):
+            continue
+        form = StoredForm(n_channels, f"data.{side}_channels", is_8_bit=False)
+        samples = list(_read_some(layout, side, form, skips_bad=data.on_bad_sample == "skip"))
+        channels = [list(of_channel) for of_channel in zip(*samples, strict=True)]
+        if all(image.dtype == np.uint8 for of_channel in channels for image in of_channel):
+            continue
+        measured[f"{side}_range"] = [bound for of_channel in channels for bound in _bounds(of_channel)]
+        if side == "target" and data.target_files is None:
+            measured["target_files"] = _target_files(first[0], str(channels[0][0].dtype), n_channels)
+    return measured
+
+
+def _image_files(layout: Layout, index: int, side: str) -> Sequence[Blob]:
+    """Return the files of the images of a sample's source or target; none for label maps and drawn samples."""
+    files = layout.provenance(index).files
+    if side == "source" and (stack := stack_files(layout, index)):
+        return stack
+    return [files[side]] if side in files and not (side == "source" and layout.n_classes) else []
+
+
+def _read_some(layout: Layout, side: str, form: StoredForm, *, skips_bad: bool) -> Iterator[list[np.ndarray]]:
+    """Yield the values of each channel of the sources or targets of a few samples, without pixels that hold no data."""
+    indices = dict.fromkeys(np.linspace(0, len(layout) - 1, _MEASURED_SAMPLES).astype(int).tolist())
+    problem, n_read = None, 0
+    for index in indices:
+        files = _image_files(layout, index, side)
+        try:
+            parts = [read_stored(files[0], form)] if len(files) == 1 else [read_part(file, form) for file in files]
+            parts = list(fitting(parts, files, form)) if len(files) > 1 else parts
+        except LoadingError:
+            raise
+        except DataError as error:
+            if not skips_bad:
+                raise
+            problem = error
+        else:
+            n_read += 1
+            yield [channel for image, file in zip(parts, files, strict=True) for channel in _with_data(image, file)]
+    if problem and not n_read:
+        raise problem
+
+
+def _with_data(image: Tensor, file: Blob) -> np.ndarray:
+    """Return the values of each channel of a (C, H, W) image, (C, n), without pixels that hold no data."""
+    values, found = image.flatten(1).numpy(), no_data(image, file)
+    has_data = (values != values.dtype.type(found[0])).all(axis=0) if found else np.ones(values.shape[1], bool)
+    return values[:, has_data] if has_data.any() else values
+
+
+def _bounds(values: Sequence[np.ndarray]) -> list[float]:
+    """Return the lowest and the highest value of a channel; 0 and 255 if all of its files have 8 bits."""
+    if all(of_image.dtype == np.uint8 for of_image in values):
+        return [*EIGHT_BITS]
+    low = min(float(str(of_image.min())) for of_image in values)  # by way of text: the digits of float32
+    high = max(float(str(of_image.max())) for of_image in values)
+    return [low, high if high > low else low + max(1.0, abs(low) / 2**20)]  # float32 has no numbers between large ones
+
+
+def _target_files(file: Blob, kind: str, n_channels: int) -> str:
+    """Return `data.target_files` for targets that are stored as `file`, of the type `kind`."""
+    suffix = file.suffix.lower()
+    if suffix in TIFF_SUFFIXES:
+        return f"{kind}.tif"
+    is_png = suffix != ".npy" and kind in ("uint8", "uint16") and fits_file(f"{kind}.png", n_channels)
+    return f"{kind}.png" if is_png else f"{kind}.npy"
+
+
+def _as_typed(value: object) -> str:
+    """Return a measured value as it is typed on a command line."""
+    return f"[{','.join(map(exact, value))}]" if isinstance(value, list) else str(value)
 
 
 def cached_split(config: Config, layout: Layout, run_folder: Path) -> Layout | None:

@@ -90,10 +90,6 @@ class Layout(ABC):
         """Return the sample that consists of a sample of each side."""
         return samples[0]
 
-    def side_of(self, kind: str) -> tuple["Layout", str]:
-        """Return the side that has the maps of a kind, such as "target", and their kind in its samples."""
-        return self, kind
-
     def epoch_order(self, seed: int, epoch: int, n_used: int) -> np.ndarray:
         """Return the indices of the samples that an epoch uses, (n_used,) int64; n_used is the same in each epoch."""
         return self.permutations(np.random.default_rng([seed, epoch]), 1)[:n_used]

@@ -106,10 +106,6 @@ class UnpairedFolders(RegisteredLayout):
         source, target = samples
         return replace(source, name=samples[self._longer].name, target=target.source)
 
-    def side_of(self, kind: str) -> tuple[Layout, str]:
-        """See Layout."""
-        return (self._sides[1], "source") if kind == "target" else (self._sides[0], kind)
-
     def epoch_order(self, seed: int, epoch: int, n_used: int) -> np.ndarray:
         """Return the indices that an epoch uses; see Layout.
 

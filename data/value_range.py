@@ -1,25 +1,12 @@
 """The range of an image's values, which the networks see as -1 to 1."""
 
-import math
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Self
 
-import numpy as np
 import torch
 from torch import Tensor
-
-from data.batch import DataError, LoadingError, Sample
-from data.layout import Layout
-from data.no_data import no_data
-from utils.log import logger
-from utils.text import counted, exact
-
-PERCENTILES = (0.1, 99.9)
-_MAX_SAMPLES = 256  # that are read for percentiles, spread over the split
-_MAX_PIXELS = 2**16  # of a sample, spread over it
 
 
 @dataclass(frozen=True)
@@ -71,67 +58,3 @@ def _tensors(values: ValueRange, device: torch.device) -> tuple[Tensor, Tensor]:
     with torch.inference_mode(False):
         low, high = (torch.tensor(bounds, dtype=torch.float64).view(-1, 1, 1) for bounds in (values.low, values.high))
         return low.float().to(device), (2.0 / (high - low)).float().to(device)
-
-
-def percentile_ranges(layout: Layout, kinds: Sequence[str], *, skips_bad: bool) -> dict[str, list[float]]:
-    """Return the low and high of each channel in turn, PERCENTILES of the values of up to 256 samples, by kind of map.
-
-    Pixels without data are left out and reported.
-
-    kinds: "source", "source_images", "target". Of each sample up to 65,536 pixels are taken. A channel with a single
-        value gets a range that starts at it.
-    skips_bad: leave out samples that cannot be used.
-
-    Raises:
-        DataError: a sample cannot be used, or none can.
-    """
-    bounds: dict[str, list[float]] = {}
-    for side in layout.sides:
-        sides = {kind: layout.side_of(kind) for kind in kinds}
-        own = {kind: its_kind for kind, (its_side, its_kind) in sides.items() if its_side is side}
-        values: dict[str, list[np.ndarray]] = {kind: [] for kind in own}
-        left_out = {kind: Counter[float]() for kind in own}
-        for index, sample in _spread(side, skips_bad=skips_bad) if own else ():
-            for kind, its_kind in own.items():
-                image = getattr(sample, its_kind)
-                pixels = image.flatten(1).numpy()
-                pixels = pixels[:, :: -(-pixels.shape[1] // _MAX_PIXELS)]
-                if found := no_data(image, side.provenance(index).files.get(its_kind)):
-                    with_data = pixels[:, (pixels != pixels.dtype.type(found[0])).all(axis=0)]
-                    pixels = with_data if with_data.size else pixels
-                    left_out[kind][found[0]] += 1
-                values[kind].append(pixels.astype(np.float32))
-        bounds |= {kind: _bounds(np.concatenate(parts, axis=1)) for kind, parts in values.items()}
-        for kind, counts in left_out.items():
-            for value, number in counts.items():
-                text = "no data        %s in %s of the %ss; the range leaves such pixels out"
-                logger.info(text, exact(value), counted(number, "image"), kind.removesuffix("_images"))
-    return bounds
-
-
-def _spread(layout: Layout, *, skips_bad: bool) -> Iterator[tuple[int, Sample]]:
-    """Yield samples that are spread over a layout, with their indices; raises as `percentile_ranges`."""
-    indices = np.linspace(0, len(layout) - 1, min(len(layout), _MAX_SAMPLES)).astype(int)
-    n_read = 0
-    for index in indices.tolist():
-        try:
-            sample = layout.read(index)
-        except LoadingError:
-            raise
-        except DataError:
-            if not skips_bad or (index == indices[-1] and not n_read):
-                raise
-        else:
-            n_read += 1
-            yield index, sample
-
-
-def _bounds(values: np.ndarray) -> list[float]:
-    """Return low and high of each channel in turn, (C, n) values, rounded to a millionth of their distance."""
-    lows, highs = np.percentile(values, PERCENTILES, axis=1)
-    bounds = []
-    for low, high in zip(lows.tolist(), highs.tolist(), strict=True):
-        width = high - low or max(1.0, abs(low) / 2**20)  # float32 has no numbers between large ones
-        digits = 5 - math.floor(math.log10(width))
-        bounds += [round(low, digits), round(low + width, digits)]
-    return bounds

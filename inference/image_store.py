@@ -85,8 +85,8 @@ class ImageStore:
 def image_store(facts: DataFacts) -> ImageStore:
     """Return the files of images translated into the targets of a data set."""
     form, files, scale = facts.storage.get("target"), facts.target_files, facts.conditioning.target_scale
+    if files is None:
+        return ImageStore(follows_sources=True, scale=scale)
     if form is None:
-        if files is None:
-            return ImageStore(follows_sources=True, scale=scale)
         form = StoredForm(3, "data.target_channels", is_8_bit=True)
-    return ImageStore(form, "." + (files or "uint8.npy").partition(".")[2], scale=scale)
+    return ImageStore(form, "." + files.partition(".")[2], scale=scale)

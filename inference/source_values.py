@@ -10,13 +10,14 @@ from data.batch import Sample
 from data.files.image_files import seen_in
 from data.files.tiff_tags import TIFF_SUFFIXES
 from data.layout import Layout
-from data.value_range import PERCENTILES, ValueRange
+from data.value_range import ValueRange
 from inference.image_store import reduced
 from utils.distributed import World
 from utils.log import logger
 from utils.text import counted, exact
 
 _MUCH_OUTSIDE = 0.5  # of an image's values
+_HIGHEST = 99.9  # percentile that counts as the highest value
 _NARROW = 0.01  # of the range
 _TIMES = 6.0  # that the highest values may be smaller or larger: units differ by 10 and more, contrasts by less
 _MAX_PIXELS = 2**16  # that the highest values are looked for in
@@ -69,7 +70,7 @@ def _relative_height(image: Tensor, trained: ValueRange) -> float:
     """Return the highest absolute values of an image, in those of the training; of the channels, the largest ratio."""
     pixels = image.flatten(1)[:, :: -(-image[0].numel() // _MAX_PIXELS)].float().abs()
     bounds = torch.tensor([trained.low, trained.high]).abs().amax(dim=0).numpy()
-    return float((np.percentile(pixels.numpy(), PERCENTILES[1], axis=1) / bounds).max())
+    return float((np.percentile(pixels.numpy(), _HIGHEST, axis=1) / bounds).max())
 
 
 def report_parts(layout: Layout) -> None:

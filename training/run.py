@@ -294,7 +294,7 @@ def build_training(config: Config, world: World, found: LoadedCheckpoint | None 
     Raises:
         UserError, OSError: A setting, the data or a weights file cannot be used.
     """
-    config, splits = open_data(config, world, found)
+    config, splits = open_data(config, found)
     joint_batch_size = config.train.batch_size * world.size
     check_enough(splits.train, joint_batch_size)
     loop = LoopState(

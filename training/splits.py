@@ -4,14 +4,14 @@ from dataclasses import dataclass, replace
 
 from configs.load import config_from_dict
 from configs.schema import Config
-from configs.splits import HELD_BACK, TRAIN, open_split, validation_split
-from configs.undecided_settings import undecided_sides, with_measured_ranges
+from configs.splits import HELD_BACK, TRAIN, check_is_complete, open_split, validation_split
 from data.held_back import hold_back, possible_shares
 from data.layout import Layout
 from utils.checkpoint_folder import LoadedCheckpoint
-from utils.distributed import World
 from utils.errors import ConfigError
 from utils.text import exact
+
+_FORMERLY_MEASURED = ("source_range", "target_range", "target_files")
 
 
 @dataclass(frozen=True)
@@ -54,29 +54,20 @@ def open_splits(config: Config) -> Splits:
     raise ConfigError(f"train.validation_share is {exact(share)}, which holds back {which} {unit}. {remedy}")
 
 
-def open_data(config: Config, world: World, found: LoadedCheckpoint | None) -> tuple[Config, Splits]:
-    """Return the splits of a run, and the configuration with the ranges of images that are not 8-bit RGB.
+def open_data(config: Config, found: LoadedCheckpoint | None) -> tuple[Config, Splits]:
+    """Return the configuration and the splits of a run.
 
-    found: the checkpoint that the run resumes from. Its ranges are kept, so that a data set that has changed does not
-        change the values that the networks take. A new run measures them.
+    found: The checkpoint that the run resumes from. Checkpoints of earlier versions hold ranges of values that the
+        program measured; the run keeps them.
 
     Raises:
-        DataError, ConfigError: see `open_splits`; or a file cannot be used.
+        DataError, ConfigError: see `open_splits`; or a range is missing for images that are not 8-bit RGB.
     """
-    splits = open_splits(config)
-    sides = undecided_sides(config.data, splits.train)
-    if not world.gather(bool(sides))[0]:
-        return config, splits
-    data = config.data
     if found:
-        saved = config_from_dict(found.state.get("config"), str(found.path)).data
-        data = replace(
-            data,
-            source_range=data.source_range or saved.source_range,
-            target_range=data.target_range or saved.target_range,
-            target_files=data.target_files or saved.target_files,
-        )
-    else:
-        data = world.gather(with_measured_ranges(config, splits.train, sides).data if world.is_main else None)[0]
-    config = replace(config, data=data)
-    return config, open_splits(config)
+        saved, names = config_from_dict(found.state.get("config"), str(found.path)).data, _FORMERLY_MEASURED
+        kept = {name: getattr(saved, name) for name in names if getattr(config.data, name) is None}
+        config = replace(config, data=replace(config.data, **kept))
+    splits = open_splits(config)
+    if not found:
+        check_is_complete(config, splits.train)
+    return config, splits

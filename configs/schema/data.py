@@ -11,6 +11,7 @@ from utils.label_colors import LabelColors
 from utils.limits import MOST_ELASTIC
 from utils.paths import expanded
 
+OF_RGB_SOURCES = ("color", "hue", "noise", "jpeg_quality")  # settings of `augment` without effect on label maps
 DRAWN = ("synthetic_facades", "synthetic_day_night")  # layouts without files
 SIZED_BY_CROP = ("resize_and_crop", "scale_width_and_crop", "crop")
 LayoutName = Literal[
@@ -126,14 +127,14 @@ class DataConfig(Section, prefix="data."):
     target_channels: int = 3
     """Channels that are translated into, likewise."""
     source_range: list[float] | None = None
-    """Values of the sources that the networks see as -1 and 1, for images that are not 8-bit RGB: [low,high], or low
-    and high of each channel in turn. Values outside become one of these. Default: 0 and 255 for files of 8 bits; for
-    others 0.1 % and 99.9 % of the values of the training split, for each channel, which checkpoints keep."""
+    """Values of the sources that the networks see as -1 and 1: [low,high], or low and high of each channel in turn.
+    Values outside are clamped. Files with more than 8 bits need it; train.py and check_data print measured values.
+    Default: 0 and 255."""
     target_range: list[float] | None = None
-    """Values of the targets, likewise."""
+    """Values of the targets, in the same way."""
     target_files: str | None = None
     """Type and format of the images that test.py writes, for targets that are not 8-bit RGB: uint8, uint16, int16 or
-    float32, and png, tif or npy, as uint16.png. Default: those of the training targets, which checkpoints keep."""
+    float32, and png, tif or npy, such as uint16.png. Default: float32.tif with target_range, otherwise uint8.png."""
     ignore_id: int | None = None
     """Id of pixels without a class (255 in many data sets): they become zeros in every one-hot channel."""
     instance_edges: bool = False

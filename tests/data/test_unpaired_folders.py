@@ -2,6 +2,7 @@
 
 import os
 import signal
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,7 @@ import torch
 from PIL import Image
 
 from configs.schema import Config, CycleConfig, DataConfig, LossConfig, MethodConfig
-from configs.splits import open_split
-from configs.undecided_settings import undecided_sides, with_data, with_measured_ranges
+from configs.splits import measured_settings, open_split
 from data.batch import DataError, LoadingError, Sample
 from data.cache import CachedLayout, SampleCache, room
 from data.fingerprint import difference, fingerprint
@@ -232,11 +232,10 @@ def test_sides_may_be_stacked_deep_and_of_other_channels(tmp_path: Path) -> None
     data = DataConfig(layout="unpaired_folders", root=str(tmp_path), **folders)
     config = Config(data=data, loss=LossConfig(vgg=0), method=MethodConfig("cycle"), cycle=CycleConfig(identity=0))
     layout = open_split(config, "train", needs_targets=True)
-    assert undecided_sides(config.data, layout) == ["source", "target"]
-    measured = with_measured_ranges(config, layout, ["source", "target"]).data
-    assert measured.source_range == pytest.approx([7, 9, 0, 255, 0, 255, 0, 255], abs=0.01)
-    assert (measured.target_range, measured.target_files) == ([0.5, 10000.0], "float32.npy")
-    layout = open_split(with_data(config, **vars(measured)), "train", needs_targets=True)
+    measured = measured_settings(config, layout)
+    assert measured["source_range"] == [7, 9, 0, 255, 0, 255, 0, 255]
+    assert (measured["target_range"], measured["target_files"]) == ([0.5, 10000.0], "float32.npy")
+    layout = open_split(replace(config, data=replace(data, **measured)), "train", needs_targets=True)
     sample = layout.read(1)
     assert (sample.source.shape, sample.source.dtype) == ((4, 21, 24), torch.uint16)
     assert (sample.maps["target"].shape, sample.maps["target"].dtype, float(sample.maps["target"][0, 0, 0])) == (

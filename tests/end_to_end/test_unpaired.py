@@ -295,7 +295,10 @@ def test_test_py_measures_nothing_where_there_is_no_other_side_and_pairs_where_i
             "metrics.extra=[lpips]",
             r"metrics\.extra is \['lpips'\], expected \[\] or some of swd, fid, kid: there is no",
         ),
-        ("checkpoint.best=ssim", r"checkpoint\.best is ssim, expected auto, none or some of swd, fid, kid: there is no target"),
+        (
+            "checkpoint.best=ssim",
+            r"checkpoint\.best is ssim, expected auto, none or some of swd, fid, kid: there is no target",
+        ),
         ("checkpoint.best=kid", r"checkpoint\.best is kid, expected one that is measured: .*swd; metrics\.extra"),
     ],
 )

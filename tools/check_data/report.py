@@ -4,7 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -12,10 +12,8 @@ from pathlib import Path
 from configs import build
 from configs.build import check_trained_sizes
 from configs.schema import Config
-from configs.schema.checks import MOST
 from configs.schema.sides import TWO_SIDES
-from configs.splits import has_split, open_split, validation_split
-from configs.undecided_settings import undecided_sides, with_data, with_measured_ranges
+from configs.splits import check_is_complete, has_split, measured_settings, open_split, validation_split
 from data.batch import DataError, check_one_size
 from data.checks.checking import Check, Checked, check_all, label_maps, palette_problems
 from data.checks.copies import shared_files
@@ -26,6 +24,7 @@ from data.held_back import shared_groups
 from data.layout import Layout, PairingError
 from tools.check_data.recognized_layout import ANY_CLASSES
 from tools.check_data.sample_sheet import write_sheet
+from utils.errors import ConfigError
 from utils.log import logger
 from utils.machine import usable_cores
 from utils.text import counted, listed
@@ -131,21 +130,16 @@ def _open_split(config: Config, split: str, *, needs_targets: bool) -> tuple[Lay
         return None, error.problems, ""
 
 
-def completed(config: Config, split: str) -> Config:
-    """Return the configuration with the ranges of images that are not 8-bit RGB, from the files that can be used."""
-    config = with_data(config, on_bad_sample="skip")
-    layout, *_ = _open_split(config, split, needs_targets=False)
-    sides = undecided_sides(config.data, layout) if layout else []
-    if not layout or not sides:
-        return config
+def completed(config: Config, layout: Layout) -> tuple[Config, Sequence[str]]:
+    """Return the configuration with the settings that a split needs, and the problems if some are missing."""
     try:
-        config = with_measured_ranges(config, layout, sides)
-    except DataError:  # reported with the other files, which any range makes readable
-        ranges = {f"{side}_range": getattr(config.data, f"{side}_range") or [-MOST, MOST] for side in sides}
-        return with_data(config, **ranges)
-    for line in build.data_facts(config).describe_pixels():
-        logger.info("%s", line)
-    return config
+        check_is_complete(config, layout)
+    except ConfigError as error:
+        config = replace(config, data=replace(config.data, **measured_settings(config, layout)))
+        return config, error.problems
+    except DataError:  # reported with the other files
+        return config, ()
+    return config, ()
 
 
 def describe_ids(ids: set[int], n_classes: int, ignore_id: int | None) -> str:
@@ -182,11 +176,16 @@ def check(config: Config, splits: Mapping[str, bool], *, n_shown: int, sheet: Pa
     n_shown: Number of samples on a sheet, which is written to `sheet`. 0 writes none.
     """
     first = "train" if "train" in splits else next(iter(splits))
-    config = completed(config, first)
+    config = replace(config, data=replace(config.data, on_bad_sample="skip"))
+    layout, *_ = _open_split(config, first, needs_targets=False)
+    config, incomplete = completed(config, layout) if layout else (config, ())
+    for line in build.data_facts(config).describe_pixels():
+        logger.info("%s", line)
     sides: list[CheckedSide] = []
     n_problems = 0
 
     def problems() -> Iterator[str]:
+        yield from incomplete
         for split, needs_targets in splits.items():
             yield from problems_of_split(config, split, needs_targets=needs_targets, checked_sides=sides)
         if not config.data.label_colors:  # colours are the same in any palette

@@ -182,6 +182,7 @@ def test_weights_of_the_originals(reference: dict[str, Any], tmp_path: Path) -> 
 BANDS_SIZE = (32, 40)
 OF_STACK = ["data.layout=paired_folders", "data.source_folder=['{split}_rgb','{split}_depth']"]
 OF_STACK += ["data.source_channels=4", "data.instance_edges=false", "train.max_steps=1"]
+OF_STACK += ["data.source_range=[0,255,0,255,0,255,0,9000]"]
 
 
 @pytest.fixture(scope="module")
@@ -194,7 +195,7 @@ def run_of_stack(tmp_path_factory: pytest.TempPathFactory) -> Path:
             save_image(pairs / f"{split}_rgb" / f"{name}.png", rng.integers(0, 256, (*BANDS_SIZE, 3), dtype=np.uint8))
             save_image(pairs / f"{split}_depth" / f"{name}.png", rng.integers(0, 9000, BANDS_SIZE, dtype=np.uint16))
             save_image(pairs / f"{split}_B" / f"{name}.png", rng.integers(0, 256, (*BANDS_SIZE, 3), dtype=np.uint8))
-    run(config, *OF_STACK, f"data.root={pairs}")  # which finds the ranges
+    run(config, *OF_STACK, f"data.root={pairs}")
     return config.parent / "runs" / "tiny"
 
 
