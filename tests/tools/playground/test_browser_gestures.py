@@ -239,9 +239,9 @@ def test_a_polygon_is_closed_given_up_or_loses_a_corner(blank: Opened, tmp_path:
 
 def test_the_page_fits_its_window_and_shows_what_is_chosen(blank: Opened) -> None:
     blank.more()
-    for width, height in (("", "-5"), ("4096", "4096")):  # number fields show the number that is used
-        blank["width"].fill(width)
-        blank["height"].fill(height)
+    for columns, rows in (("", "-5"), ("4096", "4096")):  # number fields show the number that is used
+        blank["width"].fill(columns)
+        blank["height"].fill(rows)
         blank.click("new")
         expect(blank["source"]).to_have_attribute("width", str(SIZE))
         expect(blank["source"]).to_have_attribute("height", "1")
