@@ -226,7 +226,7 @@ def test_bands_and_arrays_for_rgb(tmp_path: Path, capsys: pytest.CaptureFixture[
     run_folder = trained(tmp_path, np.stack([UINT8] * 3, axis=2))
     tifffile().imwrite(tmp_path / "x.tif", np.stack([UINT8] * 5), photometric="minisblack")
     translated(run_folder, tmp_path / "x.tif")
-    assert "1 file of several images or bands, of which the first is translated, such as " in capsys.readouterr().out
+    assert "1 file of several images or bands, of which one is translated, such as page 1 of" in capsys.readouterr().out
     save_npy(tmp_path / "x.npy", FLOATS)
     with pytest.raises(DataError, match=r"x\.npy: .*it is a NumPy array, expected an 8-bit image"):
         translated(run_folder, tmp_path / "x.npy")

@@ -241,5 +241,5 @@ def test_label_maps_have_no_sides(tiny_run: Path, tmp_path: Path) -> None:
     for folder in ("in", "inst"):
         save_image(tmp_path / folder / "x.png", np.zeros((32, 64), np.uint8))
     folders = ["--input", str(tmp_path / "in"), "--instances", str(tmp_path / "inst")]
-    with pytest.raises(DataError, match="--side A: sources are label maps, which have no sides"):
+    with pytest.raises(DataError, match="--side A: only 8-bit RGB pictures of one size are joined"):
         translate("--checkpoint", str(tiny_run), *folders, "--side", "A")
