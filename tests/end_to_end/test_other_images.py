@@ -20,7 +20,7 @@ from tests.runs import assert_resumes_exactly, assert_same_state, checkpoint, pr
 from tests.tools.playground.pages import post, serving
 from tests.tools.serve.services import ask
 from utils.checkpoint import CheckpointError
-from utils.errors import UserError
+from utils.errors import ConfigError, UserError
 from utils.pictures import picture
 
 CONFIG = """
