@@ -34,7 +34,6 @@ def unused_settings(config: Config) -> list[str]:
     has_batch_norm = "batch" in (config.generator.norm, config.discriminator.norm)  # whose weights have the gain too
     unused += ["init.gain"] if config.init.distribution == "kaiming" and not has_batch_norm else []
     unused += [] if config.style.channels else ["style.size", "loss.kl_divergence"]
-    unused += ["optimizer.step_epochs"] if config.optimizer.decay != "step" else []
     unused += ["amp.dtype"] if config.amp.opt_level == "O0" else []
     unused += [] if config.train.validation_share else ["train.validation_group"]
     changed, weights = changed_settings(config), config.loss.weights_of_images

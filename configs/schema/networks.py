@@ -130,10 +130,8 @@ class DiscriminatorConfig(_NetworkSection, prefix="discriminator."):
     with loss.gan_mode=segmentation and loss.feature_matching=0. Or the name of a network of your own, which your
     program has registered (docs/library.md)."""
     base_channels: int = 64
-    """Channels after the first convolution (ndf); each layer doubles them, up to max_channels.
+    """Channels after the first convolution (ndf); each layer doubles them, up to 512.
     segmentation: channels behind the last block; the first has twice as many, and every second block doubles them."""
-    max_channels: int = 512
-    """multiscale_patch, segmentation: most channels of a layer."""
     n_layers: int = 3
     """multiscale_patch: number of strided layers of each PatchGAN."""
     downsample: Literal["strided", "antialiased"] = "strided"
@@ -153,7 +151,7 @@ class DiscriminatorConfig(_NetworkSection, prefix="discriminator."):
 
     def __post_init__(self) -> None:
         self._require_network(DISCRIMINATORS, OWN_DISCRIMINATORS, "register_discriminator")
-        self.require_numbers("base_channels", "max_channels", least=1)
+        self.require_numbers("base_channels", least=1)
         self.require_numbers("n_layers", "n_scales", "n_downsamplings", least=1, most=MOST_HALVINGS)
         self.require_numbers("padding", least=1, most=MOST_LAYERS)
         if self.name in DISCRIMINATORS and self.name != "multiscale_patch":

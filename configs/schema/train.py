@@ -59,15 +59,9 @@ class TrainConfig(Section, prefix="train."):
     where images differ in size, or where less than a quarter of the GPU's memory would be left: a graph keeps the
     memory of a step for itself."""
     deterministic: bool = False
-    """Use deterministic algorithms alone, so that on a GPU too a resumed run ends with the same bits; slower, and
-    without cudnn_benchmark. An operation that has no deterministic algorithm is named once in a warning. On a CPU,
-    where runs are exact in any case, it changes nothing."""
-    channels_last: Literal["auto", "always", "never"] = "auto"
-    """Layout of the networks in memory, in training and translation. auto: channels last on a GPU, whose tensor cores
-    want it, in training without pairs on a CPU, unless it has AVX2 alone, and for VGG19 on CPUs with matrix units
-    (AMX)."""
-    cudnn_benchmark: bool = True
-    """Have a GPU try which algorithm of each convolution is the fastest, when a size comes for the first time."""
+    """Use only deterministic algorithms, so that a resumed run on a GPU ends with the same bits. Slower, since the
+    fastest algorithms are not searched for. A warning names operations without a deterministic algorithm. On a CPU runs
+    are always exact."""
     profile_steps: int = 0
     """Steps of which to write a trace of torch.profiler, after 10 others, to trace.json.gz in the run's folder, for
     ui.perfetto.dev. 0: none."""
@@ -108,11 +102,9 @@ class OptimizerConfig(Section, prefix="optimizer."):
     """Learning rate of the discriminator, where it is to differ (TTUR, Heusel et al. 2017)."""
     decay: Literal["linear", "linear_pix2pix", "step", "plateau", "cosine"] = "linear"
     """linear: full for train.epochs, then falling to 0 as in pix2pixHD. linear_pix2pix: the same as in pix2pix, which
-    begins one epoch earlier. step: a tenth after every step_epochs. plateau: a fifth when the validation samples' L1
-    has not fallen by 1 % for more than 5 epochs. cosine: half a wave over all epochs, where pix2pix's ends with
-    train.epochs."""
-    step_epochs: int = 50
-    """step: epochs between two falls."""
+    begins one epoch earlier. step: a tenth after every 50 epochs, as in pix2pix. plateau: a fifth when the L1 of the
+    validation samples has not fallen by 1 % for more than 5 epochs. cosine: half a wave over all epochs, where
+    pix2pix's ends with train.epochs."""
     beta1: float = 0.5
     """Decay of the mean of the gradients."""
     beta2: float = 0.999
@@ -123,7 +115,6 @@ class OptimizerConfig(Section, prefix="optimizer."):
 
     def __post_init__(self) -> None:
         self.require_numbers("learning_rate", "discriminator_learning_rate", least=0)
-        self.require_numbers("step_epochs", least=1)
         self.require(0 <= self.beta1 < 1, "beta1", "0 <= beta < 1")
         self.require(0 <= self.beta2 < 1, "beta2", "0 <= beta < 1")
         limit = self.max_gradient_norm

@@ -220,7 +220,7 @@ class NetworkBuilder:
         as_called: returns the module whose forward pass is the one of training.
         """
         device, is_compiled = self.world.device, role == "generator" and self.config.train.compile
-        module.to(device).to(memory_format=build.memory_format(self.config, device, self.layout_on_cpu))
+        module.to(device).to(memory_format=build.memory_format(device, self.layout_on_cpu))
 
         def wrap(network: nn.Module) -> nn.Module:
             network = as_called(network)
