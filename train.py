@@ -42,12 +42,14 @@ def main(argv: Sequence[str]) -> None:
     check_data_root(config.data)
 
     with handling_ctrl_c(leave_at_once):
-        from training.launch import train, try_out  # torch takes seconds
+        from training.dry_run import dry_run  # torch takes seconds
+        from training.launch import smoke, train
+        from training.resume import ResumeOptions
 
     if arguments.dry_run:
-        try_out(config, "dry-run", arguments.resume, accepts_changed_data=arguments.accept_changed_data)
+        dry_run(config, ResumeOptions(arguments.resume, arguments.accept_changed_data))
     elif arguments.smoke:
-        try_out(config, "smoke")
+        smoke(config)
     else:
         train(config, resume=arguments.resume, accepts_changed_data=arguments.accept_changed_data)
 

@@ -6,13 +6,13 @@ Each turn opens a loader and measures it between deliveries once it runs steadil
 """
 
 import argparse
+import multiprocessing
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
-from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -126,13 +126,20 @@ def stage_rows(root: Path, repeats: int) -> Rows:
     placement = build.build_preprocessing(config).draw(sample, np.random.default_rng(0))
     batch = Batch.of([placed := place(sample, placement, source_is_ids=True)])
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    here, there = multiprocessing.Pipe()
+
+    def sent() -> Batch:
+        SentBatch(batch).send(there)
+        received: Batch = here.recv().received(here)
+        return received
+
     stages: dict[str, Callable[[], object]] = {
         "read": lambda: [Path(str(file)).read_bytes() for file in layout.provenance(0).files.values()],
         "decode": lambda: layout.read(0),
         "decode, by Pillow": patch.object(quick_decoding, "kornia", None)(lambda: layout.read(0)),
         "resize and crop": lambda: place(sample, placement, source_is_ids=True),
         "stack": lambda: Batch.of([placed]),
-        "send to the training": lambda: ForkingPickler.loads(ForkingPickler.dumps(SentBatch(batch))),
+        "send to the training": sent,
         "copy to the device": lambda: batch.to(device),
     }
     seconds = in_turns({stage: partial(seconds_of, work, device) for stage, work in stages.items()}, repeats + 1)

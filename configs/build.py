@@ -21,9 +21,8 @@ from configs.data_facts import (
     value_ranges,
 )
 from configs.schema import Config, DataConfig
-from configs.schema.data import SIZED_BY_CROP
+from configs.schema.data import OF_RGB_SOURCES, SIZED_BY_CROP
 from data.conditioning import Conditioning
-from data.pair_augmentation import OF_RGB_SOURCES, PairAugmentation
 from data.preprocessing import LeastSide, Preprocessing
 from losses import ADVERSARIAL_LOSSES, GENERATOR_LOSSES, PENALTIES, REGISTERED_LOSSES
 from losses.adversarial import AdversarialLoss
@@ -177,7 +176,12 @@ def build_preprocessing(config: Config) -> Preprocessing:
     """
     check_sizes(config)
     data, sides = config.data, image_sides(config)
-    augment = vars(data.augment) | (dict.fromkeys(OF_RGB_SOURCES, ()) if data.is_stacked else {})
+    augmentation = None
+    if any(vars(data.augment).values()):
+        from data.pair_augmentation import PairAugmentation  # imports torchvision, which takes a second
+
+        stacked = dict.fromkeys(OF_RGB_SOURCES, ()) if data.is_stacked else {}
+        augmentation = PairAugmentation(**(vars(data.augment) | stacked))
     return Preprocessing(
         mode=data.preprocess,
         load_height=data.load_height,
@@ -187,7 +191,7 @@ def build_preprocessing(config: Config) -> Preprocessing:
         flip=data.flip,
         size_multiple=sides.multiple,
         min_size=sides.minimum,
-        augmentation=PairAugmentation(**augment),
+        augmentation=augmentation,
         target_scale=config.generator.scale,
         least=trained_side(config),
     )

@@ -6,9 +6,8 @@ from typing import Any
 from configs.build import data_facts
 from configs.load import changed_settings
 from configs.schema import Config, DiscriminatorConfig, GeneratorConfig
-from configs.schema.data import DRAWN
+from configs.schema.data import DRAWN, OF_RGB_SOURCES
 from data import LAYOUTS
-from data.pair_augmentation import OF_RGB_SOURCES
 from losses import ADVERSARIAL_LOSSES, GENERATOR_LOSSES, PENALTIES
 from models import DISCRIMINATORS, GENERATORS
 from utils.signatures import accepted, argument_names

@@ -8,7 +8,8 @@ from dataclasses import dataclass, fields, replace
 from itertools import chain
 from math import prod
 from multiprocessing import reduction
-from typing import Any, Self
+from multiprocessing.connection import Connection
+from typing import Any, BinaryIO, Self
 
 import torch
 from torch import Tensor
@@ -116,6 +117,7 @@ class Batch(_Maps):
     """N samples of one size: the same maps as `Sample`, with a first dimension of N."""
 
     names: tuple[str, ...]
+    replaces: tuple[BadSample, ...] = ()
 
     @classmethod
     def of(cls, samples: Sequence[Sample]) -> Self:
@@ -126,7 +128,8 @@ class Batch(_Maps):
         """
         check_one_size([(sample.name, *sample.source.shape[-2:]) for sample in samples])
         maps: dict[str, Any] = {name: _stacked(name, samples) for name in MAPS}
-        return cls(names=tuple(sample.name for sample in samples), **maps)
+        replaces = tuple(bad for sample in samples for bad in sample.replaces)
+        return cls(names=tuple(sample.name for sample in samples), replaces=replaces, **maps)
 
     def to(self, device: torch.device) -> Self:
         """Return the batch on `device`; the copy is asynchronous where the batch is pinned."""
@@ -166,48 +169,50 @@ def weights_to_float(weights: Tensor) -> Tensor:
 
 
 class SentBatch:
-    """A batch on its way from a loader process to the training, in a file in memory that both have open.
+    """A batch on its way from a loader process to the training, in a file in memory. Needs HAS_MEMORY_FILES.
 
-    It is received as a Batch where it is unpickled, once; where HAS_MEMORY_FILES. The kernel fills its pages as it is
-    written. The shared memory of torch is cleared first, page by page at the first access to each, which takes longer
-    than the copy. Errors are raised here, not in the thread of the queue, where they would be lost.
+    The kernel fills pages of the file as they are written. It clears torch's shared memory first, page by page at the
+    first access to each, which takes longer than the copy. The descriptor of the file follows the object through the
+    connection, so the batch arrives even if its sender has ended or hangs.
 
     Raises:
-        OSError: there is too little memory.
+        OSError: There is too little memory.
     """
-
-    _names: tuple[str, ...]
-    _places: list[_Place]
-    _descriptor: Any
 
     def __init__(self, batch: Batch) -> None:
         if sys.platform != "linux":
             raise OSError("only Linux has files in memory; see HAS_MEMORY_FILES")
-        self._names = batch.names
-        self._places = []
-        with open(os.memfd_create("batch"), "wb") as file:  # noqa: PTH123  of a descriptor
-            for name, tensor in batch.maps.items():
-                start = file.seek(-file.seek(0, 1) % _ALIGNMENT, 1)
-                self._places.append((name, tensor.dtype, tensor.shape, start))
-                file.write(tensor.contiguous().numpy().data)
-            file.flush()
-            self._descriptor = reduction.DupFd(file.fileno())
+        self._names, self._replaces = batch.names, batch.replaces
+        self._places: list[_Place] = []
+        self._file: BinaryIO | None = open(os.memfd_create("batch"), "wb")  # noqa: PTH123, SIM115  of a descriptor
+        for name, tensor in batch.maps.items():
+            start = self._file.seek(-self._file.seek(0, 1) % _ALIGNMENT, 1)
+            self._places.append((name, tensor.dtype, tensor.shape, start))
+            self._file.write(tensor.contiguous().numpy().data)
+        self._file.flush()
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _received, (self._names, self._descriptor, self._places)
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_file": None}
 
+    def send(self, connection: Connection) -> None:
+        """Send the batch, once."""
+        assert self._file
+        with self._file as file:
+            connection.send(self)
+            reduction.send_handle(connection, file.fileno(), None)
 
-def _received(names: tuple[str, ...], descriptor: Any, places: list[_Place]) -> Batch:
-    number = descriptor.detach()
-    try:
-        content = mmap.mmap(number, 0)  # the maps keep it
-    finally:
-        os.close(number)
-    maps: dict[str, Any] = dict.fromkeys(MAPS) | {
-        name: torch.frombuffer(content, dtype=dtype, count=prod(shape), offset=start).view(shape)
-        for name, dtype, shape, start in places
-    }
-    return Batch(names, **maps)
+    def received(self, connection: Connection) -> Batch:
+        """Return the batch, given the connection from which this object has come."""
+        descriptor = reduction.recv_handle(connection)
+        try:
+            content = mmap.mmap(descriptor, 0)  # the maps keep it
+        finally:
+            os.close(descriptor)
+        maps: dict[str, Any] = {
+            name: torch.frombuffer(content, dtype=dtype, count=prod(shape), offset=start).view(shape)
+            for name, dtype, shape, start in self._places
+        }
+        return Batch(names=self._names, replaces=self._replaces, **maps)
 
 
 class DeviceTransfer:

@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal, cast
 
@@ -221,39 +222,33 @@ def training_batches(
     """
     bad_samples = BadSamples(sum(map(len, dataset.layout.sides)))
 
-    def from_processes() -> Generator[_LoadedBatch]:
-        with WorkerMonitor(dataset, sampler, _collate_to_send, n_workers, timeout_s, should_stop) as monitor:
+    def from_processes() -> Generator[Batch | DataError]:
+        collate = partial(_collate, sends=True)
+        with WorkerMonitor(dataset, sampler, collate, n_workers, timeout_s, should_stop) as monitor:
             yield from monitor
 
     in_this_process = (_collate([dataset[key] for key in keys]) for keys in sampler)
     with closing(from_processes() if n_workers else in_this_process) as batches:
-        for batch, replaced in batches:
-            bad_samples.add(replaced)
+        for batch in batches:
             if isinstance(batch, DataError):
                 raise batch
             assert isinstance(batch, Batch)
+            bad_samples.add(batch.replaces)
             yield batch.pin_memory() if pin_memory else batch
 
 
-_LoadedBatch = tuple[Batch | SentBatch | DataError, Sequence[BadSample]]
-"""A batch or the error in its place, and the samples that others replace; a SentBatch arrives as a Batch."""
-
-
-def _collate(loaded: Sequence[Loaded], pack: Callable[[Batch], Batch | SentBatch] | None = None) -> _LoadedBatch:
-    """Stack samples. pack: Prepares the batch for another process."""
+def _collate(loaded: Sequence[Loaded], *, sends: bool = False) -> Batch | SentBatch | DataError:
+    """Stack samples, also for another process; return the error if one of them has one, or if they do not fit."""
     if problem := next((one for one in loaded if isinstance(one, DataError)), None):
-        return problem, ()
+        return problem
     samples = cast(Sequence[Sample], loaded)
     try:
         batch = Batch.of(samples)
-        packed = pack(batch) if pack else batch
+        if not sends:
+            return batch
+        return SentBatch(batch) if HAS_MEMORY_FILES else batch.mapped(Tensor.share_memory_)
     except Exception as error:  # noqa: BLE001  as in _load
-        return as_data_error(error, f"a batch of {', '.join(sample.name for sample in samples)}"), ()
-    return packed, tuple(bad for sample in samples for bad in sample.replaces)
-
-
-def _collate_to_send(loaded: Sequence[Loaded]) -> _LoadedBatch:
-    return _collate(loaded, SentBatch if HAS_MEMORY_FILES else lambda batch: batch.mapped(Tensor.share_memory_))
+        return as_data_error(error, f"a batch of {', '.join(sample.name for sample in samples)}")
 
 
 def as_data_error(error: Exception, what: str) -> DataError:

@@ -27,8 +27,6 @@ from utils.label_colors import LabelColors
 from utils.limits import MAX_CHANNELS, TARGET_SCALES
 from utils.text import counted
 
-_FEW_PIXELS = 2  # by which sizes differ where a program has rounded them
-
 
 @dataclass(frozen=True)
 class MapReader:
@@ -96,28 +94,20 @@ class MapReader:
 
     def _target_problem(self, source: Tensor, source_file: File, target: Tensor, target_file: File) -> list[str]:
         """Return the problem where a target's sides are not `target_scale` times those of its source, or none."""
-        of_sides = {own / side for side, own in zip(source.shape[-2:], target.shape[-2:], strict=True)}
-        if of_sides == {self.target_scale}:
+        ratios = {own / side for side, own in zip(source.shape[-2:], target.shape[-2:], strict=True)}
+        if ratios == {self.target_scale}:
             return []
-        suiting = of_sides.pop() if len(of_sides) == 1 else None
+        suiting = ratios.pop() if len(ratios) == 1 else None
         other = f", or train with generator.scale={suiting:g}" if suiting in TARGET_SCALES else ""
         if self.target_scale == 1:
             return [problem + other for problem in _size_problem(source, source_file, target, target_file)]
         sizes = [f"{image.shape[-1]}x{image.shape[-2]}" for image in (source, target)]
-        expected = [side * self.target_scale for side in reversed(source.shape[-2:])]
-        wanted = "x".join(f"{side:g}" for side in expected)
-        if any(side % 1 for side in expected):
-            wanted = f"{self.target_scale:g} times that, which is no whole number,"
-        remedy = f"store {'larger' if self.target_scale < 1 else 'smaller'} sources{other}"
-        own_sides = reversed(target.shape[-2:])
-        if all(abs(own - side) < max(1, self.target_scale) for own, side in zip(own_sides, expected, strict=True)):
-            # one was reduced from the other, and the rounding of its sides has shifted its pixels against the other's
-            larger = "sources" if self.target_scale < 1 else "targets"
-            factor = max(self.target_scale, 1 / self.target_scale)
-            remedy = f"cut {larger} to multiples of {factor:g} pixels before you reduce them"
+        expected = "x".join(f"{side * self.target_scale:g}" for side in reversed(source.shape[-2:]))
+        factor = max(self.target_scale, 1 / self.target_scale)
         return [
-            f"{source_file} is {sizes[0]} but its partner {target_file} is {sizes[1]}, expected {wanted} with "
-            f"generator.scale={self.target_scale:g}: {remedy}"
+            f"{source_file} is {sizes[0]} but its partner {target_file} is {sizes[1]}, expected {expected} with "
+            f"generator.scale={self.target_scale:g}: cut the larger images to multiples of {factor:g} pixels before "
+            f"you reduce them{other}"
         ]
 
     def provenance(self, files: Mapping[str, Blob]) -> Provenance:
@@ -196,10 +186,7 @@ def _size_problem(first: Tensor, first_file: File, second: Tensor, second_file: 
     if first.shape[-2:] == second.shape[-2:]:
         return []
     sizes = [f"{tensor.shape[-1]}x{tensor.shape[-2]}" for tensor in (first, second)]
-    differences = (abs(a - b) for a, b in zip(first.shape[-2:], second.shape[-2:], strict=True))
-    remedy = (
-        "crop the larger one, resizing would blur it" if max(differences) <= _FEW_PIXELS else "make them the same size"
-    )
+    remedy = "make them the same size"
     if first.shape[-2:] == second.shape[:-3:-1] and first.shape[-1] != first.shape[-2]:
         remedy = "turn one of them; photographs are read upright, as EXIF says"
     return [f"{first_file} is {sizes[0]} but its partner {second_file} is {sizes[1]}: {remedy}"]

@@ -3,8 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -12,16 +11,10 @@ from torch import Tensor
 
 from data.batch import DataError, Sample
 from data.files.size_guard import DECODED_BYTES, is_too_large
-from data.pair_augmentation import (
-    NO_AUGMENTATION,
-    NO_CHANGE,
-    PairAugmentation,
-    PairChange,
-    ids_at,
-    image_at,
-    weights_at,
-)
 from utils.pictures import resize
+
+if TYPE_CHECKING:  # it imports torchvision, which takes a second
+    from data.pair_augmentation import PairAugmentation, PairChange, Warp, Window
 
 Mode = Literal["resize_and_crop", "scale_width", "scale_width_and_crop", "crop", "none"]
 
@@ -41,7 +34,7 @@ class Placement:
     crop_height: int
     crop_width: int
     flip: bool
-    change: PairChange = NO_CHANGE
+    change: "PairChange | None" = None
     target_scale: float = 1.0
 
     @property
@@ -57,44 +50,38 @@ class Placement:
         """Apply to a (C, H, W) image of any type."""
         if image.shape[-2:] != (self.height, self.width):
             image = resize_image(image, self.height, self.width)
-        return self._cut(image, image_at)
+        return self._cut(image, self._warp.image if self._warp else None)
 
     def source_image(self, image: Tensor) -> Tensor:
-        """Apply to a source image, which alone changes its colours."""
-        image, photometric = self.image(image), self.change.photometric
-        return image if photometric is None else photometric(image)
+        """Apply to a source image; no other map changes its colours."""
+        image, photometric = self.image(image), self.change and self.change.photometric
+        return photometric(image) if photometric else image
 
     def weights(self, weights: Tensor) -> Tensor:
-        """Apply to a (1, H, W) map of weights; where a warp reads beyond the image, the weight is 0."""
+        """Apply to a (1, H, W) map of weights. The weight is 0 where a warp reads beyond the image."""
         if weights.shape[-2:] != (self.height, self.width):
             resized = resize(weights.float(), self.height, self.width)  # bilinear does not overshoot: they stay above 0
             weights = resized if weights.is_floating_point() else resized.round_().to(weights.dtype)
-        return self._cut(weights, weights_at)
+        return self._cut(weights, self._warp.weights if self._warp else None)
 
     def ids(self, ids: Tensor) -> Tensor:
-        """Apply to a (C, H, W) integer map; nearest neighbour by indexing, exact for every dtype."""
+        """Apply to a (C, H, W) integer map. Every pixel has the exact value of the nearest one."""
         height, width = ids.shape[-2:]
         if (height, width) != (self.height, self.width):
             rows = ((torch.arange(self.height) + 0.5) * (height / self.height)).long()
             columns = ((torch.arange(self.width) + 0.5) * (width / self.width)).long()
             ids = torch.from_numpy(ids.numpy().take(rows, axis=1).take(columns, axis=2))  # in half of torch's time
-        return self._cut(ids, ids_at)
+        return self._cut(ids, self._warp.ids if self._warp else None)
 
-    def _cut(self, image: Tensor, image_at_positions: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-        if self._positions is None:
-            rows = slice(self.top, self.top + self.crop_height)
-            image = image[:, rows, self.left : self.left + self.crop_width]
-        else:
-            image = image_at_positions(image, self._positions)
-        return self.change.turned(image.flip(-1) if self.flip else image).contiguous()
+    @property
+    def _warp(self) -> "Warp | None":
+        return self.change.warp if self.change else None
 
-    @cached_property
-    def _positions(self) -> Tensor | None:
-        """Where the warp reads each pixel of the crop, (2, crop_height, crop_width) float32; None without a warp."""
-        if self.change.warp is None:
-            return None
-        center = torch.tensor([self.left + self.crop_width / 2, self.top + self.crop_height / 2])
-        return self.change.warp.positions(self.crop_height, self.crop_width) + center[:, None, None]
+    def _cut(self, image: Tensor, warped: "Callable[[Tensor, Window], Tensor] | None") -> Tensor:
+        top, left, height, width = window = (self.top, self.left, self.crop_height, self.crop_width)
+        image = warped(image, window) if warped else image[:, top : top + height, left : left + width]
+        image = image.flip(-1) if self.flip else image
+        return (self.change.turned(image) if self.change else image).contiguous()
 
 
 class LeastSide(NamedTuple):
@@ -127,7 +114,7 @@ class Preprocessing:
     flip: bool
     size_multiple: int
     min_size: int
-    augmentation: PairAugmentation = NO_AUGMENTATION
+    augmentation: "PairAugmentation | None" = None
     target_scale: float = 1.0
     least: LeastSide = ANY_SIDE
 
@@ -145,8 +132,9 @@ class Preprocessing:
                 f"{placement.crop_height}, but {self.least.reason} needs sides of at least {self.least.pixels}: leave "
                 "it out, also by data.on_bad_sample=skip, or change these settings or data.preprocess"
             )
-        change = self.augmentation.draw(placement.crop_height, placement.crop_width, rng)
-        return replace(placement, change=change)
+        if self.augmentation is None:
+            return placement
+        return replace(placement, change=self.augmentation.draw(placement.crop_height, placement.crop_width, rng))
 
     def _drawn_crop(self, sample: Sample, rng: np.random.Generator) -> Placement:
         whole = self.whole(sample)

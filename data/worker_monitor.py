@@ -20,7 +20,7 @@ from typing import Any, NoReturn, Self
 
 import torch
 
-from data.batch import LoadingError
+from data.batch import LoadingError, SentBatch
 from data.layout import Layout, describe_sample
 from utils import signals
 from utils.text import exact
@@ -152,7 +152,8 @@ class WorkerMonitor:
         if worker.connection not in ready:
             self._raise_end(next(by_sentinel[sentinel] for sentinel in ready if isinstance(sentinel, int)))
         try:
-            return worker.connection.recv()
+            batch = worker.connection.recv()
+            return batch.received(worker.connection) if isinstance(batch, SentBatch) else batch
         except (OSError, EOFError):
             self._raise_end(worker)
 
@@ -182,4 +183,5 @@ def _work(
     assert parent is not None
     with suppress(EOFError, ConnectionError):  # the other process has ended
         while connection in wait([connection, parent.sentinel]):
-            connection.send(collate([dataset[key] for key in connection.recv()]))
+            batch = collate([dataset[key] for key in connection.recv()])
+            batch.send(connection) if isinstance(batch, SentBatch) else connection.send(batch)

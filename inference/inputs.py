@@ -121,13 +121,11 @@ def _is_folder(path: Path) -> bool:
 
 def _check_stack(paths: Sequence[Path], names: Sequence[str]) -> None:
     """Raise DataError unless --input is a folder for each of the source folders `names`, or a file for each."""
-    n_paths, remedy = len({without_dots(path) for path in paths}), f"for each of {', '.join(names)}, in this order."
-    if n_paths != len(names) or n_paths < len(paths):
-        named = f"names {counted(n_paths, 'path')}{' repeatedly' if n_paths < len(paths) else ''}"
-        raise DataError(f"--input: {named}, this generator takes {len(names)} sources. Name a folder {remedy}")
-    files = [path for path in paths if not _is_folder(path)]
-    if files and len(files) < len(paths):
-        raise DataError(f"--input: {files[0]} is a file, others are folders. Name a folder, or a file, {remedy}")
+    n_paths, kinds = len({without_dots(path) for path in paths}), {_is_folder(path) for path in paths}
+    if n_paths != len(names) or n_paths < len(paths) or len(kinds) > 1:
+        listed = ", ".join(map(str, paths))
+        remedy = f"Name a folder, or a file, for each of {', '.join(names)}, in this order."
+        raise DataError(f"--input: {listed} do not fit the {len(names)} sources of this generator. {remedy}")
 
 
 def _check_features_can_be_encoded(loaded: LoadedGenerator, layout: Layout) -> None:
@@ -282,9 +280,6 @@ def without_joined_pictures(layout: Layout, loaded: LoadedGenerator, request: In
         raise DataError("--targets: pictures of two sides bring their targets. Remove --targets, or add --side none.")
     remedy = "" if side else "; --side none takes each as a source"
     logger.info("side         %s, %s of each of %s%s", chosen, side_name, counted(len(layout), "image"), remedy)
-    if any(are_halves):
-        text = "%d of %s have the proportions of one half: add --side none if they are sources"
-        logger.warning(text, sum(are_halves), counted(len(layout), "image"))
     return JoinedPictures(layout, chosen)
 
 

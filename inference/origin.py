@@ -1,4 +1,4 @@
-"""What made translations: the checkpoint, the settings, and every option of the request but the named exceptions."""
+"""The origin of translations: checkpoint, settings, and every option of the request but the named exceptions."""
 
 import hashlib
 import json

@@ -32,34 +32,30 @@ from utils.text import counted
 
 SHEET_SAMPLES = 24
 FEW_FOR_FID = 2048  # images: with fewer, the covariance of 2048 features does not have full rank
-SMALL = 16  # pixels of height or width
 MEASURED_ON = {TRAIN: "training samples", HELD_BACK: "samples held back from training"}  # by split
 GALLERY_WIDTH = 512  # pixels; browsers cannot open a page of thousands of large images
 
 _BASELINES = ("l1", "l1_weighted")  # figures of the best constant colours
 
-Sizes = tuple[tuple[int, int], tuple[int, int]]
-"""Width and height of a translation, and those of its source."""
-
 
 @dataclass(frozen=True)
 class _Record:
-    """The parts of a translated sample that the final report needs."""
+    """The parts of a translated sample that the final report needs; size: width and height of the translation."""
 
     row: Row
-    sizes: Sizes
+    size: tuple[int, int]
     measured: Measurement | None
     on_sheet: Mapping[str, Tensor]
 
 
 @dataclass
 class Results:
-    """Writes the results of one process; at the end the main process writes the report on those of all processes.
+    """Writes the results of one process. At the end the main process reports the results of all processes.
 
-    folder: of the results, with the samples of all processes.
-    predictor: of the translations; shows them.
-    legend: the classes of label maps, for the gallery.
-    sets: measures translations of unpaired images, which have no figures of their own.
+    folder: Folder of the results, with the samples of all processes.
+    predictor: Shows the translations.
+    legend: Classes of label maps, for the gallery.
+    sets: Measures translations of unpaired images, which have no figures of their own.
     """
 
     folder: OutputFolder
@@ -75,7 +71,7 @@ class Results:
         n_channels = 3 if n_channels == 1 else n_channels
         self._baselines = {name: ConstantColorBaseline(layout.n_classes, n_channels) for name in _BASELINES}
         self._records: dict[str, _Record] = {}
-        self._counts: Counter[str] = Counter()  # of existing images, by what was done with them
+        self._counts: Counter[str] = Counter()  # what was done with images
 
     def add(self, sample: Sample, fake: Tensor, no_data: NoData | None = None) -> None:
         """Write a translated image and its images in the gallery; several threads may do so.
@@ -127,7 +123,7 @@ class Results:
 
     def _record(self, sample: Sample, fake: Tensor) -> None:
         """Measure a translated image, and write its images in the gallery."""
-        name, show, sizes = sample.name, self.predictor.show_target, (_size(fake), _size(sample.source))
+        name, show, size = sample.name, self.predictor.show_target, _size(fake)
         if sample.target is None and self.predictor.tiles_for(*sample.source.shape[-2:]):
             # nothing is measured at full size
             sample, fake = reduced_sample(sample, is_ids=self.folder.layout.n_classes > 0), reduced(fake)
@@ -141,7 +137,7 @@ class Results:
         elif self.sets:
             self.sets.add(self._indices[name], sample.source, fake)
         files = {kind: gallery_image(kind, name) for kind in images}
-        if sizes[0][0] <= GALLERY_WIDTH and full.endswith(".png") and self.predictor.conditioning.target_is_rgb:
+        if size[0] <= GALLERY_WIDTH and full.endswith(".png") and self.predictor.conditioning.target_is_rgb:
             files["translated"] = full
         for kind, file in files.items():
             if file != full:
@@ -150,7 +146,7 @@ class Results:
         row = Row(name, files, None if files["translated"] == full else full, figures)
         heads = [kind for kind in KINDS[:3] if kind in images] if self._indices[name] < SHEET_SAMPLES else []
         on_sheet = {kind: thumbnail(images[kind], SHEET_WIDTH // 2) for kind in heads}
-        self._records[name] = _Record(row, sizes, measured, on_sheet)
+        self._records[name] = _Record(row, size, measured, on_sheet)
 
     def finish(self, world: World, title: str, origin: Mapping[str, Any]) -> None:
         """Gather the results of all processes; the main one writes sheet, gallery and, with targets, metrics.json.
@@ -169,7 +165,6 @@ class Results:
             return
         write_gallery(self.folder.path / INDEX, [record.row for record in records], title, legend=self.legend)
         logger.info("translated   %s: %s", counted(len(records) - counts["kept"], "image"), self.folder.path)
-        _warn_of_small(records)
         if on_sheet := {record.row.name: record.on_sheet for record in records if record.on_sheet}:
             sheet = self.folder.path / f"{SHEET}.png"
             write_png(sheet, contact_sheet(on_sheet, len(records)))
@@ -183,13 +178,10 @@ class Results:
             for name, other in (item for of_process in others for item in of_process.items()):
                 baselines[name].add_all(other)
             floor = {name: l1 for name in _BASELINES if (l1 := baselines[name].l1()) is not None}
-            sizes = Counter("{}x{}".format(*record.sizes[0]) for record in records if record.measured)
+            sizes = Counter("{}x{}".format(*record.size) for record in records if record.measured)
             protocol = {"n_images": len(measured), "sizes": dict(sizes), **self.evaluator.protocol}
             summary = self.evaluator.summarize(list(measured.values()))
             report_metrics(measured, summary, floor, about | {"protocol": protocol}, self.folder.path)
-            if (missing := self.evaluator.sets.keys() - summary.whole) and len(measured) < 2:
-                names = ", ".join(title for name, title in TITLES.items() if name in missing)
-                logger.warning("%s: not defined for a single image", names)
 
     def _report(self, n_records: int, counts: Counter[str]) -> None:
         """Report the images that were not translated; n_records: how many are in the results."""
@@ -210,14 +202,6 @@ class Results:
 
 def _size(image: Tensor) -> tuple[int, int]:
     return image.shape[2], image.shape[1]
-
-
-def _warn_of_small(records: Sequence[_Record]) -> None:
-    """Report images of which a network sees mostly their padding."""
-    if small := [record for record in records if min(record.sizes[1]) < SMALL]:
-        width, height = small[0].sizes[1]
-        text = "%s below %d pixels, such as %s (%dx%d): mostly padding is translated. Use larger ones."
-        logger.warning(text, counted(len(small), "image"), SMALL, small[0].row.name, width, height)
 
 
 def report_sets(compared: Mapping[str, Any], about: Mapping[str, Any], output: Path) -> None:

@@ -4,18 +4,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-_NO_NEGATIVE = -10.0  # of the positive among the negatives, before the division by the temperature (CUT's code)
+_NO_NEGATIVE = -10.0  # replaces the positive among the negatives, before the division by the temperature (CUT's code)
 
 
 def patch_nce(queries: Tensor, keys: Tensor, *, n_groups: int, temperature: float = 0.07) -> Tensor:
     """Return the cross entropy of finding each query's key among the keys of its group (Park et al. 2020, equation 3).
 
-    queries, keys: (R, D), vectors of length 1 of patches of translations and, in the same places, of their sources;
-        no gradient reaches the keys.
-    n_groups: groups of R / n_groups adjacent rows from which the negatives are taken: the number of images, or 1 where
-        those of the other images of the batch are negatives too.
-
-    Returns: 0-d, the mean of the rows, in the dtype of the vectors, which half precision would be too coarse for.
+    queries, keys: (R, D), vectors of length 1 of patches of translations and, in the same places, of their sources, in
+        at least float32; no gradient reaches the keys.
+    n_groups: Number of groups of adjacent rows: the number of images, or 1 if patches of the other images of the batch
+        are negatives too.
     """
     query, key = (vectors.unflatten(0, (n_groups, -1)) for vectors in (queries, keys.detach()))
     similarities = query @ key.mT  # (groups, rows, rows)

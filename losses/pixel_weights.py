@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-_LEAST_SUM = torch.finfo(torch.float32).tiny  # of the weights of a layer: where all are 0, the mean is 0 and no NaN
+_LEAST_SUM = torch.finfo(torch.float32).tiny  # the mean with weights of 0 is then 0 and not NaN
 
 
 @dataclass(frozen=True)
@@ -17,9 +17,8 @@ class PixelWeights:
 
     weights: (N, 1, H, W) float32 of at least 0.
 
-    Means are divided by the sum of the weights over the batch, as in torch's weighted cross entropy. So they compare
-    with those without weights, the balance with the adversarial loss stays however much is ignored, and only the ratios
-    of weights matter. Passes and processes divide by sums of their own.
+    Means are divided by the sum of the weights over the batch, as in torch's weighted cross entropy. So only the ratios
+    of weights matter, and ignored pixels do not change the balance with the adversarial loss.
     """
 
     weights: Tensor
@@ -40,15 +39,12 @@ class PixelWeights:
 
 @dataclass(frozen=True)
 class LossWeights:
-    """The weights of a translation.
-
-    of_images: those of the images as they are. of_discriminated: those of the images as the discriminator sees them.
-    """
+    """The weights for images, and for images as the discriminator sees them."""
 
     of_images: PixelWeights
     of_discriminated: PixelWeights
 
     @classmethod
     def of(cls, weights: Tensor | None, move: Callable[[Tensor], Tensor]) -> Self | None:
-        """Return the weights of images, (N, 1, H, W) float32, which `move` moves as the discriminator sees them."""
+        """Return the weights (N, 1, H, W) float32, and `move` of them; None for None."""
         return None if weights is None else cls(PixelWeights(weights), PixelWeights(move(weights)))

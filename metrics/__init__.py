@@ -11,7 +11,7 @@ from metrics.sliced_wasserstein import SWD_PROTOCOL, LaplacianPatches, sliced_wa
 _INCEPTION = FeatureSource("inception", load=lambda device, _: Inception(device), weights=INCEPTION)
 _PATCHES = FeatureSource("laplacian_patches", load=lambda _, n_images: LaplacianPatches(n_images))
 
-METRICS: dict[str, Metric] = {  # in the order in which they are printed
+METRICS: dict[str, Metric] = {  # the order of the printed figures
     "l1": Metric("L1", higher_is_better=False),
     "l1_weighted": Metric("L1 weighted", higher_is_better=False, of="weighted"),
     "mae": Metric("MAE", higher_is_better=False, of="values"),

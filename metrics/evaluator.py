@@ -24,12 +24,7 @@ Features = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class Measurement:
-    """The figures of a translated image, and what those of all images are computed from.
-
-    figures: by name: those of `image_metrics`, sharpness, and what else the evaluator computes of an image.
-    confusion: (K, K) of label maps, sparse.
-    features, target_features: of the translated image and of its target.
-    """
+    """The figures of a translated image by name, and what sets of images need: a sparse (K, K) matrix and features."""
 
     figures: dict[str, float]
     confusion: Tensor | None = None
@@ -41,9 +36,8 @@ class Measurement:
 class Summary:
     """The figures of several images.
 
-    mean: the mean of each figure over the images; sharpness is that of the images' mean gradients.
-    whole: figures of all images together: those of sets and their deviations, and those of label maps' pixels.
-    classes: the scores of the classes of label maps, by name.
+    mean: Mean of each figure over the images; sharpness is computed from the mean gradients.
+    whole: Figures of all images together, with deviations. classes: Scores of the classes of label maps, by name.
     """
 
     mean: dict[str, float]
@@ -61,10 +55,10 @@ class Summary:
 
 @dataclass(frozen=True)
 class References:
-    """Figures that those of translations as a set are to be compared with, by name.
+    """Figures to compare the figures of a set of translations with.
 
-    floor: of the sources as they are, so that of a generator that does nothing; none where they have other channels.
-    ceiling: of one half of the real images against the other.
+    floor: Figures of the untranslated sources, empty if the channels differ.
+    ceiling: Figures of one half of the real images against the other half.
     """
 
     floor: dict[str, float]
@@ -81,14 +75,13 @@ class References:
 
 @dataclass(frozen=True)
 class Evaluator:
-    """Computes the metrics that need no network, and those whose networks or label colours it is given.
+    """Computes the metrics that need no network, and the optional metrics that it is given.
 
-    comparisons: those of the optional metrics of pairs, by the metrics' names.
-    sets: the metrics of sets, by name.
-    feature_networks: the networks that the metrics of sets need, by the networks' names.
-    label_colors: the colours of the classes, where images are label maps.
-    bounds: the range of the values of images that are not 8-bit RGB; None for those that are.
-    device: computes the figures of image_metrics.
+    comparisons: Optional metrics of pairs by name. sets: Metrics of sets by name.
+    feature_networks: Networks of these sets by their own names.
+    label_colors: Colours of the classes, if images are label maps.
+    bounds: Range of the values of images that are not 8-bit RGB.
+    device: Computes the figures of image_metrics.
     """
 
     comparisons: Mapping[str, ImageComparison] = field(default_factory=dict)
@@ -102,12 +95,12 @@ class Evaluator:
     def load(cls, extra: Collection[str], label_colors: str | None, device: torch.device, n_images: int = 0) -> Self:
         """Return an evaluator of the optional metrics that `extra` names, with their networks on `device`.
 
-        n_images: about how many are measured together.
-        label_colors: "cityscapes", "cmp_facades", a YAML file, or None where images are not label maps.
+        label_colors: "cityscapes", "cmp_facades", a YAML file, or None if images are no label maps.
+        n_images: About how many images are measured together.
 
         Raises:
-            WeightsError: the weights of a network cannot be read or downloaded.
-            ConfigError: a package is missing, or the file of label colours cannot be used.
+            WeightsError: The weights of a network cannot be read or downloaded.
+            ConfigError: A package is missing, or the file of label colours cannot be used.
         """
         wanted = {name: metric for name, metric in METRICS.items() if name in extra}
         pairs = {name: metric for name, metric in wanted.items() if isinstance(metric, PairMetric)}
@@ -167,7 +160,7 @@ class Evaluator:
         return Summary(mean, whole, classes)
 
     def set_figures(self, fakes: Sequence[Features], reals: Sequence[Features]) -> dict[str, float]:
-        """Return the figures of two sets of images, and their deviations, where both sets have enough images."""
+        """Return the figures of two sets of images, and their deviations, if both sets have enough images."""
         figures = {}
         for name, metric in self.sets.items():
             if min(len(fakes), len(reals)) < metric.least_images:
@@ -179,10 +172,10 @@ class Evaluator:
         return figures
 
     def references(self, sources: Sequence[Features], reals: Sequence[Features]) -> References:
-        """Return what translations of some sources are to be compared with, given the features of both sets."""
+        """Return the figures to compare translations of the sources with."""
         have_same_channels = all(sources[0][name].shape[-1] == reals[0][name].shape[-1] for name in reals[0])
         floor = self.set_figures(sources, reals) if have_same_channels else {}
-        # at random: names in order often alternate between two kinds
+        # halves of a random order, because sorted names often alternate between two kinds
         order = torch.randperm(len(reals), generator=torch.Generator().manual_seed(0)).tolist()
         halves = [[reals[number] for number in order[start::2]] for start in (0, 1)]
         return References(floor, self.set_figures(*halves))
@@ -215,7 +208,7 @@ class Evaluator:
         return protocol
 
     def basis(self, figure: str) -> list[Any]:
-        """Return what of the protocol one figure depends on; not the versions, which change it by rounding alone."""
+        """Return the parts of the protocol that one figure depends on; versions change only its rounding."""
         basis: list[Any] = [self._compared, self.comparisons[figure].protocol if figure in self.comparisons else None]
         if figure in self.sets:
             basis += [self.sets[figure].protocol, self.feature_networks[self.sets[figure].features.name].protocol]

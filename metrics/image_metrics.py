@@ -50,10 +50,10 @@ def image_metrics(fake: Tensor, target: Tensor, weights: Tensor | None = None) -
         the window continue their edges.
     ms_ssim: the same over up to five resolutions (Wang et al. 2003), 0 to 1.
     gradient, target_gradient: mean gradient magnitude of the translated image and of the target, 0 to 1.
-    l1_weighted, psnr_weighted, ssim_weighted: with weights that are not all 0. Each is computed from a mean over the
-        pixels, divided by the sum of the weights. SSIM of a pixel sees its window, pixels of weight 0 in it included.
+    l1_weighted, psnr_weighted, ssim_weighted: the same from weighted means, unless all weights are 0. SSIM of a pixel
+        also sees the pixels of weight 0 in its window.
 
-    weights: of the pixels, (1, H, W) float32 of at least 0; None where all weigh the same.
+    weights: Weights of the pixels, (1, H, W) float32 of at least 0; None if all weigh the same.
     """
     fake, target = _batch_of_floats(fake), _batch_of_floats(target)
     similarity, multiscale = structural_similarity(extended(fake, WINDOW), extended(target, WINDOW))

@@ -78,8 +78,8 @@ class PairMetric(Metric):
 class FeatureSource:
     """A network whose features several set metrics share.
 
-    name: its name in metrics.json. load: makes it on a device, for sets of a number of images.
-    weights: as those of PairMetric.
+    name: Its name in metrics.json. load: Makes it on a device, for sets of a number of images.
+    weights: The file that it reads from torch's cache, if any.
     """
 
     name: str

@@ -52,7 +52,7 @@ class Lpips:
             trunk = network.net.state_dict()
         except (ImportError, AttributeError, TypeError) as error:
             raise ConfigError(_missing("lpips", error)) from error
-        trunk = {f"features.{key.partition('.')[2]}": value for key, value in trunk.items()}  # from slice2.3.weight
+        trunk = {f"features.{key.partition('.')[2]}": value for key, value in trunk.items()}  # slice2.3.weight before
         weights = ALEXNET.load()
         weights.require({name: value.shape for name, value in trunk.items()})
         for name, value in trunk.items():
@@ -86,7 +86,7 @@ class Inception:
         except ImportError as error:
             raise ConfigError(_missing("fid or kid", error)) from error
         weights = INCEPTION.load()
-        found: Mapping[str, object] = weights.tensors  # as some file of that name holds them
+        found: Mapping[str, object] = weights.tensors
         floats = {key: one for key, one in found.items() if isinstance(one, Tensor) and one.is_floating_point()}
         weights.require({key: one.shape for key, one in floats.items()})
         # torch-fidelity unpickles its file of weights without checks: it gets a copy of what was read safely

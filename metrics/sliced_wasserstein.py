@@ -1,8 +1,8 @@
 """Sliced Wasserstein distance of patches at several resolutions: compares two sets of images without any weights.
 
-Karras et al. 2018 (progressive growing of GANs), section 5: differences at the low resolutions are those of large
-structures and colours, differences at the high ones those of edges and noise. The paper scales each set by its own
-mean and deviation, which hides differences of colour and contrast. Here both sets are scaled by those of the real one.
+Karras et al. 2018 (progressive growing of GANs), section 5: low resolutions compare structures and colours, high ones
+edges and noise. The paper scales each set by its own mean and deviation, which hides differences of colour and
+contrast. Here both sets are scaled by the mean and deviation of the real images.
 """
 
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ from metrics.metric import SetScore
 
 PATCH_SIDE, N_PROJECTIONS = 7, 512
 MOST_PATCHES_OF_IMAGE, PATCHES_OF_SET = 128, 8192  # per level
-_SMALLEST_SIDE = 16  # of the coarsest level
-_LEAST_DEVIATION = 0.25  # levels of 255, about that of rounding: a flat channel is not divided by 0
-_KERNEL = (1.0, 4.0, 6.0, 4.0, 1.0)  # of the Laplacian pyramid, along one axis (Burt and Adelson 1983)
+_SMALLEST_SIDE = 16  # pixels of the coarsest level
+_LEAST_DEVIATION = 0.25  # levels of 255, about the error of rounding: a flat channel is not divided by 0
+_KERNEL = (1.0, 4.0, 6.0, 4.0, 1.0)  # one axis of the Laplacian pyramid's kernel (Burt and Adelson 1983)
 
 SWD_PROTOCOL = (
     f"1000 times the mean over the levels of Laplacian pyramids; patches of {PATCH_SIDE}x{PATCH_SIDE}, scaled by the "
@@ -29,9 +29,9 @@ SWD_PROTOCOL = (
 
 
 class LaplacianPatches:
-    """Patches of the levels of an image's Laplacian pyramid, at positions that depend on the image's number alone.
+    """Patches of the levels of an image's Laplacian pyramid, at positions that depend only on the image's number.
 
-    n_images: of a set. Of large sets fewer patches are taken from each image, so that they stay in memory.
+    n_images: Number of images in a set. Images of large sets give fewer patches, to save memory.
     """
 
     def __init__(self, n_images: int) -> None:
@@ -42,8 +42,7 @@ class LaplacianPatches:
     def __call__(self, image: Tensor, number: int) -> Tensor:
         """Return (levels, patches, C * 49) float16 values, the coarsest level first, of a (C, H, W) uint8 image.
 
-        Levels are counted from the coarsest, whose shorter side has 16 to 31 pixels, so that those of images of other
-        sizes correspond. Smaller images continue their edges.
+        The coarsest level has a shorter side of 16 to 31 pixels. Smaller images continue their edges.
         """
         generator = torch.Generator().manual_seed(number)
         levels = laplacian_pyramid(extended(image[None].float().cpu(), _SMALLEST_SIDE))

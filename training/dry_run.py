@@ -24,7 +24,7 @@ from training.disk_space import describe_shortage, size
 from training.methods.method import Method, uses_cuda_graph
 from training.report.plan import describe
 from training.resume import ResumeOptions, find_checkpoint_together, start
-from training.run import Training, build_training, run_folder
+from training.run import Training, build_training, joined, run_folder
 from utils.distributed import World
 from utils.log import logger
 from utils.pretrained import PretrainedFile
@@ -34,8 +34,13 @@ MOST_STEPS = 5
 ENOUGH_S = 5  # after which a step is not repeated
 
 
-def dry_run(config: Config, world: World, options: ResumeOptions) -> None:
+def dry_run(config: Config, options: ResumeOptions) -> None:
     """Check everything and print what would be done, and how long it takes; nothing is written or downloaded."""
+    with joined(config) as world:
+        _dry_run(config, world, options)
+
+
+def _dry_run(config: Config, world: World, options: ResumeOptions) -> None:
     build.prepare_device(config, world.device)
     missing = downloads(config)
     found = find_checkpoint_together(run_folder(config), options.source, world)

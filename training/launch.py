@@ -1,14 +1,12 @@
-"""Start of a run: `train` for train.py and other programs, and the jobs that check or try everything first."""
+"""Start of a run: `train` for train.py and other programs, and the smoke test."""
 
 import math
-import os
 import shlex
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from contextlib import ExitStack, closing, nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal
 
 from configs import build
 from configs.load import changed_settings
@@ -19,7 +17,7 @@ from training.best import BEST, read_best
 from training.callbacks import Callback, Callbacks
 from training.cuda_graph import WARM_UP_STEPS
 from training.disk_space import describe_shortage
-from training.dry_run import dry_run
+from training.loaded_run import Run
 from training.loop import open_loop
 from training.methods.method import uses_cuda_graph
 from training.report.console import Console
@@ -30,33 +28,14 @@ from training.report.report import Report, Sink
 from training.report.session import Session, recorded
 from training.report.tensorboard import TensorBoard
 from training.resume import ResumeOptions, find_checkpoint_together, start
-from training.run import Training, build_training, run_folder
+from training.run import Training, build_training, joined, run_folder
 from training.run_folder import prepare_folder, run_lock, write_settings
-from utils.distributed import LONGEST_WAIT_S, World, joined_world
-from utils.errors import ConfigError, Interrupted, UserError
-from utils.log import log_to_console, logger
+from utils.distributed import World
+from utils.errors import ConfigError, Interrupted
+from utils.log import logger
 from utils.paths import expanded
 from utils.run_figures import last_validation
 from utils.signals import GracefulStop
-
-Trial = Literal["dry-run", "smoke"]
-
-_training = dict[int, object]()  # the run of each process: its threads share torch's random generators
-
-
-@dataclass(frozen=True)
-class Run:
-    """A run that has ended.
-
-    metrics: Finite figures of its last validation, by name; empty without a validation.
-    best: Checkpoint that was best on the validation samples, or None.
-    best_metrics: Finite figures of the validation that chose `best`, by name; empty without a best checkpoint.
-    """
-
-    folder: Path
-    metrics: Mapping[str, float]
-    best: Path | None
-    best_metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 def train(
@@ -93,34 +72,6 @@ def last_figures(folder: Path, last_step: float = math.inf) -> Mapping[str, floa
     """Return the figures of the last validation up to a step, by name; empty if there is none."""
     validation = last_validation(folder, last_step)
     return validation.figures if validation else {}
-
-
-def try_out(config: Config, job: Trial, resume: str = "auto", *, accepts_changed_data: bool = False) -> None:
-    """Check everything and print the plan of a run, or train a few steps of it; nothing is left."""
-    with joined(config) as world:
-        if job == "dry-run":
-            dry_run(config, world, ResumeOptions(resume, accepts_changed_data))
-            return
-        with GracefulStop() as stop:
-            try:
-                smoke(config, world, stop)
-            except Interrupted as error:
-                raise Interrupted(error.signal_number) from None  # without the step: what it saved is removed
-
-
-@contextmanager
-def joined(config: Config) -> Iterator[World]:
-    """Join the processes of a run. Only the main one prints. Refuse a second run within this process."""
-    peer_timeout_s = min(3 * config.data.timeout_s or LONGEST_WAIT_S, LONGEST_WAIT_S)
-    run = object()
-    if _training.setdefault(os.getpid(), run) is not run:
-        raise UserError(f"run {config.run.name}: this process trains another run: train in a process for each")
-    try:
-        with joined_world(config.run.device, peer_timeout_s) as world:
-            log_to_console(world.is_main)
-            yield world
-    finally:
-        _training.pop(os.getpid(), None)
 
 
 def run_to_end(config: Config, world: World, options: ResumeOptions, stop: GracefulStop, callbacks: Callbacks) -> None:
@@ -208,23 +159,23 @@ def translation_command(config: Config, folder: Path) -> str:
     return shlex.join(["python", "test.py", "--checkpoint", str(folder), *options])
 
 
-def smoke(config: Config, world: World, stop: GracefulStop) -> None:
+def smoke(config: Config) -> None:
     """Make some steps, a validation, a checkpoint, and a step from it, in a folder that is removed.
 
     The folder is in run.root, or above it if run.root does not exist: the only place that all machines of a run see.
     """
-    n_steps = WARM_UP_STEPS + 2 if uses_cuda_graph(config, world) else 2
     root = expanded(config.run.root, "run.root")
     place = next(folder for folder in (root, *root.parents) if folder.is_dir())
-    with TemporaryDirectory(prefix=".smoke-", dir=place) if world.is_main else nullcontext("") as own:
-        small = replace(
-            config,
-            run=replace(config.run, root=world.gather(own)[0]),
-            log=replace(config.log, every_steps=1),
-            data=replace(config.data, cache="none"),
-        )
-        for max_steps in (n_steps, n_steps + 1):
-            steps = replace(config.train, max_steps=max_steps)
-            run_to_end(replace(small, train=steps), world, ResumeOptions(), stop, Callbacks())
-        world.barrier()
-    logger.info("smoke test passed: %d steps, validation, checkpoint, and a step from it", n_steps)
+    log, data = replace(config.log, every_steps=1), replace(config.data, cache="none")
+    with joined(config) as world, GracefulStop() as stop:
+        n_steps = WARM_UP_STEPS + 2 if uses_cuda_graph(config, world) else 2
+        with TemporaryDirectory(prefix=".smoke-", dir=place) if world.is_main else nullcontext("") as own:
+            small = replace(config, run=replace(config.run, root=world.gather(own)[0]), log=log, data=data)
+            for max_steps in (n_steps, n_steps + 1):
+                steps = replace(config.train, max_steps=max_steps)
+                try:
+                    run_to_end(replace(small, train=steps), world, ResumeOptions(), stop, Callbacks())
+                except Interrupted as error:
+                    raise Interrupted(error.signal_number) from None  # without the step: what it saved is removed
+            world.barrier()
+        logger.info("smoke test passed: %d steps, validation, checkpoint, and a step from it", n_steps)

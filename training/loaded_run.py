@@ -1,7 +1,7 @@
 """A run in memory, for programs that use or examine it: its networks, the translator, and its losses."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,12 +19,26 @@ from inference.load import load_from, load_generator
 from inference.predictor import Predictor
 from inference.request import ComputeOptions, DrawingOptions
 from inference.requested_predictor import build_predictor, with_clusters
-from training.launch import Run
 from training.methods import METHODS
 from training.methods.method import Method
 from utils.checkpoint import check_training_state, load_checkpoint
 from utils.device import choose_device
 from utils.distributed import World
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that has ended.
+
+    metrics: Finite figures of its last validation, by name; empty without a validation.
+    best: Checkpoint that was best on the validation samples, or None.
+    best_metrics: Finite figures of the validation that chose `best`, by name; empty without a best checkpoint.
+    """
+
+    folder: Path
+    metrics: Mapping[str, float]
+    best: Path | None
+    best_metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

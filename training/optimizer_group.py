@@ -23,9 +23,9 @@ from utils.errors import UserError
 class OptimizerGroup:
     """Networks that step together.
 
-    optimizer: of all their parameters; fused, so that it leaves out an update whose `found_inf` is set on the device.
-    skipped_steps: 0-d int64 on the device: updates left out because a gradient was not finite.
-    skipped_in_a_row: those since the latest update that was made.
+    optimizer: Adam of all their parameters; fused, so that it skips an update if `found_inf` is set on the device.
+    skipped_steps: 0-d int64 on the device: updates skipped because a gradient was not finite.
+    skipped_in_a_row: Updates skipped since the latest update that was made.
     """
 
     networks: Mapping[str, TrainedNetwork]
@@ -53,10 +53,7 @@ class OptimizerGroup:
 
     @contextmanager
     def undoing_statistics(self) -> Iterator[None]:
-        """Give the running statistics of batch norm their former values at the end, where an update is left out.
-
-        Also where a statistic is not finite: the updates of other groups make passes of these networks too.
-        """
+        """Restore the running statistics of batch norm at the end if an update is skipped or one is not finite."""
         if not self._statistics:
             yield
             return
@@ -74,11 +71,11 @@ class OptimizerGroup:
         self.scaler.scale(loss).backward(retain_graph=retain_graph, inputs=receivers)
 
     def step(self, name: str, means: RunningMeans) -> None:
-        """Update the weights from the gathered gradients, or leave the update out where one of them is not finite.
+        """Update the weights from the accumulated gradients, or skip the update if one of them is not finite.
 
-        The device decides that, in every precision, without asking the host. Other groups step all the same.
+        The device decides that in every precision, without asking the host. Other groups step nevertheless.
 
-        name, means: where the gradient norm before clipping is added, where gradients are clipped.
+        name, means: Name and place of the gradient norm before clipping, if gradients are clipped.
         """
         for network in self.networks.values():
             network.receive_gradients()
@@ -109,7 +106,7 @@ class OptimizerGroup:
     def learning_rate(self, value: float) -> None:
         if value == self._learning_rate:
             return
-        self._learning_rate = value  # that of a CUDA graph is a tensor, in float32
+        self._learning_rate = value  # a CUDA graph reads a float32 tensor
         for group in self.optimizer.param_groups:
             if isinstance(group["lr"], Tensor):
                 group["lr"].fill_(value)
@@ -134,10 +131,7 @@ class OptimizerGroup:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load what `state_dict` returned, but for the settings: learning rate and betas stay as configured.
-
-        A scaler that only one of the two runs uses starts from its initial scale.
-        """
+        """Load a state; learning rate and betas stay as configured, and a scaler without a state starts anew."""
         self.optimizer.state.clear()
         for name, network in self.networks.items():
             for parameter, saved in _by_parameter(network.module, state["moments"][name]).items():
@@ -161,7 +155,7 @@ def _by_parameter(module: nn.Module, moments: Mapping[str, Any]) -> dict[nn.Para
 def all_finite(tensors: Sequence[Tensor]) -> Tensor:
     """Return whether the tensors, at least one, hold neither NaN nor infinity: 0-d bool on the device, without a wait.
 
-    By their extremes, which unlike a sum of squares cannot overflow.
+    It checks their extremes, because a sum of squares could overflow.
     """
     if tensors[0].device.type != "cpu":  # a few kernels for all, where aminmax starts one for each; slower on a CPU
         return get_total_norm(tensors, norm_type=math.inf).isfinite()
@@ -174,7 +168,7 @@ MAX_SKIPPED_SCALED = 50  # under float16, where a scale that is too high is foun
 
 
 class NotFiniteError(UserError):
-    """Training has produced NaN or infinity, and continuing would not mend it."""
+    """Training has produced NaN or infinity, and continuing would not help."""
 
 
 def are_finite(tensors: Iterable[Tensor]) -> bool:
@@ -184,7 +178,7 @@ def are_finite(tensors: Iterable[Tensor]) -> bool:
 
 
 class SkippedUpdates:
-    """Counts the updates that were left out in a row, with the names of the samples that they were computed from."""
+    """Watches for too many skipped updates in a row, and knows the names of the latest samples."""
 
     def __init__(self, optimizers: Mapping[str, OptimizerGroup]) -> None:
         self._optimizers = optimizers
@@ -195,7 +189,7 @@ class SkippedUpdates:
         self._recent_names.append(names)
 
     def error(self, step: int) -> NotFiniteError | None:
-        """Return the error that ends the run where too many updates were left out; waits for the device."""
+        """Return the error that ends the run if too many updates were skipped; wait for the device."""
         for name, group in self._optimizers.items():
             has_scale, in_a_row = group.scaler.is_enabled(), int(group.skipped_in_a_row)
             scale = group.scaler.get_scale()

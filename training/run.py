@@ -1,7 +1,9 @@
 """A run: the parts that a configuration gives, how far it has come, and what a checkpoint holds of it."""
 
 import math
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,14 +33,33 @@ from training.splits import Splits, open_data
 from training.trained_network import freeze_parts
 from training.validation import Validation
 from utils.checkpoint_folder import LoadedCheckpoint
-from utils.distributed import World
-from utils.log import logger
+from utils.distributed import LONGEST_WAIT_S, World, joined_world
+from utils.errors import UserError
+from utils.log import log_to_console, logger
 from utils.paths import expanded
 
 
 def run_folder(config: Config) -> Path:
     """Return the folder for the files of a run."""
     return expanded(config.run.root, "run.root") / config.run.name
+
+
+_training = dict[int, object]()  # the run of each process: its threads share torch's random generators
+
+
+@contextmanager
+def joined(config: Config) -> Iterator[World]:
+    """Join the processes of a run. Only the main one prints. Refuse a second run within this process."""
+    peer_timeout_s = min(3 * config.data.timeout_s or LONGEST_WAIT_S, LONGEST_WAIT_S)
+    run = object()
+    if _training.setdefault(os.getpid(), run) is not run:
+        raise UserError(f"run {config.run.name}: this process trains another run: train in a process for each")
+    try:
+        with joined_world(config.run.device, peer_timeout_s) as world:
+            log_to_console(world.is_main)
+            yield world
+    finally:
+        _training.pop(os.getpid(), None)
 
 
 @dataclass

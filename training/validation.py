@@ -1,5 +1,6 @@
 """Validation: the same few samples each time, as pictures, figures and activations."""
 
+import copy
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -75,6 +76,9 @@ class ValidationLogits:
         """
         conditioning, device = self.predictor.conditioning, self.predictor.device
         generator = torch.Generator(device).manual_seed(step)
+        network = copy.deepcopy(self.discriminator).eval()  # spectral norm makes no step of its power iteration
+        for norm in batch_norms(network):  # as in training: the running statistics mix real and translated images
+            norm.running_mean = norm.running_var = None
         values: list[Tensor] = []
         for sample in samples:
             if min(sample.maps["target"].shape[-2:]) < self.min_side:
@@ -82,33 +86,11 @@ class ValidationLogits:
             batch = Batch.of([sample]).to(device)
             target = conditioning.target(batch)
             transform = self.augmentation.draw(target, generator)
-            with unchanged(self.discriminator), self.predictor.precision.autocast():
+            with self.predictor.precision.autocast():
                 source = transform.of_source(conditioning.of_discriminator(conditioning(batch)))
-                outputs = self.discriminator(source, transform.of_image(target))
+                outputs = network(source, transform.of_image(target))
             values.append(mean_logits([scale.logits.float() for scale in outputs]))  # finer than the steps of bfloat16
         return torch.stack(values).mean().item() if values else None
-
-
-@contextmanager
-def unchanged(network: nn.Module) -> Iterator[None]:
-    """Let passes of a network change none of its buffers.
-
-    Spectral norm makes no step of its power iteration. Batch norm normalises by the images' own statistics, as in
-    training. It neither uses nor updates the running statistics, which mix real and translated images.
-    """
-    modes = {module: module.training for module in network.modules()}
-    norms = batch_norms(network)
-    statistics = [(norm.running_mean, norm.running_var) for norm in norms]
-    network.eval()
-    for norm in norms:
-        norm.running_mean = norm.running_var = None
-    try:
-        yield
-    finally:
-        for norm, (mean, variance) in zip(norms, statistics, strict=True):
-            norm.running_mean, norm.running_var = mean, variance
-        for module, mode in modes.items():
-            module.training = mode
 
 
 N_SHOWN_CHANNELS = 16

@@ -11,6 +11,7 @@ from utils.label_colors import LabelColors
 from utils.limits import MOST_ELASTIC
 from utils.paths import expanded
 
+OF_RGB_SOURCES = ("color", "hue", "noise", "jpeg_quality")  # settings of `augment` without effect on label maps
 DRAWN = ("synthetic_facades", "synthetic_day_night")  # layouts without files
 SIZED_BY_CROP = ("resize_and_crop", "scale_width_and_crop", "crop")
 LayoutName = Literal[

@@ -162,20 +162,10 @@ def seen_in(file: File, read: Callable[[StoredImage], _Read], otherwise: _Read) 
     return otherwise
 
 
-def has_transparent_pixels(file: File) -> bool:
-    """Return whether any pixel of an image that can be read is not opaque; of most images only the header is read."""
-    return seen_in(file, lambda image: image.has_transparent_pixels(), otherwise=False)
-
-
 def read_palette(file: File) -> bytes:
     """Return the palette of an image from its header, as RGB without black at its end; empty where none can be read."""
     levels = seen_in(file, lambda image: image.palette, otherwise=b"").rstrip(b"\0")
     return levels + bytes(-len(levels) % 3)
-
-
-def read_bits(file: File) -> int | None:
-    """Return the bits of a channel of an image from its header: 8, 16 or 32; None where it cannot be read."""
-    return seen_in(file, lambda image: image.bits, otherwise=None)
 
 
 def write_jpeg(path: Path, image: Tensor) -> None:

@@ -36,7 +36,6 @@ class NpyImage(StoredImage):
         self._file, self._name, self._shape = file, name, shape if len(shape) == 3 else (1, *shape)
         first, _, last = self._shape
         self._is_last = len(shape) == 3 and first != n_channels and (last == n_channels or last < first)
-        self.bits = min(32, 8 * self._dtype.itemsize)
 
     @property
     def size(self) -> tuple[int, int]:

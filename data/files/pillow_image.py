@@ -34,10 +34,6 @@ class PillowImage(StoredImage):
         self._layout = raw_mode(image)
         self._mode = _mode_to_read(image)
         self.alpha = _ALPHA.get(self._mode)
-        parameters = image.tile[0].args if image.tile else ()
-        is_wide_ppm = image.format == "PPM" and isinstance(parameters, tuple) and parameters[-1] > 255
-        is_wide = image.mode.startswith("I;16") or self._layout.endswith((";16B", ";16L", ";16N")) or is_wide_ppm
-        self.bits = 16 if is_wide else 32 if image.mode in ("I", "F") else 8
         self.is_8_bit_rgb = not image.mode.startswith(("I", "F")) and not self._layout.endswith("16B")
 
     @property
@@ -100,12 +96,6 @@ class PillowImage(StoredImage):
             other.tile = [other.tile[0]._replace(args=self._layout.replace(";16B", ";16L"))]
             pixels = pixels.astype(np.uint16) << 8 | self._decoded(other)
         return pixels.transpose(2, 0, 1)
-
-    def has_transparent_pixels(self) -> bool:
-        """Return whether a pixel is not opaque, also by a transparent colour."""
-        if not self._image.has_transparency_data or self._image.mode.startswith("I"):
-            return False  # grey of 16 bits has at most one transparent level
-        return bool(np.asarray(self._image.convert("RGBA").getchannel("A")).min() < 255)
 
     def _opened(self) -> ImageFile:
         self._file.seek(0)

@@ -46,12 +46,6 @@ def is_8_bit_rgb(file: File) -> bool:
     return seen_in(file, lambda image: image.is_8_bit_rgb, otherwise=True)
 
 
-def count_channels(file: File) -> int:
-    """Return the channels of an image, with transparency, from its header; raise DataError if it cannot be read."""
-    with open_image(file) as image:
-        return image.n_channels
-
-
 def read_pixels(file: File, n_channels: int = 0, check: Callable[[int], None] = lambda n_channels: None) -> Tensor:
     """Read an image as (C, H, W) uint8, uint16, int16 or float32.
 

@@ -25,12 +25,10 @@ class StoredImage(ABC):
     """An open image file. Opening it reads its header only. Its methods may raise any error if the file is damaged.
 
     alpha: The channel that is transparency, or None.
-    bits: Bits of a channel: 8, 16 or 32.
     is_8_bit_rgb: Whether the image is grey or in colours of up to 8 bits, as photographs are.
     """
 
     alpha: int | None = None
-    bits: int = 8
     is_8_bit_rgb: bool = False
 
     @property
@@ -80,10 +78,3 @@ class StoredImage(ABC):
         if self.alpha is None or not self.drops_alpha(n_channels):
             return pixels
         return pixels[: self.alpha] if self.alpha == len(pixels) - 1 else np.delete(pixels, self.alpha, axis=0)
-
-    def has_transparent_pixels(self) -> bool:
-        """Return whether a pixel is not opaque. Decodes the pixels if the image has transparency."""
-        if self.alpha is None:
-            return False
-        alpha = self.pixels()[self.alpha]
-        return bool(alpha.min() < (1 if alpha.dtype.kind == "f" else np.iinfo(alpha.dtype).max))

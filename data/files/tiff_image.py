@@ -58,7 +58,6 @@ class TiffImage(StoredImage):
         self._stored_size = int(page.imagelength), int(page.imagewidth)
         if problem := self._problem():
             raise DataError(f"{name}: {problem}")
-        self.bits = next(bits for bits in (8, 16, 32) if self._colors.bits <= bits or bits == 32)
         self.alpha, self.is_8_bit_rgb = self._colors.alpha, self._colors.is_photo
 
     def _problem(self) -> str | None:

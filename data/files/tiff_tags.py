@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from data.store import File
 
@@ -38,28 +38,11 @@ _OF_IMAGEJ = {
     "mm": 10.0,
     "cm": 1.0,
 }  # how many of each unit are a centimetre
-_SAME_SIZE = 0.01  # largest relative difference of equal sizes of pixels; coordinates are rounded
 _ITEM = re.compile(r"<Item\b([^>]*)>([^<]*)</Item>")
 _ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')
 
 ExtraTag = tuple[int, int, int | None, Any, bool]
 """A tag as tifffile's `extratags`: code, type, count, value, whether only the first page has it."""
-
-
-class PixelSize(NamedTuple):
-    """Width and height of a pixel in units of a map, or in micrometres."""
-
-    across: float
-    down: float
-    unit: str
-
-    def __str__(self) -> str:
-        return f"{self.across:.6g}x{self.down:.6g} {self.unit}"
-
-    def is_close(self, other: "PixelSize") -> bool:
-        """Return whether both sizes are equal but for rounding; sizes in other units are not compared and count so."""
-        pairs = ((self.across, other.across), (self.down, other.down))
-        return self.unit != other.unit or all(math.isclose(one, two, rel_tol=_SAME_SIZE) for one, two in pairs)
 
 
 @dataclass(frozen=True)
@@ -109,19 +92,6 @@ class TiffTags:
     def __bool__(self) -> bool:
         """Return whether a picture without these tags says less than the file."""
         return any((self.georeferencing, self.pixels_per_cm, self.band_names, self.no_data is not None, self.tile))
-
-    @property
-    def pixel_size(self) -> PixelSize | None:
-        """Size of a pixel by the georeferencing, otherwise by the resolution, or None."""
-        values = {code: value for code, _, _, value, _ in self.georeferencing}
-        if scale := values.get(PIXEL_SCALE):
-            return PixelSize(float(scale[0]), float(scale[1]), "map units")
-        if matrix := values.get(TRANSFORMATION):
-            return PixelSize(math.hypot(matrix[0], matrix[4]), math.hypot(matrix[1], matrix[5]), "map units")
-        if self.pixels_per_cm is None:
-            return None
-        across, down = self.pixels_per_cm
-        return PixelSize(1e4 / across, 1e4 / down, "µm")
 
     def factors(self, height: int, width: int, scale: float) -> tuple[float, float]:
         """Return how many pixels of an image of the same area are one pixel of this image, down and across.

@@ -73,10 +73,7 @@ ALREADY = r"^x: these are ids already, .*: set data\.n_classes=3{} data\.label_c
     ("pixels", "colors", "problem"),
     [
         (with_color([0, 0, 143]), COLORS, OTHER.format("0, 0, 143")),
-        (with_color([255, 255, 255]), COLORS, OTHER.format("255, 255, 255")),
-        (with_color([0, 0, 1]), COLORS, OTHER.format("0, 0, 1")),
         (PICTURE[..., ::-1], COLORS, "In the order BGR all its colours are there: .*; exchange red and blue"),
-        (grey(IDS % 3), ALL, ALREADY.format("")),
         (grey(IDS % 3), COLORS, ALREADY.format(" data.ignore_id=255")),
         (grey(np.where(IDS > 2, 255, IDS)), ALL, ALREADY.format(" data.ignore_id=255")),
         (grey(IDS + 3), COLORS, r"none of data\.label_colors"),
@@ -120,7 +117,7 @@ def made(ids: np.ndarray, divided: tuple[int, ...] = ()) -> np.ndarray:
     return result
 
 
-@pytest.mark.parametrize("ids", [spiral(41), np.eye(4, dtype=int), *map(drawn, range(12))])
+@pytest.mark.parametrize("ids", [spiral(41), np.eye(4, dtype=int), *map(drawn, range(4))])
 def test_parts_are_those_of_scipy(ids: np.ndarray) -> None:
     found, expected = made(ids), parts_by_scipy(ids)
     n_pairs = len(set(zip(found.ravel().tolist(), expected.ravel().tolist(), strict=True)))

@@ -3,7 +3,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import pairgan
 from data.files.image_files import find_images
 from data.folder_store import misplaced_folder
 from tests.conftest import save_image
@@ -59,6 +58,5 @@ def test_folders_of_systems_hold_no_images(tmp_path: Path) -> None:
     for name in ("._1", *images):
         save_image(tmp_path / "train" / f"{name}.png", np.zeros((4, 8, 3), np.uint8))
     assert sorted(find_images(tmp_path / "train", [])) == sorted(images)
-    assert sorted(pairgan._images_in(tmp_path / "train")) == sorted(images)
     config, splits = data_set_in(tmp_path, None, [])
     assert (config.data.layout, splits) == ("side_by_side", {"train": True})

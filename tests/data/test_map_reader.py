@@ -14,7 +14,7 @@ from data.folder_store import LocalFile
 from data.map_reader import MapReader, is_later_source, read_part, source_kinds, stacked
 from data.paired_folders import PairedFolders
 from tests.conftest import save_image
-from tests.images import save_npy, tifffile
+from tests.images import save_npy
 from tests.reliability.images import WHOLE
 from utils.label_colors import LabelColors
 
@@ -36,16 +36,11 @@ def files(root: Path, **maps: np.ndarray) -> dict[str, Path]:
 @pytest.mark.parametrize(
     ("scale", "size", "message"),
     [
-        (4, (48, 64), "is 16x12 but its partner .*target.png is 48x64, expected 64x48 .*=4: store smaller sources$"),
-        (4, (16, 12), "is 16x12, expected 64x48 .*=4: store smaller sources, or train with generator.scale=1$"),
-        (4, (32, 24), "is 32x24, expected 64x48 .*=4: store smaller sources, or train with generator.scale=2$"),
-        (0.5, (16, 12), "is 16x12, expected 8x6 with .*=0.5: store larger sources, or train with .*=1$"),
-        (4, (61, 45), "is 61x45, expected 64x48 .*=4: cut targets to multiples of 4 pixels before you reduce"),
-        (0.5, (9, 6), "expected 8x6 with generator.scale=0.5: store larger sources$"),
-        (0.125, (2, 1), "expected 0.125 times that, which is no whole number, with"),
+        (4, (48, 64), "is 16x12 but its partner .*target.png is 48x64, expected 64x48 .*=4: .* multiples of 4 pixels"),
+        (4, (32, 24), "is 32x24, expected 64x48 .*=4: .* before you reduce them, or train with generator.scale=2$"),
+        (0.5, (16, 12), "is 16x12, expected 8x6 with .*=0.5: .*, or train with generator.scale=1$"),
         (1, (4, 3), "is 4x3: make them the same size, or train with generator.scale=0.25$"),
-        (1, (48, 36), "is 48x36: make them the same size$"),
-        (1, (16, 11), "is 16x11: crop the larger one"),
+        (1, (16, 11), "is 16x11: make them the same size$"),
         (1, (12, 16), "is 12x16: turn one of them"),
     ],
 )
@@ -58,7 +53,7 @@ def test_pairs_of_other_sizes_are_named(tmp_path: Path, scale: float, size: tupl
 def test_features_may_have_another_size_and_weights_have_that_of_the_target(tmp_path: Path) -> None:
     sample = MapReader().read("a", files(tmp_path, source=RGB, features=RGB[:2]))
     assert sample.maps["features"].shape == (3, 2, 6)
-    with pytest.raises(DataError, match=r"target\.png is 6x4 but its partner .*weights\.png is 6x3: crop the larger"):
+    with pytest.raises(DataError, match=r"target\.png is 6x4 but its partner .*weights\.png is 6x3: make them"):
         MapReader().read("a", files(tmp_path, source=RGB, target=RGB, weights=RGB[:3, :, 0]))
 
 
@@ -66,12 +61,9 @@ def test_features_may_have_another_size_and_weights_have_that_of_the_target(tmp_
     ("dtypes", "expected"),
     [
         (("uint8", "uint8"), "uint8"),
-        (("uint8", "uint16"), "uint16"),
         (("uint16", "uint8", "uint16"), "uint16"),
-        (("uint8", "int16"), "int16"),
         (("uint16", "int16"), "float32"),
         (("uint8", "float32"), "float32"),
-        (("uint16", "float32"), "float32"),
     ],
 )
 def test_a_stack_holds_all_values_exactly(dtypes: tuple[str, ...], expected: str) -> None:
@@ -93,14 +85,6 @@ def test_transparency_is_dropped_where_the_channels_fit_without_it(tmp_path: Pat
     problem = r"colors\.png has 4 channels, .*depth\.png has 1 channel: together 5, data\.sou"
     with pytest.raises(DataError, match=problem):
         stacked(images, [colors, depth], form(3))
-
-
-def test_arrays_of_a_stack_have_their_channels_first_or_last(tmp_path: Path) -> None:
-    for name, pixels in {"a": RGB, "b": RGB.transpose(2, 0, 1)}.items():
-        save_npy(tmp_path / f"{name}.npy", pixels.astype(np.float32))
-    first, second = (read_part(tmp_path / name, form(6)) for name in ("a.npy", "b.npy"))
-    assert first.shape == (3, 4, 6)
-    assert torch.equal(first, second)
 
 
 def test_maps_of_later_source_folders_are_known() -> None:
@@ -183,14 +167,12 @@ WEIGHTS = np.array([[0, 51, 255], [255, 255, 0]], np.uint8)
         ("x.png", WEIGHTS.astype(np.uint16) * 257, torch.uint16, 65535),
         ("x.npy", WEIGHTS.astype(np.float64) / 255, torch.float32, 1),
         ("x.npy", WEIGHTS[None] > 0, torch.uint8, 255),
-        ("x.tif", np.array([[0.0, 7.5]], np.float32), torch.float32, 1),
     ],
 )
 def test_weights_are_shares_of_the_largest_or_as_stored(
     tmp_path: Path, name: str, stored: np.ndarray, dtype: torch.dtype, scale: float
 ) -> None:
-    save = {".png": save_image, ".npy": save_npy, ".tif": lambda path, pixels: tifffile().imwrite(path, pixels)}
-    save[name[1:]](tmp_path / name, stored)
+    {"x.png": save_image, "x.npy": save_npy}[name](tmp_path / name, stored)
     weights = read_weights(tmp_path / name)
     assert weights.dtype == dtype
     expected = torch.from_numpy(stored * 1.0 if stored.dtype == bool else stored / scale).float().view(weights.shape)
@@ -202,11 +184,7 @@ def test_weights_are_shares_of_the_largest_or_as_stored(
     [
         (np.array([[1, 2], [3, -0.5]]), "row 1, column 1 holds -0.5 (1 such pixel), expected weights from 0 to 1e+15"),
         (np.array([[1, np.nan], [np.inf, 1]]), "row 0, column 1 holds nan (2 such pixels), expected weights from 0"),
-        (np.array([[np.inf, 1]]), "row 0, column 0 holds inf (1 such pixel)"),
-        (np.array([[-1, 1]], np.int16), "row 0, column 0 holds -1 (1 such pixel)"),
         (np.array([[0, 3.4e38]], np.float32), "row 0, column 1 holds 3.4e+38 (1 such pixel)"),
-        (np.ones((2, 4, 5)), "has 2 channels, a map of weights has 1: save it in grey"),
-        (np.ones(3), "has the shape (3,), expected (H, W)"),
     ],
 )
 def test_wrong_weights_are_named(tmp_path: Path, pixels: np.ndarray, expected: str) -> None:

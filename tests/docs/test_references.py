@@ -20,6 +20,8 @@ from tests.runs import translation_script
 from tools import describe_settings
 from tools.describe_settings import REFERENCE, reference_yaml
 
+ARCHITECTURE = ROOT / "docs" / "architecture.md"
+NOT_THERE = {"training/methods/contrastive.py", "models/dense_generator.py"}  # examples
 KEYS = set(settings_by_key(Config()))
 SECTIONS = {key.partition(".")[0] for key in KEYS}
 MODULES = [path.stem for path in (ROOT / "tools").glob("*.py") if "run_entry_point" in path.read_text()]
@@ -153,6 +155,22 @@ def test_the_latest_version_of_the_changelog_is_the_projects() -> None:
 
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
+def test_the_files_that_the_page_of_the_architecture_names_exist() -> None:
+    named = set(
+        re.findall(r"`((?:[a-z_]+/)+(?:\w+\.(?:py|pt|yaml|md))?)(?:::?\w+)?`", ARCHITECTURE.read_text(encoding="utf-8"))
+    )
+    assert len(named) > 30
+    assert not {path for path in named - NOT_THERE if not (ROOT / path).exists()}
+
+
+def test_the_files_that_the_picture_of_the_architecture_names_exist() -> None:
+    text = ARCHITECTURE.with_suffix(".svg").read_text(encoding="utf-8")
+    places = set(re.findall(r">((?:[a-z_]+/)+\w+\.py)<", text))
+    places |= {"".join(place) for place in re.findall(r">((?:[a-z_]+/)+)</text>\s*<text [^>]*>(\w+\.py)<", text)}
+    assert len(places) > 10
+    assert not {path for path in places - NOT_THERE if not (ROOT / path).exists()}
 
 
 def test_every_option_of_the_originals_has_a_row() -> None:

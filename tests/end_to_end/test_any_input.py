@@ -36,14 +36,13 @@ def noise(height: int, width: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
 
 
-def test_every_size_keeps_its_size(rgb_run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_every_size_keeps_its_size(rgb_run: Path, tmp_path: Path) -> None:
     sizes = [(1, 1), (1, 7), (9, 1), (2, 3), (8, 8), (31, 33), (32, 32), (5, 70)]
     for height, width in sizes:
         save_image(tmp_path / "in" / f"{height}x{width}.png", noise(height, width))
     translate("--checkpoint", str(rgb_run), "--input", str(tmp_path / "in"), "--output", str(tmp_path / "out"))
     for height, width in sizes:
         assert read_rgb(tmp_path / "out" / f"{height}x{width}.png").shape == (3, height, width)
-    assert "6 images below 16 pixels, such as 1x1 (1x1): mostly padding is translated" in capfd.readouterr().out
 
 
 def test_a_file_that_cannot_be_read_is_left_out_and_told(rgb_run: Path, tmp_path: Path) -> None:

@@ -181,13 +181,9 @@ def test_input_names_a_folder_for_each_source_folder(trained: Path, tmp_path: Pa
     for given, message in {
         (
             colors,
-        ): r"--input: names 1 path, this generator takes 2 .* folder for each of \{split\}_rgb, \{split\}_depth,",
-        (colors, depth, pairs): r"--input: names 3 paths, this generator takes 2 sources",
-        (colors, colors): r"--input: names 1 path repeatedly, this generator",
-        (
-            colors,
-            depth / "6.png",
-        ): r"depth/6\.png is a file, others are folders\. Name a folder, or a file, for each of",
+        ): r"--input: .*test_rgb do not fit the 2 sources .*each of \{split\}_rgb, \{split\}_depth, in this order",
+        (colors, colors): r"--input: .* do not fit the 2 sources",
+        (colors, depth / "6.png"): r"--input: .*depth/6\.png do not fit the 2 sources",
         (colors / "6.png", depth / "none.png"): r"test_depth/none\.png: no such file",
         (colors / "none.png", depth / "6.png"): r"--input: .*test_rgb/none\.png: no such file",
         (colors, pairs / "none"): r"pairs/none: no such folder",

@@ -193,7 +193,6 @@ def test_all_pictures_are_joined_whatever_their_proportions(
     translate(*arguments, "--input", str(tmp_path / "joined"), "--output", str(tmp_path / "out"))
     out = capfd.readouterr().out
     assert "side         A, the left half of each of 4 images; --side none" in out
-    assert "1 of 4 images have the proportions of one half: add --side none if they are sources" in out
     sizes = [tuple(read_rgb(tmp_path / "out" / f"{name}.png").shape[1:]) for name in "abcd"]
     assert sizes == [(32, 40), (32, 40), (16, 44), (32, 20)]
     assert len(json.loads((tmp_path / "out" / "metrics.json").read_text())["images"]) == 4

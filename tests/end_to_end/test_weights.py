@@ -156,7 +156,7 @@ def test_check_data_finds_what_is_wrong_with_maps(tmp_path: Path, capsys: pytest
     with pytest.raises(SystemExit):
         check_data.main([str(tmp_path), "--n-classes", "5"])
     out = capsys.readouterr().out
-    assert "train_weight/b.png is 47x40: crop the larger one" in out
+    assert "train_weight/b.png is 47x40: make them the same size" in out
     assert "train_weight/c.png: has 3 channels, a map of weights has 1: save it in grey" in out
     assert "train_label/d.png: without a partner of the same name in" in out
     assert " share " not in out  # val and test have the same masks

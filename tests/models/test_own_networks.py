@@ -53,32 +53,16 @@ class Larger(Plain):
         return nn.functional.interpolate(super().forward(source), scale_factor=2)
 
 
-class Needing(Plain):
-    def __init__(self, *, in_channels: int, out_channels: int, depth: int) -> None:
-        super().__init__(in_channels=in_channels, out_channels=out_channels, base_channels=depth)
-
-
 class ReadingValues(Plain):
     def __init__(self, *, in_channels: int, out_channels: int, base_channels: int) -> None:
         super().__init__(in_channels=in_channels, out_channels=out_channels, base_channels=base_channels)
         self.largest = self.first.weight.abs().max().item()
 
 
-class Pair(Plain):
-    @staticmethod
-    def image_sides() -> Any:
-        return 1, 8
-
-
 class Asking(Plain):
     @staticmethod
     def image_sides(depth: int) -> ImageSides:  # type: ignore[override]
         return ImageSides(multiple=depth, minimum=8)
-
-
-class OfAnObject(Plain):
-    def image_sides(self) -> ImageSides:  # type: ignore[override]
-        return ImageSides(multiple=1, minimum=8)
 
 
 class Judge(Discriminator):
@@ -109,16 +93,6 @@ class Interleaved(Judge):
         return source.repeat_interleave(n_images // len(source), 0)
 
 
-class Bare(Judge):
-    def forward(self, source: Tensor, image: Tensor) -> Any:
-        return super().forward(source, image)[0].logits
-
-
-class Featureless(Judge):
-    def forward(self, source: Tensor, image: Tensor) -> Any:
-        return [DiscriminatorOutput([], super().forward(source, image)[0].logits)]
-
-
 class Flat(Judge):
     def forward(self, source: Tensor, image: Tensor) -> Any:
         return [DiscriminatorOutput([], super().forward(source, image)[0].logits.mean((1, 2, 3)))]
@@ -144,8 +118,6 @@ def test_own_networks_train_and_are_needed_to_load_the_run(tiny_config: Path) ->
     [
         (Naive, r"fails with 2 sources and 4 images: Sizes of tensors must match.* Repeat the sources: source\.repeat"),
         (Interleaved, r"image i of 4 must be scored with source i % 2 of 2"),
-        (Bare, r"returns Tensor\. Return a list of DiscriminatorOutput"),
-        (Featureless, r"returns no features to compare\. Set loss\.feature_matching=0"),
         (Flat, r"returns a tensor of shape \(4,\)\. Return \(4, C, H, W\)"),
     ],
 )
@@ -163,9 +135,7 @@ def test_a_discriminator_that_breaks_the_contract_is_an_error_of_one_line(
     ("network", "message"),
     [
         (Larger, r"generator\.name=plain: a source .* becomes \(1, 3, 16, 16\)\. Return .*8, 8\)"),
-        (Needing, r"generator\.name: Needing needs depth, which is no setting\. Give"),
         (ReadingValues, r"generator\.name=plain: cannot be built on the meta device, .* Read no values of tensors"),
-        (Pair, r"Pair\.image_sides: returns \(1, 8\)\. Return an ImageSides"),
         (Asking, r"Asking\.image_sides: depth is no setting\. Give this argument a default"),
     ],
 )
@@ -194,13 +164,11 @@ def test_the_built_in_discriminators_keep_the_contract() -> None:
         ),
         ("my net", Plain, r"^generator 'my net': not a word"),
         ("plain", nn.Conv2d, r"is no class that derives from models\.generator\.Generator\.$"),
-        ("plain", Plain(in_channels=1, out_channels=1, base_channels=1), r"is no class that derives"),
         (
             "plain",
             type("Open", (Generator,), {"__init__": lambda self, *, in_channels: None}),
             r"no argument out_channels",
         ),
-        ("plain", OfAnObject, r"the class has no static method image_sides"),
     ],
 )
 def test_what_is_no_generator_is_not_registered(name: str, network: Any, message: str) -> None:

@@ -65,19 +65,6 @@ def test_the_printed_command_runs_as_printed(
     assert len(list((tmp_path / "results").glob("tiny/*/*.png"))) > 0
 
 
-@pytest.mark.parametrize(
-    ("options", "job"), [([], "run_to_end"), (["--dry-run"], "dry_run"), (["--smoke"], "smoke")], ids=str
-)
-def test_each_job_is_done_in_the_processes_of_the_run(
-    tiny_config: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], job: str
-) -> None:
-    done = []
-    for name in ("run_to_end", "dry_run", "smoke"):
-        monkeypatch.setattr(launch, name, lambda config, world, *_, name=name: done.append((name, world.is_main)))
-    run(tiny_config, *options)
-    assert done == [(job, True)]
-
-
 def test_a_run_has_its_folder_its_last_figures_and_its_best_checkpoint(tiny_config: Path) -> None:
     called: list[tuple[str, int, Mapping[str, float]]] = []
 
@@ -185,7 +172,7 @@ def test_a_run_in_another_thread_than_the_main_one_gets_no_signals(tiny_config: 
 def test_a_signal_during_a_smoke_test_names_no_step_that_could_be_continued_from(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launch, "smoke", Mock(side_effect=Interrupted(15, 1)))
+    monkeypatch.setattr(launch, "run_to_end", Mock(side_effect=Interrupted(15, 1)))
     with pytest.raises(Interrupted) as interrupted:
-        launch.try_out(load_config(tiny_config, []), "smoke")
+        launch.smoke(load_config(tiny_config, []))
     assert str(interrupted.value) == str(Interrupted(15))

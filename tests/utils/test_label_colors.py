@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from utils.errors import ConfigError
 from utils.label_colors import read_label_colors
@@ -22,6 +23,9 @@ def test_colours_are_read_from_a_file(tmp_path: Path) -> None:
     colors = read_label_colors(str(file))
     assert colors.names == ("sky", "no")
     assert colors.colors.tolist() == [[70, 130, 180], [0, 0, 255], [0, 0, 0], [1, 1, 1]]
+    picture = torch.tensor([[70, 130, 180], [0, 9, 250], [0, 0, 0], [1, 1, 1]], dtype=torch.uint8).T[..., None]
+    assert colors.classes_of(picture, may_ignore=True).flatten().tolist() == [0, 1, 2, 2]
+    assert set(colors.classes_of(picture, may_ignore=False).flatten().tolist()) == {0, 1}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What every format of tools.export declares, and the check that each written file passes."""
+"""Declarations of the formats of tools.export, and the check that each written file passes."""
 
 import errno
 import shutil

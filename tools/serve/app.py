@@ -6,13 +6,14 @@ import json
 import logging
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import torch
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from python_multipart.exceptions import FormParserError
 from starlette.exceptions import HTTPException
@@ -31,7 +32,7 @@ from utils.errors import UserError
 from utils.limits import MAX_CHANNELS
 from utils.signatures import accepted
 from utils.text import listed
-from utils.worker_threads import MOST_THREADS, worker_threads
+from utils.worker_threads import MOST_THREADS
 
 DESCRIPTION = Path(__file__).with_name("openapi.json")
 PATHS = ("/translate", "/reload", "/model", "/health", "/metrics", "/openapi.json")
@@ -60,18 +61,16 @@ class Service:
     """Answers requests for translations.
 
     open_translator: Returns the translator of the newest checkpoint.
-    threads: Threads that read and write images.
     seed: Seed of requests that name none.
     """
 
-    def __init__(
-        self, open_translator: Callable[[], Translator], threads: Executor, limits: Limits, seed: int = 0
-    ) -> None:
-        self._open_translator, self._threads, self._limits, self._seed = open_translator, threads, limits, seed
+    def __init__(self, open_translator: Callable[[], Translator], limits: Limits, seed: int = 0) -> None:
+        self._open_translator, self._limits, self._seed = open_translator, limits, seed
         self._translator = translator = open_translator()
         most_pixels = min(limits.max_pixels, _MOST_PIXELS)
         self._turns = Turns[Job, Tensor](_compute, translator.most_together, most_pixels)
         self._opening = ThreadPoolExecutor(1, "reload")
+        self._files = ThreadPoolExecutor(MOST_THREADS, "files", torch.set_num_threads, (1,))
         self._places = asyncio.Semaphore(limits.max_waiting)
         self._decoded = asyncio.Semaphore(2 * translator.most_together)  # others wait as their undecoded bodies
         self._figures = own = CollectorRegistry()
@@ -84,7 +83,8 @@ class Service:
     def close(self) -> None:
         """Compute and load no more."""
         self._turns.close()
-        self._opening.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._opening, self._files):
+            threads.shutdown(wait=False, cancel_futures=True)
 
     def app(self, token: str | None) -> Gate:
         """Return the application. For `token` see Gate."""
@@ -142,10 +142,10 @@ class Service:
 
         own, loop = translator.files, asyncio.get_running_loop()
         async with self._decoded:
-            sample, window = await loop.run_in_executor(self._threads, own.read, files, name)
+            sample, window = await loop.run_in_executor(self._files, own.read, files, name)
             job = Job(sample, seed, translator)
             image = await self._turns.computed(job, job.kind, sample.source[0].numel(), begin)
-        return await loop.run_in_executor(self._threads, own.written, window.cut(image), files["source"])
+        return await loop.run_in_executor(self._files, own.written, window.cut(image), files["source"])
 
     async def _reload(self, _request: Request) -> Response:
         """Load the newest checkpoint. Requests that have begun keep the former one."""
@@ -210,13 +210,9 @@ def service(arguments: argparse.Namespace) -> Iterator[WebServer]:
         UserError, OSError: The checkpoint, the token or the address cannot be used.
     """
     token = read_token(arguments.token_file, arguments.host)
-    with (
-        tempfile.TemporaryDirectory(prefix="pairgan-") as folder,
-        pixels_allowed(arguments.max_pixels),
-        worker_threads(MOST_THREADS) as threads,
-    ):
+    with tempfile.TemporaryDirectory(prefix="pairgan-") as folder, pixels_allowed(arguments.max_pixels):
         limits = Limits(**accepted(Limits, vars(arguments)))
-        answers = Service(lambda: open_translator(arguments, Path(folder)), threads, limits, arguments.seed)
+        answers = Service(lambda: open_translator(arguments, Path(folder)), limits, arguments.seed)
         with (
             closing(answers),
             closing(WebServer(answers.app(token), arguments.host, arguments.port, arguments.drain_s)) as server,

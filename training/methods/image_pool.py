@@ -1,4 +1,4 @@
-"""A pool of earlier translations, of which a discriminator sees some in place of the present ones."""
+"""A pool of earlier translations, some of which a discriminator sees instead of the present ones."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ Pair = tuple[Tensor, Tensor]
 
 @dataclass
 class _Ahead:
-    """An exchange of one image whose place is drawn, in memory that stays, so that a CUDA graph reads and writes it.
+    """An exchange of one image whose place is drawn, in fixed memory for a CUDA graph.
 
-    earlier: what is at the place. present: the translation that is exchanged. is_shown: 0-d bool, whether the earlier
-    one is shown; place is None where not. is_drawn: whether the exchange is still to be settled.
+    earlier: The pair at the place. present: The pair to exchange. is_shown: 0-d bool, whether `earlier` is shown.
+    place: None if it is not shown. is_drawn: Whether the exchange still has to be settled.
     """
 
     earlier: Pair
@@ -28,12 +28,12 @@ class _Ahead:
 
 
 class ImagePool:
-    """Up to `size` earlier translations; half of the time one of them is shown in place of a present one.
+    """Up to `size` earlier translations; half of the time one of them is shown instead of a present one.
 
-    Shrivastava et al. 2017, section 2.3, as pix2pixHD and pix2pix have it: a new translation that is not shown takes
-    the place of the one that is. Draws come from torch's global generator of the CPU.
+    Shrivastava et al. 2017, section 2.3, as in pix2pixHD and pix2pix: a translation that is not shown replaces the one
+    that is. Draws come from torch's global generator of the CPU.
 
-    coin_first: whether a place is drawn only where the coin wants one, as CycleGAN has it.
+    coin_first: Whether a place is drawn only if the coin wants one, as in CycleGAN.
     """
 
     def __init__(self, size: int, *, coin_first: bool = False) -> None:
@@ -43,11 +43,11 @@ class ImagePool:
         self._ahead: _Ahead | None = None
 
     def can_draw_ahead(self, sides: Sequence[int]) -> bool:
-        """Return whether `draw_ahead` may be called for an image of some height and width: the pool is full of such."""
+        """Return whether `draw_ahead` works for a height and width: the pool is full of images of this size."""
         return len(self._pairs) == self._size and {fake.shape[-2:] for _, fake in self._pairs} == {tuple(sides)}
 
     def draw_ahead(self) -> None:
-        """Draw the place for the next exchange, of one image; lay what is there where a CUDA graph reads it."""
+        """Draw the place for the next exchange of one image, and copy its pair to the fixed memory."""
         place = self.draw_place()
         earlier = self._pairs[place or 0]
         if self._ahead is None or self._ahead.earlier[1].shape != earlier[1].shape:
@@ -64,7 +64,7 @@ class ImagePool:
                 self._pairs[self._ahead.place] = _copy(self._ahead.present)
 
     def exchange(self, source: Tensor, fake: Tensor) -> Pair:
-        """Return what to show: (N, C, H, W) conditions and (N, 3, H, W) float32 translations without graph.
+        """Return the conditions (N, C, H, W) and float32 translations (N, 3, H, W) without graph to show.
 
         In a batch, a translation is exchanged only for one of the same size. A batch of one takes any size.
         """
@@ -86,8 +86,7 @@ class ImagePool:
         if place is None:
             return pair
         earlier, self._pairs[place] = self._pairs[place], _copy(pair)
-        # the images of a batch have one size: an earlier one of another size is dropped without being shown, as is one
-        # of a crafted checkpoint with other channels
+        # the images of a batch have one size: an earlier image of another size, or with other channels, is dropped
         first = 2 if is_alone else 4
         is_fit = all(old.shape[:first] == new.shape[:first] for old, new in zip(earlier, pair, strict=True))
         return earlier if is_fit else pair
@@ -104,11 +103,7 @@ class ImagePool:
         return [(source.cpu(), fake.cpu()) for source, fake in self._pairs]
 
     def load_state_dict(self, pairs: list[Pair], device: torch.device) -> None:
-        """Load copies of the pairs that `state_dict` returned, or of as many as there is room for.
-
-        Raises:
-            ValueError: A pair does not hold two single images.
-        """
+        """Load copies of pairs, as many as fit; raise ValueError if a pair does not hold two single images."""
         are_single = all(image.dim() == 4 and len(image) == 1 for pair in pairs for image in pair)
         if not (are_single and all(fake.is_floating_point() for _, fake in pairs)):
             raise ValueError("its pool of translations does not hold pairs of images")

@@ -1,4 +1,4 @@
-"""The contract of a way to train: what the loop, checkpoints, plan and validation know of it, and its networks."""
+"""The contract of a training method, and the builder of its networks."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -36,10 +36,7 @@ Averages = Mapping[str, AveragedModel]
 
 @dataclass(frozen=True)
 class Translator:
-    """A network that translates in one direction.
-
-    network: its name among the method's networks. conditioning: turns a batch into what it takes.
-    """
+    """The name of a network that translates in one direction, and the conditioning that makes its inputs."""
 
     network: str
     conditioning: Conditioning
@@ -47,7 +44,7 @@ class Translator:
 
 @dataclass(frozen=True)
 class Passes(Sequence[Any]):
-    """The passes of an update, whose float tensors are made when each begins, and live as long as it does."""
+    """The passes of an update; the float tensors of a pass are made when it begins."""
 
     batches: Sequence[Batch]
     inputs: Callable[[Batch], Any]
@@ -61,13 +58,13 @@ class Passes(Sequence[Any]):
 
 @dataclass
 class Method(ABC):
-    """A way to train: networks by name, their optimizer groups, and the update that they make together.
+    """A training method: networks by name, their optimizer groups, and the update that they make together.
 
-    progress: the figure of a validation by which progress is measured; lower is better.
-    networks: every trained network by the name that checkpoints have it under, in the order of the groups.
-    optimizers: the optimizer groups by name; each trained network is in one of them.
-    translators: what translates, by direction, the default one first.
-    means: of losses and other scalars since the last report, by their tags.
+    progress: The metric of a validation that measures progress; lower is better.
+    networks: Every trained network by its name in checkpoints, in the order of the groups.
+    optimizers: The optimizer groups by name; each trained network is in one of them.
+    translators: The networks that translate, by direction, the default one first.
+    means: Means of losses and other scalars since the last report, by tag.
     """
 
     progress: ClassVar[str]
@@ -92,13 +89,13 @@ class Method(ABC):
 
     @property
     def pools(self) -> Sequence[tuple[ImagePool, str]]:
-        """Pools in the order in which a step draws from them, and the maps of a batch that have their images' size."""
+        """Pools in the order of their draws in a step, each with the map of a batch that has its images' size."""
         return ()
 
     def draw_ahead(self, batches: StepBatches) -> object:
-        """Draw what the CPU draws in a step before it, as a CUDA graph needs it.
+        """Make the CPU's draws of a step before it, as a CUDA graph needs it.
 
-        Returns the key of the graph for what was drawn; None, without a draw, where no graph can make the step.
+        Return the key of the graph for these draws; None, without a draw, if no graph can make the step.
         """
         if self.pools and not are_one_image(batches):
             return None
@@ -138,33 +135,31 @@ class Method(ABC):
 
     @abstractmethod
     def build_validation(self, config: Config, split: str, samples: Sequence[Sample], averages: Averages) -> Validation:
-        """Return the validation of the main process, of the averages where there are some.
-
-        samples: to validate with; `split` is theirs.
+        """Return the validation of the main process on samples of a split, with the averages if there are any.
 
         Raises:
-            ConfigError: a setting contradicts the networks.
+            ConfigError: A setting contradicts the networks.
         """
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what is neither a network, an optimizer nor random state, as plain types."""
+        """Return the state besides networks, optimizers and random states, as plain types."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:  # noqa: B027 - most methods have no state
-        """Load what `state_dict` returned; what is not there starts as in a new run."""
+        """Load a state; missing parts start as in a new run."""
 
     def process_state(self) -> dict[str, Any]:
-        """Return what each process has of its own, beside random state, as plain types."""
+        """Return the state of each process besides random states, as plain types."""
         return {}
 
     def load_process_state(self, state: Mapping[str, Any]) -> None:  # noqa: B027 - most methods have none
         """Load what `process_state` of a process of this rank returned."""
 
     def predictor(self, config: Config, averages: Averages, direction: str | None = None) -> Predictor:
-        """Return what translates in a direction, by default the first, by the average of the network if there is one.
+        """Return the translation in a direction, by default the first, with the network's average if there is one.
 
         Raises:
-            ConfigError: the network has no module of the name that log.activations gives.
+            ConfigError: The network has no module of the name in log.activations.
         """
         translator = self.translators[direction or next(iter(self.translators))]
         facts = build.data_facts(config, direction)
@@ -190,9 +185,9 @@ def are_one_image(batches: StepBatches) -> bool:
 
 
 def uses_cuda_graph(config: Config, world: World) -> bool:
-    """Return whether steps are repeated as a CUDA graph: by one process with a GPU, if the settings allow that.
+    """Return whether one process with a GPU repeats its steps as a CUDA graph.
 
-    Dropout that is drawn again for recomputed activations asks the GPU where its random generator stands.
+    Dropout in recomputed activations asks the GPU for its random state, which a graph cannot do.
     """
     asks_for_state = config.train.activation_checkpointing and config.generator.dropout
     return config.train.cuda_graph and world.device.type == "cuda" and world.size == 1 and not asks_for_state
@@ -202,7 +197,7 @@ def uses_cuda_graph(config: Config, world: World) -> bool:
 class NetworkBuilder:
     """Puts networks on the device of `world`, in the precision and the memory layout of the settings.
 
-    layout_on_cpu: where the settings leave it open.
+    layout_on_cpu: The layout if the settings are `auto`.
     """
 
     config: Config
@@ -211,13 +206,13 @@ class NetworkBuilder:
 
     @property
     def precision(self) -> Precision:
-        """The precision in which the networks compute."""
+        """The precision of the networks."""
         return choose_precision(self.config.amp.opt_level, self.config.amp.dtype, self.world.device)
 
     def network(self, module: nn.Module, role: Role, as_called: Wrap = lambda network: network) -> TrainedNetwork:
         """Return a network in training; a generator is compiled if the settings want that.
 
-        as_called: returns the module whose forward pass is the one of training.
+        as_called: Returns the module that training calls.
         """
         device, is_compiled = self.world.device, role == "generator" and self.config.train.compile
         module.to(device).to(memory_format=build.memory_format(device, self.layout_on_cpu))
@@ -226,7 +221,7 @@ class NetworkBuilder:
             network = as_called(network)
             return self.world.wrap(compiled(network, device) if is_compiled else network)
 
-        # the vectors of a projection begin too short for low dtypes
+        # the first vectors of a projection are too short for low dtypes
         copy = module if role == "projection" else self.precision.compute_copy(module)
         return TrainedNetwork(module, copy, wrap, role)
 
@@ -239,14 +234,14 @@ class NetworkBuilder:
             parameters,
             lr=torch.tensor(rate, device=parameters[0].device) if is_repeated else rate,  # a graph reads a tensor
             betas=(settings.beta1, settings.beta2),
-            fused=True,  # it alone leaves out an update by itself where gradients are broken, without the host asking
+            fused=True,  # skips an update with broken gradients without asking the host
             capturable=is_repeated,
         )
         return OptimizerGroup(networks, adam, self.precision.make_scaler(), settings.max_gradient_norm)
 
 
 def translators(config: Config) -> dict[str, Translator]:
-    """Return what translates, by direction, as the method declares it."""
+    """Return the translators by direction, as the method declares them."""
     return {
         direction: Translator(network, build.data_facts(config, direction).conditioning)
         for direction, network in config.method.translators.items()

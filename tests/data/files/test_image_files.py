@@ -10,7 +10,6 @@ from PIL import Image
 from data.files.image_files import (
     count_other_files,
     find_images,
-    read_bits,
     read_rgb,
     read_size,
     write_png,
@@ -36,7 +35,7 @@ def test_png_keeps_pixels_and_is_hardly_larger_than_pillows(tmp_path: Path, kind
     assert sizes[0] <= 1.1 * sizes[1] + 200
 
 
-@pytest.mark.parametrize(("orientation", "size"), [(1, (2, 3)), (3, (2, 3)), (6, (3, 2))])
+@pytest.mark.parametrize(("orientation", "size"), [(3, (2, 3)), (6, (3, 2))])
 def test_images_are_upright_and_sizes_those_of_upright_images(
     tmp_path: Path, orientation: int, size: tuple[int, int]
 ) -> None:
@@ -44,32 +43,6 @@ def test_images_are_upright_and_sizes_those_of_upright_images(
     exif[0x0112] = orientation
     Image.fromarray(np.zeros((2, 3, 3), np.uint8)).save(tmp_path / "x.jpg", exif=exif)
     assert read_size(tmp_path / "x.jpg") == size == tuple(read_rgb(tmp_path / "x.jpg").shape[1:])
-
-
-BITS: dict[str, tuple[Image.Image | bytes, int | None]] = {
-    "grey.png": (Image.new("L", (4, 4)), 8),
-    "black_and_white.png": (Image.new("1", (4, 4)), 8),
-    "rgb.jpg": (Image.new("RGB", (4, 4)), 8),
-    "rgb.bmp": (Image.new("RGB", (672, 4)), 8),  # a line has 2016 bytes
-    "palette.png": (Image.new("P", (4, 4)), 8),
-    "grey_16.png": (Image.fromarray(np.zeros((4, 4), np.uint16)), 16),
-    "grey_16.tif": (Image.fromarray(np.zeros((4, 4), np.uint16)), 16),
-    "rgb_16.ppm": (b"P6 1 1 65535 " + bytes(6), 16),
-    "rgb_8.ppm": (b"P6 1 1 255 " + bytes(3), 8),
-    "float.tif": (Image.fromarray(np.zeros((4, 4), np.float32)), 32),
-    "empty.png": (b"", None),
-}
-
-
-@pytest.mark.parametrize("name", BITS)
-def test_bits_of_a_file(tmp_path: Path, name: str) -> None:
-    content, bits = BITS[name]
-    if isinstance(content, bytes):
-        (tmp_path / name).write_bytes(content)
-    else:
-        content.save(tmp_path / name)
-    assert read_bits(tmp_path / name) == bits
-    assert read_bits(tmp_path / "missing.png") is None
 
 
 def test_missing_folders_are_named_with_what_is_beside_them(tmp_path: Path) -> None:

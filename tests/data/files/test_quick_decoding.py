@@ -17,8 +17,15 @@ pytest.importorskip("kornia_rs")
 RNG = np.random.default_rng(0)
 RGB = Image.fromarray(RNG.integers(0, 255, (9, 13, 3), np.uint8)).resize((33, 17), Image.Resampling.BICUBIC)
 GREY_16 = Image.fromarray(RNG.integers(0, 65535, (17, 33)).astype(np.uint16))
+
+
+def with_text(name: str) -> PngInfo:
+    (info := PngInfo()).add_text(name, "x", zip=name.startswith("Raw"))
+    return info
+
+
 PHOTOS: dict[str, tuple[Image.Image, dict[str, Any]]] = {
-    "PNG": (RGB, {"dpi": (72, 72)}),
+    "PNG": (RGB, {"dpi": (72, 72), "pnginfo": with_text("Software")}),
     "grey PNG": (RGB.convert("L"), {}),
     "16-bit PNG": (GREY_16, {}),
     "JPEG": (RGB, {"format": "JPEG", "quality": 90, "subsampling": 0}),
@@ -55,23 +62,14 @@ def turned() -> Image.Exif:
     return exif
 
 
-def with_text(name: str) -> PngInfo:
-    (info := PngInfo()).add_text(name, "x", zip=name.startswith("Raw"))
-    return info
-
-
 LEFT: dict[str, bytes] = {
     "turned PNG": encoded(RGB, exif=turned()),
     "turned JPEG": encoded(RGB, format="JPEG", exif=turned()),
     "PNG with EXIF in a text": encoded(RGB, pnginfo=with_text("Raw profile type exif")),
     "PNG with XMP": encoded(RGB, pnginfo=with_text("XML:com.adobe.xmp")),
     "transparent colour": encoded(RGB, transparency=(1, 2, 3)),
-    "palette": encoded(RGB.convert("P")),
-    "black and white": encoded(RGB.convert("1")),
     "alpha": encoded(RGB.convert("RGBA")),
-    "CMYK": encoded(RGB.convert("CMYK"), format="JPEG"),
     "without its end": encoded(RGB)[:-12],
-    "cut off": encoded(RGB)[:-40],
     "cut off JPEG": encoded(RGB, format="JPEG")[:-40],
 }
 
@@ -81,15 +79,11 @@ def test_other_images_are_left_to_pillow(name: str) -> None:
     assert quick(LEFT[name]) is None
 
 
-def test_a_png_with_another_text_is_not_left() -> None:
-    assert quick(encoded(RGB, pnginfo=with_text("Software"))) is not None
-
-
 def test_a_damaged_file_is_left_or_decoded_as_by_pillow() -> None:
     rng = random.Random(0)
     contents = [encoded(image, **options) for image, options in PHOTOS.values()]
     n_left = 0
-    for _ in range(300):
+    for _ in range(150):
         content = bytearray(rng.choice(contents))
         content[rng.randrange(20, len(content))] ^= 1 << rng.randrange(8)
         try:
@@ -99,7 +93,7 @@ def test_a_damaged_file_is_left_or_decoded_as_by_pillow() -> None:
         n_left += pixels is None
         if pixels is not None:
             np.testing.assert_array_equal(pixels, np.asarray(opened(bytes(content))))
-    assert n_left > 50
+    assert n_left > 25
 
 
 def test_without_kornia_pillow_decodes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 
 from data.batch import DataError
-from data.files.image_files import has_transparent_pixels, read_bits, read_ids, read_palette, read_rgb, read_size
+from data.files.image_files import read_ids, read_palette, read_rgb, read_size
 from data.files.jpeg_scans import MAX_SCANS
 from data.files.pixels import StoredForm, is_8_bit_rgb, read_pixels, read_stored, read_weights
 from data.files.stored_image import StoredImage
@@ -105,7 +105,6 @@ def test_colours_of_16_bits_keep_every_bit_in_every_layout(tmp_path: Path, name:
     path = tiff(tmp_path, stored, "rgb", **LAYOUTS[name])
     assert_pixels(path, DEEP)
     assert not is_8_bit_rgb(path)
-    assert read_bits(path) == 16
     assert np.array_equal(read_rgb(path).permute(1, 2, 0).numpy(), DEEP >> 8)
 
 
@@ -204,12 +203,10 @@ def test_transparency_is_told_from_other_channels(tmp_path: Path) -> None:
 
     path = saved("unassalpha")
     assert is_8_bit_rgb(path)
-    assert has_transparent_pixels(path)
     assert np.array_equal(read_pixels(path, 3).numpy(), FOUR[..., :3].transpose(2, 0, 1))
     assert_pixels(path, FOUR)
     path = saved("unspecified")  # near infrared, for instance
     assert not is_8_bit_rgb(path)
-    assert not has_transparent_pixels(path)
     assert len(read_pixels(path, 3)) == 4
     path, divided = saved("assocalpha"), Image.frombytes("RGBa", (32, 24), FOUR.tobytes()).convert("RGBA")
     assert_pixels(path, np.asarray(divided) * (FOUR[..., 3:] > 0))

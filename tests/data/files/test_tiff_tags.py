@@ -107,14 +107,3 @@ def test_the_image_that_is_read_counts(tmp_path: Path) -> None:
     assert read_size(tmp_path / "x.tif") == (64, 80)
     tags = file_tags(tmp_path / "x.tif")
     assert (tags.height, tags.width, tags.tile) == (64, 80, (32, 16))
-
-
-def test_sizes_of_pixels_come_from_the_map_or_the_resolution(tmp_path: Path) -> None:
-    assert str(tags_of(tmp_path / "x.tif", *GEO_TAGS).pixel_size) == "10x10 map units"
-    matrix = (3.0, 4.0, 0.0, 5e5, 4.0, -3.0, 0.0, 4e6, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
-    assert str(tags_of(tmp_path / "turned.tif", (TRANSFORMATION, 12, 16, matrix, True)).pixel_size) == "5x5 map units"
-    slide = tags_of(tmp_path / "slide.tif", resolution=(4e4, 2e4), resolutionunit=3).pixel_size
-    assert str(slide) == "0.25x0.5 µm"
-    assert tags_of(tmp_path / "plain.tif", metadata=None).pixel_size is None
-    assert not file_tags(tmp_path / "x.png")
-    assert not file_tags(None)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from configs import build
 from configs.load import load_config
+from configs.splits import open_split
 from tests.conftest import save_image
 from tests.tools.convert_data.conftest import Convert
 from tools.convert_data.photos import split_of
@@ -126,7 +126,7 @@ def test_reduced_sources_have_whole_pixels_and_their_command_trains(photos: Path
     words = shlex.split(out.splitlines()[-1].partition("--config ")[2])
     assert words[-2:] == ["data.crop_width=32", "data.crop_height=32"]  # whose targets are 128x128, as of factor 2
     config = load_config(Path(words[0]), words[1:])
-    assert build.build_layout(config, "train", needs_targets=True).names
+    assert open_split(config, "train", needs_targets=True).names
     assert "--factor 3, expected 2 or 4 with --source reduced" in convert.refusal(*arguments, "--factor", "3")
 
 

@@ -142,6 +142,9 @@ def replace_and_undo(page: Opened) -> None:
     assert np.array_equal(page.pixels("source"), drawn)
     page.click("redo")
     expect(page["source"]).to_have_attribute("width", "20")
+    page.click("undo")
+    page.drag((40, 40), (50, 50))
+    expect(page["redo"]).to_be_disabled()
 
 
 def open_label_maps(page: Opened, facades: Trained, folder: Path) -> None:
