@@ -265,7 +265,7 @@ def build_discriminator(config: Config, direction: str | None = None) -> nn.Modu
     """
     settings, data = config.discriminator, config.data_of(direction)
     maker = DISCRIMINATORS[settings.name]
-    sees_source = config.method.declaration.discriminates_pairs
+    sees_source = config.method.declaration.pairs
     conditioning = data_facts(config, direction).conditioning
     source_channels = conditioning.channels if sees_source else 0
     channels = {"source_channels": source_channels, "image_channels": data.target_channels}
@@ -301,7 +301,7 @@ def _draw_weights(network: nn.Module, config: Config, norm: str, *, as_spade: bo
     init = config.init
     as_spade = as_spade and init.distribution == "xavier"
     unchanged = normed_convolutions(network, outer=False) if as_spade and misses_normed and norm != "none" else []
-    zero_biases = as_spade or not config.method.declaration.discriminates_pairs
+    zero_biases = as_spade or not config.method.declaration.pairs
     initialize(network, init.distribution, init.gain, unchanged=unchanged, zero_biases=zero_biases)
     if norm != "none":
         add_spectral_norm(network, outer=norm == "all", iteration=config.generator.spectral_iteration)

@@ -9,8 +9,8 @@ from typing import Any
 from torch import OutOfMemoryError
 
 from configs import build
-from configs.load import config_differences, config_from_dict
-from configs.schema import Config
+from configs.load import config_from_dict
+from configs.schema import Config, config_differences
 from configs.splits import validation_split
 from data.fingerprint import difference
 from losses import registered_weights

@@ -1,13 +1,119 @@
-"""How the networks learn: sections `train`, `optimizer`, `amp` and `augmentation`."""
+"""How the networks learn: sections `method`, `train`, `optimizer`, `amp` and `augmentation`."""
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from configs.schema.checks import Section, require
+from configs.schema.loss import Data
+from utils.errors import ConfigError
 
 AUGMENTATIONS = ("color", "translation", "cutout")
+
+
+@dataclass(frozen=True)
+class MethodDeclaration:
+    """Facts about a method, for configuration and inference; its code is in `training/methods`.
+
+    translators: Names of the networks that translate, by direction, the default direction first.
+    networks: Names of all trained networks.
+    pairs: Whether it learns from pairs. Discriminators then see the source next to the image.
+    unused: Settings, or sections, that must keep their defaults.
+    metrics: Metrics that are always computed, in addition to metrics.extra.
+    compares_features: Whether a loss compares features of the generator's layers, also features before norms.
+    original: The program whose method it is, if any.
+    """
+
+    translators: Mapping[str, str]
+    networks: tuple[str, ...] = ("generator", "discriminator")
+    pairs: bool = False
+    unused: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ()
+    compares_features: bool = False
+    original: Literal["CycleGAN", "CUT"] | None = None
+
+    @property
+    def data(self) -> Data:
+        """The training data of the method."""
+        return "pairs" if self.pairs else "no pairs"
+
+
+_OF_PAIRS = (
+    *("data.n_classes", "data.label_colors", "data.instance_edges", "data.weight_folder", "data.augment"),
+    *("features", "style", "generator.scale", "metrics.label_colors"),
+    *("train.retain_graph", "train.freeze_global_epochs"),
+)
+
+METHODS: dict[str, MethodDeclaration] = {
+    "paired": MethodDeclaration(translators={"AtoB": "generator"}, pairs=True),
+    "contrastive": MethodDeclaration(
+        translators={"AtoB": "generator"},
+        networks=("generator", "discriminator", "projection"),
+        unused=(*_OF_PAIRS, "train.pool_size"),
+        metrics=("swd",),
+        compares_features=True,
+        original="CUT",
+    ),
+    "cycle": MethodDeclaration(
+        translators={"AtoB": "generator_AtoB", "BtoA": "generator_BtoA"},
+        networks=("generator_AtoB", "generator_BtoA", "discriminator_A", "discriminator_B"),
+        unused=(*_OF_PAIRS, "train.discriminator_steps"),
+        metrics=("swd",),
+        original="CycleGAN",
+    ),
+}
+"""By name, as in `training/methods`."""
+
+
+@dataclass(frozen=True)
+class MethodConfig:
+    """How the networks are trained."""
+
+    name: Literal["paired", "contrastive", "cycle"] = "paired"
+    """paired: from pairs, with a generator and a discriminator that sees both sides (pix2pixHD, SPADE, OASIS).
+    contrastive: from images without pairs, in one direction, by patches that resemble those of the source (CUT,
+    FastCUT). cycle: from images without pairs, in both directions, with two generators and two discriminators
+    (CycleGAN)."""
+
+    @property
+    def declaration(self) -> MethodDeclaration:
+        """Return the declaration of the method."""
+        return METHODS[self.name]
+
+    @property
+    def translators(self) -> Mapping[str, str]:
+        """The names of the networks that translate, by direction, the default one first."""
+        return self.declaration.translators
+
+    @property
+    def default_direction(self) -> str:
+        """The first direction of `translators`."""
+        return next(iter(self.translators))
+
+    def translator(self, direction: str | None = None) -> str:
+        """Return the name of the network that translates in a direction, by default in the default direction.
+
+        Raises:
+            ConfigError: the method trains no translator for it.
+        """
+        chosen = direction or self.default_direction
+        if chosen not in self.translators:
+            remedy = f"Leave --direction out, or train another run with data.direction={chosen}"
+            known = ", ".join(self.translators)
+            raise ConfigError(f"direction {chosen}: method.name={self.name} trains {known}. {remedy}.")
+        return self.translators[chosen]
+
+    def discriminator(self, direction: str | None = None) -> str:
+        """Return the name of the network that judges the translations of a direction."""
+        target = (direction or self.default_direction)[-1]
+        return f"discriminator_{target}" if len(self.translators) > 1 else "discriminator"
+
+    def direction_of(self, network: str | None) -> str | None:
+        """Return the direction of a translator or a discriminator by its name; None for other networks."""
+        networks = {way: (name, self.discriminator(way)) for way, name in self.translators.items()}
+        return next((way for way, names in networks.items() if network in names), None)
 
 
 @dataclass(frozen=True)

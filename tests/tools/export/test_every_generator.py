@@ -65,7 +65,6 @@ def load(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
         torch.manual_seed(0)
         if name in NEW:
             monkeypatch.setitem(GENERATORS, name, NEW[name])
-            monkeypatch.setattr(networks, "OWN_GENERATORS", {name})
             config = replace(load_config(tiny_config, []), generator=GeneratorConfig(name=name))
         else:
             config = load_config(tiny_config, [f"generator.name={name}", *SETTINGS[name]])
