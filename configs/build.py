@@ -97,21 +97,16 @@ def data_facts(config: Config, direction: str | None = None) -> DataFacts:
 
 def prepare_device(config: Config, device: torch.device) -> None:
     """Choose a GPU's algorithms and their precision; keep the memory that a step on a CPU frees for the next one."""
-    torch.backends.cudnn.benchmark = config.train.cudnn_benchmark
+    torch.backends.cudnn.benchmark = not config.train.deterministic
     allow_tf32(config.amp.opt_level != "O0")
     use_deterministic_algorithms(config.train.deterministic)
     if device.type == "cpu":
         keep_freed_memory(gives_large_back=config.train.activation_checkpointing)
 
 
-def memory_format(
-    config: Config, device: torch.device, auto_on_cpu: torch.memory_format = torch.contiguous_format
-) -> torch.memory_format:
-    """Return the memory layout of the networks: channels last suits a GPU's tensor cores; a CPU has blocked layouts."""
-    choice = config.train.channels_last
-    if choice == "auto" and device.type == "cpu":
-        return auto_on_cpu
-    return torch.contiguous_format if choice == "never" else torch.channels_last
+def memory_format(device: torch.device, on_cpu: torch.memory_format = torch.contiguous_format) -> torch.memory_format:
+    """Return the memory layout of networks on a device: channels last suits a GPU's tensor cores."""
+    return on_cpu if device.type == "cpu" else torch.channels_last
 
 
 def image_sides(config: Config) -> ImageSides:
@@ -287,7 +282,7 @@ def build_discriminator(config: Config, direction: str | None = None) -> nn.Modu
     """
     settings, data = config.discriminator, config.data_of(direction)
     maker = DISCRIMINATORS[settings.name]
-    sees_source = config.method.declaration.discriminates_pairs
+    sees_source = config.method.declaration.pairs
     conditioning = data_facts(config, direction).conditioning
     source_channels = conditioning.channels if sees_source else 0
     channels = {"source_channels": source_channels, "image_channels": data.target_channels}
@@ -322,7 +317,7 @@ def _draw_weights(network: nn.Module, config: Config, norm: str, *, as_spade: bo
     init = config.init
     as_spade = as_spade and init.distribution == "xavier"
     unchanged = normed_convolutions(network, outer=False) if as_spade and misses_normed and norm != "none" else []
-    zero_biases = as_spade or not config.method.declaration.discriminates_pairs
+    zero_biases = as_spade or not config.method.declaration.pairs
     initialize(network, init.distribution, init.gain, unchanged=unchanged, zero_biases=zero_biases)
     if norm != "none":
         add_spectral_norm(network, outer=norm == "all", iteration=config.generator.spectral_iteration)
@@ -340,7 +335,7 @@ def build_generator_objective(config: Config, device: torch.device) -> Generator
     on_cpu = torch.channels_last if cpu_has_matrix_units() else torch.contiguous_format
     for loss, _ in losses.values():
         if isinstance(loss, nn.Module):
-            loss.to(device).to(memory_format=memory_format(config, device, on_cpu))
+            loss.to(device).to(memory_format=memory_format(device, on_cpu))
     return GeneratorObjective(losses)
 
 

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Literal
 
 from configs.data_facts import allowing_missing
-from configs.schema import Config
+from configs.schema import ROOT, Config
 from configs.splits import check_has_split, has_split, open_split
-from configs.without_paths import ROOT
 from data.batch import DataError, Sample
 from data.files.image_files import find_image_paths, find_images, read_size
 from data.folder_store import LocalFile, local_folder

@@ -1,36 +1,18 @@
 """The networks: sections `generator`, `discriminator`, `features`, `style` and `init`."""
 
 import math
-from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from configs.schema.checks import MOST_HALVINGS, MOST_LAYERS, Section
 from utils.limits import TARGET_SCALES
-from utils.registered_networks import OWN_DISCRIMINATORS, OWN_GENERATORS
-from utils.text import did_you_mean
 
-GENERATORS = ("global", "local", "unet", "spade")
-DISCRIMINATORS = ("multiscale_patch", "pixel", "segmentation")
 MOST_UPSAMPLINGS = 7  # of spade
 MOST_STYLE_SIDE = 1024  # pixels, of a map at the lowest resolution: more than images have
 
 
-class _NetworkSection(Section, prefix=""):
-    """A section that chooses a network by its name."""
-
-    name: str
-
-    def _require_network(self, built_in: Sequence[str], own: Collection[str], register: str) -> None:
-        """Raise ConfigError unless `name` is a built-in network, or one of the program's own."""
-        names = [*built_in, *sorted(own)]
-        meant = did_you_mean(self.name, names)
-        hint = meant or f"one of your own is added by {register}, see docs/library.md"
-        self.require(self.name in names, "name", f"one of {', '.join(names)}; {hint}")
-
-
 @dataclass(frozen=True)
-class GeneratorConfig(_NetworkSection, prefix="generator."):
+class GeneratorConfig(Section, prefix="generator."):
     """The network that translates."""
 
     name: str = "global"
@@ -88,7 +70,6 @@ class GeneratorConfig(_NetworkSection, prefix="generator."):
     training."""
 
     def __post_init__(self) -> None:
-        self._require_network(GENERATORS, OWN_GENERATORS, "register_generator")
         self.require_numbers("base_channels", "hidden_channels", least=1)
         self.require_numbers("noise_channels", least=0)
         self.require_numbers("n_downsamplings", "n_enhancers", least=1, most=MOST_HALVINGS)
@@ -103,7 +84,7 @@ class GeneratorConfig(_NetworkSection, prefix="generator."):
 
 
 @dataclass(frozen=True)
-class DiscriminatorConfig(_NetworkSection, prefix="discriminator."):
+class DiscriminatorConfig(Section, prefix="discriminator."):
     """The network that distinguishes translated from real images."""
 
     name: str = "multiscale_patch"
@@ -112,10 +93,8 @@ class DiscriminatorConfig(_NetworkSection, prefix="discriminator."):
     with loss.gan_mode=segmentation and loss.feature_matching=0. Or the name of a network of your own, which your
     program has registered (docs/library.md)."""
     base_channels: int = 64
-    """Channels after the first convolution (ndf); each layer doubles them, up to max_channels.
+    """Channels after the first convolution (ndf); each layer doubles them, up to 512.
     segmentation: channels behind the last block; the first has twice as many, and every second block doubles them."""
-    max_channels: int = 512
-    """multiscale_patch, segmentation: most channels of a layer."""
     n_layers: int = 3
     """multiscale_patch: number of strided layers of each PatchGAN."""
     downsample: Literal["strided", "antialiased"] = "strided"
@@ -134,8 +113,7 @@ class DiscriminatorConfig(_NetworkSection, prefix="discriminator."):
     """Normalisation layer."""
 
     def __post_init__(self) -> None:
-        self._require_network(DISCRIMINATORS, OWN_DISCRIMINATORS, "register_discriminator")
-        self.require_numbers("base_channels", "max_channels", least=1)
+        self.require_numbers("base_channels", least=1)
         self.require_numbers("n_layers", "n_scales", "n_downsamplings", least=1, most=MOST_HALVINGS)
         self.require_numbers("padding", least=1, most=MOST_LAYERS)
 

@@ -46,7 +46,7 @@ class TrainedDiscriminator:
     def of(cls, builder: NetworkBuilder, module: nn.Module, means: RunningMeans, tag: str = "D") -> Self:
         """Return a discriminator with its loss, and with a pool if the settings want one."""
         config = builder.config
-        sees_source = config.method.declaration.discriminates_pairs
+        sees_source = config.method.declaration.pairs
         return cls(
             trained=builder.network(module, "discriminator"),
             objective=build.build_discriminator_objective(config),
