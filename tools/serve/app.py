@@ -23,6 +23,7 @@ from starlette.routing import Route, Router
 from torch import Tensor
 
 from data.files.size_guard import pixels_allowed
+from tools.serve.file_processes import FileProcesses, file_processes
 from tools.serve.gate import SOON, Gate, number, read_token, unless_gone
 from tools.serve.request_files import NAME, Upload
 from tools.serve.translation import Job, Translator, open_translator
@@ -37,6 +38,7 @@ from utils.worker_threads import MOST_THREADS
 DESCRIPTION = Path(__file__).with_name("openapi.json")
 PATHS = ("/translate", "/reload", "/model", "/health", "/metrics", "/openapi.json")
 _MOST_PIXELS = 2**21  # pixels of a batch; a larger batch takes more memory, but not less time per pixel
+_READING = 6  # the share of `timeout_s` that reading the files of a request may take
 _REMEDY = "send a smaller image, or start the server with --tile 512 or a smaller --batch-size"
 logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # damaged forms are answered, not reported
 
@@ -61,11 +63,14 @@ class Service:
     """Answers requests for translations.
 
     open_translator: Returns the translator of the newest checkpoint.
+    processes: Read the files of requests, except small PNGs, because a file can make its decoder slow.
     seed: Seed of requests that name none.
     """
 
-    def __init__(self, open_translator: Callable[[], Translator], limits: Limits, seed: int = 0) -> None:
-        self._open_translator, self._limits, self._seed = open_translator, limits, seed
+    def __init__(
+        self, open_translator: Callable[[], Translator], processes: FileProcesses, limits: Limits, seed: int = 0
+    ) -> None:
+        self._open_translator, self._processes, self._limits, self._seed = open_translator, processes, limits, seed
         self._translator = translator = open_translator()
         most_pixels = min(limits.max_pixels, _MOST_PIXELS)
         self._turns = Turns[Job, Tensor](_compute, translator.most_together, most_pixels)
@@ -142,7 +147,11 @@ class Service:
 
         own, loop = translator.files, asyncio.get_running_loop()
         async with self._decoded:
-            sample, window = await loop.run_in_executor(self._files, own.read, files, name)
+            if all(file.is_quick for file in files.values()):
+                sample, window = await loop.run_in_executor(self._files, own.read, files, name)
+            else:
+                most_s = self._limits.timeout_s / _READING
+                sample, window = await self._processes.call(most_s, own.read, files, name)
             job = Job(sample, seed, translator)
             image = await self._turns.computed(job, job.kind, sample.source[0].numel(), begin)
         return await loop.run_in_executor(self._files, own.written, window.cut(image), files["source"])
@@ -210,9 +219,14 @@ def service(arguments: argparse.Namespace) -> Iterator[WebServer]:
         UserError, OSError: The checkpoint, the token or the address cannot be used.
     """
     token = read_token(arguments.token_file, arguments.host)
-    with tempfile.TemporaryDirectory(prefix="pairgan-") as folder, pixels_allowed(arguments.max_pixels):
+    most_pixels = arguments.max_pixels
+    with (
+        tempfile.TemporaryDirectory(prefix="pairgan-") as folder,
+        pixels_allowed(most_pixels),
+        file_processes(most_pixels) as processes,
+    ):
         limits = Limits(**accepted(Limits, vars(arguments)))
-        answers = Service(lambda: open_translator(arguments, Path(folder)), limits, arguments.seed)
+        answers = Service(lambda: open_translator(arguments, Path(folder)), processes, limits, arguments.seed)
         with (
             closing(answers),
             closing(WebServer(answers.app(token), arguments.host, arguments.port, arguments.drain_s)) as server,

@@ -11,16 +11,19 @@ from torch import Tensor
 
 from configs import build
 from configs.build import image_sides
+from configs.data_facts import DataFacts
+from configs.schema import Config
 from data.batch import Sample
 from data.files.size_guard import check_size
 from data.map_reader import source_kinds
 from inference.image_store import image_store
-from inference.load import LoadedGenerator
 from inference.padding import fitted
 from inference.tiling import Window
 
 NAME = "source"  # name of an image without one; seeds of features and noise depend on it
 _SUFFIXES = {b"\x93NUMPY": ".npy", **dict.fromkeys((b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"), ".tif")}
+_PNG = b"\x89PNG\r\n\x1a\n"
+_QUICK = 2**16  # bytes
 MEDIA_TYPES = {".png": "image/png", ".tif": "image/tiff"}
 
 
@@ -36,6 +39,11 @@ class Upload:
         """The suffix of its format, by its first bytes."""
         return next((suffix for begin, suffix in _SUFFIXES.items() if self.content.startswith(begin)), ".png")
 
+    @property
+    def is_quick(self) -> bool:
+        """Whether no content can make its decoder slow, as with a small PNG: each byte and pixel is visited once."""
+        return self.content.startswith(_PNG) and len(self.content) <= _QUICK
+
     def open(self, mode: Literal["rb"] = "rb", /) -> BinaryIO:
         """Open it for reading."""
         return BytesIO(self.content)
@@ -48,25 +56,27 @@ class Upload:
 class RequestFiles:
     """Reads the files of requests, and writes translations as files.
 
+    config: Settings that samples are read with.
+    facts: What follows from them for the data.
     folder: Folder of temporary files.
     """
 
-    loaded: LoadedGenerator
+    config: Config
+    facts: DataFacts
     folder: Path
 
     @property
     def kinds(self) -> list[str]:
         """The files that a request has, as a form names them."""
-        facts = self.loaded.data_facts
+        data, facts = self.config.data, self.facts
         others = {"instances": facts.reads_instances, "features": facts.conditioning.features == "precomputed"}
-        data = self.loaded.config.data
         sources = source_kinds(len(data.source_folder) if data.is_stacked else 1)
         return [*sources, *(kind for kind, is_read in others.items() if is_read)]
 
     @property
     def media_type(self) -> str:
         """The media type of translations."""
-        return MEDIA_TYPES.get(image_store(self.loaded.data_facts).suffix, "application/octet-stream")
+        return MEDIA_TYPES.get(image_store(self.facts).suffix, "application/octet-stream")
 
     def read(self, files: Mapping[str, Upload], name: str) -> tuple[Sample, Window]:
         """Return the sample, padded for the network, and the window of its translation in the network's output.
@@ -75,7 +85,7 @@ class RequestFiles:
             DataError: A file cannot be used.
             TooLargeError: An image is too large, or becomes too large by padding, as a narrow one does.
         """
-        config, facts = self.loaded.config, self.loaded.data_facts
+        config, facts = self.config, self.facts
         reader = facts.map_reader(facts.trained_storage, needs_instances=facts.conditioning.needs_instances)
         sample, sides = reader.read(name, {kind: files[kind] for kind in self.kinds}), image_sides(config)
         padded_sides = (-(-side // sides.multiple) * sides.multiple for side in sample.source.shape[-2:])
@@ -91,7 +101,7 @@ class RequestFiles:
         Raises:
             OSError: There is no space for a temporary file.
         """
-        store = image_store(self.loaded.data_facts)
+        store = image_store(self.facts)
         path = self.folder / f"{secrets.token_hex(8)}{store.suffix}"
         try:
             store.write(path, image, source)

@@ -101,7 +101,13 @@ def open_translator(arguments: argparse.Namespace, folder: Path) -> Translator:
         return list(replace(predictor, seed=jobs[0].seed).translate(Batch.of([job.sample for job in jobs])))
 
     together = 1 if predictor.tiles or arguments.noise else arguments.batch_size
-    return Translator(opened.loaded, opened.takes_seed, together, compute, RequestFiles(opened.loaded, folder))
+    return Translator(
+        opened.loaded,
+        opened.takes_seed,
+        together,
+        compute,
+        RequestFiles(opened.loaded.config, opened.loaded.data_facts, folder),
+    )
 
 
 _AS_TYPED = {"styles": "--style", "overrides": "settings"}  # the options whose names differ from their attributes
@@ -132,7 +138,7 @@ def _of_export(file: Path, arguments: argparse.Namespace, folder: Path) -> Trans
             reason = str(error).partition("\n")[0].rstrip(". ")
             raise UserError(f"{width}x{height}: {reason}. Send a smaller image.") from error
 
-    files = RequestFiles(loaded, folder)
+    files = RequestFiles(loaded.config, loaded.data_facts, folder)
     if others := model.inputs.keys() - {*files.kinds, "instances", "source_images"}:
         raise ConfigError(f"{file}: takes {', '.join(others)}, which no file of a request holds. Name its run instead.")
     return Translator(loaded, False, arguments.batch_size, compute, files)

@@ -15,14 +15,17 @@ import pytest
 import torch
 from PIL import Image
 
+import tests.processes  # noqa: F401 - sets what the processes of other tests share
 from data.batch import Batch
 from inference.predictor import Predictor
 from tests.conftest import save_image
+from tools.serve import file_processes
 from tools.serve.__main__ import parse_arguments
 from tools.serve.app import service
 from tools.serve.turns import Turns
 from tools.serve.web import WebServer
 
+file_processes.PRELOADED += ["tests.processes"]  # one server forks the processes of all tests
 BOUNDARY = "0123456789abcdef"
 FORM = {"Content-Type": f"multipart/form-data; boundary={BOUNDARY}"}
 
