@@ -192,13 +192,12 @@ def build_preprocessing(config: Config) -> Preprocessing:
         ConfigError: the generator does not take a size that the settings ask for.
     """
     check_sizes(config)
-    data, sides = config.data, image_sides(config)
-    augmentation = None
+    data, sides, augmentation = config.data, image_sides(config), None
     if any(vars(data.augment).values()):
         from data.pair_augmentation import PairAugmentation  # imports torchvision, which takes a second
 
-        stacked = dict.fromkeys(OF_RGB_SOURCES, ()) if data.is_stacked else {}
-        augmentation = PairAugmentation(**(vars(data.augment) | stacked))
+        unused = OF_RGB_SOURCES if data.is_stacked else ()
+        augmentation = PairAugmentation(**(vars(data.augment) | dict.fromkeys(unused, ())))
     return Preprocessing(
         mode=data.preprocess,
         load_height=data.load_height,

@@ -40,7 +40,7 @@ class LoadingError(DataError):
 
 @dataclass(frozen=True, kw_only=True)
 class _Maps:
-    """The maps of a sample or a batch, of which some may be None; see Sample."""
+    """The maps of a sample or a batch. Some may be None; see Sample."""
 
     source: Tensor
     instances: Tensor | None = None
@@ -94,7 +94,7 @@ class Sample(_Maps):
     source_images: (C, H, W) images of the further source folders, whose first holds label maps; or None. Where all hold
         images, these are stacked in `source`.
     labels: (1, H, W) int32 ids of a label map beside a source that is an image, as they are stored; or None.
-    replaces: the samples that cannot be used, in whose place this one was read.
+    replaces: Samples that cannot be used. This sample was read instead.
     """
 
     name: str
@@ -191,7 +191,7 @@ class SentBatch:
             reduction.send_handle(connection, file.fileno(), None)
 
     def received(self, connection: Connection) -> Batch:
-        """Return the batch, given the connection from which this object has come."""
+        """Return the batch, given the connection through which this object came."""
         descriptor = reduction.recv_handle(connection)
         try:
             content = mmap.mmap(descriptor, 0)  # the maps keep it

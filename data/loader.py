@@ -101,7 +101,7 @@ class BadSamples:
 
 
 class TrainingDataset(MonitoredDataset):
-    """Samples of a layout, each placed by a draw for each side that depends on (seed, epoch, index) alone.
+    """Samples of a layout. The draw of each domain depends only on (seed, epoch, index).
 
     on_bad_sample: "skip" replaces a sample of a side that cannot be used by another, chosen by the same three numbers.
     """
@@ -126,7 +126,7 @@ class TrainingDataset(MonitoredDataset):
     def _load_side(self, key: SampleKey, side: int, first: int, replaced: list[BadSample]) -> Loaded:
         """Return sample `first` of a side or, where bad samples are skipped, the next one that can be used.
 
-        replaced: to which those are added that cannot be used.
+        replaced: List of bad samples, which this method extends.
         """
         reasons = list[str]()
         for index in self._candidates(key, side, first):

@@ -24,7 +24,7 @@ class Placement:
     """One draw: resize to height x width, crop, mirror, change. Lengths in pixels of the source.
 
     A warp reads what the crop holds from all of the resized image, so that borders show as little as possible.
-    target_scale: as that of Preprocessing.
+    target_scale: Height of the target divided by the height of the source.
     """
 
     height: int
@@ -70,7 +70,7 @@ class Placement:
         if (height, width) != (self.height, self.width):
             rows = ((torch.arange(self.height) + 0.5) * (height / self.height)).long()
             columns = ((torch.arange(self.width) + 0.5) * (width / self.width)).long()
-            ids = torch.from_numpy(ids.numpy().take(rows, axis=1).take(columns, axis=2))  # in half of torch's time
+            ids = torch.from_numpy(ids.numpy().take(rows, axis=1).take(columns, axis=2))  # twice as fast as torch
         return self._cut(ids, self._warp.ids if self._warp else None)
 
     @property
@@ -101,9 +101,9 @@ class Preprocessing:
     size_multiple: the sides must be multiples of it. Sides that follow from the image (the height of scale_width, both
         sides of none) are rounded to it.
     min_size: minimum of such a side.
-    least: of the sides of a placement for training.
+    least: Shortest side of a placement for training.
     augmentation: what else is drawn for training.
-    target_scale: sides of a target, in those of its source, a power of 2. All lengths here are those of sources.
+    target_scale: Height of a target divided by the height of its source, a power of 2. All lengths here are of sources.
     """
 
     mode: Mode
