@@ -31,15 +31,12 @@ def main(argv: Sequence[str]) -> None:
     with handling_ctrl_c(leave_at_once):
         from configs.load import config_of, config_to_yaml  # after the command line is known to be good
         from configs.recipe import base_line, read_recipe
-        from configs.schema.data import check_data_root
 
     recipe = read_recipe(arguments.config)
     config = config_of(recipe, arguments.overrides)
     if arguments.print_config:
         sys.stdout.write(base_line(recipe) + config_to_yaml(config))
         return
-
-    check_data_root(config.data)
 
     with handling_ctrl_c(leave_at_once):
         from training.dry_run import dry_run  # torch takes seconds

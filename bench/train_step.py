@@ -52,7 +52,6 @@ OURS: dict[str, list[str]] = {
     "default": [],
     "default, compiled": ["train.compile=true"],
     "default, checkpointing": ["train.activation_checkpointing=true"],
-    "default, not channels last": ["train.channels_last=never"],
     "default, without a CUDA graph": ["train.cuda_graph=false"],
 }
 SETTINGS = REFERENCES | OURS

@@ -33,7 +33,7 @@ from metrics.image_metrics import Bounds
 from models import DISCRIMINATORS, GENERATORS
 from models.activation_checkpointing import enable_activation_checkpointing
 from models.contract import check_discriminator, check_generator, check_on_meta_device, is_own
-from models.generator import ImageSides
+from models.generator import Generator, ImageSides
 from models.initialization import initialize
 from models.instance_features import FeatureConditionedGenerator, FeatureEncoder
 from models.spectral_norm import add_spectral_norm, normed_convolutions
@@ -42,13 +42,12 @@ from utils.device import use_deterministic_algorithms
 from utils.errors import ConfigError
 from utils.machine import keep_freed_memory, usable_cores
 from utils.precision import allow_tf32
-from utils.signatures import accepted, required_names
+from utils.signatures import accepted, argument_names, required_names
 from utils.text import exact
 from utils.torch_private import cpu_has_matrix_units
 
 Made = TypeVar("Made", bound=nn.Module)
 T = TypeVar("T")
-VGG_MIN_SIDE = 16  # pixels, which four poolings make one
 _LABEL_IDS = 2**16  # of label maps next to sources that are images: all that 16 bits can hold
 
 # settings of sizes, by data.preprocess
@@ -98,31 +97,44 @@ def data_facts(config: Config, direction: str | None = None) -> DataFacts:
 
 def prepare_device(config: Config, device: torch.device) -> None:
     """Choose a GPU's algorithms and their precision; keep the memory that a step on a CPU frees for the next one."""
-    torch.backends.cudnn.benchmark = config.train.cudnn_benchmark
+    torch.backends.cudnn.benchmark = not config.train.deterministic
     allow_tf32(config.amp.opt_level != "O0")
     use_deterministic_algorithms(config.train.deterministic)
     if device.type == "cpu":
         keep_freed_memory(gives_large_back=config.train.activation_checkpointing)
 
 
-def memory_format(
-    config: Config, device: torch.device, auto_on_cpu: torch.memory_format = torch.contiguous_format
-) -> torch.memory_format:
-    """Return the memory layout of the networks: channels last suits a GPU's tensor cores; a CPU has blocked layouts."""
-    choice = config.train.channels_last
-    if choice == "auto" and device.type == "cpu":
-        return auto_on_cpu
-    return torch.contiguous_format if choice == "never" else torch.channels_last
+def memory_format(device: torch.device, on_cpu: torch.memory_format = torch.contiguous_format) -> torch.memory_format:
+    """Return the memory layout of networks on a device: channels last suits a GPU's tensor cores."""
+    return on_cpu if device.type == "cpu" else torch.channels_last
 
 
 def image_sides(config: Config) -> ImageSides:
-    """Return the heights and widths that the generator takes, with its feature encoder if it has one."""
+    """Return the heights and widths that the generator takes, with its feature encoder if it has one.
+
+    Raises:
+        ConfigError: The generator does not support its settings.
+    """
     generator = GENERATORS[config.generator.name]
+    _check_supported(config, generator)
     sides = _of_rule(generator.image_sides, vars(config.generator), ImageSides)
     if not config.has_encoder:
         return sides
     multiple = max(sides.multiple, 2**config.features.n_downsamplings)
     return ImageSides(multiple, multiple * (sides.minimum // sides.multiple))
+
+
+def _check_supported(config: Config, generator: type[Generator]) -> None:
+    """Raise ConfigError if the class of the generator does not support its settings or the method."""
+    settings, wrong = config.generator, generator.unsupported
+    faults = dict(wrong(**accepted(wrong, vars(settings))))
+    if settings.scale != 1 and "scale" not in argument_names(generator) and not is_own(generator):
+        faults["scale"] = "1"
+    if config.method.declaration.data == "no pairs" and generator.translates != "images":
+        names = [name for name, one in GENERATORS.items() if one.translates == "images"]
+        faults["name"] = f"one of {', '.join(names)}, which translate images (method.name={config.method.name})"
+    for key, expected in faults.items():
+        settings.require(False, key, expected if key == "name" else f"{expected} (generator.name={settings.name})")
 
 
 def discriminated_side(config: Config) -> int:
@@ -146,8 +158,8 @@ def trained_side(config: Config) -> LeastSide:
     rule = DISCRIMINATORS[config.discriminator.name].least_side
     settings = accepted(rule, vars(config.discriminator)) or {"name": config.discriminator.name}
     sides = [(discriminated_side(config), " ".join(f"discriminator.{key}={settings[key]}" for key in settings))]
-    if "vgg" in config.loss_weights:
-        sides.append((VGG_MIN_SIDE, f"loss.vgg={exact(config.loss.vgg)}"))
+    for name, weight in config.loss_weights.items():
+        sides.append((GENERATOR_LOSSES[name].least_side, f"loss.{name}={exact(weight)}"))
     (pixels, reason), scale = max(sides), config.generator.scale
     return LeastSide(math.ceil(pixels / scale), f"{reason}{'' if scale == 1 else f' generator.scale={scale:g}'}")
 
@@ -235,15 +247,15 @@ def build_generator(config: Config, direction: str | None = None) -> nn.Module:
         check_on_meta_device(make, key)
         target = (data.target_channels, round(scale * side), round(scale * side))
         check_generator(generator, key, in_channels, target, side)
-    is_spade, norm = settings.name == "spade", "all" if settings.spectral_norm else "none"
-    _draw_weights(generator, config, norm, as_spade=is_spade)
+    as_spade, norm = maker.keeps_normed_weights, "all" if settings.spectral_norm else "none"
+    _draw_weights(generator, config, norm, as_spade=as_spade)
     network: nn.Module = generator
     if config.has_encoder:
         network = FeatureConditionedGenerator(generator, _build_feature_encoder(config))
     elif config.style.channels:
         of_style = {"style_channels": config.style.channels, "base_channels": settings.base_channels}
         encoder = StyleEncoder(in_channels=data.target_channels, **of_style)
-        _draw_weights(encoder, config, norm, as_spade=is_spade)
+        _draw_weights(encoder, config, norm, as_spade=as_spade)
         network = StyleConditionedGenerator(generator, encoder)
     if config.train.activation_checkpointing:
         enable_activation_checkpointing(network)
@@ -270,7 +282,7 @@ def build_discriminator(config: Config, direction: str | None = None) -> nn.Modu
     """
     settings, data = config.discriminator, config.data_of(direction)
     maker = DISCRIMINATORS[settings.name]
-    sees_source = config.method.declaration.discriminates_pairs
+    sees_source = config.method.declaration.pairs
     conditioning = data_facts(config, direction).conditioning
     source_channels = conditioning.channels if sees_source else 0
     channels = {"source_channels": source_channels, "image_channels": data.target_channels}
@@ -282,9 +294,8 @@ def build_discriminator(config: Config, direction: str | None = None) -> nn.Modu
         check_discriminator(
             discriminator, key, source_channels, data.target_channels, side, needs_features=needs_features
         )
-    is_oasis = settings.name == "segmentation"  # which draws weights before its network is moved
-    norm = settings.spectral_norm
-    _draw_weights(discriminator, config, norm, as_spade=norm == "inner", misses_normed=not is_oasis)
+    norm, misses_normed = settings.spectral_norm, maker.keeps_normed_weights
+    _draw_weights(discriminator, config, norm, as_spade=norm == "inner", misses_normed=misses_normed)
     return discriminator
 
 
@@ -306,7 +317,7 @@ def _draw_weights(network: nn.Module, config: Config, norm: str, *, as_spade: bo
     init = config.init
     as_spade = as_spade and init.distribution == "xavier"
     unchanged = normed_convolutions(network, outer=False) if as_spade and misses_normed and norm != "none" else []
-    zero_biases = as_spade or not config.method.declaration.discriminates_pairs
+    zero_biases = as_spade or not config.method.declaration.pairs
     initialize(network, init.distribution, init.gain, unchanged=unchanged, zero_biases=zero_biases)
     if norm != "none":
         add_spectral_norm(network, outer=norm == "all", iteration=config.generator.spectral_iteration)
@@ -324,7 +335,7 @@ def build_generator_objective(config: Config, device: torch.device) -> Generator
     on_cpu = torch.channels_last if cpu_has_matrix_units() else torch.contiguous_format
     for loss, _ in losses.values():
         if isinstance(loss, nn.Module):
-            loss.to(device).to(memory_format=memory_format(config, device, on_cpu))
+            loss.to(device).to(memory_format=memory_format(device, on_cpu))
     return GeneratorObjective(losses)
 
 
@@ -357,7 +368,7 @@ def build_augmentation(config: Config) -> DiffAugment:
     """
     settings = config.augmentation
     expected = "a list without cutout with discriminator.name=segmentation: cut pixels have no class"
-    if "cutout" in settings.policy and config.discriminator.name == "segmentation":
+    if "cutout" in settings.policy and DISCRIMINATORS[config.discriminator.name].classifies_pixels:
         raise ConfigError(f"augmentation.policy is {settings.policy}, expected {expected}")
     return DiffAugment(tuple(settings.policy))
 

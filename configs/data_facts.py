@@ -8,7 +8,7 @@ from torch import Tensor
 
 from configs.schema import DataConfig
 from configs.schema.checks import require
-from configs.schema.sides import RGB_CHANNELS, fits_file
+from configs.schema.data import RGB_CHANNELS, fits_file
 from data import LAYOUTS
 from data.conditioning import Conditioning
 from data.files.pixels import StoredForm

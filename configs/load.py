@@ -18,10 +18,10 @@ from omegaconf.errors import OmegaConfBaseException
 
 from configs.recipe import BASE, Layer, read_recipe
 from configs.removed_settings import REMOVED, removed_fault, without_removed
-from configs.schema import Config
+from configs.schema import Config, settings_by_key
+from configs.schema.data import read_instances, read_source_folder
 from configs.schema.loss import read_class_weights
-from configs.schema.method import METHODS
-from configs.schema.sides import read_instances, read_source_folder
+from configs.schema.train import METHODS
 from utils.errors import ConfigError
 from utils.label_colors import read_color_table
 from utils.nesting import NestingError, distinct_values, plain_parts
@@ -82,9 +82,13 @@ def _merged(layers: Sequence[Layer], overrides: Sequence[str]) -> Config:
     origin = layers[-1][0] + (" with the command line" if overrides else "")
     problems += [f"{origin}: {problem}" for problem in problems_of_sections]
     if not problems:
+        from configs.rules import check_rules  # imports torch, which mistakes in a file need not wait for
+
+        config_of_sections = Config(**sections)
         try:
-            return Config(**sections)
-        except ConfigError as error:  # what one section wants of another
+            check_rules(config_of_sections)
+            return config_of_sections
+        except ConfigError as error:
             problems += [f"{origin}: {problem}" for problem in error.problems]
     raise ConfigError(*problems[:MAX_PROBLEMS])
 
@@ -130,27 +134,6 @@ def config_to_dict(config: Config) -> dict[str, Any]:
 def config_to_yaml(config: Config) -> str:
     """Return the settings as YAML that `load_config` reads."""
     return OmegaConf.to_yaml(OmegaConf.create(config_to_dict(config)))
-
-
-def config_differences(old: Config, new: Config) -> dict[str, tuple[object, object]]:
-    """Return the settings that differ: old and new value by `section.key`."""
-    before, after = settings_by_key(old), settings_by_key(new)
-    return {key: (before[key], after[key]) for key in after if _differ(before[key], after[key])}
-
-
-def _differ(old: object, new: object) -> bool:
-    is_reordered = isinstance(old, Mapping) and isinstance(new, Mapping) and list(old) != list(new)
-    return old != new or is_reordered  # the order of classes is that of their ids
-
-
-def settings_by_key(config: Config) -> dict[str, object]:
-    """Return the values by `section.key`, in the order of the schema."""
-    return dict(_settings(config_to_dict(config)))
-
-
-def changed_settings(config: Config) -> dict[str, object]:
-    """Return the values, by `section.key`, that differ from their defaults."""
-    return {key: value for key, (_, value) in config_differences(Config(), config).items()}
 
 
 def _parse_override(override: str, where: str) -> dict[str, object]:

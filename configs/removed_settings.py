@@ -18,13 +18,18 @@ REMOVED: dict[str, object] = {
     "data.cache_gib": 16.0,
     "data.feature_folder": "{split}_feat",
     "data.prefetch": 2,
+    "contrastive.temperature": 0.07,
     "data.shuffle": "full",
+    "discriminator.max_channels": 512,
     "discriminator.spectral_iteration": "u_first",
     "log.n_images": 4,
     "optimizer.plateau_epochs": 5,
+    "optimizer.step_epochs": 50,
     "optimizer.weight_decay": 0.0,
     "run.peer_timeout_s": 1800.0,
     "train.async_upload": True,
+    "train.channels_last": "auto",
+    "train.cudnn_benchmark": True,
 }
 _CONVERTED = ("style.height", "style.width", "data.instance_classes")
 _report = cache(logger.info)  # a checkpoint's settings are read several times in a run

@@ -13,7 +13,7 @@ from torch import Tensor
 from configs.build import build_preprocessing, data_facts
 from configs.data_facts import EIGHT_BITS, allowing_missing, named_classes, number_of_classes
 from configs.schema import Config
-from configs.schema.sides import fits_file
+from configs.schema.data import fits_file
 from data import LAYOUTS, data_set_folder
 from data.batch import DataError, LoadingError
 from data.cache import CachedLayout, SampleCache

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from configs.schema.sides import DIRECTIONS
+from configs.schema.data import DIRECTIONS
 from utils.cli import ArgumentParser, whole_number
 
 

@@ -15,8 +15,7 @@ from configs.build import image_sides
 from configs.data_facts import DataFacts
 from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config
-from configs.schema.sides import DIRECTIONS
-from configs.without_paths import without_paths
+from configs.schema.data import DIRECTIONS
 from data.conditioning import Conditioning
 from inference.original_weights import (
     SOURCE_ALONE,
@@ -118,7 +117,7 @@ class LoadedGenerator:
         return {
             "format": EXPORT_FORMAT,
             "format_version": EXPORT_VERSION if self.config.generator.scale == 1 else SCALED_EXPORT_VERSION,
-            "config": json.dumps(config_to_dict(without_paths(self.config))),
+            "config": json.dumps(config_to_dict(self.config.without_paths())),
             "step": json.dumps(self.step),
             "direction": self.direction,
             "size_multiple": str(sides.multiple),

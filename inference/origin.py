@@ -7,8 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from configs.load import changed_settings
-from configs.schema import Config
+from configs.schema import Config, changed_settings
 from inference.load import LoadedGenerator
 from inference.predictor import Predictor
 from inference.request import Request

@@ -12,9 +12,17 @@ from typing import Any
 import torch
 from torch import nn
 
-from configs.load import config_differences, config_from_dict, config_to_dict
-from configs.schema import Config, DataConfig, FeaturesConfig, GeneratorConfig, RunConfig, StyleConfig
-from configs.without_paths import ROOT
+from configs.load import config_from_dict, config_to_dict
+from configs.schema import (
+    ROOT,
+    Config,
+    DataConfig,
+    FeaturesConfig,
+    GeneratorConfig,
+    RunConfig,
+    StyleConfig,
+    config_differences,
+)
 from models import GENERATORS
 from models.generator import Generator
 from models.latent_inputs import StyleStem, takes_style

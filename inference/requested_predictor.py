@@ -158,11 +158,10 @@ def build_predictor(
         logger.warning("float16 is slow on a CPU. Use --dtype auto.")
     if compiles:
         logger.info("compiling    the generator with the first images; --compile off disables it")
-    config = loaded.config
     generator = inference_network(loaded.generator)
     if loaded.clusters is not None and isinstance(generator, FeatureConditionedGenerator):
         generator = generator.generator
-    generator = precision.cast(generator.to(device)).to(memory_format=build.memory_format(config, device))
+    generator = precision.cast(generator.to(device)).to(memory_format=build.memory_format(device))
     give_freed_memory_back()  # the weights in float32
     # noise and styles are tensors of the generator, which change from image to image
     is_drawn = takes_noise(generator) or takes_style(generator)

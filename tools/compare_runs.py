@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from configs.load import config_from_dict, settings_by_key
+from configs.load import config_from_dict
+from configs.schema import settings_by_key
 from utils.cli import ArgumentParser, OnlyOnce, run_entry_point
 from utils.errors import ConfigError
 from utils.paths import expanded

@@ -9,8 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from configs import build
-from configs.load import changed_settings
-from configs.schema import Config
+from configs.schema import Config, changed_settings
 from configs.splits import HELD_BACK, has_split
 from data.batch import DataError
 from training.best import BEST, read_best

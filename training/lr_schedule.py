@@ -38,6 +38,9 @@ class Plateau:
         self.factor, self.best, self.bad_epochs = state["factor"], state["best"], int(state["bad_epochs"])
 
 
+STEP_EPOCHS = 50  # pix2pix
+
+
 @dataclass(frozen=True)
 class LearningRateSchedule:
     """Sets the learning rates of optimizer groups; discriminators may have one of their own.
@@ -46,7 +49,7 @@ class LearningRateSchedule:
         linear: 1 for constant_epochs and one more, then falling to 1/decay_epochs in the last epoch (pix2pixHD, which
             lowers the rate at the end of an epoch).
         linear_pix2pix: 1 for constant_epochs, then falling to 1/(decay_epochs + 1) in the last epoch (pix2pix).
-        step: a tenth after every step_epochs.
+        step: a tenth after every 50 epochs.
         cosine: half a wave from 1 to 0 at the end of all epochs (Loshchilov & Hutter 2017, without restarts).
         plateau: the factor of `plateau`, which follows progress; `plateau` is None with another decay.
     """
@@ -65,7 +68,7 @@ class LearningRateSchedule:
             case "linear_pix2pix":
                 return 1.0 - max(0, decayed + 1) / (self.decay_epochs + 1)
             case "step":
-                return float(0.1 ** (epoch // self.settings.step_epochs))
+                return float(0.1 ** (epoch // STEP_EPOCHS))
             case "cosine":
                 return 0.5 * (1.0 + math.cos(math.pi * epoch / (self.constant_epochs + self.decay_epochs)))
             case "plateau":

@@ -9,8 +9,8 @@ from typing import Any
 from torch import OutOfMemoryError
 
 from configs import build
-from configs.load import config_differences, config_from_dict
-from configs.schema import Config
+from configs.load import config_from_dict
+from configs.schema import Config, config_differences
 from configs.splits import validation_split
 from data.fingerprint import difference
 from losses import registered_weights
@@ -38,8 +38,8 @@ _OF_NETWORKS = (
 _NOT_OF_RESULTS = (
     *("run.name", "run.root", "run.device", "log.", "checkpoint.every_steps", "checkpoint.keep"),
     *("data.root", "data.workers", "data.cache", "data.timeout_s", "data.test_split"),
-    *("train.activation_checkpointing", "train.compile", "train.cuda_graph", "train.channels_last"),
-    *("train.cudnn_benchmark", "train.deterministic", "train.profile_steps"),
+    *("train.activation_checkpointing", "train.compile", "train.cuda_graph"),
+    *("train.deterministic", "train.profile_steps"),
 )
 """Settings of places, speed and reports. A finished run may be started again with others."""
 

@@ -1,38 +1,24 @@
 """Every setting of the application: its type, default, meaning, unit, and the check of its value.
 
-The sections are frozen dataclasses; a wrong value raises ConfigError when a section is made, so a `Config` that
-exists is valid. Only entry points and configs/build.py read it: everything below them takes named, typed arguments.
+The sections are frozen dataclasses; a wrong value raises ConfigError when a section is made. `configs.rules` checks
+combinations of settings when a configuration is loaded. Only entry points and configs/build.py read a `Config`:
+everything below them takes named, typed arguments.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from operator import attrgetter
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any
 
-from configs.schema.checks import Section, require
+from configs.schema.checks import Section
 from configs.schema.data import DataConfig
 from configs.schema.loss import ContrastiveConfig, CycleConfig, LossConfig
-from configs.schema.method import MethodConfig, check_method
 from configs.schema.networks import DiscriminatorConfig, FeaturesConfig, GeneratorConfig, InitConfig, StyleConfig
 from configs.schema.run import CheckpointConfig, LogConfig, MetricsConfig, RunConfig
-from configs.schema.sides import RGB_CHANNELS
-from configs.schema.train import AmpConfig, AugmentationConfig, OptimizerConfig, TrainConfig
+from configs.schema.train import AmpConfig, AugmentationConfig, MethodConfig, OptimizerConfig, TrainConfig
+from utils.label_colors import DATA_SETS
+from utils.paths import expanded
 
-if TYPE_CHECKING:
-    from losses.adversarial import Penalty
-    from losses.objective import LossTerm
-
-
-def _losses() -> Mapping[str, "LossTerm"]:
-    from losses import GENERATOR_LOSSES  # imports torch, which most errors need not wait for
-
-    return GENERATOR_LOSSES
-
-
-def _penalties() -> Mapping[str, "Penalty"]:
-    from losses import PENALTIES
-
-    return PENALTIES
+ROOT = "."  # data.root where no data set is named; it may not be empty
 
 
 @dataclass(frozen=True)
@@ -57,58 +43,6 @@ class Config(Section, prefix=""):
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
     log: LogConfig = field(default_factory=LogConfig)
-
-    def __post_init__(self) -> None:
-        """Check what one section wants of another."""
-        check_method(self, self.method.name)
-        has_loss = any(self.loss.weights_of_images.values()) or self.method.declaration.sections
-        require(bool(has_loss), "loss", "all 0", "at least one loss weight above 0")
-        loss, opt_level, is_side_by_side = self.loss, self.amp.opt_level, self.data.layout == "side_by_side"
-        if opt_level not in ("O0", "O1"):
-            for name in self.penalties:
-                expected = f"O0 or O1 with loss.{name}, whose gradients need float32"
-                self.require(not _penalties()[name].needs_float32, "amp.opt_level", expected)
-        if opt_level == "O3":
-            expected = "0 with amp.opt_level=O3: its weights are too coarse to average"
-            self.require(self.train.ema_decay == 0, "train.ema_decay", expected)
-        if self.generator.scale != 1:
-            expected = "1 with data.layout=side_by_side, whose halves have one size; use data.layout=paired_folders"
-            self.require(not is_side_by_side, "generator.scale", expected)
-            expected = "1 with features.n_channels, which are encoded at the size of the target"
-            self.require(self.features.n_channels == 0, "generator.scale", expected)
-        if self.features.n_channels:
-            if self.features.origin == "precomputed":
-                expected = "encoded where data.layout is not paired_folders"
-                self.require(self.data.layout == "paired_folders", "features.origin", expected)
-            self.require(not is_side_by_side, "features.n_channels", "0: side_by_side has neither instances nor labels")
-            is_possible = self.data.has_labels or self.features.regions != "labels"
-            self.require(is_possible, "features.regions", "instances where data.n_classes is 0")
-        if self.data.target_channels not in RGB_CHANNELS:
-            channels = f"with data.target_channels={self.data.target_channels}"
-            self.require("vgg" not in self.loss_weights, "loss.vgg", f"0 {channels}: VGG19 sees 1 or 3 channels")
-            self.require(not self.metrics.extra, "metrics.extra", f"[] {channels}: their networks see 1 or 3 channels")
-            expected = f"null {channels}: label maps are drawn in colours"
-            self.require(self.metrics.label_colors is None, "metrics.label_colors", expected)
-        if self.style.channels:
-            self.require(self.generator.name == "spade", "style.channels", "0 where generator.name is not spade")
-            expected = "0 with features.n_channels: a generator has one of the two"
-            self.require(self.features.n_channels == 0, "style.channels", expected)
-        if "segmentation" in (self.discriminator.name, loss.gan_mode):
-            self._check_segmentation()
-        is_possible = self.generator.name == "local" or self.train.freeze_global_epochs == 0
-        self.require(is_possible, "train.freeze_global_epochs", "0 where generator.name is not local")
-
-    def _check_segmentation(self) -> None:
-        for key, other in (("discriminator.name", "loss.gan_mode"), ("loss.gan_mode", "discriminator.name")):
-            self.require(attrgetter(key)(self) == "segmentation", key, f"segmentation with {other}=segmentation")
-        expected = "above 0 with discriminator.name=segmentation, which classifies pixels: it needs label maps"
-        self.require(self.data.has_labels, "data.n_classes", expected)
-        wrong = [name for name in self.loss_weights if _losses()[name].needs_features]
-        wrong += [name for name in self.penalties if not _penalties()[name].classifies_pixels]
-        for name in wrong:
-            self.require(False, f"loss.{name}", "0 with discriminator.name=segmentation")
-        is_possible = not self.loss.labelmix or self.train.pool_size == 0
-        self.require(is_possible, "train.pool_size", "0 with loss.labelmix, which mixes images of a pair")
 
     def direction(self, wanted: str | None) -> str | None:
         """Return the method's direction for the direction that the user names; None is the default direction.
@@ -150,3 +84,68 @@ class Config(Section, prefix=""):
     def total_epochs(self) -> int:
         """Epochs at the full learning rate and epochs of its decay."""
         return self.train.epochs + self.train.decay_epochs
+
+    def without_paths(self) -> "Config":
+        """Return the settings for an exported file, without paths of the machine that trained it.
+
+        Names of folders within the data set stay, since its layout needs them.
+        """
+        data, colors = self.data, self.metrics.label_colors
+        data = replace(
+            data,
+            root=ROOT if data.root else "",
+            cache="none",
+            source_folder=_folder_name(data.source_folder),
+            target_folder=_folder_name(data.target_folder),
+            instance_folder=_folder_name(data.instance_folder),
+            weight_folder=_folder_name(data.weight_folder),
+        )
+        return replace(
+            self,
+            run=replace(self.run, root=RunConfig.root),
+            data=data,
+            metrics=replace(self.metrics, label_colors=colors if colors in DATA_SETS else None),
+            init=replace(self.init, generator=None, discriminator=None, networks={}),
+        )
+
+
+def settings_by_key(config: Config) -> dict[str, object]:
+    """Return the values by `section.key`, in the order of the schema."""
+    return dict(_settings_of(config, ""))
+
+
+def _settings_of(section: Any, prefix: str) -> Iterator[tuple[str, object]]:
+    for item in fields(section):
+        value = getattr(section, item.name)
+        if is_dataclass(value):
+            yield from _settings_of(value, f"{prefix}{item.name}.")
+        else:
+            yield f"{prefix}{item.name}", value
+
+
+def config_differences(old: Config, new: Config) -> dict[str, tuple[object, object]]:
+    """Return the settings that differ: old and new value by `section.key`."""
+    before, after = settings_by_key(old), settings_by_key(new)
+    return {key: (before[key], after[key]) for key in after if _differ(before[key], after[key])}
+
+
+def _differ(old: object, new: object) -> bool:
+    is_reordered = isinstance(old, Mapping) and isinstance(new, Mapping) and list(old) != list(new)
+    return old != new or is_reordered  # the order of classes is that of their ids
+
+
+def changed_settings(config: Config) -> dict[str, object]:
+    """Return the values, by `section.key`, that differ from their defaults."""
+    return {key: value for key, (_, value) in config_differences(Config(), config).items()}
+
+
+def _folder_name(folders: str | list[str] | None) -> Any:
+    """Return folders as they are named within the data set; of one that lies elsewhere the last part."""
+    if folders is None:
+        return None
+    if isinstance(folders, list):
+        names = [_folder_name(folder) for folder in folders]
+        are_distinct = len(set(names)) == len(names)  # a stack has each folder once; not so rgb/{split}, depth/{split}
+        return names if are_distinct else [f"{number}/{name}" for number, name in enumerate(names, 1)]
+    path = expanded(folders, "data.source_folder")
+    return path.name if path.is_absolute() or ".." in path.parts else folders

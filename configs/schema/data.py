@@ -1,18 +1,25 @@
 """The pairs: section `data`."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from configs.schema.checks import Section, require
-from configs.schema.sides import OF_MAPS, RGB_CHANNELS, check_side, check_stack, check_target_files
-from utils.data_root import data_root_problem
+from configs.schema.checks import MOST_FRACTION, Section, require
 from utils.errors import ConfigError
 from utils.label_colors import LabelColors
-from utils.limits import MOST_ELASTIC
-from utils.paths import expanded
+from utils.limits import MAX_CHANNELS, MOST_ELASTIC
+from utils.yaml_file import shortened
+
+if TYPE_CHECKING:
+    from data.layout import RegisteredLayout
 
 OF_RGB_SOURCES = ("color", "hue", "noise", "jpeg_quality")  # settings of `augment` without effect on label maps
-DRAWN = ("synthetic_facades", "synthetic_day_night")  # layouts without files
+DIRECTIONS = ("AtoB", "BtoA")
+RGB_CHANNELS = (1, 3)  # brightness, and colours
+_TYPES = ("uint8", "uint16", "int16", "float32")
+_PNG_CHANNELS = {"uint8": (1, 2, 3, 4), "uint16": (1, 3, 4)}
+TARGET_FILES = ("uint8.png", "uint16.png", *(f"{kind}.{suffix}" for suffix in ("tif", "npy") for kind in _TYPES))
 SIZED_BY_CROP = ("resize_and_crop", "scale_width_and_crop", "crop")
 LayoutName = Literal[
     "synthetic_facades",
@@ -188,25 +195,14 @@ class DataConfig(Section, prefix="data."):
     def __post_init__(self) -> None:
         self.require_numbers("n_classes", "ignore_id", "timeout_s", least=0)
         self._check_label_maps()
-        check_side("source", self.source_channels, self.source_range, self.layout)
-        check_side("target", self.target_channels, self.target_range, self.layout)
-        if self.is_stacked:
-            check_stack(self.source_folder, self.source_channels, self.direction, has_labels=self.has_labels)
+        check_side("source", self.source_channels, self.source_range)
+        check_side("target", self.target_channels, self.target_range)
         check_target_files(self.target_files, self.target_channels)
         is_cache = self.cache in ("none", "memory", "disk") or "/" in self.cache or "\\" in self.cache
         self.require(is_cache, "cache", "none, memory, disk or a folder such as /scratch/cache")
         are_workers = self.workers == "auto" or (isinstance(self.workers, int) and self.workers >= 0)
         self.require(are_workers, "workers", "a number of at least 0, or auto")
         self.require_numbers("load_width", "load_height", "crop_width", "crop_height", least=1)
-        has_root = self.layout in DRAWN or self.root != ""
-        require(has_root, "data.root", "empty", "the folder of the data set: add data.root=FOLDER")
-        if self.layout == "side_by_side":
-            self.require(self.n_classes == 0, "n_classes", "0: side_by_side holds RGB images")
-            expected = "null: side_by_side holds RGB images; use data.layout=paired_folders"
-            self.require(not self.label_colors, "label_colors", expected)
-            self.require(not self.instance_edges, "instance_edges", "false: side_by_side has no instances")
-        if self.layout == "paired_folders" and self.direction == "BtoA":
-            self.require(not self.has_labels, "direction", "AtoB where data.n_classes or data.label_colors is set")
         crop = f"{self.crop_width}x{self.crop_height}"
         if self.preprocess == "resize_and_crop":
             fits = self.crop_width <= self.load_width and self.crop_height <= self.load_height
@@ -224,15 +220,17 @@ class DataConfig(Section, prefix="data."):
         if colors is not None:
             expected = f"0 or {colors.n_classes}, the number of classes of data.label_colors"
             self.require(n_classes in (0, colors.n_classes), "n_classes", expected)
-        if self.instances == "files":
-            return
-        expected = "files where sources are RGB images, which data.n_classes=0 without data.label_colors declares"
-        self.require(self.has_labels, "instances", expected)
         names = () if colors is None else colors.names
         total = n_classes or len(names)
         unknown = [name for name in self._instance_classes if name not in names and not _is_id(name, total)]
         expected = f"ids from 0 to {total - 1}{' or names of data.label_colors' if names else ''}"
         require(not (unknown and total), "data.instances", unknown, expected)
+
+    @property
+    def _layout(self) -> "type[RegisteredLayout]":
+        from data import LAYOUTS  # imports torch, which mistakes in a file need not wait for
+
+        return LAYOUTS[self.layout]
 
     @property
     def reversed(self) -> Self:
@@ -252,17 +250,17 @@ class DataConfig(Section, prefix="data."):
     @property
     def has_labels(self) -> bool:
         """Whether sources are label maps, or several folders of which the first holds label maps."""
-        return self.n_classes > 0 or bool(self.label_colors) or self.layout == "synthetic_facades"
+        return self.n_classes > 0 or bool(self.label_colors) or self._layout.own_classes is not None
 
     @property
     def is_stacked(self) -> bool:
         """Whether sources lie in several folders."""
-        return self.layout in OF_MAPS and isinstance(self.source_folder, list)
+        return "source" in self._layout.file_maps and isinstance(self.source_folder, list)
 
     @property
     def has_weight_maps(self) -> bool:
         """Whether files hold weights of the targets' pixels."""
-        return self.layout == "paired_folders" and bool(self.weight_folder)
+        return "weights" in self._layout.file_maps and bool(self.weight_folder)
 
     @property
     def source_images(self) -> str:
@@ -272,7 +270,7 @@ class DataConfig(Section, prefix="data."):
     @property
     def makes_instances(self) -> bool:
         """Whether instances are made from label maps."""
-        return self.instances != "files" and self.layout == "paired_folders"
+        return self.instances != "files" and "instances" in self._layout.file_maps
 
     @property
     def colors(self) -> LabelColors | None:
@@ -291,15 +289,58 @@ class DataConfig(Section, prefix="data."):
         return self.instances if isinstance(self.instances, list) else []
 
 
-def check_data_root(data: DataConfig) -> None:
-    """Raise ConfigError where there is no folder data.root, without the seconds of torch.
-
-    Files are left to `data.STORES`.
-    """
-    may_be_other_store = expanded(data.root, "data.root").is_file()
-    if data.layout not in DRAWN and not may_be_other_store and (problem := data_root_problem(data.root)):
-        raise ConfigError(problem)
-
-
 def _is_id(text: str, n_classes: int) -> bool:
     return text.isdecimal() and str(int(text)) == text and int(text) < n_classes
+
+
+def read_source_folder(value: object, key: str) -> str | list[str] | None:
+    """Return one folder as a text, several as a list, from such or from a text `[A,B]` as it is typed.
+
+    Raises:
+        ConfigError: the value is something else.
+    """
+    if isinstance(value, str) and value.startswith("[") and value.endswith("]"):
+        value = [name.strip().strip("\"'") for name in value[1:-1].split(",")] if value[1:-1].strip() else []
+    if value is None:
+        return None
+    given = value if isinstance(value, list) else [value]
+    names = [str(name) for name in given if isinstance(name, str | int | float)]  # 2024 in YAML is a number
+    if not names or len(names) < len(given) or (isinstance(value, list) and not all(name.strip() for name in names)):
+        raise ConfigError(f"{key} is {value}, expected a folder, or several such as [{{split}}_rgb,{{split}}_depth]")
+    return names if len(names) > 1 else names[0]
+
+
+def read_instances(value: object, key: str) -> str | list[str]:
+    """Return files, connected, or a list of classes as texts; raise ConfigError where the value is something else."""
+    classes = value if isinstance(value, list) else []
+    if value in ("files", "connected") or (classes and all(isinstance(name, str | int) for name in classes)):
+        return [str(name) for name in classes] or str(value)
+    raise ConfigError(
+        f"{key} is {shortened(value)}, expected files, connected, or a list of classes such as [car,rider]"
+    )
+
+
+def check_side(side: str, n_channels: int, bounds: Sequence[float] | None) -> None:
+    """Raise ConfigError unless the channels and the range of the sources or targets can be used."""
+    require(1 <= n_channels <= MAX_CHANNELS, f"data.{side}_channels", n_channels, f"1 to {MAX_CHANNELS}")
+    if bounds is not None:
+        key, expected = f"data.{side}_range", f"[low,high], or low and high of each of {n_channels} channels"
+        require(len(bounds) in {2, 2 * n_channels}, key, bounds, expected)
+        are_numbers = all(math.isfinite(bound) and abs(bound) <= MOST_FRACTION for bound in bounds)
+        are_ranges = all(low < high for low, high in zip(bounds[::2], bounds[1::2], strict=True))
+        require(are_numbers and are_ranges, key, bounds, "numbers of which each low is less than its high")
+
+
+def check_target_files(files: str | None, n_channels: int) -> None:
+    """Raise ConfigError unless the files that test.py writes can hold images of `n_channels`."""
+    if files is None:
+        return
+    require(files in TARGET_FILES, "data.target_files", files, f"one of {', '.join(TARGET_FILES)}")
+    expected = f"one of tif or npy: such a PNG does not hold {n_channels} channels"
+    require(fits_file(files, n_channels), "data.target_files", files, expected)
+
+
+def fits_file(files: str, n_channels: int) -> bool:
+    """Return whether images of `n_channels` can be written as `data.target_files` says."""
+    kind, _, suffix = files.partition(".")
+    return suffix != "png" or n_channels in _PNG_CHANNELS[kind]

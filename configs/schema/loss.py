@@ -107,8 +107,6 @@ class ContrastiveConfig(Section, prefix="contrastive."):
     """Patches of each image that are drawn for a step, at each tap."""
     channels: int = 256
     """Length of the vectors that are compared, and width of the projection network that makes them."""
-    temperature: float = 0.07
-    """Of the softmax that has to find a patch among the others; lower is stricter."""
     identity: bool = True
     """Translate target images too, whose patches shall stay as they are. CUT; not FastCUT."""
     flip_equivariance: bool = False
@@ -119,7 +117,6 @@ class ContrastiveConfig(Section, prefix="contrastive."):
     def __post_init__(self) -> None:
         self.require_numbers("weight", least=0)
         self.require_numbers("n_patches", "channels", least=1)
-        self.require_numbers("temperature", least=1e-4)
         are_names = bool(self.taps) and len(set(self.taps)) == len(self.taps)
         self.require(are_names, "taps", "a list of different layers, such as [stem.0,blocks.0]")
 

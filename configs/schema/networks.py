@@ -1,36 +1,18 @@
 """The networks: sections `generator`, `discriminator`, `features`, `style` and `init`."""
 
 import math
-from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from configs.schema.checks import MOST_HALVINGS, MOST_LAYERS, Section
 from utils.limits import TARGET_SCALES
-from utils.registered_networks import OWN_DISCRIMINATORS, OWN_GENERATORS
-from utils.text import did_you_mean
 
-GENERATORS = ("global", "local", "unet", "spade")
-DISCRIMINATORS = ("multiscale_patch", "pixel", "segmentation")
 MOST_UPSAMPLINGS = 7  # of spade
 MOST_STYLE_SIDE = 1024  # pixels, of a map at the lowest resolution: more than images have
 
 
-class _NetworkSection(Section, prefix=""):
-    """A section that chooses a network by its name."""
-
-    name: str
-
-    def _require_network(self, built_in: Sequence[str], own: Collection[str], register: str) -> None:
-        """Raise ConfigError unless `name` is a built-in network, or one of the program's own."""
-        names = [*built_in, *sorted(own)]
-        meant = did_you_mean(self.name, names)
-        hint = meant or f"one of your own is added by {register}, see docs/library.md"
-        self.require(self.name in names, "name", f"one of {', '.join(names)}; {hint}")
-
-
 @dataclass(frozen=True)
-class GeneratorConfig(_NetworkSection, prefix="generator."):
+class GeneratorConfig(Section, prefix="generator."):
     """The network that translates."""
 
     name: str = "global"
@@ -88,40 +70,21 @@ class GeneratorConfig(_NetworkSection, prefix="generator."):
     training."""
 
     def __post_init__(self) -> None:
-        self._require_network(GENERATORS, OWN_GENERATORS, "register_generator")
         self.require_numbers("base_channels", "hidden_channels", least=1)
         self.require_numbers("noise_channels", least=0)
         self.require_numbers("n_downsamplings", "n_enhancers", least=1, most=MOST_HALVINGS)
         self.require_numbers("n_blocks", "n_enhancer_blocks", least=0, most=MOST_LAYERS)
         self.require_numbers("n_upsamplings", least=2, most=MOST_UPSAMPLINGS)
         self.require_numbers("n_middle_blocks", least=1, most=2)
-        if self.name == "spade" and self.n_middle_blocks == 1:
-            self.require(self.n_upsamplings <= 5, "n_upsamplings", "at most 5 with generator.n_middle_blocks=1")
-        if self.name == "spade" and self.n_upsamplings == MOST_UPSAMPLINGS:
-            expected = "an even number with generator.n_upsamplings=7, whose last block has half of it"
-            self.require(self.base_channels % 2 == 0, "base_channels", expected)
         expected = f"one of {', '.join(f'{scale:g}' for scale in TARGET_SCALES)}"
         self.require(self.scale in TARGET_SCALES, "scale", expected)
-        if self.scale != 1 and self.name in GENERATORS:
-            expected = f"1 with generator.name={self.name}; global and unet have other scales"
-            self.require(self.name in ("global", "unet"), "scale", expected)
-        if self.name == "global" and self.scale < 1:
-            self.require(self.skips != "full", "skips", "none or half with generator.scale below 1")
         fewest = round(-math.log2(self.scale))
         expected = f"at least {fewest} with generator.scale={self.scale:g}"
         self.require(self.n_downsamplings >= fewest, "n_downsamplings", expected)
-        if self.name == "unet":
-            self.require(self.n_downsamplings >= 5, "n_downsamplings", "at least 5 for generator.name=unet")
-            expected = "transposed, nearest or bilinear with generator.name=unet"
-            self.require(self.upsample != "residual", "upsample", expected)
-        if self.name in GENERATORS and self.name != "global":
-            expected = f"another value with generator.name={self.name}: global alone has it"
-            self.require(self.downsample != "antialiased", "downsample", expected)
-            self.require(self.upsample != "antialiased", "upsample", expected)
 
 
 @dataclass(frozen=True)
-class DiscriminatorConfig(_NetworkSection, prefix="discriminator."):
+class DiscriminatorConfig(Section, prefix="discriminator."):
     """The network that distinguishes translated from real images."""
 
     name: str = "multiscale_patch"
@@ -130,10 +93,8 @@ class DiscriminatorConfig(_NetworkSection, prefix="discriminator."):
     with loss.gan_mode=segmentation and loss.feature_matching=0. Or the name of a network of your own, which your
     program has registered (docs/library.md)."""
     base_channels: int = 64
-    """Channels after the first convolution (ndf); each layer doubles them, up to max_channels.
+    """Channels after the first convolution (ndf); each layer doubles them, up to 512.
     segmentation: channels behind the last block; the first has twice as many, and every second block doubles them."""
-    max_channels: int = 512
-    """multiscale_patch, segmentation: most channels of a layer."""
     n_layers: int = 3
     """multiscale_patch: number of strided layers of each PatchGAN."""
     downsample: Literal["strided", "antialiased"] = "strided"
@@ -152,13 +113,9 @@ class DiscriminatorConfig(_NetworkSection, prefix="discriminator."):
     """Normalisation layer."""
 
     def __post_init__(self) -> None:
-        self._require_network(DISCRIMINATORS, OWN_DISCRIMINATORS, "register_discriminator")
-        self.require_numbers("base_channels", "max_channels", least=1)
+        self.require_numbers("base_channels", least=1)
         self.require_numbers("n_layers", "n_scales", "n_downsamplings", least=1, most=MOST_HALVINGS)
         self.require_numbers("padding", least=1, most=MOST_LAYERS)
-        if self.name in DISCRIMINATORS and self.name != "multiscale_patch":
-            expected = f"strided with discriminator.name={self.name}: multiscale_patch alone has it"
-            self.require(self.downsample == "strided", "downsample", expected)
 
 
 @dataclass(frozen=True)

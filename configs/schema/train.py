@@ -1,13 +1,119 @@
-"""How the networks learn: sections `train`, `optimizer`, `amp` and `augmentation`."""
+"""How the networks learn: sections `method`, `train`, `optimizer`, `amp` and `augmentation`."""
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from configs.schema.checks import Section, require
+from configs.schema.loss import Data
+from utils.errors import ConfigError
 
 AUGMENTATIONS = ("color", "translation", "cutout")
+
+
+@dataclass(frozen=True)
+class MethodDeclaration:
+    """Facts about a method, for configuration and inference; its code is in `training/methods`.
+
+    translators: Names of the networks that translate, by direction, the default direction first.
+    networks: Names of all trained networks.
+    pairs: Whether it learns from pairs. Discriminators then see the source next to the image.
+    unused: Settings, or sections, that must keep their defaults.
+    metrics: Metrics that are always computed, in addition to metrics.extra.
+    compares_features: Whether a loss compares features of the generator's layers, also features before norms.
+    original: The program whose method it is, if any.
+    """
+
+    translators: Mapping[str, str]
+    networks: tuple[str, ...] = ("generator", "discriminator")
+    pairs: bool = False
+    unused: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ()
+    compares_features: bool = False
+    original: Literal["CycleGAN", "CUT"] | None = None
+
+    @property
+    def data(self) -> Data:
+        """The training data of the method."""
+        return "pairs" if self.pairs else "no pairs"
+
+
+_OF_PAIRS = (
+    *("data.n_classes", "data.label_colors", "data.instance_edges", "data.weight_folder", "data.augment"),
+    *("features", "style", "generator.scale", "metrics.label_colors"),
+    *("train.retain_graph", "train.freeze_global_epochs"),
+)
+
+METHODS: dict[str, MethodDeclaration] = {
+    "paired": MethodDeclaration(translators={"AtoB": "generator"}, pairs=True),
+    "contrastive": MethodDeclaration(
+        translators={"AtoB": "generator"},
+        networks=("generator", "discriminator", "projection"),
+        unused=(*_OF_PAIRS, "train.pool_size"),
+        metrics=("swd",),
+        compares_features=True,
+        original="CUT",
+    ),
+    "cycle": MethodDeclaration(
+        translators={"AtoB": "generator_AtoB", "BtoA": "generator_BtoA"},
+        networks=("generator_AtoB", "generator_BtoA", "discriminator_A", "discriminator_B"),
+        unused=(*_OF_PAIRS, "train.discriminator_steps"),
+        metrics=("swd",),
+        original="CycleGAN",
+    ),
+}
+"""By name, as in `training/methods`."""
+
+
+@dataclass(frozen=True)
+class MethodConfig:
+    """How the networks are trained."""
+
+    name: Literal["paired", "contrastive", "cycle"] = "paired"
+    """paired: from pairs, with a generator and a discriminator that sees both sides (pix2pixHD, SPADE, OASIS).
+    contrastive: from images without pairs, in one direction, by patches that resemble those of the source (CUT,
+    FastCUT). cycle: from images without pairs, in both directions, with two generators and two discriminators
+    (CycleGAN)."""
+
+    @property
+    def declaration(self) -> MethodDeclaration:
+        """Return the declaration of the method."""
+        return METHODS[self.name]
+
+    @property
+    def translators(self) -> Mapping[str, str]:
+        """The names of the networks that translate, by direction, the default one first."""
+        return self.declaration.translators
+
+    @property
+    def default_direction(self) -> str:
+        """The first direction of `translators`."""
+        return next(iter(self.translators))
+
+    def translator(self, direction: str | None = None) -> str:
+        """Return the name of the network that translates in a direction, by default in the default direction.
+
+        Raises:
+            ConfigError: the method trains no translator for it.
+        """
+        chosen = direction or self.default_direction
+        if chosen not in self.translators:
+            remedy = f"Leave --direction out, or train another run with data.direction={chosen}"
+            known = ", ".join(self.translators)
+            raise ConfigError(f"direction {chosen}: method.name={self.name} trains {known}. {remedy}.")
+        return self.translators[chosen]
+
+    def discriminator(self, direction: str | None = None) -> str:
+        """Return the name of the network that judges the translations of a direction."""
+        target = (direction or self.default_direction)[-1]
+        return f"discriminator_{target}" if len(self.translators) > 1 else "discriminator"
+
+    def direction_of(self, network: str | None) -> str | None:
+        """Return the direction of a translator or a discriminator by its name; None for other networks."""
+        networks = {way: (name, self.discriminator(way)) for way, name in self.translators.items()}
+        return next((way for way, names in networks.items() if network in names), None)
 
 
 @dataclass(frozen=True)
@@ -59,15 +165,9 @@ class TrainConfig(Section, prefix="train."):
     where images differ in size, or where less than a quarter of the GPU's memory would be left: a graph keeps the
     memory of a step for itself."""
     deterministic: bool = False
-    """Use deterministic algorithms alone, so that on a GPU too a resumed run ends with the same bits; slower, and
-    without cudnn_benchmark. An operation that has no deterministic algorithm is named once in a warning. On a CPU,
-    where runs are exact in any case, it changes nothing."""
-    channels_last: Literal["auto", "always", "never"] = "auto"
-    """Layout of the networks in memory, in training and translation. auto: channels last on a GPU, whose tensor cores
-    want it, in training without pairs on a CPU, unless it has AVX2 alone, and for VGG19 on CPUs with matrix units
-    (AMX)."""
-    cudnn_benchmark: bool = True
-    """Have a GPU try which algorithm of each convolution is the fastest, when a size comes for the first time."""
+    """Use only deterministic algorithms, so that a resumed run on a GPU ends with the same bits. Slower, since the
+    fastest algorithms are not searched for. A warning names operations without a deterministic algorithm. On a CPU runs
+    are always exact."""
     profile_steps: int = 0
     """Steps of which to write a trace of torch.profiler, after 10 others, to trace.json.gz in the run's folder, for
     ui.perfetto.dev. 0: none."""
@@ -108,11 +208,9 @@ class OptimizerConfig(Section, prefix="optimizer."):
     """Learning rate of the discriminator, where it is to differ (TTUR, Heusel et al. 2017)."""
     decay: Literal["linear", "linear_pix2pix", "step", "plateau", "cosine"] = "linear"
     """linear: full for train.epochs, then falling to 0 as in pix2pixHD. linear_pix2pix: the same as in pix2pix, which
-    begins one epoch earlier. step: a tenth after every step_epochs. plateau: a fifth when the validation samples' L1
-    has not fallen by 1 % for more than 5 epochs. cosine: half a wave over all epochs, where pix2pix's ends with
-    train.epochs."""
-    step_epochs: int = 50
-    """step: epochs between two falls."""
+    begins one epoch earlier. step: a tenth after every 50 epochs, as in pix2pix. plateau: a fifth when the L1 of the
+    validation samples has not fallen by 1 % for more than 5 epochs. cosine: half a wave over all epochs, where
+    pix2pix's ends with train.epochs."""
     beta1: float = 0.5
     """Decay of the mean of the gradients."""
     beta2: float = 0.999
@@ -123,7 +221,6 @@ class OptimizerConfig(Section, prefix="optimizer."):
 
     def __post_init__(self) -> None:
         self.require_numbers("learning_rate", "discriminator_learning_rate", least=0)
-        self.require_numbers("step_epochs", least=1)
         self.require(0 <= self.beta1 < 1, "beta1", "0 <= beta < 1")
         self.require(0 <= self.beta2 < 1, "beta2", "0 <= beta < 1")
         limit = self.max_gradient_norm

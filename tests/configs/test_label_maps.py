@@ -6,7 +6,7 @@ import pytest
 from configs.build import data_facts
 from configs.data_facts import storage_formats, value_ranges
 from configs.load import config_from_dict, config_to_dict, load_config
-from configs.unused_settings import unused_settings
+from configs.rules import unused_settings
 from utils.errors import ConfigError
 
 LABELS = ["data.layout=paired_folders", "data.root=x", "data.n_classes=3", "data.instance_edges=false"]

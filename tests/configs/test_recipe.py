@@ -4,8 +4,9 @@ from pathlib import Path
 import pytest
 
 import train
-from configs.load import config_differences, config_to_yaml, load_config
+from configs.load import config_to_yaml, load_config
 from configs.recipe import FOLDER, base_line, find_recipe, read_recipe
+from configs.schema import config_differences
 from tests.reliability.command_line import CommandLine
 from utils.errors import ConfigError
 

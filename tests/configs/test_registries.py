@@ -1,6 +1,6 @@
 """The names that a configuration may choose are the keys of the registries, and what these take are settings."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import get_args, get_type_hints
@@ -10,27 +10,28 @@ import torch
 
 from configs.build import build_generator_objective
 from configs.load import load_config
-from configs.schema import LossConfig, TrainConfig, networks
-from configs.unused_settings import unused_settings
+from configs.rules import unused_settings
+from configs.schema import DataConfig, LossConfig, MethodConfig, TrainConfig
+from data import LAYOUTS
 from losses import ADVERSARIAL_LOSSES, GENERATOR_LOSSES, PENALTIES
-from models import DISCRIMINATORS, GENERATORS
 from tests.runs import OASIS, checkpoint, run, with_slow
+from training.methods import METHODS
 from utils.signatures import argument_names
 
 UNET = ["generator.name=unet", "generator.n_downsamplings=6"]
 
 
 @pytest.mark.parametrize(
-    ("registry", "names"), [(GENERATORS, networks.GENERATORS), (DISCRIMINATORS, networks.DISCRIMINATORS)]
+    ("registry", "section", "key"),
+    [(LAYOUTS, DataConfig, "layout"), (ADVERSARIAL_LOSSES, LossConfig, "gan_mode"), (METHODS, MethodConfig, "name")],
 )
-def test_names_are_the_choices(registry: Mapping[str, object], names: Sequence[str]) -> None:
-    assert list(registry) == list(names)
+def test_names_are_the_choices(registry: Mapping[str, object], section: type, key: str) -> None:
+    assert list(registry) == list(get_args(get_type_hints(section)[key]))
 
 
 def test_names_of_losses_are_settings() -> None:
     assert list(GENERATOR_LOSSES) == list(LossConfig().weights)
     assert set(PENALTIES) == set(LossConfig().penalties)
-    assert [*ADVERSARIAL_LOSSES] == [*get_args(get_type_hints(LossConfig)["gan_mode"])]
 
 
 MAKERS = [*(term.make for term in GENERATOR_LOSSES.values()), *ADVERSARIAL_LOSSES.values()]

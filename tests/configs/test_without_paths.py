@@ -7,7 +7,6 @@ import torch
 
 from configs.load import config_from_dict, config_to_dict, load_config
 from configs.schema import Config
-from configs.without_paths import without_paths
 from inference.load import LoadedGenerator
 
 PLACE = "/home/somebody/place"
@@ -35,14 +34,14 @@ def test_no_setting_of_a_path_stays(tiny_config: Path) -> None:
     config = load_config(tiny_config, [*known, "data.source_channels=1", "features.n_channels=3", *given])
     loaded = LoadedGenerator(tiny_config, config, 1, torch.nn.Identity())
     assert PLACE not in json.dumps(loaded.facts())
-    data = without_paths(config).data
+    data = config.without_paths().data
     assert (data.root, data.source_folder, data.target_folder) == (".", ["a", "{split}_b"], "x")
-    assert config_from_dict(config_to_dict(without_paths(config)), "x") == without_paths(config)
+    assert config_from_dict(config_to_dict(config.without_paths()), "x") == config.without_paths()
 
 
 def test_names_within_the_data_set_and_of_known_colors_stay(tiny_config: Path) -> None:
     config = load_config(tiny_config, ["data.target_folder=photos/{split}", "metrics.label_colors=cityscapes"])
-    kept = without_paths(config)
+    kept = config.without_paths()
     assert (kept.data.root, kept.data.target_folder) == ("", "photos/{split}")
     assert kept.metrics.label_colors == "cityscapes"
 
@@ -50,4 +49,4 @@ def test_names_within_the_data_set_and_of_known_colors_stay(tiny_config: Path) -
 def test_folders_of_a_stack_that_end_alike_stay_apart(tiny_config: Path) -> None:
     stack = f"data.source_folder=[{PLACE}/rgb/{{split}},{PLACE}/depth/{{split}}]"
     given = ["data.layout=paired_folders", f"data.root={PLACE}", stack, "data.source_channels=4"]
-    assert without_paths(load_config(tiny_config, given)).data.source_folder == ["1/{split}", "2/{split}"]
+    assert load_config(tiny_config, given).without_paths().data.source_folder == ["1/{split}", "2/{split}"]

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import train
-from configs.load import load_config, settings_by_key
-from configs.schema import Config
+from configs.load import load_config
+from configs.schema import Config, settings_by_key
 from tests.docs.documents import DOCUMENTS, ROOT, commands, prose
 from tests.runs import translation_script
 from tools import describe_settings

@@ -12,7 +12,7 @@ from configs import build
 from configs.load import load_config
 from data.files.image_files import read_rgb
 from inference import requested_predictor
-from tests.runs import SPADE, assert_equal, built, checkpoint, found, records, run, translate, with_slow, without_config
+from tests.runs import SPADE, assert_equal, built, checkpoint, found, run, translate, with_slow, without_config
 from training.resume import restore
 from utils.compilation import CompilerError, compiled, what_compiling_lacks
 from utils.errors import UserError
@@ -23,30 +23,9 @@ def trained(config: Path, *settings: str) -> dict[str, object]:
     return without_config(checkpoint(config, 4, "run"))
 
 
-def test_the_layout_in_memory_changes_rounding_alone(tiny_config: Path) -> None:
-    losses = []
-    for choice in ("never", "always"):
-        trained(tiny_config, f"train.channels_last={choice}", "log.every_steps=1")
-        losses.append([record["loss/G/total"] for record in records(tiny_config, "loss/G/total", "run")])
-    assert len(losses[0]) == 4
-    assert losses[0][0] == pytest.approx(losses[1][0], rel=1e-5)
-    assert losses[0] == pytest.approx(losses[1], rel=0.02)  # Adam makes steps of rounding noise
-
-
-@pytest.mark.parametrize(
-    ("choice", "on_cpu", "on_gpu"),
-    [
-        ("auto", torch.contiguous_format, torch.channels_last),
-        ("always", torch.channels_last, torch.channels_last),
-        ("never", torch.contiguous_format, torch.contiguous_format),
-    ],
-)
-def test_the_layout_is_chosen_by_device_unless_it_is_set(
-    tiny_config: Path, choice: str, on_cpu: torch.memory_format, on_gpu: torch.memory_format
-) -> None:
-    config = load_config(tiny_config, [f"train.channels_last={choice}"])
-    assert build.memory_format(config, torch.device("cpu")) == on_cpu
-    assert build.memory_format(config, torch.device("cuda")) == on_gpu
+def test_the_layout_in_memory_is_chosen_by_device() -> None:
+    assert build.memory_format(torch.device("cpu")) == torch.contiguous_format
+    assert build.memory_format(torch.device("cuda")) == torch.channels_last
 
 
 def test_a_cpu_keeps_freed_memory_and_with_checkpointing_gives_the_large_back(

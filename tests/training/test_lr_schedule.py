@@ -5,7 +5,7 @@ import torch
 from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, ReduceLROnPlateau, StepLR
 
 from configs.schema import OptimizerConfig
-from training.lr_schedule import LearningRateSchedule, Plateau
+from training.lr_schedule import STEP_EPOCHS, LearningRateSchedule, Plateau
 
 CONSTANT, DECAYING = 3, 4
 
@@ -28,7 +28,7 @@ def test_the_rate_is_pix2pixhds_in_every_epoch() -> None:
 @pytest.mark.parametrize(
     ("settings", "scheduler"),
     [
-        (OptimizerConfig(decay="step", step_epochs=2), partial(StepLR, step_size=2, gamma=0.1)),
+        (OptimizerConfig(decay="step"), partial(StepLR, step_size=STEP_EPOCHS, gamma=0.1)),
         (OptimizerConfig(decay="cosine"), partial(CosineAnnealingLR, T_max=7)),
     ],
 )

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from configs.load import load_config
-from configs.schema.data import check_data_root
 from configs.schema.loss import LossConfig
 from utils.cli import TO_MEND, ArgumentParser, OnlyOnce, run_entry_point, whole_number
 from utils.data_root import data_root_problem
@@ -56,11 +55,9 @@ def main(argv: Sequence[str]) -> None:
     config = load_config(arguments.config, [*arguments.settings, *_LOSSES]) if arguments.config else None
     root = next(iter(arguments.settings), "")
     folder = expanded(root, "the data set")
-    if config:
-        check_data_root(config.data)
-    elif "://" in root:
+    if not config and "://" in root:
         raise ConfigError(data_root_problem(root))
-    elif not folder.is_dir():
+    if not config and not folder.is_dir():
         raise ConfigError(f"{folder}: no such folder. Name the folder of a data set")
 
     with handling_ctrl_c(leave_at_once):

@@ -7,9 +7,9 @@ from typing import Any, NoReturn
 
 from configs.load import config_from_dict
 from configs.schema import Config
-from configs.schema.sides import TWO_SIDES, read_source_folder
+from configs.schema.data import read_source_folder
 from configs.splits import open_split
-from data import data_set_folder
+from data import LAYOUTS, data_set_folder
 from data.batch import DataError
 from data.folder_store import IMAGE_SUFFIXES, SPLITS
 from data.layout import PairingError
@@ -67,7 +67,8 @@ def _refuse(folder: Path) -> NoReturn:
 def _settings(data: dict[str, Any], splits: Sequence[str], overrides: Sequence[str]) -> Config:
     """Return the settings of a data set. It has no pairs if no image has a partner of its name."""
     layouts = {data["layout"], *(text.removeprefix("data.layout=") for text in overrides)}
-    method = {} if layouts.isdisjoint(TWO_SIDES) else {"method": {"name": "cycle"}, "cycle": {"identity": 0}}
+    has_pairs = all(LAYOUTS[name].pairs for name in layouts)
+    method = {} if has_pairs else {"method": {"name": "cycle"}, "cycle": {"identity": 0}}
     config = config_from_dict({"data": data} | method, data["root"], overrides)
     with suppress(DataError):
         try:

@@ -12,8 +12,8 @@ from pathlib import Path
 from configs import build
 from configs.build import check_trained_sizes
 from configs.schema import Config
-from configs.schema.sides import TWO_SIDES
 from configs.splits import check_is_complete, has_split, measured_settings, open_split, validation_split
+from data import LAYOUTS
 from data.batch import DataError, check_one_size
 from data.checks.checking import Check, Checked, check_all, label_maps, palette_problems
 from data.checks.copies import shared_files
@@ -120,7 +120,7 @@ def _open_split(config: Config, split: str, *, needs_targets: bool) -> tuple[Lay
     needs_labels = split == "train" and config.loss.outside_mask > 0
     open_layout = partial(open_split, config, split, needs_labels=needs_labels)
     try:
-        if config.data.layout in TWO_SIDES and not needs_targets:
+        if not LAYOUTS[config.data.layout].pairs and not needs_targets:
             with suppress(PairingError):  # there is no other domain
                 return open_layout(needs_targets=True), (), ""
         return open_layout(needs_targets=needs_targets), (), ""

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from configs.schema.sides import DIRECTIONS
+from configs.schema.data import DIRECTIONS
 from inference.load import LoadedGenerator, load_from, load_generator
 from inference.original_weights import OriginalInputs
 from inference.sampling import encode_style

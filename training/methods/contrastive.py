@@ -1,4 +1,4 @@
-"""Training without pairs in one direction: patches of translations resemble those of the sources (CUT, FastCUT)."""
+"""Training without pairs in one direction: patches of translations resemble patches of the sources (CUT, FastCUT)."""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -176,7 +176,7 @@ class Contrastive(Unpaired):
             key_vectors = self.projection.compute_copy(keys, positions)
         vectors = zip(self.projection.network(queries, positions), key_vectors, strict=True)
         n_groups = 1 if settings.all_negatives else n_images
-        losses = [patch_nce(q, k, n_groups=n_groups, temperature=settings.temperature) for q, k in vectors]
+        losses = [patch_nce(q, k, n_groups=n_groups) for q, k in vectors]
         return torch.stack(losses).mean()
 
     def pass_once(self, pair: Pair) -> None:

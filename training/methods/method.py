@@ -215,7 +215,7 @@ class NetworkBuilder:
         as_called: Returns the module that training calls.
         """
         device, is_compiled = self.world.device, role == "generator" and self.config.train.compile
-        module.to(device).to(memory_format=build.memory_format(self.config, device, self.layout_on_cpu))
+        module.to(device).to(memory_format=build.memory_format(device, self.layout_on_cpu))
 
         def wrap(network: nn.Module) -> nn.Module:
             network = as_called(network)

@@ -3,9 +3,9 @@
 from contextlib import suppress
 
 from configs import build
+from configs.rules import unused_settings
 from configs.schema import Config
 from configs.splits import HELD_BACK, TRAIN, cached_split, has_split, open_split
-from configs.unused_settings import unused_settings
 from data.batch import DataError, Sample
 from data.cache import room
 from data.checks.checking import label_maps, palette_problems

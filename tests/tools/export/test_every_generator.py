@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from configs import build
 from configs.build import image_sides
 from configs.load import load_config
-from configs.schema import GeneratorConfig, networks
+from configs.schema import GeneratorConfig
 from inference.load import LoadedGenerator
 from inference.tiling import TiledNetwork
 from models import GENERATORS
@@ -65,7 +65,6 @@ def load(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
         torch.manual_seed(0)
         if name in NEW:
             monkeypatch.setitem(GENERATORS, name, NEW[name])
-            monkeypatch.setattr(networks, "OWN_GENERATORS", {name})
             config = replace(load_config(tiny_config, []), generator=GeneratorConfig(name=name))
         else:
             config = load_config(tiny_config, [f"generator.name={name}", *SETTINGS[name]])

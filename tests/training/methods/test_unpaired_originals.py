@@ -185,7 +185,6 @@ def test_contrastive(reference: dict[str, Any], name: str, joint: bool, monkeypa
         contrastive=ContrastiveConfig(
             taps=list(taps),
             weight=config["lambda_NCE"],
-            temperature=config["nce_T"],
             identity=config["nce_idt"],
             flip_equivariance=config["flip_equivariance"],
             all_negatives=config["nce_includes_all_negatives_from_minibatch"],

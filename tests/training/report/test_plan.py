@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from configs.load import load_config
+from configs.rules import unused_settings
 from configs.splits import HELD_BACK
-from configs.unused_settings import unused_settings
 from data.held_back import Subset
 from data.paired_folders import SideBySide
 from tests.conftest import save_image
