@@ -75,7 +75,7 @@ RECORDED = [
 )
 def test_a_repeated_step_makes_the_updates_of_a_step(case: str, settings: list[str], n_captured: int) -> None:
     config, graphs = config_of(case, *settings, "optimizer.learning_rate=1e-3"), RecordedGraphs()
-    batches, n_passes = batches_of(config, n_captured * (N_STEPS + 4) or 4, CPU), config.train.accumulation_steps
+    batches, n_passes = batches_of(config, n_captured * (N_STEPS + 1) or 4, CPU), config.train.accumulation_steps
     plain, repeated = make(config), make(config)
     expected = train(plain, plain.step, batches, n_passes)
     found = train(repeated, CudaGraphStep(repeated, graphs), batches, n_passes)  # type: ignore[arg-type]

@@ -188,7 +188,7 @@ def test_a_step_has_all_tensors_on_the_device_and_waits_for_nothing(case: str) -
 
 
 @pytest.mark.usefixtures("meta_steps")
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", ["pix2pixHD", "SPADE", "OASIS", "CycleGAN"])
 def test_translations_are_computed_on_the_device(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Tensor, "cpu", lambda tensor: torch.zeros(tensor.shape, dtype=tensor.dtype))
     config = config_of(case)
