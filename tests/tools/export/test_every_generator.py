@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from configs import build
 from configs.build import image_sides
 from configs.load import load_config
-from configs.schema import GeneratorConfig, networks
+from configs.schema import GeneratorConfig
 from inference.load import LoadedGenerator
 from inference.tiling import TiledNetwork
 from models import GENERATORS
