@@ -75,7 +75,7 @@ def network_work(case: Case, side: str, device: torch.device) -> Work:
         return plain
     precision = choose_precision(LEVELS[side], "auto", device)
     allow_tf32(LEVELS[side] != "O0")
-    computing = precision.cast(network).to(memory_format=build.memory_format(case.config(), device))
+    computing = precision.cast(network).to(memory_format=build.memory_format(device))
     give_freed_memory_back()  # the weights in float32
     computing = compiled(computing, device, is_final=True) if side == COMPILED else computing
 

@@ -33,7 +33,7 @@ from metrics.image_metrics import Bounds
 from models import DISCRIMINATORS, GENERATORS
 from models.activation_checkpointing import enable_activation_checkpointing
 from models.contract import check_discriminator, check_generator, check_on_meta_device, is_own
-from models.generator import ImageSides
+from models.generator import Generator, ImageSides
 from models.initialization import initialize
 from models.instance_features import FeatureConditionedGenerator, FeatureEncoder
 from models.spectral_norm import add_spectral_norm, normed_convolutions
@@ -42,13 +42,12 @@ from utils.device import use_deterministic_algorithms
 from utils.errors import ConfigError
 from utils.machine import keep_freed_memory, usable_cores
 from utils.precision import allow_tf32
-from utils.signatures import accepted, required_names
+from utils.signatures import accepted, argument_names, required_names
 from utils.text import exact
 from utils.torch_private import cpu_has_matrix_units
 
 Made = TypeVar("Made", bound=nn.Module)
 T = TypeVar("T")
-VGG_MIN_SIDE = 16  # pixels, which four poolings make one
 _LABEL_IDS = 2**16  # of label maps next to sources that are images: all that 16 bits can hold
 
 # settings of sizes, by data.preprocess
@@ -111,13 +110,31 @@ def memory_format(device: torch.device, on_cpu: torch.memory_format = torch.cont
 
 
 def image_sides(config: Config) -> ImageSides:
-    """Return the heights and widths that the generator takes, with its feature encoder if it has one."""
+    """Return the heights and widths that the generator takes, with its feature encoder if it has one.
+
+    Raises:
+        ConfigError: The generator does not support its settings.
+    """
     generator = GENERATORS[config.generator.name]
+    _check_supported(config, generator)
     sides = _of_rule(generator.image_sides, vars(config.generator), ImageSides)
     if not config.has_encoder:
         return sides
     multiple = max(sides.multiple, 2**config.features.n_downsamplings)
     return ImageSides(multiple, multiple * (sides.minimum // sides.multiple))
+
+
+def _check_supported(config: Config, generator: type[Generator]) -> None:
+    """Raise ConfigError if the class of the generator does not support its settings or the method."""
+    settings, wrong = config.generator, generator.unsupported
+    faults = dict(wrong(**accepted(wrong, vars(settings))))
+    if settings.scale != 1 and "scale" not in argument_names(generator) and not is_own(generator):
+        faults["scale"] = "1"
+    if config.method.declaration.data == "no pairs" and generator.translates != "images":
+        names = [name for name, one in GENERATORS.items() if one.translates == "images"]
+        faults["name"] = f"one of {', '.join(names)}, which translate images (method.name={config.method.name})"
+    for key, expected in faults.items():
+        settings.require(False, key, expected if key == "name" else f"{expected} (generator.name={settings.name})")
 
 
 def discriminated_side(config: Config) -> int:
@@ -141,8 +158,8 @@ def trained_side(config: Config) -> LeastSide:
     rule = DISCRIMINATORS[config.discriminator.name].least_side
     settings = accepted(rule, vars(config.discriminator)) or {"name": config.discriminator.name}
     sides = [(discriminated_side(config), " ".join(f"discriminator.{key}={settings[key]}" for key in settings))]
-    if "vgg" in config.loss_weights:
-        sides.append((VGG_MIN_SIDE, f"loss.vgg={exact(config.loss.vgg)}"))
+    for name, weight in config.loss_weights.items():
+        sides.append((GENERATOR_LOSSES[name].least_side, f"loss.{name}={exact(weight)}"))
     (pixels, reason), scale = max(sides), config.generator.scale
     return LeastSide(math.ceil(pixels / scale), f"{reason}{'' if scale == 1 else f' generator.scale={scale:g}'}")
 
@@ -230,15 +247,15 @@ def build_generator(config: Config, direction: str | None = None) -> nn.Module:
         check_on_meta_device(make, key)
         target = (data.target_channels, round(scale * side), round(scale * side))
         check_generator(generator, key, in_channels, target, side)
-    is_spade, norm = settings.name == "spade", "all" if settings.spectral_norm else "none"
-    _draw_weights(generator, config, norm, as_spade=is_spade)
+    as_spade, norm = maker.keeps_normed_weights, "all" if settings.spectral_norm else "none"
+    _draw_weights(generator, config, norm, as_spade=as_spade)
     network: nn.Module = generator
     if config.has_encoder:
         network = FeatureConditionedGenerator(generator, _build_feature_encoder(config))
     elif config.style.channels:
         of_style = {"style_channels": config.style.channels, "base_channels": settings.base_channels}
         encoder = StyleEncoder(in_channels=data.target_channels, **of_style)
-        _draw_weights(encoder, config, norm, as_spade=is_spade)
+        _draw_weights(encoder, config, norm, as_spade=as_spade)
         network = StyleConditionedGenerator(generator, encoder)
     if config.train.activation_checkpointing:
         enable_activation_checkpointing(network)
@@ -277,9 +294,8 @@ def build_discriminator(config: Config, direction: str | None = None) -> nn.Modu
         check_discriminator(
             discriminator, key, source_channels, data.target_channels, side, needs_features=needs_features
         )
-    is_oasis = settings.name == "segmentation"  # which draws weights before its network is moved
-    norm = settings.spectral_norm
-    _draw_weights(discriminator, config, norm, as_spade=norm == "inner", misses_normed=not is_oasis)
+    norm, misses_normed = settings.spectral_norm, maker.keeps_normed_weights
+    _draw_weights(discriminator, config, norm, as_spade=norm == "inner", misses_normed=misses_normed)
     return discriminator
 
 
@@ -352,7 +368,7 @@ def build_augmentation(config: Config) -> DiffAugment:
     """
     settings = config.augmentation
     expected = "a list without cutout with discriminator.name=segmentation: cut pixels have no class"
-    if "cutout" in settings.policy and config.discriminator.name == "segmentation":
+    if "cutout" in settings.policy and DISCRIMINATORS[config.discriminator.name].classifies_pixels:
         raise ConfigError(f"augmentation.policy is {settings.policy}, expected {expected}")
     return DiffAugment(tuple(settings.policy))
 

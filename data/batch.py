@@ -5,7 +5,6 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import chain
 from math import prod
 from multiprocessing import reduction
 from multiprocessing.connection import Connection
@@ -17,7 +16,6 @@ from torch import Tensor
 from utils.errors import UserError
 
 _LISTED = 5
-_ALIKE = 3  # problems that are one text
 HAS_MEMORY_FILES = hasattr(os, "memfd_create")  # on Linux, unless Python is built for an old C library
 _ALIGNMENT = 64  # bytes
 _Place = tuple[str, torch.dtype, torch.Size, int]  # name, type, shape and first byte of a map
@@ -25,24 +23,15 @@ _LARGEST_WEIGHT = {torch.uint8: 255.0, torch.uint16: 65535.0}  # counts as 1; ot
 
 
 class DataError(UserError):
-    """The data set cannot be used as it is.
+    """The data set cannot be used.
 
-    problems: one or more lines, each of which names the file or the folder and the remedy. The error as a text holds
-    the first few, and what several files have in the same way once.
+    problems: One or more lines that each name a file or folder and the remedy. As a text, the error lists the first.
     """
 
     def __str__(self) -> str:
         n_left = len(self.args) - _LISTED
-        more = f"; and {n_left} more: python -m tools.check_data lists all" if n_left > 0 else ""
-        subjects: dict[str, list[str]] = {}
-        for problem in self.args[:_LISTED]:
-            subject, colon, what = problem.partition(": ")
-            subjects.setdefault(colon + what, []).append(subject)
-        texts = (
-            [f"{', '.join(alike)}{what}"] if len(alike) >= _ALIKE else [f"{subject}{what}" for subject in alike]
-            for what, alike in subjects.items()
-        )
-        return "; ".join(chain.from_iterable(texts)) + more
+        more = [f"and {n_left} more: python -m tools.check_data lists all"] if n_left > 0 else []
+        return "; ".join([*self.args[:_LISTED], *more])
 
 
 class LoadingError(DataError):

@@ -19,7 +19,7 @@ GREY_LEVELS = (
 def checked_classes(ids: Tensor, name: str, *, n_classes: int, ignore_id: int | None) -> Tensor:
     """Return class ids in the form of `Sample.source`, from a (1, H, W) int32 map.
 
-    name: of the map, for messages.
+    name: Name of the map, for messages.
 
     Raises:
         DataError: a pixel is neither a class nor ignored.
@@ -53,10 +53,10 @@ def _remedy(ids: Tensor, wrong: int) -> str:
 def classes_of_colors(picture: Tensor, colors: LabelColors, name: str) -> Tensor:
     """Return the classes of a (3, H, W) uint8 picture in the form of `Sample.source`; K where a colour is ignored.
 
-    name: of the map, for messages.
+    name: Name of the map, for messages.
 
     Raises:
-        DataError: a pixel has a colour of no class.
+        DataError: A pixel has a colour of no class.
     """
     n_classes = colors.n_classes
     table = packed_colors(colors.colors.numpy().T)
@@ -70,14 +70,10 @@ def classes_of_colors(picture: Tensor, colors: LabelColors, name: str) -> Tensor
     if is_wrong.any():
         row, column = divmod(int(starts[is_wrong][0]), picture.shape[2])
         share = lengths[is_wrong].sum() / len(pixels)
-        if already := _ids_already(picture, colors):
-            raise DataError(f"{name}: {already}")
         remedy = (
             "Smoothed borders and JPEG make such colours: python -m tools.convert_data colors-to-ids gives them the "
             "nearest class; or list the colour in the file"
         )
-        if np.isin(packed_colors(picture.numpy()[::-1]), table).all():
-            remedy = "In the order BGR all its colours are there: OpenCV writes so; exchange red and blue"
         raise DataError(
             f"{name}: pixel (row {row}, column {column}) has the colour {picture[:, row, column].tolist()}, which is "
             f"none of data.label_colors, as {share:.2%} of its pixels. {remedy}"
@@ -85,19 +81,6 @@ def classes_of_colors(picture: Tensor, colors: LabelColors, name: str) -> Tensor
     dtype = np.uint8 if n_classes <= 255 else np.int32
     classes = np.repeat(rows.clip(max=n_classes).astype(dtype), lengths)
     return torch.from_numpy(classes.reshape(1, *picture.shape[1:]))
-
-
-def _ids_already(picture: Tensor, colors: LabelColors) -> str:
-    """Return the remedy for a grey picture whose levels are ids of the classes; empty for another picture."""
-    levels = {level for level in picture[0].unique().tolist() if level != IGNORE_ID or (level,) * 3 in colors.rgb}
-    if not bool((picture == picture[:1]).all()) or max(levels, default=0) >= colors.n_classes:
-        return ""
-    has_ignored = len(colors.rgb) > colors.n_classes or bool((picture == IGNORE_ID).any())
-    settings = f"data.n_classes={colors.n_classes}{f' data.ignore_id={IGNORE_ID}' if has_ignored else ''}"
-    return (
-        "these are ids already, as python -m tools.convert_data colors-to-ids makes them, and no colours: set "
-        f"{settings} data.label_colors=null"
-    )
 
 
 def packed_colors(channels: np.ndarray) -> np.ndarray:

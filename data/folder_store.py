@@ -1,8 +1,8 @@
-"""The store of a file system, and remedies for folders that are not where they were expected."""
+"""The store of a file system."""
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +12,7 @@ from data.batch import DataError
 from data.store import Blob, Folder, Store
 from utils.data_root import data_root_problem
 from utils.paths import expanded
+from utils.text import listed
 
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".ppm", ".bmp", ".tif", ".tiff", ".svs", ".webp"})
 VIDEO_SUFFIXES = frozenset({".mp4", ".mov", ".mkv", ".avi", ".webm", ".m4v"})
@@ -19,7 +20,6 @@ HIDDEN = re.compile(  # names that begin with a dot, and folders that systems an
     r"(?i)/(\.|([#@$]recycle(\.bin)?|@(eadir|recently-snapshot)|[#~]snapshot|lost\+found|__macosx|system volume \w+)/)"
 )
 SPLITS = ("train", "val", "test")
-_LISTED_FOLDERS = 8
 
 
 @dataclass(frozen=True)
@@ -72,18 +72,17 @@ class FolderStore(Store):
         return Path(folder.path).is_dir()
 
     def absence(self, folder: Folder) -> str:
-        """Return what is wrong with the path of a folder, which folders are beside it, and a remedy."""
+        """Return what is wrong with the path of a folder, and which folders are next to it."""
         path = Path(folder.path)
         beside = visible_entries(path.parent) if path.parent.is_dir() else []
-        named = ", ".join([other.name for other in beside if other.is_dir()][:_LISTED_FOLDERS]) or "none"
-        named += (misplaced := misplaced_folder(path))
-        may_be_photos = not misplaced and not path.exists()
-        has_images = may_be_photos and any(other.suffix.lower() in IMAGE_SUFFIXES for other in beside)
-        remedy = "; python -m tools.convert_data from-photos makes pairs of photographs" if has_images else ""
-        if may_be_photos and any(other.suffix == ".tar" for other in beside):
-            remedy = f"; python -m tools.convert_data index-shards {path.parent} makes a data set of the tar files"
+        names = listed([other.name for other in beside if other.is_dir()], 8) or "none"
         what = "is a file, expected a folder" if path.exists() else "no such folder"
-        return f"{what}; folders beside it: {named}{remedy}"
+        remedy = ""
+        if any(other.suffix == ".tar" for other in beside):
+            remedy = f"; python -m tools.convert_data index-shards {path.parent} makes a data set of the tar files"
+        elif any(other.suffix.lower() in IMAGE_SUFFIXES for other in beside):
+            remedy = "; python -m tools.convert_data from-photos makes pairs of photographs"
+        return f"{what}; folders beside it: {names}{remedy}"
 
 
 class LocalFile(Blob):
@@ -132,41 +131,3 @@ def is_hidden(name: str) -> bool:
 def visible_entries(folder: Path) -> list[Path]:
     """Return the files and folders in a folder that are not hidden, sorted."""
     return sorted(path for path in folder.iterdir() if not is_hidden(path.name))
-
-
-def misplaced_folder(folder: Path) -> str:
-    """Return a remedy for a missing folder of a split, as "; did you mean X?"; empty where none is known.
-
-    folder: as ROOT/train, ROOT/train_A or ROOT/train_label.
-    """
-    root, name = folder.parent, folder.name
-    split, _, kind = name.rpartition("_")
-    if (split or name) not in SPLITS or not root.is_dir():
-        return ""
-    if found := next(filter(os.path.isdir, _elsewhere(folder)), None):  # none of those that cannot be read
-        return f"; did you mean {found}? Set data.root={found.parent}"
-    if not split:
-        is_paired = (root / f"{name}_A").is_dir()
-        return f"; {name}_A and {name}_B are data.layout=paired_folders" if is_paired else ""
-    if found := next(filter(os.path.isdir, _named_otherwise(folder)), None):
-        pattern = found.relative_to(root).as_posix().replace(split, "{split}")
-        return f"; did you mean {found}? data.source_folder={pattern} or data.target_folder={pattern} names it"
-    is_joined = kind in ("A", "B") and (root / split).is_dir()
-    return f"; {split} with both halves in each file is data.layout=side_by_side" if is_joined else ""
-
-
-def _elsewhere(folder: Path) -> Iterator[Path]:
-    """Yield a folder of that name above the root, and those one folder further down."""
-    yield folder.parent.parent / folder.name
-    for beside in visible_entries(folder.parent):
-        yield beside / folder.name
-
-
-def _named_otherwise(folder: Path) -> Iterator[Path]:
-    """Yield what else train_A may be called: trainA, A/train."""
-    letters = folder.name.replace("_", "").casefold()
-    for beside in visible_entries(folder.parent):
-        if re.sub(r"[\W_]", "", beside.name).casefold() == letters:
-            yield beside
-    split, _, kind = folder.name.rpartition("_")
-    yield folder.parent / kind / split

@@ -87,30 +87,23 @@ def groups_of(names: Sequence[str], pattern: str) -> list[str]:
     return groups
 
 
-def shared_beginnings(first: Sequence[str], second: Sequence[str]) -> list[tuple[str, str]]:
-    """Return two names, one of each side, for each group that both sides hold, judging by the beginnings of names.
-
-    A beginning is all before the last number, as p001_slice of p001_slice03. It is taken for a group where it has a
-    number of its own, and where names have several.
-    """
-    ours, theirs = _by_beginning(first), _by_beginning(second)
-    shared = sorted(ours.keys() & theirs.keys())
-    return [(ours[group], theirs[group]) for group in shared] if len(ours.keys() | theirs.keys()) > 1 else []
-
-
 def shared_groups(splits: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Yield a line for each two splits in which names begin alike before their last number; see `shared_beginnings`.
+    """Yield a line for each two splits that share a group, judging by the beginnings of names.
 
-    splits: the names of samples, by split.
+    A beginning is everything before the last number: p001_slice of p001_slice03. It counts as a group if it has a
+    number of its own, and if the names of both splits have several beginnings.
+
+    splits: Names of samples, by split.
     """
     for (first, names), (second, others) in combinations(splits.items(), 2):
-        shared = shared_beginnings(names, others)
-        if shared:
-            ours, theirs = shared[0]
+        ours, theirs = _by_beginning(names), _by_beginning(others)
+        shared = sorted(ours.keys() & theirs.keys())
+        if shared and len(ours.keys() | theirs.keys()) > 1:
+            name, other = ours[shared[0]], theirs[shared[0]]
             yield (
-                f"{first} and {second} share {counted(len(shared), 'beginning')} of names, as {ours} and {theirs}: if "
+                f"{first} and {second} share {counted(len(shared), 'beginning')} of names, as {name} and {other}: if "
                 "these are of one patient, scene or video, metrics are too good. Keep such samples in one split; "
-                f"without a split val, {suggested_setting(ours)} holds them back together"
+                f"without a split val, {suggested_setting(name)} holds them back together"
             )
 
 

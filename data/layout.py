@@ -25,27 +25,19 @@ class Provenance:
     rule: str
     files: Mapping[str, Blob] = field(default_factory=dict)
 
-    def state_key(self) -> str:
-        """Return a digest that changes with the rule, and when a file is written to or replaced.
+    def key(self) -> str:
+        """Return a digest that changes with the rule, and when a file is written to, moved or replaced.
 
         Raises:
-            DataError: a file is missing or cannot be read.
+            DataError: A file is missing or cannot be read.
         """
-        return self._key(lambda file: file.state())
-
-    def content_key(self) -> str:
-        """Return a digest that changes with the rule and the files' bytes, wherever they are; raises as `state_key`."""
-        return self._key(lambda file: file.digest())
-
-    def _key(self, property_of: Callable[[Blob], str]) -> str:
-        texts = []
+        texts = [self.rule]
         for file in self.files.values():
             try:
-                texts.append(property_of(file))
+                texts.append(file.state())
             except OSError as error:
                 raise DataError(f"{file}: {error.strerror}") from error
-        text = f"{self.rule} {' '.join(texts)}"
-        return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()  # file names may be arbitrary bytes
+        return hashlib.sha256(" ".join(texts).encode("utf-8", "surrogateescape")).hexdigest()  # of arbitrary file names
 
 
 class Layout(ABC):

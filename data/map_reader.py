@@ -148,7 +148,7 @@ def stack_files(layout: Layout, index: int) -> list[Blob]:
 def stacked(images: Sequence[Tensor], files: Sequence[File], form: StoredForm) -> Tensor:
     """Return images of one size as one, (C, H, W) in a type that holds the values of all exactly.
 
-    form: of the stack.
+    form: Expected pixels of the stack.
 
     Raises:
         DataError: as `fitting` and `check_depth`.
@@ -163,7 +163,7 @@ def stacked(images: Sequence[Tensor], files: Sequence[File], form: StoredForm) -
 def fitting(images: Sequence[Tensor], files: Sequence[File], form: StoredForm) -> Sequence[Tensor]:
     """Return images that have the channels of a stack together; transparency is dropped where they fit without it.
 
-    form: of the stack.
+    form: Expected pixels of the stack.
 
     Raises:
         DataError: the images have other channels together.

@@ -1,6 +1,5 @@
 """The contract of stores: where the bytes of data sets come from."""
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -105,8 +104,3 @@ class Blob(ABC):
     @abstractmethod
     def state(self) -> str:
         """Return a text that changes when it is written to or replaced, without reading it; raises as `open`."""
-
-    def digest(self) -> str:
-        """Return the SHA-256 of its content, in hexadecimal digits; raises as `open`."""
-        with self.open() as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]  # BinaryIO lacks readinto

@@ -18,7 +18,7 @@ from inference.no_data import NoData
 from utils.atomic_file import replacing
 from utils.pictures import means_of_squares
 
-_PIXELS = 2**21  # of a reduced image, at most four times as many
+_PIXELS = 2**21  # a reduced image has up to four times as many
 
 
 def reduced(image: Tensor, *, is_ids: bool = False) -> Tensor:

@@ -252,23 +252,17 @@ class JoinedPictures(DerivedLayout):
 def without_joined_pictures(layout: Layout, loaded: LoadedGenerator, request: InputOptions) -> Layout:
     """Return the layout of --input with one half of each picture as source, and report that.
 
-    --side A or B takes that half; none takes every picture as it is; without it, a half is taken in runs of the layout
-    side_by_side, unless every picture has the proportions of a half.
+    --side A or B takes that half, and none takes every picture whole. Without it, runs of the layout side_by_side take
+    a half, unless every picture has the proportions of a half.
 
     Raises:
-        DataError: sources are label maps or not 8-bit RGB, or have targets, or the sides differ in size.
+        DataError: Sources are label maps or not 8-bit RGB, or have targets, or targets have another size.
     """
     side, config = request.side, loaded.config
     if side == "none" or (side is None and config.data.layout != "side_by_side"):
         return layout
-    if config.generator.scale != 1:
-        raise DataError(
-            f"--side {side}: sides have one size, and generator.scale={config.generator.scale:g}. Remove it."
-        )
-    if loaded.data_facts.storage:
-        raise DataError(f"--side {side}: only 8-bit RGB pictures are joined. Remove --side.")
-    if layout.n_classes:
-        raise DataError(f"--side {side}: sources are label maps, which have no sides. Remove --side.")
+    if config.generator.scale != 1 or loaded.data_facts.storage or layout.n_classes:
+        raise DataError(f"--side {side}: only 8-bit RGB pictures of one size are joined. Remove --side.")
     chosen: Side = side or ("A" if config.data.direction == "AtoB" else "B")
     side_name = f"the {'left' if chosen == 'A' else 'right'} half"
     are_halves = [] if side else _have_proportions_of_a_half(layout, config)
@@ -283,9 +277,9 @@ def without_joined_pictures(layout: Layout, loaded: LoadedGenerator, request: In
 
 
 def _have_proportions_of_a_half(layout: Layout, config: Config) -> list[bool]:
-    """Return, for each picture that can be read, whether it has the proportions of one half of those of the training.
+    """Return, for each picture that can be read, whether it has the proportions of the first training sample.
 
-    Those are of the first training sample, or as resized; empty where they are not known.
+    The list is empty if the training sample and its size are not known.
     """
     found, data = list[bool](), config.data
     try:

@@ -189,13 +189,10 @@ class Results:
         if n_skipped := n_images - n_records - counts["foreign"] - counts["resized"]:
             logger.warning("skipped      %d of %s, which cannot be used", n_skipped, counted(n_images, "image"))
         if n := counts["no_data"]:
-            logger.info(
-                "no data      %s with pixels without data, which are filled for the network", counted(n, "source")
-            )
-        if n := counts["foreign"]:
-            logger.warning("left out     %s that test.py did not write", counted(n, "existing image"))
-        if n := counts["resized"]:
-            logger.warning("left out     %s of another size than the source", counted(n, "existing image"))
+            logger.info("no data      %s with pixels that are filled for the network", counted(n, "source"))
+        for count, text in (("foreign", "that test.py did not write"), ("resized", "of another size than the source")):
+            if n := counts[count]:
+                logger.warning("left out     %s %s", counted(n, "existing image"), text)
         if n := counts["kept"]:
             logger.info("kept         %s", counted(n, "existing image"))
 
@@ -221,7 +218,7 @@ def report_metrics(
     about: Mapping[str, Any],
     output: Path,
 ) -> None:
-    """Print the figures of all images together, and write them with those of each image and `about` as metrics.json.
+    """Print the figures of all images together, and write metrics.json, with `about` and the figures of each image.
 
     floor: L1 of the best constant colours, "l1" and, with weights of pixels, "l1_weighted". The printed comparison is
         weighted if it can be: the generator did not learn pixels of weight 0.

@@ -16,9 +16,9 @@ from utils.distributed import World
 from utils.log import logger
 from utils.text import counted, exact
 
-_MUCH_OUTSIDE = 0.5  # of an image's values
+_MUCH_OUTSIDE = 0.5  # share of an image's values
 _HIGHEST = 99.9  # percentile that counts as the highest value
-_NARROW = 0.01  # of the range
+_NARROW = 0.01  # share of the range
 _TIMES = 6.0  # that the highest values may be smaller or larger: units differ by 10 and more, contrasts by less
 _MAX_PIXELS = 2**16  # that the highest values are looked for in
 

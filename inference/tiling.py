@@ -71,10 +71,10 @@ class TiledNetwork:
     tile: side of a tile. All lengths here are in pixels of the image or of the output, whichever is larger.
     size_multiple, min_size: the sides of an image must be multiples of `size_multiple`, and at least `min_size`, both
         in pixels of the image.
-    scale: sides of the output, in those of the image, a power of 2.
+    scale: Side of the output divided by the side of the image, a power of 2.
     overlap: Compute windows: a tile and `overlap` pixels around it are an image with statistics of its own. Windows are
         blended linearly where they overlap. They need one pass, and files only for flips. None: no windows.
-    folder: where the temporary files are.
+    folder: Folder of the temporary files.
 
     Attributes: n_segments, the passes over the tiles; is_windowed, whether the network computes windows; at_once, the
     longest side of an image that is computed in one piece.

@@ -166,7 +166,7 @@ class Penalty:
     """A term of the discriminator's loss. Its weight is the setting of its name in section `loss`.
 
     compute: Returns the term, 0-d.
-    needs_float32: Whether it has gradients of gradients, for which half precision is too coarse.
+    needs_float32: Whether it has gradients of gradients, which need float32.
     needs_pairs: Whether it needs a target of the size of each translated image.
     classifies_pixels: Whether it is for a discriminator that classifies pixels, or for one that does not.
     share: Factor of the weight.

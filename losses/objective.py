@@ -23,8 +23,8 @@ class LossInputs:
     source: (N, C', H, W), the condition as the discriminator sees it. Without pairs it is the source image.
     discriminate_fake, discriminate_target: Compute the discriminator's outputs when the first loss reads them, so that
         an update without such a loss saves the passes.
-    style: Means and log variances, (N, style_channels) each, of the normal distributions from which the styles of the
-        translated images were drawn; None without a style encoder.
+    style: Means and log variances, (N, style_channels) each, of the normal distributions of the styles; None without a
+        style encoder.
     weights: Weights of the pixels in the distances of images and of features; None if all weigh the same.
     outside: Weights of the pixels that a translation without pairs must keep.
     """

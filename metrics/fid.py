@@ -37,13 +37,13 @@ def kernel_distance(fakes: Sequence[Tensor], targets: Sequence[Tensor]) -> SetSc
     """Return KID, the kernel distance of two sets of at least 2 (D,) features (Binkowski et al. 2018); lower is better.
 
     The value is the mean over 100 random subsets of up to 1000 images, which are the same in each
-    call; the deviation is that of the subsets.
+    call; the deviation is the deviation of the subsets.
     """
     from torchmetrics.image.kid import KernelInceptionDistance
 
     with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)  # torch.manual_seed seeds the GPUs too
-        warnings.simplefilter("ignore", UserWarning)  # that it stores all features, which are in memory already
+        warnings.simplefilter("ignore", UserWarning)  # it warns that it stores all features
         size, network = min(KID_SUBSET_SIZE, len(fakes), len(targets)), _Identity(len(fakes[0]))
         metric = KernelInceptionDistance(network, subsets=KID_SUBSETS, subset_size=size, sync_on_compute=False)
         metric.update(torch.stack([*targets]), real=True)

@@ -42,7 +42,7 @@ def draws(part: nn.Module) -> bool:
     return any(isinstance(module, nn.Dropout) for module in part.modules())
 
 
-@left_out_of_compilation  # torch.compile traces one pass, in place of the first and of those that replay its vectors
+@left_out_of_compilation  # torch.compile would trace one pass for the first and for all that replay its vectors
 def _with_norms_as_before(
     spectral: list[SpectralNorm],
     batch: list[BatchNorm],

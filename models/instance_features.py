@@ -84,7 +84,7 @@ def number_regions(instances: Tensor) -> Tensor:
     return torch.empty_like(keys).scatter_(0, order, is_next.cumsum(0)).view(instances.shape)
 
 
-FILE_NAME = "feature_clusters.pt"  # in the folder of the encoder's run
+FILE_NAME = "feature_clusters.pt"  # a file in the folder of the encoder's run
 _KEY = "feature_clusters"
 
 

@@ -17,7 +17,7 @@ from utils.precision import at_least_float32
 class InTiles:
     """How a layer is computed for an image in tiles; a layer of ours declares it as its attribute `in_tiles`.
 
-    reach: Distance in pixels of the input from which a pixel of the output depends on it.
+    reach: Distance, in pixels of the input, over which a pixel of the output depends on the input.
     stride: Pixels of the input, along a side, for each pixel of the output: 2 halves the sides, 1/2 doubles them.
     extent: tile: from the tile's part of its input. every_segment: the same, but each segment of the network computes
         it again from the image, because that is cheap. full_image: once, by the layer's `of_sides`, since it depends

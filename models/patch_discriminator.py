@@ -142,7 +142,7 @@ class PixelDiscriminator(Discriminator):
 
     @staticmethod
     def least_side() -> int:
-        """Return the shortest side of an image from which a norm can compute statistics."""
+        """Return the shortest side with statistics for a norm."""
         return 2
 
     def forward(self, source: Tensor, image: Tensor) -> list[DiscriminatorOutput]:

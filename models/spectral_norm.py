@@ -15,7 +15,7 @@ from utils.precision import at_least_float32
 SpectralIteration = Literal["u_first", "v_first"]
 Vectors = tuple[Tensor, Tensor]
 
-_FIRST_ITERATIONS = 15  # of random vectors, as torch's own parametrization begins
+_FIRST_ITERATIONS = 15  # as torch's own parametrization starts from random vectors
 _SETTLING_ITERATIONS = 50  # after averaging: sigma is then right to 1e-3 where one step follows another closely
 _EPS = 1e-12
 
@@ -29,11 +29,11 @@ class SpectralNorm(nn.Module):
     dim: the dimension of the weight that holds the output channels; the others are flattened.
     iteration: u_first: u from v, then v from u, as torch's parametrization does. v_first: v, then u, as torch's former
         hook does, with which SPADE and OASIS train; for the same state it is half a step ahead.
-    keeps_float32: asks utils.precision to leave this module's buffers alone.
+    keeps_float32: Makes utils.precision skip this module's buffers.
     """
 
     keeps_float32 = True
-    _u: Tensor  # (out_channels,); the names are those of torch's parametrization, which checkpoints hold
+    _u: Tensor  # (out_channels,); checkpoints hold these names of torch's parametrization
     _v: Tensor  # (the other elements of an output channel,)
 
     def __init__(self, weight: Tensor, *, dim: int = 0, iteration: SpectralIteration = "u_first") -> None:
@@ -57,7 +57,7 @@ class SpectralNorm(nn.Module):
             return (weight.to(matrix.dtype) / sigma).to(weight.dtype)
 
     def settle(self, weight: Tensor) -> None:
-        """Bring the vectors to a weight that they do not belong to, as an averaged one."""
+        """Iterate the vectors until they fit another weight, for example an averaged one."""
         with _full_precision(weight):
             self._iterate(self._matrix(weight), _SETTLING_ITERATIONS)
 
@@ -79,7 +79,7 @@ class SpectralNorm(nn.Module):
 
     @torch.no_grad()
     def _iterate(self, matrix: Tensor, n_iterations: int) -> None:
-        if matrix.is_meta:  # shapes alone, and torch takes long to find them
+        if matrix.is_meta:  # it has only shapes, and torch takes long to find them
             return
         for _ in range(n_iterations):
             if self._iteration == "v_first":
@@ -121,7 +121,7 @@ def spectral_norms(network: nn.Module) -> list[SpectralNorm]:
 
 
 def settle_spectral_norm(network: nn.Module) -> None:
-    """Bring u and v of each convolution to its weight, in place; without effect where there is no spectral norm."""
+    """Iterate u and v of each convolution until they fit its weight, in place."""
     for module in network.modules():
         if isinstance(module, parametrize.ParametrizationList) and isinstance(module[0], SpectralNorm):
             module[0].settle(module.original.detach())

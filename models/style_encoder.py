@@ -16,7 +16,7 @@ from models.generator import EncodedGenerator
 from models.layers import InstanceNorm
 from utils.precision import at_least_float32
 
-SIDE = 256  # pixels, to which images are resized: the Linear layers fix it
+SIDE = 256  # pixels of the resized images; the Linear layers fix it
 _WIDTHS = (1, 2, 4, 8, 8, 8)  # times base_channels
 _LAST_SIDE = SIDE // 2 ** len(_WIDTHS)
 
@@ -40,7 +40,7 @@ class StyleDistribution(NamedTuple):
 
 
 class StyledImages(NamedTuple):
-    """Translated images, (N, C, H, W) in [-1, 1], and the distributions from which their styles were drawn."""
+    """Translated images, (N, C, H, W) in [-1, 1], and the distributions of their styles."""
 
     images: Tensor
     style: StyleDistribution
@@ -49,8 +49,8 @@ class StyledImages(NamedTuple):
 class StyleEncoder(nn.Module):
     """Strided convolutions of an image of 256x256 pixels, and a linear layer each for mean and log variance.
 
-    Instance norm, whatever that of the generator is. Unlike in the original, the size of the images that are trained on
-    changes no layer, and the number of channels of the style is free.
+    It has instance norm with every generator. Unlike in the original, the size of the training images changes no layer,
+    and the number of channels of the style is free.
     """
 
     def __init__(self, *, in_channels: int = 3, style_channels: int = 256, base_channels: int = 64) -> None:

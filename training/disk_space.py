@@ -11,17 +11,15 @@ from utils.errors import ConfigError
 
 
 def describe_shortage(training: Training, *, continues: bool) -> list[str]:
-    """Return a line where the disk is too small for all checkpoints of the run; nothing where it is large enough.
+    """Return a warning if the disk is too small for all checkpoints of the run.
 
-    continues: whether the checkpoints in the run's folder are the run's own, of which old ones are deleted.
+    continues: Whether the checkpoints in the run's folder belong to the run, which deletes old ones.
 
     Raises:
-        ConfigError: not a single checkpoint fits.
+        ConfigError: Not a single checkpoint fits.
     """
-    folder, n_bytes = training.folder, training.n_bytes
-    free = free_bytes(folder)
-    is_finished = training.loop.step >= training.total_steps
-    if free is None or is_finished or not training.world.is_main:
+    folder, n_bytes, free = training.folder, training.n_bytes, free_bytes(training.folder)
+    if free is None or training.loop.step >= training.total_steps or not training.world.is_main:
         return []
     if free < n_bytes:
         raise ConfigError(
@@ -31,33 +29,23 @@ def describe_shortage(training: Training, *, continues: bool) -> list[str]:
     needed = count_more_files(training, continues=continues) * n_bytes
     if free >= needed:
         return []
-    settings = training.config.checkpoint
-    remedy = f"free space, or {'lower' if settings.keep else 'limit'} checkpoint.keep={settings.keep}"
-    if settings.keep == 1:
-        remedy = f"free space{', or set checkpoint.best=none' if training.best.is_kept else ''}"
     return [
-        f"warning        the checkpoints will take about {size(needed)} more, one being written included, and "
-        f"{size(free)} is free in {folder}: {remedy}"
+        f"warning        the checkpoints will take about {size(needed)} more, and {size(free)} is free in {folder}: "
+        f"free space, or change checkpoint.keep={training.config.checkpoint.keep}"
     ]
 
 
 def count_more_files(training: Training, *, continues: bool) -> int:
-    """Return how many files of checkpoints there will be at most, beside those that there are.
-
-    A checkpoint is written before the oldest one is deleted, and best.pt before the former one is replaced.
-    """
-    settings, step, last = training.config.checkpoint, training.loop.step, training.total_steps
-    n_written = (last - 1) // settings.every_steps - step // settings.every_steps + 1
+    """Return the largest number of checkpoint files that will be added, including one that is being written."""
+    settings, last = training.config.checkpoint, training.total_steps
+    n_written = (last - 1) // settings.every_steps - training.loop.step // settings.every_steps + 1
     n_present = len(list_checkpoints(training.folder)) if continues else 0
-    n_most = n_present + n_written
-    if settings.keep:
-        n_most = min(n_most, max(settings.keep, n_present) + 1)
-    has_best = continues and (training.folder / BEST).is_file()
-    return max(n_most - n_present + int(training.best.is_kept and not has_best), 1)
+    n_more = min(n_written, max(settings.keep - n_present, 0) + 1) if settings.keep else n_written
+    return n_more + int(training.best.is_kept and not (continues and (training.folder / BEST).is_file()))
 
 
 def free_bytes(folder: Path) -> int | None:
-    """Return the free bytes where a folder is or will be made; None where its file system does not count them."""
+    """Return the free bytes of a folder that may not exist yet; None if its file system does not count them."""
     for place in (folder, *folder.absolute().parents):
         with suppress(OSError):
             disk = shutil.disk_usage(place)

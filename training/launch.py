@@ -33,7 +33,7 @@ from utils.distributed import World
 from utils.errors import ConfigError, Interrupted
 from utils.log import logger
 from utils.paths import expanded
-from utils.run_figures import last_validation
+from utils.run_figures import METRICS_FILE, last_validation
 from utils.signals import GracefulStop
 
 
@@ -100,7 +100,7 @@ def sinks_of(training: Training, session: Session) -> list[Sink]:
     classes = build.data_facts(config).legend(training.validation.evaluator.label_colors)
     can_draw = training.method.conditioning.source_image_channels == 0
     return [
-        MetricsFile(folder),
+        MetricsFile(folder / METRICS_FILE),
         TensorBoard(folder, changed_settings(config)),
         session,
         Console(training.total_steps, config.loss.gan_mode),

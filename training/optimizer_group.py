@@ -131,7 +131,7 @@ class OptimizerGroup:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load a state; learning rate and betas stay as configured, and a scaler without a state starts anew."""
+        """Load a state, but not its learning rate and betas. A scaler without a state starts from its first scale."""
         self.optimizer.state.clear()
         for name, network in self.networks.items():
             for parameter, saved in _by_parameter(network.module, state["moments"][name]).items():

@@ -24,7 +24,7 @@ def mapped_array(folder: Path, shape: Sequence[int], dtype: DTypeLike) -> np.nda
     n_bytes = prod(shape) * np.dtype(dtype).itemsize
     with tempfile.TemporaryFile(dir=folder) as file:
         try:
-            if hasattr(os, "posix_fallocate"):  # on macOS, a write to the array ends the process if the disk is full
+            if hasattr(os, "posix_fallocate"):  # elsewhere, a full disk ends the process at a write
                 os.posix_fallocate(file.fileno(), 0, n_bytes)
         except OSError as error:
             if error.errno == errno.ENOSPC:

@@ -4,27 +4,14 @@ Textures start at the upper left corner of their surface, so that courses, panes
 map. Light comes from the upper left.
 """
 
-from collections.abc import Callable
 from copy import copy
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from data.facades.house_front import (
-    BALCONY,
-    CHIMNEY,
-    CORNICE,
-    COURSE,
-    PAVEMENT,
-    PLANT,
-    ROOF,
-    SHOP,
-    SKY,
-    WALL,
-    WINDOW,
-    HouseFront,
-)
+from data.facades import house_front as kinds
+from data.facades.house_front import CLASS_COLORS, COURSE, HouseFront
 
 FloatArray = NDArray[np.float32]
 Lengths = FloatArray | float
@@ -38,21 +25,40 @@ _EXPOSURE_SPREAD, _WARMTH_SPREAD = 0.08, 0.03  # half widths of uniform distribu
 _TINT_SIGMA, _INSTANCE_SIGMA = 0.025, 0.03  # of factors, per class and per instance
 _NOISE_SIGMA = 2.5  # in levels of 255
 _BLIND_SHARE = 0.15  # of the windows, which have a blind
-_SHADOW_DEPTH = {CORNICE: 5.0, BALCONY: 5.0}  # of the shadow downwards
+_SHADOW_DEPTH = {kinds.CORNICE: 5.0, kinds.BALCONY: 5.0}  # of the shadow downwards
 # Height and length of parts that differ in brightness, and the standard deviation of that factor.
-_GRAIN = {WALL: (COURSE, _BRICK_LENGTH, 0.05), ROOF: (COURSE, _SLATE_LENGTH, 0.05), PLANT: (1.6, 1.6, 0.13)}
+_GRAIN = {
+    kinds.WALL: (COURSE, _BRICK_LENGTH, 0.05),
+    kinds.ROOF: (COURSE, _SLATE_LENGTH, 0.05),
+    kinds.PLANT: (1.6, 1.6, 0.13),
+}
+
+# In the order of the classes.
+_COLOURS = (
+    *((98, 154, 214), (172, 92, 68), (98, 108, 126), _GLASS, (38, 84, 92), (84, 132, 100)),
+    *((128, 134, 140), (216, 204, 182), _DARK_WOOD, (134, 84, 70), (70, 106, 48), (186, 178, 166)),
+)
+# Strength of the changes of brightness by age and dirt.
+_WEATHERING = {
+    kinds.WALL: 0.07,
+    kinds.ROOF: 0.07,
+    kinds.CORNICE: 0.06,
+    kinds.CHIMNEY: 0.06,
+    kinds.PLANT: 0.08,
+    kinds.PAVEMENT: 0.06,
+}
 
 # A winter night: what is left of the daylight, the colours of snow, lamps and frames before them, and for each class
 # on which snow lies its depth at the top and the share that it covers below.
 _MOONLIGHT, _SNOW, _LAMP, _DARK_FRAME = (0.34, 0.37, 0.52), (178, 192, 222), (255, 208, 118), (58, 44, 40)
 _SNOW_COVER = {
-    ROOF: (4.0, 0.72),
-    CORNICE: (2.0, 0.0),
-    SHOP: (3.5, 0.0),
-    CHIMNEY: (3.0, 0.0),
-    BALCONY: (2.5, 0.0),
-    PLANT: (5.0, 0.3),
-    PAVEMENT: (2.0, 0.7),
+    kinds.ROOF: (4.0, 0.72),
+    kinds.CORNICE: (2.0, 0.0),
+    kinds.SHOP: (3.5, 0.0),
+    kinds.CHIMNEY: (3.0, 0.0),
+    kinds.BALCONY: (2.5, 0.0),
+    kinds.PLANT: (5.0, 0.3),
+    kinds.PAVEMENT: (2.0, 0.7),
 }
 
 
@@ -62,23 +68,23 @@ def paint(rng: np.random.Generator, front: HouseFront) -> NDArray[np.uint8]:
     photo = np.zeros((3, *labels.shape), np.float32)
     for surface in dict.fromkeys(front.classes):
         is_here = labels == surface
-        colour, paint_details, _ = _MATERIALS[surface]
-        surfaces = _Paint(front, is_here, colour)
-        paint_details(surfaces)
+        surfaces = _Paint(front, is_here, _COLOURS[surface])
+        _paint_shell(surfaces, surface)
+        _paint_opening(surfaces, surface)
         if surface in _GRAIN:
             surfaces.shade(_grain(rng, surfaces, *_GRAIN[surface]))
-        if surface == WINDOW:
+        if surface == kinds.WINDOW:
             _draw_blinds(rng, surfaces, front.surfaces[is_here], len(front.classes))
         photo[:, is_here] = surfaces.colour
-    strength = np.asarray([weathering for *_, weathering in _MATERIALS], np.float32)[labels]
+    strength = np.asarray([_WEATHERING.get(surface, 0) for surface in range(len(CLASS_COLORS))], np.float32)[labels]
     stains = 1 + strength * np.clip(_smooth_noise(rng, labels.shape, 4, 14), -1.5, 1)  # longer than wide
-    light = np.where(labels == SKY, np.float32(1), _shadows(front) * _daylight(front))
+    light = np.where(labels == kinds.SKY, np.float32(1), _shadows(front) * _daylight(front))
     photo *= stains * light
-    clouds = np.clip(_smooth_noise(rng, labels.shape, 10, 5) - 0.5, 0, 0.5) * (labels == SKY)
+    clouds = np.clip(_smooth_noise(rng, labels.shape, 10, 5) - 0.5, 0, 0.5) * (labels == kinds.SKY)
     photo += clouds * (246 - photo)
     exposure = 1 + rng.uniform(-_EXPOSURE_SPREAD, _EXPOSURE_SPREAD)
     warmth = 1 + rng.uniform(-_WARMTH_SPREAD, _WARMTH_SPREAD) * np.asarray([[1.0], [0.0], [-1.0]])
-    tints = 1 + _TINT_SIGMA * rng.standard_normal((3, len(_MATERIALS)))
+    tints = 1 + _TINT_SIGMA * rng.standard_normal((3, len(CLASS_COLORS)))
     levels = 1 + _INSTANCE_SIGMA * rng.standard_normal(int(instances.max()) + 1)
     photo *= (exposure * warmth * tints).astype(np.float32)[:, labels] * levels.astype(np.float32)[instances]
     photo += rng.standard_normal(photo.shape, np.float32) * np.float32(_NOISE_SIGMA)
@@ -92,14 +98,14 @@ def paint_winter_night(rng: np.random.Generator, front: HouseFront) -> NDArray[n
     for surface in dict.fromkeys(front.classes):
         is_here = labels == surface
         surfaces = _Paint(front, is_here, _LAMP)
-        if surface == WINDOW:
+        if surface == kinds.WINDOW:
             surfaces.shade(surfaces.down(1.0, 0.78))
             _paint_sash(surfaces, _DARK_FRAME)
         else:
             surfaces.colour = photo[:, is_here] * np.asarray(_MOONLIGHT, np.float32)[:, None]
-        if surface == SKY:
+        if surface == kinds.SKY:
             surfaces.lay((12, 16, 44), surfaces.down(0.85, 0.45))
-        if surface == SHOP:
+        if surface == kinds.SHOP:
             surfaces.lay(_LAMP, 0.75 * _shop_panes(surfaces))
         if surface in _SNOW_COVER:
             depth, below = _SNOW_COVER[surface]
@@ -228,27 +234,77 @@ def _grain(rng: np.random.Generator, paint: _Paint, height: float, length: float
     return factors[row.astype(np.intp), part.astype(np.intp)]
 
 
-def _paint_sky(paint: _Paint) -> None:
-    paint.lay((222, 232, 238), paint.down(0, 1))
+def _paint_shell(paint: _Paint, surface: int) -> None:
+    """Paint the details of a surface of the house's shell or of its surroundings."""
+    match surface:
+        case kinds.SKY:
+            paint.lay((222, 232, 238), paint.down(0, 1))
+        case kinds.WALL:
+            paint.shade(1.14 - 0.3 * (paint.y / COURSE % 1))
+            paint.lay(_MORTAR, 0.9 * paint.joints(_BRICK_LENGTH, 1.1))
+        case kinds.CHIMNEY:
+            paint.lay(_MORTAR, 0.6 * paint.joints(_BRICK_LENGTH / 2, 0.9))
+            paint.shade(paint.across(1.18, 0.7))
+            paint.lay((120, 112, 104), paint.rows(0, 2.5))
+            paint.lay((52, 46, 44), 0.7 * paint.rows(2.5, 3.7))
+        case kinds.ROOF:
+            paint.shade(1.3 - 0.5 * (paint.y / COURSE % 1))
+            paint.lay((44, 48, 58), 0.75 * paint.joints(_SLATE_LENGTH, 1.0))
+            paint.shade(paint.down(1.12, 0.9))
+            paint.lay((150, 156, 166), paint.rows(0, 1.5))
+        case kinds.CORNICE:  # moulded stone, bright above and dark below; high ones have a row of dentils
+            paint.shade(paint.down(1.14, 0.86))
+            teeth = paint.bars(paint.x, 4.0, 1.8) * paint.rows(0.45 * paint.height, 0.85 * paint.height)
+            paint.lay((122, 110, 92), 0.8 * teeth * ((paint.height > 2.6) & (paint.height < paint.width)))
+            paint.lay((132, 120, 102), 0.8 * paint.rows(paint.height - 0.7, paint.height))
+        case kinds.PLANT:
+            factor = paint.down(1.42, 0.95) - paint.across(0, 0.23)
+            for size, strength in ((7.3, 0.16), (3.1, 0.12)):  # round clumps in staggered rows, of two sizes
+                row = paint.y // size
+                depth, along = paint.y / size % 1, (paint.x / (1.3 * size) + 0.5 * (row % 2)) % 1
+                factor += strength * (1 - 4 * (depth - 0.35) ** 2 - 4 * (along - 0.35) ** 2)
+            paint.shade(factor)
+        case kinds.PAVEMENT:  # slabs, a kerb and the road
+            kerb, joint = 0.62 * paint.height, 0.25 * paint.height
+            paint.lay((120, 114, 106), 0.8 * paint.bars(paint.x, 14.0, 0.9))
+            paint.lay((120, 114, 106), 0.8 * paint.rows(joint, joint + 0.8))
+            paint.lay((98, 98, 102), paint.rows(kerb + 1.5, paint.height))
+            paint.lay((216, 212, 204), paint.rows(kerb - 1.2, kerb))
+            paint.lay((92, 88, 84), paint.rows(kerb, kerb + 1.5))
 
 
-def _paint_wall(paint: _Paint) -> None:
-    paint.shade(1.14 - 0.3 * (paint.y / COURSE % 1))
-    paint.lay(_MORTAR, 0.9 * paint.joints(_BRICK_LENGTH, 1.1))
-
-
-def _paint_chimney(paint: _Paint) -> None:
-    paint.lay(_MORTAR, 0.6 * paint.joints(_BRICK_LENGTH / 2, 0.9))
-    paint.shade(paint.across(1.18, 0.7))
-    paint.lay((120, 112, 104), paint.rows(0, 2.5))
-    paint.lay((52, 46, 44), 0.7 * paint.rows(2.5, 3.7))
-
-
-def _paint_roof(paint: _Paint) -> None:
-    paint.shade(1.3 - 0.5 * (paint.y / COURSE % 1))
-    paint.lay((44, 48, 58), 0.75 * paint.joints(_SLATE_LENGTH, 1.0))
-    paint.shade(paint.down(1.12, 0.9))
-    paint.lay((150, 156, 166), paint.rows(0, 1.5))
+def _paint_opening(paint: _Paint, surface: int) -> None:
+    """Paint the details of a door, of a window, or of something in front of one."""
+    match surface:
+        case kinds.WINDOW:
+            _paint_glass(paint)
+            _paint_sash(paint, _WHITE_PAINT)
+            paint.shade(1 - 0.22 * paint.rows(paint.height - 0.8, paint.height))
+        case kinds.DOOR:
+            _paint_door(paint)
+        case kinds.SHUTTER:
+            paint.lay((30, 58, 44), 0.8 * paint.bars(paint.y, 3.0, 1.3, 1.7))
+            middle = paint.height / 2
+            paint.lay((98, 148, 114), np.maximum(paint.frame(1.1), paint.rows(middle - 0.8, middle + 0.8)))
+            paint.shade(paint.across(1.1, 0.9))
+        case kinds.BALCONY:  # iron rails in front of a dim window, on a slab of stone
+            paint.shade(paint.down(0.75, 1.1))
+            paint.lay(_IRON, 0.9 * paint.bars(paint.x, 3.0, 1.2))
+            paint.lay(_IRON, paint.rows(0.4, 1.8))
+            paint.lay((226, 218, 202), paint.rows(paint.height - 3.4, paint.height))
+            paint.lay((138, 128, 114), paint.rows(paint.height - 1.2, paint.height))
+        case kinds.SHOP:  # a striped awning over lit panes in a wooden frame
+            panes = _shop_panes(paint)
+            paint.lay((66, 78, 88), panes)
+            paint.lay((244, 200, 128), panes * paint.down(-0.6, 1.1).clip(0, 1))
+            pane_width = paint.width / np.maximum(np.rint(paint.width / 12), 1)
+            paint.lay(_DARK_WOOD, paint.bars(paint.x, pane_width, 1.2, -0.6))
+            paint.lay((104, 80, 62), paint.rows(0.88 * paint.height, 0.95 * paint.height))
+            awning = paint.upper(0.32, (236, 228, 212))
+            paint.shade(1 - 0.55 * paint.rows(awning.height, awning.height + 2.5))
+            awning.lay((178, 50, 48), awning.bars(awning.x, 7.0, 3.5))
+            awning.shade(awning.down(1.1, 0.8))
+            paint.put(awning)
 
 
 def _paint_glass(paint: _Paint) -> None:
@@ -257,12 +313,6 @@ def _paint_glass(paint: _Paint) -> None:
     paint.lay((206, 222, 232), (0.45 - 2 * abs(paint.down(-0.85, 0.15) + paint.across(0, 0.7))).clip(0))
     reveal: FloatArray = np.maximum(paint.rows(0, 2.2), paint.columns(0, 1.6))
     paint.lay((22, 28, 38), 0.6 * reveal)
-
-
-def _paint_window(paint: _Paint) -> None:
-    _paint_glass(paint)
-    _paint_sash(paint, _WHITE_PAINT)
-    paint.shade(1 - 0.22 * paint.rows(paint.height - 0.8, paint.height))
 
 
 def _paint_sash(paint: _Paint, colour: Colour) -> None:
@@ -292,80 +342,5 @@ def _paint_door(paint: _Paint) -> None:
     paint.lay((226, 190, 96), paint.rows(top, top + 1.5) * paint.columns(left, left + 1.4))
 
 
-def _paint_shutter(paint: _Paint) -> None:
-    paint.lay((30, 58, 44), 0.8 * paint.bars(paint.y, 3.0, 1.3, 1.7))
-    middle = paint.height / 2
-    paint.lay((98, 148, 114), np.maximum(paint.frame(1.1), paint.rows(middle - 0.8, middle + 0.8)))
-    paint.shade(paint.across(1.1, 0.9))
-
-
-def _paint_balcony(paint: _Paint) -> None:
-    """Paint iron rails in front of a dim window, on a slab of stone."""
-    paint.shade(paint.down(0.75, 1.1))
-    paint.lay(_IRON, 0.9 * paint.bars(paint.x, 3.0, 1.2))
-    paint.lay(_IRON, paint.rows(0.4, 1.8))
-    paint.lay((226, 218, 202), paint.rows(paint.height - 3.4, paint.height))
-    paint.lay((138, 128, 114), paint.rows(paint.height - 1.2, paint.height))
-
-
-def _paint_cornice(paint: _Paint) -> None:
-    """Paint moulded stone, bright above and dark below; high ones have a row of dentils."""
-    paint.shade(paint.down(1.14, 0.86))
-    teeth = paint.bars(paint.x, 4.0, 1.8) * paint.rows(0.45 * paint.height, 0.85 * paint.height)
-    paint.lay((122, 110, 92), 0.8 * teeth * ((paint.height > 2.6) & (paint.height < paint.width)))
-    paint.lay((132, 120, 102), 0.8 * paint.rows(paint.height - 0.7, paint.height))
-
-
-def _paint_shop(paint: _Paint) -> None:
-    """Paint a striped awning over lit panes in a wooden frame."""
-    height, width = paint.height, paint.width
-    panes = _shop_panes(paint)
-    paint.lay((66, 78, 88), panes)
-    paint.lay((244, 200, 128), panes * paint.down(-0.6, 1.1).clip(0, 1))
-    paint.lay(_DARK_WOOD, paint.bars(paint.x, width / np.maximum(np.rint(width / 12), 1), 1.2, -0.6))
-    paint.lay((104, 80, 62), paint.rows(0.88 * height, 0.95 * height))
-    awning = paint.upper(0.32, (236, 228, 212))
-    paint.shade(1 - 0.55 * paint.rows(awning.height, awning.height + 2.5))
-    awning.lay((178, 50, 48), awning.bars(awning.x, 7.0, 3.5))
-    awning.shade(awning.down(1.1, 0.8))
-    paint.put(awning)
-
-
 def _shop_panes(paint: _Paint) -> FloatArray:
     return paint.rows(0.34 * paint.height, 0.84 * paint.height) * paint.columns(1.5, paint.width - 1.5)
-
-
-def _paint_plant(paint: _Paint) -> None:
-    factor = paint.down(1.42, 0.95) - paint.across(0, 0.23)
-    for size, strength in ((7.3, 0.16), (3.1, 0.12)):  # round clumps in staggered rows, of two sizes
-        row = paint.y // size
-        depth, along = paint.y / size % 1, (paint.x / (1.3 * size) + 0.5 * (row % 2)) % 1
-        factor += strength * (1 - 4 * (depth - 0.35) ** 2 - 4 * (along - 0.35) ** 2)
-    paint.shade(factor)
-
-
-def _paint_pavement(paint: _Paint) -> None:
-    """Paint slabs, a kerb and the road."""
-    kerb, joint = 0.62 * paint.height, 0.25 * paint.height
-    paint.lay((120, 114, 106), 0.8 * paint.bars(paint.x, 14.0, 0.9))
-    paint.lay((120, 114, 106), 0.8 * paint.rows(joint, joint + 0.8))
-    paint.lay((98, 98, 102), paint.rows(kerb + 1.5, paint.height))
-    paint.lay((216, 212, 204), paint.rows(kerb - 1.2, kerb))
-    paint.lay((92, 88, 84), paint.rows(kerb, kerb + 1.5))
-
-
-_MATERIALS: tuple[tuple[Colour, Callable[[_Paint], None], float], ...] = (
-    ((98, 154, 214), _paint_sky, 0.0),
-    ((172, 92, 68), _paint_wall, 0.07),
-    ((98, 108, 126), _paint_roof, 0.07),
-    (_GLASS, _paint_window, 0.0),
-    ((38, 84, 92), _paint_door, 0.0),
-    ((84, 132, 100), _paint_shutter, 0.0),
-    ((128, 134, 140), _paint_balcony, 0.0),
-    ((216, 204, 182), _paint_cornice, 0.06),
-    (_DARK_WOOD, _paint_shop, 0.0),
-    ((134, 84, 70), _paint_chimney, 0.06),
-    ((70, 106, 48), _paint_plant, 0.08),
-    ((186, 178, 166), _paint_pavement, 0.06),
-)
-"""Colour and details of each class, and the strength of changes of its brightness by age and dirt."""

@@ -28,7 +28,7 @@ IMAGE_FORMATS = (*PILLOW_FORMATS, "TIFF")
 ARRAY_SUFFIX = ".npy"  # images as well, in folders that hold no others
 JPEG_QUALITY = 95
 _PNG_LEVEL = 5  # of 9; against the usual 6, contact sheets take half to nine tenths of the time and 1 % more space
-_SEEN_ROWS = 8  # of as many, one is searched for repetitions
+_SEEN_ROWS = 8  # one of so many is searched for repetitions
 _LISTED = 5
 _OTHER_FILES = {
     b"version https://git-lfs": "it is a pointer of Git LFS: git lfs pull",
@@ -44,7 +44,7 @@ def find_images(folder: Folder | Path, problems: list[str], if_missing: str = ""
 
     The store leaves out hidden files, and does not follow links to folders. `count_other_files` counts other formats.
     If no file has one of IMAGE_SUFFIXES, arrays (.npy) are the images. Problems are appended to `problems`: the folder
-    is missing or empty, or two files have the same name, of which the first is returned.
+    is missing or empty, or two files have the same name. Then the first one is returned.
     if_missing: Remedy for a missing folder.
 
     Raises:

@@ -15,8 +15,8 @@ from data.files.stored_image import StoredImage, UnfitError, not_ids
 
 PILLOW_FORMATS = ("PNG", "JPEG", "PPM", "BMP", "WEBP")
 Image.MAX_IMAGE_PIXELS = None  # check_size is the guard
-_CHANNELS = {"L": 1, "LA": 2, "RGB": 3, "RGBA": 4}  # by mode
-_ALPHA = {"LA": 1, "RGBA": 3}  # channel of transparency, by mode
+_CHANNELS = {"L": 1, "LA": 2, "RGB": 3, "RGBA": 4}  # keys: modes
+_ALPHA = {"LA": 1, "RGBA": 3}  # channel of transparency; keys: modes
 _ID_MODES = ("1", "L", "P", "I", "I;16", "I;16L", "I;16B")
 
 
@@ -113,7 +113,7 @@ class PillowImage(StoredImage):
     def _is_rescaled(self) -> bool:
         """Return whether Pillow rescales grey levels.
 
-        It rescales levels of 2 and 4 bits, and those of a PGM with a maximum that is not the maximum of its type.
+        It rescales levels of 2 and 4 bits. It also rescales a PGM with a maximum that is not the maximum of its type.
         """
         decoder, _, _, parameters = self._image.tile[0]
         if decoder in ("ppm", "ppm_plain"):
@@ -122,7 +122,7 @@ class PillowImage(StoredImage):
 
 
 def _mode_to_read(image: ImageFile) -> str:
-    """Return the mode in which Pillow is to return all channels of an image that is not loaded yet."""
+    """Return the mode for Pillow to return all channels of an image that is not loaded yet."""
     if image.mode in _CHANNELS or image.mode.startswith(("I", "F")):
         return image.mode
     return "L" if image.mode == "1" else "RGBA" if image.has_transparency_data else "RGB"

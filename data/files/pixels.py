@@ -89,14 +89,14 @@ def read_stored(file: File, form: StoredForm) -> Tensor:
 def read_part(file: File, form: StoredForm) -> Tensor:
     """Read one of the images of a stack, (C, H, W) with the channels and the type of the file.
 
-    form: of the stack.
+    form: Expected pixels of the whole stack.
 
     Raises:
-        DataError: as `read_stored`, but for the number of channels.
+        DataError: See `read_stored`, except for the number of channels.
     """
 
     def check(n_channels: int) -> None:
-        if n_channels > form.n_channels + 1:  # with transparency, which `fitting` may drop
+        if n_channels > form.n_channels + 1:  # `fitting` may drop transparency
             found = f"has {n_channels} channels, {form.setting} is {form.n_channels} for all source folders together"
             raise DataError(f"{file}: {found}. Set {form.setting} to the number of all channels.")
 
@@ -104,7 +104,7 @@ def read_part(file: File, form: StoredForm) -> Tensor:
 
 
 def read_weights(file: File) -> Tensor:
-    """Read a map of weights as (1, H, W) uint8, uint16, int16 or float32, as it is stored.
+    """Read a map of weights as (1, H, W) uint8, uint16, int16 or float32, as stored.
 
     Raises:
         DataError: the file is missing, damaged or too large, has several channels, or a weight is negative, above

@@ -13,7 +13,7 @@ from PIL import ExifTags
 from PIL.ImageFile import ImageFile
 
 kornia: Any = None
-with suppress(ImportError):  # where the extra `fast` is not installed
+with suppress(ImportError):  # the extra `fast` is optional
     from kornia_rs import io as kornia
 
 _DECODERS: dict[tuple[str | None, str], Callable[[bytes, tuple[int, int]], np.ndarray]] = {
@@ -22,7 +22,9 @@ _DECODERS: dict[tuple[str | None, str], Callable[[bytes, tuple[int, int]], np.nd
     ("PNG", "I;16B"): lambda content, size: kornia.decode_image_png_u16(content, size, "mono")[..., 0],
     ("JPEG", "RGB"): lambda content, _: kornia.decode_image_jpegturbo(content, "rgb"),
 }
-_WITHOUT_EFFECT = b"IHDR IDAT IEND gAMA cHRM sRGB iCCP pHYs sBIT tIME bKGD tEXt zTXt iTXt".split()  # on Pillow's pixels
+_WITHOUT_EFFECT = (
+    b"IHDR IDAT IEND gAMA cHRM sRGB iCCP pHYs sBIT tIME bKGD tEXt zTXt iTXt".split()
+)  # Pillow's pixels do not depend on them
 _ORIENTATIONS = (b"Raw profile type exif", b"XML:com.adobe.xmp")  # names of texts that may hold one
 
 

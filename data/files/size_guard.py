@@ -13,7 +13,7 @@ from data.batch import DataError
 from utils.machine import memory_bytes
 from utils.mapped_memory import mapped_array
 
-DECODED_BYTES = 4  # of a pixel that Pillow decodes
+DECODED_BYTES = 4  # bytes of a pixel that Pillow decodes
 _SHARE = 4  # reading takes several times the memory of the pixels
 _MAPPED_BYTES = 2**28  # larger arrays are in temporary files, if there is a folder for them
 

@@ -23,7 +23,7 @@ from utils.mapped_memory import strips
 
 _MARKS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 _ORIENTATION = 274
-_MOST_PAGES = 2 * MAX_CHANNELS  # of a file: channels, and thumbnails or masks
+_MOST_PAGES = 2 * MAX_CHANNELS  # channels, and thumbnails or masks
 _OTHER_IMAGES = "; other images need a run that is trained on them, with data.layout=paired_folders"
 _MOST_IN_TILE = 2**24  # pixels of a tile or a JPEG that is larger than its image; a decoder allocates them at once
 _MOST_EXTRA = 3  # samples beyond the colours of a photograph
@@ -137,7 +137,7 @@ class TiffImage(StoredImage):
 
     @cached_property
     def _series(self) -> Any:
-        """The pages of the image: the page, or several of which each is a channel."""
+        """The pages of the image: one page, or several pages with one channel each."""
         if _count(self._page.parent.pages, _MOST_PAGES + 1) > _MOST_PAGES:  # parsing all takes time and memory
             raise DataError(f"{self._name}: has more than {_MOST_PAGES} pages. Save only the image.")
         all_series = self._page.parent.series

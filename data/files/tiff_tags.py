@@ -30,14 +30,7 @@ _TURNED = (5, 6, 7, 8)  # orientations that exchange rows and columns
 _CENTIMETER = 3
 _PER_CENTIMETER = {2: 1 / 2.54, 3: 1.0}  # keys: values of _RESOLUTION_UNIT, inch and centimetre
 _MICRONS_PER_PIXEL = (r"\bMPP ?= ?([\d.]+)()", r'PhysicalSizeX="([\d.]+)".*?PhysicalSizeY="([\d.]+)"')  # SVS, OME
-_OF_IMAGEJ = {
-    "micron": 1e4,
-    "um": 1e4,
-    "\\u00B5m": 1e4,
-    "µm": 1e4,
-    "mm": 10.0,
-    "cm": 1.0,
-}  # how many of each unit are a centimetre
+_OF_IMAGEJ = {"micron": 1e4, "um": 1e4, "\\u00B5m": 1e4, "µm": 1e4, "mm": 10.0, "cm": 1.0}  # units in a centimetre
 _ITEM = re.compile(r"<Item\b([^>]*)>([^<]*)</Item>")
 _ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')
 

@@ -35,7 +35,7 @@ def write_tiff(
         "photometric": "rgb" if n_channels == 3 and image.dtype != torch.float32 else "minisblack",
         "planarconfig": "contig" if n_channels > 1 else None,
         "compression": "zlib",
-        "buffersize": 2**24,  # of tiles that are compressed at once
+        "buffersize": 2**24,  # bytes that are compressed at once
         "metadata": None,
     }
     of_first: dict[str, Any] = {"extratags": tags.extra_tags(n_channels, (down, across), no_data)}

@@ -34,7 +34,7 @@ def _filters(network: nn.Module, names: Names) -> StateDict:
         for place, layer in enumerate(layers if isinstance(layers, nn.Sequential) else ()):
             if type(layer) not in _FILTERS:
                 continue
-            is_up = isinstance(layer, nn.Upsample)  # which stands before its convolution
+            is_up = isinstance(layer, nn.Upsample)  # it is before its convolution
             convolution = cast(nn.Conv2d, layers.get_submodule(str(int(is_up))))
             channels = convolution.in_channels if is_up else convolution.out_channels
             number = int(names[f"{path}.{int(is_up)}"].rpartition(".")[2]) + place - int(is_up)

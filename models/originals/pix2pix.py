@@ -34,7 +34,7 @@ def _trunk_names(trunk: GlobalGenerator, ours: str = "") -> Names:
         convolution = _length(up) - 3  # a norm and a ReLU follow it
         names |= {f"{ours}ups.{i}.{k}": f"model.{number + k}" for k in (convolution, convolution + 1)}
         number += _length(up)
-    return names | {f"{ours}head.1": f"model.{number + 1}"}  # which the trunk of a local enhancer has not
+    return names | {f"{ours}head.1": f"model.{number + 1}"}  # the trunk of a local enhancer has none
 
 
 def _length(layers: nn.Module) -> int:
@@ -56,7 +56,7 @@ def _local_names(network: LocalEnhancer) -> Names:
         for i, block in enumerate(blocks):
             names |= _block_names(block, f"{ours}.blocks.{i}", f"{second}.{i}")
         names |= {f"{ours}.up.{k}": f"{second}.{len(blocks) + k}" for k in (0, 1)}
-        names["head.1"] = f"{second}.{len(blocks) + 4}"  # of the last level in the end
+        names["head.1"] = f"{second}.{len(blocks) + 4}"  # the last level wins
     return names
 
 
@@ -200,7 +200,7 @@ def _faults(network: nn.Module) -> dict[str, bool]:
 
 
 def patch_faults(network: MultiscalePatchDiscriminator) -> dict[str, bool]:
-    """Return with which settings neither pix2pixHD nor SPADE has a PatchGAN, and whether this one has them."""
+    """Return settings that the PatchGANs of pix2pixHD and SPADE lack, and whether this network has them."""
     head = _head(network)
     return {"spectral_norm all": is_parametrized(head), f"padding {head.padding[0]}": head.padding[0] != 2}
 

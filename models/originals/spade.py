@@ -20,7 +20,7 @@ from models.style_encoder import StyleEncoder
 
 _CITYSCAPES_CHANNELS = 36  # labels and instance edges; its generator alone upsamples six times
 _BLOCKS = ("head_0", "G_middle_0", "G_middle_1", "up_0", "up_1", "up_2", "up_3", "up_4")
-_STYLE_CHANNELS = 256  # that SPADE's encoder fixes
+_STYLE_CHANNELS = 256  # fixed in SPADE's encoder
 
 
 def block_names(norm: str = "param_free_norm") -> Names:
@@ -130,7 +130,7 @@ def _encoder_faults(network: StyleEncoder) -> dict[str, bool]:
 _NOISE_CHANNELS = 64  # OASIS's --z_dim
 _N_UPSAMPLINGS = 5
 _HIDDEN_CHANNELS = 128
-_WIDTHS = [128, 128, 256, 256, 512, 512, 512, 256, 256, 128, 128, 64]  # of the discriminator's blocks
+_WIDTHS = [128, 128, 256, 256, 512, 512, 512, 256, 256, 128, 128, 64]  # widths of the discriminator's blocks
 
 
 def unet_names(unet: SegmentationUnet, ours: str = "") -> Names:

@@ -7,7 +7,7 @@ The names and shapes of a state dict determine its network. The originals differ
   norm, its bias counts, and is kept.
 - CUT's antialiased layers have their constant filters in the state dict.
 - Old files with instance norm contain running statistics that evaluation did not use, and names may begin with
-  `module.`. Files of torch 0.4.1 to 1.0.0 hold the divided weight of spectral norm in place of its vector `weight_v`.
+  `module.`. Files of torch 0.4.1 to 1.0.0 hold the divided weight of spectral norm instead of its vector `weight_v`.
 """
 
 import re
@@ -24,7 +24,12 @@ from models.originals.format import Names, OriginalFormat, OriginalWeightsError,
 from models.spectral_norm import add_spectral_norm
 
 FORMATS: dict[str, OriginalFormat] = spade.FORMATS | cut.FORMATS | pix2pix.FORMATS
-_IGNORED = ("running_mean", "running_var", "num_batches_tracked", "filt")  # of instance norm; CUT's constant filters
+_IGNORED = (
+    "running_mean",
+    "running_var",
+    "num_batches_tracked",
+    "filt",
+)  # statistics of instance norm; CUT's constant filters
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,7 @@ class ImportedNetwork:
 def import_original(state_dict: Mapping[Any, Any], chosen: Mapping[str, int] | None = None) -> ImportedNetwork:
     """Return the network of ours that computes the same as the original with these weights.
 
-    chosen: arguments of the network that the shapes leave open, in place of the usual ones: n_upsamplings of SPADE's
+    chosen: Arguments of the network that the shapes leave open, instead of the usual ones: n_upsamplings of SPADE's
         generator, noise_channels of OASIS's, biased_downs of ResNets, whose biases instance norm cancels.
 
     Raises:
@@ -115,7 +120,7 @@ def _with_v(weights: StateDict) -> StateDict:
             continue
         matrix, u = weights[key].flatten(1), weights[f"{layer}_u"]
         v, sigma = matrix.T @ u, weights[key].norm() / divided.norm()
-        # of that length, so that u W v is the sigma by which the file's weight was divided
+        # with this length u W v is the sigma that divided the file's weight
         weights[f"{layer}_v"] = F.normalize(v, dim=0) * (sigma / v.norm())
     return weights
 

@@ -25,7 +25,7 @@ def found(values: np.ndarray, *pixels: float, path: Path | None = None) -> tuple
 @pytest.mark.parametrize(
     ("values", "value"),
     [
-        *((FLOATS, value) for value in (-9999.0, -99999.0, NETCDF, LOWEST, -32768.0)),
+        *((FLOATS, value) for value in (-9999.0, NETCDF, LOWEST)),
         (LEVELS, 65535.0),
         (LEVELS.astype(np.int16), -32768.0),
     ],
@@ -33,12 +33,6 @@ def found(values: np.ndarray, *pixels: float, path: Path | None = None) -> tuple
 def test_a_usual_value_apart_from_all_others_is_one(values: np.ndarray, value: float) -> None:
     assert found(values) is None
     assert found(values, value, value) == (value, 2)
-
-
-def test_pixels_are_counted_once() -> None:
-    both = FLOATS.copy()
-    both[:, 3, 4:7] = -9999
-    assert found(both) == (-9999.0, 3)
 
 
 @pytest.mark.parametrize(
@@ -63,9 +57,10 @@ def test_the_tag_of_a_tiff_names_any_value(tmp_path: Path, text: str, value: flo
     assert found(FLOATS, path=tmp_path / "missing.tif") is None
 
 
-@pytest.mark.parametrize("value", [-3024, -2000, -32768])
-@pytest.mark.parametrize("highest", [1500, 30000])  # with metal
-@pytest.mark.parametrize("dtype", [torch.int16, torch.float32])
+@pytest.mark.parametrize(
+    ("value", "highest", "dtype"),
+    [(-3024, 1500, torch.int16), (-2000, 30000, torch.float32), (-32768, 1500, torch.float32)],  # 30000: with metal
+)
 def test_padding_of_ct_is_recognized(value: int, highest: int, dtype: torch.dtype) -> None:
     image = torch.arange(-1024, highest, 2).view(1, 1, -1).to(dtype)
     assert no_data(image, None) is None

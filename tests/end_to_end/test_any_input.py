@@ -60,14 +60,6 @@ def test_a_file_that_cannot_be_read_is_left_out_and_told(rgb_run: Path, tmp_path
     assert page.count("<article") == 2
 
 
-def test_an_image_that_fits_into_a_tile_is_translated_as_a_whole(rgb_run: Path, tmp_path: Path) -> None:
-    save_image(tmp_path / "in" / "flat.png", np.full((20, 20, 3), 200, np.uint8))
-    for name, options in (("whole", []), ("tiled", ["--tile", "64"])):
-        translate("--checkpoint", str(rgb_run), "--input", str(tmp_path / "in"), "--output", str(tmp_path / name),
-                  *options)  # fmt: skip
-    assert torch.equal(read_rgb(tmp_path / "whole" / "flat.png"), read_rgb(tmp_path / "tiled" / "flat.png"))
-
-
 def test_the_trainings_size_is_taken_where_it_is_asked_for(rgb_run: Path, tmp_path: Path) -> None:
     save_image(tmp_path / "in" / "x.png", noise(50, 70))
     arguments = ["--checkpoint", str(rgb_run), "--input", str(tmp_path / "in"), "--output", str(tmp_path / "out")]
@@ -86,7 +78,7 @@ def test_the_trainings_size_is_taken_where_it_is_asked_for(rgb_run: Path, tmp_pa
     assert read_rgb(tmp_path / "split" / "x.png").shape[1:] == read_rgb(root / "train_A" / "x.png").shape[1:]
 
 
-@pytest.mark.parametrize("case", ["encoded features", "mirrored", "sampled features"])
+@pytest.mark.parametrize("case", ["mirrored", "sampled features"])
 def test_tiles_are_not_seen(tmp_path: Path, tiny_config: Path, label_data_set: Path, case: str) -> None:
     settings = ["data.layout=paired_folders", f"data.root={label_data_set}", "data.n_classes=5"]
     settings += ["features.n_channels=2", "features.base_channels=4"]
@@ -220,13 +212,3 @@ def test_values_in_another_unit_are_reported(
     shown = capsys.readouterr().out
     assert "1 of 1 sources do not fit the values of the training" in shown
     assert "such as x with " in shown
-
-
-def test_bands_and_arrays_for_rgb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run_folder = trained(tmp_path, np.stack([UINT8] * 3, axis=2))
-    tifffile().imwrite(tmp_path / "x.tif", np.stack([UINT8] * 5), photometric="minisblack")
-    translated(run_folder, tmp_path / "x.tif")
-    assert "1 file of several images or bands, of which the first is translated, such as " in capsys.readouterr().out
-    save_npy(tmp_path / "x.npy", FLOATS)
-    with pytest.raises(DataError, match=r"x\.npy: .*it is a NumPy array, expected an 8-bit image"):
-        translated(run_folder, tmp_path / "x.npy")

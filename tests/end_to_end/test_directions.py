@@ -9,7 +9,6 @@ import pytest
 import torch
 from PIL import Image
 
-import pairgan
 from data.batch import Batch, Sample
 from inference.load import LoadedGenerator, load_from, load_generator, load_network
 from tests.conftest import save_image
@@ -106,15 +105,3 @@ def test_exported_files_hold_a_direction_and_name_it(run: Path, caplog: pytest.L
         file, judge = load_from(originals, load, "discriminator", direction)
         assert file.name == f"latest_net_D_{direction[0]}.pth"
         assert_equal(judge.state_dict(), state["networks"][f"discriminator_{direction[-1]}"])
-
-
-def test_a_program_of_exported_weights_holds_their_direction_and_names_it(run: Path) -> None:
-    export(["--checkpoint", str(run), "--direction", "BtoA", "--format", "safetensors"])
-    export(["--checkpoint", str(run / "generator_BtoA.safetensors"), "--format", "onnx"])
-    file, loaded = run / "generator_BtoA.onnx", load_generator(checkpoint_path(run, 1), direction="BtoA")
-    depths = np.random.default_rng(0).integers(0, 4096, (32, 32, 1), dtype=np.uint16)
-    model = pairgan.load(file)
-    assert (model.direction, model.output) == ("BtoA", ("uint8", 3))
-    found = np.asarray(model(depths.astype(np.float32)))
-    expected = ((translated(loaded, depths) + 1) * 127.5).numpy()
-    assert np.abs(found.astype(float) - expected).max() <= 1

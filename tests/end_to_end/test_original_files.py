@@ -112,11 +112,6 @@ def test_styles_of_a_file_without_its_encoder_are_drawn(styled: Path, labels: Pa
         export.main(["--checkpoint", str(styled), "--format", "safetensors"])
 
 
-@pytest.mark.slow
-def test_a_program_needs_no_encoder(styled: Path) -> None:
-    export.main(["--checkpoint", str(styled), "--format", "onnx"])
-
-
 def test_styles_of_images_are_encoded_by_the_file_beside(
     reference: dict[str, Any], with_encoder: Path, labels: Path, tmp_path: Path
 ) -> None:
@@ -145,15 +140,6 @@ def test_files_of_half_precision_are_read_in_float32(with_encoder: Path) -> None
     for file in (with_encoder, with_encoder.with_name("latest_net_E.pth")):
         torch.save({key: value.half() for key, value in torch.load(file, weights_only=True).items()}, file)
     assert {weight.dtype for weight in load_generator(with_encoder).generator.parameters()} == {torch.float32}
-
-
-def test_another_file_beside_is_no_encoder(with_encoder: Path, reference: dict[str, Any]) -> None:
-    beside = with_encoder.with_name("latest_net_E.pth")
-    torch.save(reference["spade_discriminator"]["state_dict"], beside)
-    with pytest.raises(
-        OriginalWeightsError, match=r"latest_net_E\.pth: is not the style encoder of .*latest_net_G\.pth"
-    ):
-        load_generator(with_encoder)
 
 
 def test_both_files_are_written_back(with_encoder: Path, tmp_path: Path) -> None:

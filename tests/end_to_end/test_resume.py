@@ -1,10 +1,7 @@
 """Stopping and going on, stages of a training, and files of earlier versions."""
 
 import contextlib
-import os
 import shutil
-import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +10,7 @@ import torch
 
 from configs.build import data_facts
 from inference.load import load_generator
-from tests import processes
-from tests.runs import assert_equal, assert_same_state, checkpoint, run, wait_for
+from tests.runs import assert_equal, checkpoint, run
 from utils.checkpoint import FORMAT_VERSION, load_checkpoint
 from utils.checkpoint_folder import checkpoint_path, list_checkpoints
 from utils.errors import UserError
@@ -62,31 +58,6 @@ def test_only_the_finest_enhancer_trains_in_the_first_stage_and_all_in_the_secon
     assert all(not torch.equal(weights[1][name], weights[2][name]) for name in weights[0])
     assert moments[2]["trunk.stem.1.weight"]["step"] == 2
     assert moments[2]["head.1.weight"]["step"] == 5
-
-
-@pytest.mark.slow  # tests/reliability/test_signals.py has the same in this process
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_that_is_stopped_saves_itself_and_goes_on_exactly(tiny_config: Path, number: signal.Signals) -> None:
-    settings = ["train.max_steps=100000", "data.workers=2", "log.every_steps=1", "log.images_every_steps=1"]
-    process = processes.start(tiny_config, *settings, prepare=os.setsid)
-    output = tiny_config.with_suffix(".out")
-    wait_for(output)
-    while "\nstep      3/" not in output.read_text():  # both loader processes have begun
-        assert process.is_alive(), output.read_text()
-        time.sleep(0.01)
-    assert process.pid is not None
-    os.killpg(process.pid, number)  # as Ctrl-C in a terminal: to the workers too
-    process.join(processes.PATIENCE_S)
-    assert process.exitcode == 128 + number
-    (saved,) = list_checkpoints(tiny_config.parent / "runs" / "tiny")
-    step = load_checkpoint(saved)["step"]
-    message = f"stopped by {number.name} and saved at step {step}; the same command, without --resume, continues from "
-    assert output.read_text().splitlines()[-1] == f"{message}there"
-    assert "Traceback" not in output.read_text()
-
-    run(tiny_config, f"train.max_steps={step + 3}")
-    run(tiny_config, f"train.max_steps={step + 3}", "run.name=whole")
-    assert_same_state(tiny_config, step + 3)
 
 
 FOLDER = Path(__file__).parents[1] / "checkpoints"

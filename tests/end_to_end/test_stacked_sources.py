@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -24,10 +23,8 @@ from tests.runs import (
     translate,
     untrained_run,
     with_slow,
-    without_config,
 )
 from tests.tools.serve.services import model_of
-from tools.check_data import __main__ as check_data
 from utils.errors import ConfigError, UserError
 
 CONFIG = """
@@ -113,22 +110,6 @@ def test_spade_generators_take_labels_with_images(config: Path, generator: list[
     translate("--checkpoint", str(config.parent / "runs" / "tiny"), "--output", str(config.parent / "out"))
 
 
-def test_features_and_edges_go_with_labels_and_images(config: Path) -> None:
-    connected = ["data.instance_edges=true", "data.instances=connected", "features.n_channels=3"]
-    run(
-        config,
-        *LABELS_AND_HEIGHT,
-        *connected,
-        "features.base_channels=4",
-        "features.n_downsamplings=2",
-        "train.max_steps=2",
-    )
-    folder = str(config.parent / "runs" / "tiny")
-    program_main("tools.cluster_features")(["--checkpoint", folder])
-    translate("--checkpoint", folder, "--output", str(config.parent / "out"), "--features", "sampled")
-    assert (config.parent / "out" / "7.png").exists()
-
-
 @pytest.mark.parametrize("name", with_slow(["labels"], ["colors"]))
 def test_weights_are_exported_pages_are_not(trained: Path, tmp_path: Path, name: str) -> None:
     folder, root = tmp_path / "run", f"data.root={trained.parent / 'pairs'}"
@@ -167,13 +148,6 @@ def test_videos_are_refused(trained: Path, tmp_path: Path) -> None:
         translate("--checkpoint", str(trained.parent / "runs" / "colors"), "--input", str(clip))
 
 
-def test_photometric_changes_are_without_effect_on_a_stack(trained: Path) -> None:
-    changes = ["data.augment.color=[0.5,2]", "data.augment.noise=[0.1,0.2]"]
-    run(trained, *COLORS_AND_DEPTH, *changes, "run.name=changed")
-    plain, changed = (without_config(checkpoint(trained, 4, name)) for name in ("colors", "changed"))
-    assert_equal(changed, plain)
-
-
 def test_input_names_a_folder_for_each_source_folder(trained: Path, tmp_path: Path) -> None:
     pairs, command = trained.parent / "pairs", ["--checkpoint", str(trained.parent / "runs" / "colors"), "--input"]
     colors, depth, out = pairs / "test_rgb", pairs / "test_depth", tmp_path / "out"
@@ -199,27 +173,6 @@ def test_input_names_a_folder_for_each_source_folder(trained: Path, tmp_path: Pa
     assert not torch.equal(read_rgb(out / "6.png"), whole)
     translate(*command, str(colors / "6.png"), str(depth / "6.png"), *output, "--existing", "replace")
     assert torch.equal(read_rgb(out / "6.png"), whole)
-
-
-def test_check_data_names_what_is_wrong_with_a_stack(
-    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pairs, sheet = config.parent / "pairs", config.parent / "sheet.png"
-    save_image(pairs / "train_depth" / "0.png", np.zeros((32, 39), np.uint16))
-    save_image(pairs / "train_depth" / "1.png", np.zeros((32, 40, 3), np.uint8))
-    save_image(pairs / "val_depth" / "4.png", np.zeros((32, 40), np.uint8))
-    (pairs / "test_depth" / "7.png").unlink()
-    monkeypatch.setattr(sys, "argv", ["check_data"])
-    with pytest.raises(SystemExit):
-        check_data.main(["--config", str(config), *COLORS_AND_DEPTH, "--show", "2", "--sheet", str(sheet)])
-    shown = capsys.readouterr().out
-    assert "train_rgb/0.png is 40x32 but its partner" in shown
-    assert (
-        "train_depth/1.png has 3 channels: together 6, data.source_channels is 4: set data.source_channels=6" in shown
-    )
-    assert "test_rgb/7.png: without a partner of the same name in" in shown
-    assert "val: images of several types" in shown
-    assert read_rgb(sheet).float().std() > 20
 
 
 def test_label_maps_in_colors_are_stacked_with_images(

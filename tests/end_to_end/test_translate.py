@@ -51,7 +51,7 @@ def test_every_precision_and_batch_size_gives_nearly_the_same(tiny_run: Path, tm
     arguments = ["--checkpoint", str(tiny_run), "--opt-level"]
     translate(*arguments, "O0", "--output", str(tmp_path / "float32"))
     exact = pixels(tmp_path / "float32")
-    for level in (["O1"], ["O3"], ["O3", "--dtype", "float16"], ["O0", "--batch-size", "2"]):
+    for level in (["O3"], ["O0", "--batch-size", "2"]):
         output = tmp_path / "".join(level)
         translate(*arguments, *level, "--output", str(output))
         differences = {name: (exact[name] - image).abs() for name, image in pixels(output).items()}
@@ -82,22 +82,6 @@ def test_a_folder_of_label_maps_is_translated_with_sub_folders_and_sizes(tiny_ru
     assert not (tmp_path / "out" / "metrics.json").exists()
 
 
-def test_targets_of_a_folder_are_compared(tiny_config: Path, tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    for split in ("train", "test"):
-        for name in ("x", "y"):
-            for side in "AB":
-                save_image(tmp_path / f"{split}_{side}" / f"{name}.png", rng.integers(0, 255, (32, 32, 3), np.uint8))
-    settings = ["data.layout=paired_folders", f"data.root={tmp_path}", "data.instance_edges=false"]
-    arguments = ["--checkpoint", str(untrained_run(tiny_config, *settings)), "--output"]
-    translate(*arguments, str(tmp_path / "by_split"))
-    folders = ["--input", str(tmp_path / "test_A"), "--targets", str(tmp_path / "test_B")]
-    translate(*arguments, str(tmp_path / "by_folder"), *folders)
-    reports = [json.loads((tmp_path / name / "metrics.json").read_text()) for name in ("by_split", "by_folder")]
-    assert [report["origin"].pop("split") for report in reports] == ["test", None]
-    assert reports[0] == reports[1]
-
-
 def test_two_freely_named_folders_have_no_test_split(
     tiny_config: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -117,10 +101,8 @@ def test_two_freely_named_folders_have_no_test_split(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--input", "nowhere", "--instances", "nowhere"], "nowhere: no such folder"),
         (["--input", "configs"], "also needs instance maps. Add --instances DIR"),
         (["--checkpoint", "RUN/checkpoint-00000009.pt"], "RUN: checkpoint-00000004.pt"),
-        (["--checkpoint", "pyproject.toml"], "pyproject.toml: not a checkpoint, but text; name another file"),
     ],
     ids=lambda value: value[-1] if isinstance(value, list) else "",
 )
@@ -167,7 +149,6 @@ def translated(folder: Path, *arguments: str) -> dict[str, torch.Tensor]:
     ("options", "half", "printed"),
     [
         ([], "left", "A, the left half of each of 2 images; --side none takes each as a source\n"),
-        (["data.direction=BtoA"], "right", "B, the right half of each of 2 images; --side none"),
         (["--side", "B"], "right", "B, the right half of each of 2 images\n"),
         (["--side", "none"], "joined", ""),
     ],
@@ -208,38 +189,3 @@ def test_pictures_that_all_have_the_proportions_of_a_half_are_sources(
     assert "side         none: images of the proportions of one half; --side A takes the left half\n" in out
     assert {tuple(read_rgb(tmp_path / "out" / f"{name}.png").shape[1:]) for name in "ab"} == {(32, 40)}
     assert not (tmp_path / "out" / "metrics.json").exists()
-
-
-def test_the_other_half_is_what_is_measured(arguments: list[str], tmp_path: Path) -> None:
-    translated(tmp_path / "out", *arguments, "--input", str(tmp_path / "joined"))
-    halves = ["--input", str(tmp_path / "left"), "--targets", str(tmp_path / "right")]
-    translated(tmp_path / "halves", *arguments, *halves)
-    joined, apart = (json.loads((tmp_path / name / "metrics.json").read_text()) for name in ("out", "halves"))
-    assert joined["images"] == apart["images"]
-    with pytest.raises(DataError, match=r"bring their targets\. Remove --targets, or add --side none"):
-        translate(*arguments, "--input", str(tmp_path / "joined"), "--targets", str(tmp_path / "joined"))
-
-
-def test_a_data_set_that_has_moved_leaves_the_size_of_the_network(
-    arguments: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    save_image(tmp_path / "square" / "x.png", noise(32, 32, 3))
-    away = ["--input", str(tmp_path / "square"), "--output", str(tmp_path / "out"), "data.root=nowhere"]
-    translate(*arguments, *away)
-    assert "side         none: images of the proportions of one half" in capfd.readouterr().out
-    translate(*arguments, *away, "data.preprocess=scale_width")  # whose sizes are not known
-    assert "side         A, the left half of each of 1 image; --side none" in capfd.readouterr().out
-
-
-def test_an_odd_width_has_no_halves(arguments: list[str], tmp_path: Path) -> None:
-    save_image(tmp_path / "odd" / "x.png", noise(32, 65, 3))
-    with pytest.raises(DataError, match=r"x\.png: is 65 pixels wide, expected two halves of equal width"):
-        translate(*arguments, "--input", str(tmp_path / "odd"), "--side", "A", "--output", str(tmp_path / "out"))
-
-
-def test_label_maps_have_no_sides(tiny_run: Path, tmp_path: Path) -> None:
-    for folder in ("in", "inst"):
-        save_image(tmp_path / folder / "x.png", np.zeros((32, 64), np.uint8))
-    folders = ["--input", str(tmp_path / "in"), "--instances", str(tmp_path / "inst")]
-    with pytest.raises(DataError, match="--side A: sources are label maps, which have no sides"):
-        translate("--checkpoint", str(tiny_run), *folders, "--side", "A")

@@ -107,7 +107,7 @@ def test_a_module_that_is_not_there_is_an_error(tiny_config: Path) -> None:
 
 def test_a_line_that_was_cut_is_left_out_and_nan_is_null(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    path.write_text('{"step": 1, "a": 1}\n{"step": 2, "a": NaN}\n{"step": 3, "a"')
+    path.write_text('{"step": 1, "a": 1}\n{"step": 2, "a": NaN}\n{"step": 3, "a": 0}\n{"step": 4, "a"')
     lines = JsonLines(path)
     lines.open(first_step=3)
     lines.append(3, {"a": 3})

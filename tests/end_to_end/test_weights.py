@@ -1,7 +1,6 @@
 """Trainings with weights of pixels: of maps, of classes, and of both."""
 
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -90,16 +89,6 @@ def test_a_split_for_testing_may_lack_maps(trained: Path, tmp_path: Path) -> Non
         (tmp_path / "away").rename(folder)
     report = json.loads((tmp_path / "out" / "metrics.json").read_text())
     assert "l1_weighted" in report["mean"]  # of the classes
-
-
-def test_a_folder_named_without_a_split_has_the_maps_of_train(config: Path, tmp_path: Path) -> None:
-    root = tmp_path / "pairs"
-    write_pairs(root)
-    for folder in root.glob("val_*"):
-        shutil.rmtree(folder)
-    run(config, *SETTINGS, f"data.root={root}", "data.weight_folder=train_weight", "run.name=of_train")
-    translate("--checkpoint", str(config.parent / "runs" / "of_train"), "--output", str(tmp_path / "out"))
-    assert "l1_weighted" not in json.loads((tmp_path / "out" / "metrics.json").read_text())["mean"]
 
 
 @pytest.mark.parametrize("retain_graph", with_slow(["true"], ["false"]))

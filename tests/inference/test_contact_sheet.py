@@ -40,8 +40,8 @@ def test_title_heads_and_names_are_written(written: list[str]) -> None:
 
 @pytest.mark.parametrize(
     ("name", "shown"),
-    [("ü\n☃", r"u\\n\?"), ("bad\udcff", r"bad\\udcff"), ("folder/" * 99 + "x_7", r"\.\.\.[folder/]+/folder/x_7")],
-    ids=["letters", "bytes", "long"],
+    [("ü\n☃", r"u\\n\?"), ("folder/" * 99 + "x_7", r"\.\.\.[folder/]+/folder/x_7")],
+    ids=["letters", "long"],
 )
 def test_any_name_is_written_in_one_line_and_its_width(written: list[str], name: str, shown: str) -> None:
     sheet = contact_sheet({name: images(8, 8)}, n_images=1)
@@ -49,7 +49,7 @@ def test_any_name_is_written_in_one_line_and_its_width(written: list[str], name:
     assert sheet.shape[2] <= 2 * 100
 
 
-@pytest.mark.parametrize("sizes", [[(8, 8)], [(30, 2000), (900, 20)], [(40, 70)] * 24])
+@pytest.mark.parametrize("sizes", [[(30, 2000), (900, 20)], [(40, 70)] * 24])
 def test_all_images_are_on_the_sheet_and_whole(sizes: list[tuple[int, int]]) -> None:
     sheet = contact_sheet({str(number): images(*size) for number, size in enumerate(sizes)}, n_images=len(sizes))
     assert sheet.shape[2] <= SHEET_WIDTH

@@ -20,7 +20,7 @@ from inference.requested_predictor import (
     load_generator_together,
     load_requested_generator,
 )
-from tests.runs import checkpoint, translate, untrained_run
+from tests.runs import checkpoint, untrained_run
 from utils.checkpoint import save_checkpoint
 from utils.checkpoint_folder import checkpoint_path
 from utils.digest import sha256_of_file
@@ -31,8 +31,10 @@ CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize(("level", "wanted"), [("O0", "ieee"), ("O2", "tf32")])
-def test_float32_is_no_tf32_at_o0(tiny_run: Path, tmp_path: Path, level: str, wanted: str) -> None:
-    translate("--checkpoint", str(tiny_run), "--opt-level", level, "--output", str(tmp_path))
+def test_float32_is_no_tf32_at_o0(tiny_config: Path, level: OptLevel, wanted: str) -> None:
+    config = load_config(tiny_config)
+    loaded = LoadedGenerator(Path("x.pt"), config, 1, build.build_generator(config))
+    build_predictor(loaded, CPU, ComputeOptions(opt_level=level), DrawingOptions())
     assert torch.backends.cudnn.conv.fp32_precision == wanted  # type: ignore[attr-defined]
 
 
@@ -68,12 +70,10 @@ def test_all_processes_read_the_checkpoint_of_the_main_one(
     ("compute", "has_noise", "lacks", "n_pixels", "expected"),
     [
         (ComputeOptions(compile="on"), False, "a compiler", 0, True),
-        (ComputeOptions(compile="off"), False, None, 2**30, False),
         (ComputeOptions(), False, None, MIN_PIXELS_TO_COMPILE, True),
         (ComputeOptions(), False, None, MIN_PIXELS_TO_COMPILE - 1, False),
         (ComputeOptions(), False, "a compiler", 2**30, False),
         (ComputeOptions(), True, None, 2**30, False),
-        (ComputeOptions(tile=64), False, None, 2**30, False),
     ],
 )
 def test_many_images_of_one_size_are_worth_compiling(
@@ -120,7 +120,6 @@ def test_the_precision_is_that_of_the_images(
     [
         ("none", True, "each image's own; --size trained resizes to the nearest multiples of 4 pixels, by"),
         ("crop", False, "resized to the nearest multiples of 4 pixels, by data.preprocess=crop; --size own keeps"),
-        ("resize_and_crop", False, "resized to 48x32, by data.preprocess=resize_and_crop; --size own keeps"),
         ("scale_width", False, "resized to a width of 64, by data.preprocess=scale_width; --size own keeps"),
     ],
 )

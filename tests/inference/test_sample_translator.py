@@ -107,11 +107,8 @@ def mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int
         yield sizes
 
 
-@pytest.mark.parametrize("flips", [False, True])
-def test_a_file_may_be_larger_than_the_memory(
-    tmp_path: Path, network: nn.Module, mapped: list[int], flips: bool
-) -> None:
-    large = sample_translator(tmp_path, network, save_tiff(tmp_path / "x.tif"), flips=flips)
+def test_a_file_may_be_larger_than_the_memory(tmp_path: Path, network: nn.Module, mapped: list[int]) -> None:
+    large = sample_translator(tmp_path, network, save_tiff(tmp_path / "x.tif"), flips=True)
     expected = at_once(large)
     mapped.clear()
     list(large.translate([0], 1))
@@ -164,19 +161,15 @@ def test_nothing_is_left_of_an_interrupted_image(
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["gallery"]
 
 
-@pytest.mark.parametrize("n_bytes", [10**5, 10**9])
 def test_an_image_that_needs_more_than_the_memory_is_refused_before_it_is_translated(
-    tmp_path: Path, network: nn.Module, monkeypatch: pytest.MonkeyPatch, n_bytes: int
+    tmp_path: Path, network: nn.Module, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     translator = sample_translator(tmp_path, network, save_tiff(tmp_path / "x.tif"))
     whole = replace(translator, predictor=replace(translator.predictor, tiles=None))
     monkeypatch.setattr("inference.sample_translator._SMALL", 100)
     monkeypatch.setattr("inference.sample_translator._PROBE", 16)
-    monkeypatch.setattr("inference.sample_translator.bytes_of_device", lambda device: n_bytes)
+    monkeypatch.setattr("inference.sample_translator.bytes_of_device", lambda device: 10**5)
     list(whole.translate([0], 1))
-    if n_bytes == 10**9:
-        assert not whole.problems
-        return
     (problem,) = whole.problems
     pattern = r"x: a translation of 64x92 pixels in one piece needs about \S+ GB, there are 0.0001 GB. Add --tile 1024."
     assert re.fullmatch(pattern, problem)
@@ -203,10 +196,8 @@ def test_a_batch_that_needs_more_than_the_memory_is_translated_image_by_image(
 @pytest.mark.parametrize(
     ("crop", "mode", "norm", "window", "warns"),
     [
-        (16, "crop", "instance", None, True),
         (16, "resize_and_crop", "instance", None, True),
         (40, "crop", "instance", None, False),
-        (16, "scale_width", "instance", None, False),
         (16, "crop", "batch", None, False),
         (16, "crop", "instance", 32, False),
     ],

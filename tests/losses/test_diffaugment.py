@@ -143,8 +143,8 @@ def test_labels_stay_with_their_pixels() -> None:
 
 def test_gradients_of_gradients_pass_each_operation() -> None:
     torch.manual_seed(0)
-    images = make_images(2, 3, 6, 5).requires_grad_()
-    for policy in (["color"], ["translation"], ["cutout"], list(POLICY)):
+    images = make_images(2, 3, 4, 3).requires_grad_()
+    for policy in (["translation"], list(POLICY)):
         transform = DiffAugment(policy).draw(images)
 
         def cubed(x: Tensor, transform: Transform = transform) -> Tensor:

@@ -66,7 +66,7 @@ def test_scores_are_of_their_figure_alone_though_a_plateau_is_measured_by_anothe
     [("auto", "val", "swd"), ("auto", "held_back", "swd"), ("auto", "train", "none"), ("kid", "train", "kid")],
 )
 def test_the_method_chooses_the_figure_where_samples_are_not_trained_on(setting: str, split: str, figure: str) -> None:
-    config = Config(checkpoint=CheckpointConfig(best=setting))  # type: ignore[arg-type]
+    config = Config(checkpoint=CheckpointConfig(best=setting))
     assert best_figure(config, split, progress="swd") == figure
 
 

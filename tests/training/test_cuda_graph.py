@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -41,7 +42,7 @@ def make(config: Config, device: torch.device = CPU) -> Method:
 def batches_of(config: Config, n: int, device: torch.device, size: int = 1) -> list[Batch]:
     torch.manual_seed(1)
     batches = [batch_of(config, device) for _ in range(n)]
-    return [Batch(batch.names[:size], **{k: m[:size] for k, m in batch.maps.items()}) for batch in batches]
+    return [replace(batch.mapped(lambda maps: maps[:size]), names=batch.names[:size]) for batch in batches]
 
 
 def train(method: Method, step: Any, batches: list[Batch], n_passes: int = 1) -> dict[str, Any]:
@@ -86,7 +87,7 @@ def test_images_of_another_size_end_the_graph(caplog: pytest.LogCaptureFixture) 
     caplog.set_level("INFO")
     config, graphs = config_of("CycleGAN", POOL, UNCUT), RecordedGraphs()
     batches = batches_of(config, 2 * N_STEPS, CPU)
-    halves = [Batch(b.names, **{k: m[..., ::2, ::2] for k, m in b.maps.items()}) for b in batches[:2]]
+    halves = [batch.mapped(lambda maps: maps[..., ::2, ::2]) for batch in batches[:2]]
     mixed = [*batches[:N_STEPS], *halves[:2], *batches[N_STEPS:]]
     plain, repeated = make(config), make(config)
     expected = train(plain, plain.step, mixed)

@@ -38,23 +38,14 @@ def test_what_a_run_has_already_is_not_counted_again(trained_config: Path) -> No
     assert count_more_files(training, continues=False) == 4
 
 
-@pytest.mark.parametrize(
-    ("share", "settings", "expected"),
-    [
-        (4.1, [], None),
-        (3.9, [], "lower checkpoint.keep=3"),
-        (3.9, ["checkpoint.keep=0"], "limit checkpoint.keep=0"),
-        (1.9, ["checkpoint.keep=1"], ": free space"),
-        (2.9, ["checkpoint.keep=1", "checkpoint.best=l1"], "or set checkpoint.best=none"),
-    ],
-)
+@pytest.mark.parametrize(("share", "warns"), [(4.1, False), (3.9, True)])
 def test_a_disk_too_small_for_all_is_a_warning(
-    tiny_config: Path, monkeypatch: pytest.MonkeyPatch, share: float, settings: list[str], expected: str | None
+    tiny_config: Path, monkeypatch: pytest.MonkeyPatch, share: float, warns: bool
 ) -> None:
-    training = built(tiny_config, "checkpoint.every_steps=1", *settings)
+    training = built(tiny_config, "checkpoint.every_steps=1")
     set_free(monkeypatch, training.n_bytes * share)
     lines = describe_shortage(training, continues=True)
-    assert [line.endswith(expected or "") for line in lines] == ([True] if expected else [])
+    assert ["change checkpoint.keep=3" in line for line in lines] == [True] * warns
 
 
 def test_a_disk_too_small_for_one_is_an_error_and_leaves_no_folder(

@@ -56,8 +56,7 @@ def test_a_checkpoint_replaced_before_its_checksum_is_not_damaged(
     assert load_checkpoint(path)["step"] == 2
 
 
-@pytest.mark.parametrize("has_manifest", [True, False])
-@pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])
+@pytest.mark.parametrize(("has_manifest", "number"), [(True, errno.EIO), (False, errno.EMFILE)])
 def test_an_archive_that_cannot_be_opened_now_is_not_damaged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_manifest: bool, number: int
 ) -> None:

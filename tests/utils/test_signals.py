@@ -79,8 +79,6 @@ except KeyboardInterrupt as error:
     "program",
     [
         ["train.py", "--config", "configs/demo.yaml"],
-        ["test.py"],
-        ["-m", "tools.check_data", "configs"],
         ["-m", "tools.export"],
     ],
     ids=lambda program: program[-1],

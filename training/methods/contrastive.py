@@ -1,4 +1,4 @@
-"""Training without pairs in one direction: patches of translations resemble those of the sources (CUT, FastCUT)."""
+"""Training without pairs in one direction: patches of translations resemble patches of the sources (CUT, FastCUT)."""
 
 from collections.abc import Sequence
 from copy import deepcopy

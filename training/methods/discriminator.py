@@ -30,7 +30,7 @@ class TrainedDiscriminator:
     joint: Whether real and translated images share a pass; a norm over the batch would mix their statistics.
     means, tag: Where its losses and logits are added, and under which name.
     augmentation: Changes the images that it sees; images that are compared share a transform.
-    pool: Earlier translations, some of which it is trained on instead of the present ones.
+    pool: Earlier translations; it is trained on some of them instead of the present ones.
     """
 
     trained: TrainedNetwork
@@ -91,7 +91,7 @@ class TrainedDiscriminator:
     def loss_of(
         self, source: Tensor, fake: Tensor, real: Tensor, transform: Transform, *, fakes: Outputs, reals: Outputs
     ) -> Tensor:
-        """Return the loss, 0-d, from the outputs for real images and for translations, or for those of a pool.
+        """Return the loss, 0-d, from the outputs for real images and for translations, perhaps from a pool.
 
         source, fake, real: Images before the transform.
         """

@@ -1,4 +1,4 @@
-"""A pool of earlier translations, some of which a discriminator sees instead of the present ones."""
+"""A pool of earlier translations. A discriminator sees some of them instead of the present ones."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -44,7 +44,7 @@ class ModelInputs:
 
 
 def translate(generator: nn.Module, inputs: tuple[Tensor, ...]) -> Translation:
-    """Return the translation that a generator makes of its arguments."""
+    """Return the generator's output as a translation."""
     made = generator(*inputs)
     return (made.images, made.style) if isinstance(made, StyledImages) else (made, None)
 

@@ -29,7 +29,7 @@ class Pair(NamedTuple):
 
 
 def layout_on_cpu() -> torch.memory_format:
-    """Return the memory layout in which a CPU makes a step without pairs in the least time, by measurement."""
+    """Return the memory layout with the fastest measured step without pairs on a CPU."""
     return torch.contiguous_format if cpu_has_avx2_alone() else torch.channels_last
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from training.report.report import Progress, Sink
 from training.validation import ValidationReport
 from utils.atomic_file import replacing
-from utils.run_figures import METRICS_FILE, read_rows
+from utils.run_figures import read_rows
 from utils.strict_json import strict_json
 
 
@@ -16,6 +16,7 @@ class JsonLines:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.place: Path | str = path
         self._begin = ""
 
     def open(self, first_step: int) -> None:
@@ -38,21 +39,13 @@ def _line(row: Mapping[str, Any]) -> str:
     return strict_json(row) + "\n"
 
 
-class MetricsFile(Sink):
+class MetricsFile(JsonLines, Sink):
     """Writes the scalars of each report and validation to metrics.jsonl."""
-
-    def __init__(self, folder: Path) -> None:
-        self._lines = JsonLines(folder / METRICS_FILE)
-        self.place = self._lines.path
-
-    def open(self, first_step: int) -> None:
-        """Remove the records of a killed session."""
-        self._lines.open(first_step)
 
     def progress(self, report: Progress) -> None:
         """Write the scalars."""
-        self._lines.append(report.step, report.scalars)
+        self.append(report.step, report.scalars)
 
     def validation(self, step: int, report: ValidationReport) -> None:
         """Write the figures, and the split of the samples."""
-        self._lines.append(step, {"split": report.split, **report.scalars})
+        self.append(step, {"split": report.split, **report.scalars})

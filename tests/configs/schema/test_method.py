@@ -37,7 +37,6 @@ def test_each_method_is_declared_and_built() -> None:
         (["loss.gradient_penalty=10"], r"loss\.gradient_penalty is 10.*, expected 0"),
         (["data.layout=side_by_side"], r"data\.layout is side_by_side, expected "),
         (["data.layout=paired_folders"], r"data\.layout is paired_folders, expected one of unpaired_folders"),
-        (["generator.name=spade"], r"generator\.name is spade, expected one of global"),
         (["data.source_channels=1"], r"data\.target_channels is 3, expected 1"),
         (["loss.class_weights={1: 0}"], r"loss\.class_weights is .*, expected \{\} without loss\.outside_mask"),
         (["loss.outside_mask=10"], r"loss\.class_weights is \{\}, expected the ids of the classes that"),

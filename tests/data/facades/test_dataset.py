@@ -6,7 +6,7 @@ from data.facades.dataset import SyntheticDayNight, SyntheticFacades
 from data.facades.house_front import CLASS_COLORS
 from data.layout import Layout
 
-SIZES = [(64, 64), (128, 128), (96, 160), (101, 77), (256, 512), (32, 320), (320, 32)]
+SIZES = [(101, 77), (32, 320), (320, 32)]
 
 # Pixels per class, highest instance id, and the mean of each quarter of the photo per channel, of one sample.
 PINNED_AREAS = [5556, 3979, 0, 1040, 350, 0, 242, 984, 2240, 0, 79, 1914]
@@ -48,7 +48,7 @@ def test_splits_indices_and_seeds_differ() -> None:
 @pytest.mark.parametrize(("height", "width"), SIZES)
 def test_shapes_dtypes_and_ranges(height: int, width: int) -> None:
     dataset = _facades(height=height, width=width)
-    for index in range(3):
+    for index in range(2):
         labels, instances, photo = _tensors(dataset.read(index))
         assert (labels.shape, labels.dtype) == ((1, height, width), torch.uint8)
         assert (instances.shape, instances.dtype) == ((1, height, width), torch.int32)

@@ -20,7 +20,7 @@ def test_light_varies_and_the_geometry_does_not_depend_on_it() -> None:
 
 def test_the_colour_of_a_surface_follows_from_its_class() -> None:
     classes, colours = [], []
-    for index in range(40):
+    for index in range(16):
         geometry_rng, light_rng = np.random.default_rng([9, index]).spawn(2)
         front = draw_house_front(geometry_rng, 128, 128)
         photo = paint(light_rng, front)
@@ -38,7 +38,7 @@ def test_the_colour_of_a_surface_follows_from_its_class() -> None:
 
 def test_a_winter_night_has_dark_skies_lit_windows_and_snow_on_roofs() -> None:
     by_class: dict[int, list[NDArray[np.float64]]] = {SKY: [], WINDOW: [], ROOF: [], WALL: []}
-    for index in range(20):
+    for index in range(10):
         front = draw_house_front(np.random.default_rng([3, index]), 64, 64)
         day, night = (
             make(np.random.default_rng(index), front).astype(np.float64) for make in (paint, paint_winter_night)

@@ -311,13 +311,10 @@ def test_left_out_strips_are_empty_and_damaged_ones_an_error(tmp_path: Path) -> 
         read_pixels(path)
 
 
-@pytest.mark.parametrize("content", [b"II*\0" + b"\1" * 50, b"<html>", b""])
-def test_what_cannot_be_read_is_named(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "x.tif").write_bytes(content)
+def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "x.tif").write_bytes(b"II*\0" + b"\1" * 50)
     with pytest.raises(DataError, match=r"x\.tif: cannot be read as an image"):
         read_pixels(tmp_path / "x.tif")
-    with pytest.raises(DataError, match=r"none\.tif: no such file"):
-        read_pixels(tmp_path / "none.tif")
     tifffile().imwrite(tmp_path / "stack.tif", np.zeros((2, 3, 8, 9), np.uint16), photometric="minisblack")
     with pytest.raises(DataError, match=r"stack\.tif: has the shape .*, expected one image with its channels"):
         read_pixels(tmp_path / "stack.tif")

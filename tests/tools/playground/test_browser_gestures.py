@@ -172,8 +172,8 @@ def test_the_wheel_zooms_at_the_pointer_and_a_drag_moves_the_picture(blank: Open
     for by in ("middle", "space", "translation"):
         for _ in range(3):
             blank.click("zoom-in")
-        box, (x, y) = blank.box("result-stage"), blank.place(32, 32)
-        start = (box["x"] + box["width"] / 2, box["y"] + box["height"] / 2) if by == "translation" else (x, y)
+        box, middle = blank.box("result-stage"), blank.place(32, 32)
+        start = (box["x"] + box["width"] / 2, box["y"] + box["height"] / 2) if by == "translation" else middle
         mouse.move(*start)
         if by == "space":
             blank.page.keyboard.down("Space")
@@ -181,7 +181,7 @@ def test_the_wheel_zooms_at_the_pointer_and_a_drag_moves_the_picture(blank: Open
         mouse.move(start[0] + 30, start[1] - 20)
         mouse.up(button="middle" if by == "middle" else "left")
         blank.page.keyboard.up("Space")
-        assert np.allclose(blank.place(32, 32), (x + 30, y - 20), atol=1), by
+        assert np.allclose(blank.place(32, 32), (middle[0] + 30, middle[1] - 20), atol=1), by
         expect(blank["zoom-in"]).to_be_focused()
         blank.keys("Home")
         expect(blank["fit"]).to_be_disabled()
@@ -239,9 +239,9 @@ def test_a_polygon_is_closed_given_up_or_loses_a_corner(blank: Opened, tmp_path:
 
 def test_the_page_fits_its_window_and_shows_what_is_chosen(blank: Opened) -> None:
     blank.more()
-    for width, height in (("", "-5"), ("4096", "4096")):  # number fields show the number that is used
-        blank["width"].fill(width)
-        blank["height"].fill(height)
+    for columns, rows in (("", "-5"), ("4096", "4096")):  # number fields show the number that is used
+        blank["width"].fill(columns)
+        blank["height"].fill(rows)
         blank.click("new")
         expect(blank["source"]).to_have_attribute("width", str(SIZE))
         expect(blank["source"]).to_have_attribute("height", "1")
