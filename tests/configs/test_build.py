@@ -8,6 +8,7 @@ import torch
 from configs import build
 from configs.load import load_config
 from configs.schema import Config
+from data.value_range import ValueRange
 from models.generator import EncodedGenerator
 from models.spectral_norm import spectral_norms
 from tests.runs import OASIS, SPADE, STYLE
@@ -39,7 +40,7 @@ def test_float32_is_no_tf32_at_o0(tiny_config: Path, level: str, wanted: str) ->
         (["features.n_channels=2"], {"features": "encoded", "needs_instances": True}),
         ([*FOLDERS, "features.n_channels=3", "features.origin=precomputed"], {"features": "precomputed"}),
         (STYLE, {"encodes_style": True}),
-        (VALUES, {"n_classes": 0, "channels": 2, "source_is_rgb": False, "is_8_bit": False}),
+        (VALUES, {"channels": 2, "is_8_bit": False, "source_range": ValueRange.of([0, 1000]), "target_range": None}),
         (["data.target_channels=1"], {"target_channels": 1, "target_is_rgb": True}),
         ([*FOLDERS, "generator.scale=2"], {"n_classes": 5, "target_scale": 2}),
     ],

@@ -66,7 +66,7 @@ def _refuse(folder: Path) -> NoReturn:
 
 def _settings(data: dict[str, Any], splits: Sequence[str], overrides: Sequence[str]) -> Config:
     """Return the settings of a data set. It has no pairs if no image has a partner of its name."""
-    layouts = {data["layout"], *(text.removeprefix("data.layout=") for text in overrides)}
+    layouts = {data["layout"], *(text.removeprefix("data.layout=") for text in overrides)} & LAYOUTS.keys()
     has_pairs = all(LAYOUTS[name].pairs for name in layouts)
     method = {} if has_pairs else {"method": {"name": "cycle"}, "cycle": {"identity": 0}}
     config = config_from_dict({"data": data} | method, data["root"], overrides)
