@@ -33,7 +33,7 @@ from metrics.image_metrics import Bounds
 from models import DISCRIMINATORS, GENERATORS
 from models.activation_checkpointing import enable_activation_checkpointing
 from models.contract import check_discriminator, check_generator, check_on_meta_device, is_own
-from models.generator import Generator, ImageSides
+from models.generator import ImageSides
 from models.initialization import initialize
 from models.instance_features import FeatureConditionedGenerator, FeatureEncoder
 from models.spectral_norm import add_spectral_norm, normed_convolutions
@@ -42,7 +42,7 @@ from utils.device import use_deterministic_algorithms
 from utils.errors import ConfigError
 from utils.machine import keep_freed_memory, usable_cores
 from utils.precision import allow_tf32
-from utils.signatures import accepted, argument_names, required_names
+from utils.signatures import accepted, required_names
 from utils.text import exact
 from utils.torch_private import cpu_has_matrix_units
 
@@ -110,31 +110,13 @@ def memory_format(device: torch.device, on_cpu: torch.memory_format = torch.cont
 
 
 def image_sides(config: Config) -> ImageSides:
-    """Return the heights and widths that the generator takes, with its feature encoder if it has one.
-
-    Raises:
-        ConfigError: The generator does not support its settings.
-    """
+    """Return the heights and widths that the generator takes, with its feature encoder if it has one."""
     generator = GENERATORS[config.generator.name]
-    _check_supported(config, generator)
     sides = _of_rule(generator.image_sides, vars(config.generator), ImageSides)
     if not config.has_encoder:
         return sides
     multiple = max(sides.multiple, 2**config.features.n_downsamplings)
     return ImageSides(multiple, multiple * (sides.minimum // sides.multiple))
-
-
-def _check_supported(config: Config, generator: type[Generator]) -> None:
-    """Raise ConfigError if the class of the generator does not support its settings or the method."""
-    settings, wrong = config.generator, generator.unsupported
-    faults = dict(wrong(**accepted(wrong, vars(settings))))
-    if settings.scale != 1 and "scale" not in argument_names(generator) and not is_own(generator):
-        faults["scale"] = "1"
-    if config.method.declaration.data == "no pairs" and generator.translates != "images":
-        names = [name for name, one in GENERATORS.items() if one.translates == "images"]
-        faults["name"] = f"one of {', '.join(names)}, which translate images (method.name={config.method.name})"
-    for key, expected in faults.items():
-        settings.require(False, key, expected if key == "name" else f"{expected} (generator.name={settings.name})")
 
 
 def discriminated_side(config: Config) -> int:
