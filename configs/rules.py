@@ -39,7 +39,7 @@ def _check_layout(config: Config) -> None:
             data.require(getattr(data, key) == usual, key, f"{shortened(usual)} {chosen}: it holds RGB images")
         expected = f"1 {chosen}, whose halves have one size; use data.layout=paired_folders"
         config.require(config.generator.scale == 1, "generator.scale", expected)
-    if layout.pairs and data.direction == "BtoA":
+    if layout.pairs and not layout.drawn and data.direction == "BtoA":
         data.require(not data.has_labels, "direction", "AtoB where data.n_classes or data.label_colors is set")
     expected = "files where sources are RGB images, which data.n_classes=0 without data.label_colors declares"
     data.require(data.instances == "files" or data.has_labels, "instances", expected)
@@ -80,7 +80,9 @@ def _check_method(config: Config) -> None:
     name, method, data = config.method.name, config.method.declaration, config.data
     chosen = f"(method.name={name})"
     possible = [key for key, layout in LAYOUTS.items() if layout.pairs == method.pairs]
-    data.require(data.layout in possible, "layout", f"one of {', '.join(possible)} {chosen}")
+    others = " or ".join(key for key, other in METHODS.items() if other.pairs != method.pairs)
+    expected = f"one of {', '.join(possible)} {chosen}, or method.name={others}"
+    data.require(data.layout in possible, "layout", expected)
     unused = [*method.unused, *(other for other in METHODS if other != name)]
     for key, (usual, value) in config_differences(Config(), config).items():
         is_used = not any(key == setting or key.startswith(f"{setting}.") for setting in unused)

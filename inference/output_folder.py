@@ -104,7 +104,7 @@ class OutputFolder:
             raise DataError(f"--output: {output} is a file. Choose another --output.")
         for folder in (Path(str(folder)) for folder in self.layout.folders):
             if folder.resolve() in (written, *written.parents):
-                raise DataError(f"--output: {output} is in {folder}, which holds inputs. Choose another --output.")
+                raise DataError(f"--output: {folder} holds inputs. Choose an --output outside of it.")
         if taken := next((name for name in names if name == SHEET or name.split("/")[0] == GALLERY), None):
             raise DataError(f"--input: {taken} is a name among the results. Rename the input.")
         for place, file in self._results().items():

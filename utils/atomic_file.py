@@ -13,12 +13,14 @@ T = TypeVar("T")
 
 _REFUSALS = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOTTY, errno.EBADF, errno.EISDIR}
 _REFUSALS |= {errno.EACCES, errno.EPERM}  # some folders can be written to, but not opened
+_LONGEST_NAME = 240  # bytes
 _unsynced: list[Path] = []  # folder that this process has warned of
 
 
 def temporary_path(path: Path) -> Path:
-    """Return the path that a file has until it is complete."""
-    return path.with_name(f".{path.name}.writing")
+    """Return the path that a file has until it is complete. A long name is cut, since file systems take 255 bytes."""
+    name = os.fsdecode(os.fsencode(path.name)[:_LONGEST_NAME])
+    return path.with_name(f".{name}.writing")
 
 
 @contextmanager

@@ -30,7 +30,7 @@ def shared_files(splits: Mapping[str, Sequence[Blob]]) -> Iterator[str]:
 def _of_same_bytes(entries: list[tuple[str, Blob]]) -> list[list[tuple[str, Blob]]]:
     """Return the groups of entries with the same bytes. Only files whose beginnings agree are read whole."""
     groups = [entries]
-    for property_of in (methodcaller("size"), _beginning, methodcaller("digest")):
+    for property_of in (methodcaller("size"), _beginning, _digest):
         divided: dict[tuple[int, Any], list[tuple[str, Blob]]] = defaultdict(list)
         for number, group in enumerate(groups):
             for split, file in group:
@@ -42,3 +42,8 @@ def _of_same_bytes(entries: list[tuple[str, Blob]]) -> list[list[tuple[str, Blob
 def _beginning(blob: Blob) -> bytes:
     with blob.open() as file:
         return hashlib.sha256(file.read(_BEGIN)).digest()
+
+
+def _digest(blob: Blob) -> bytes:
+    with blob.open() as file:
+        return hashlib.file_digest(file, "sha256").digest()
