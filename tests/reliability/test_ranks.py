@@ -152,7 +152,7 @@ def fail_alone() -> None:
         (
             ["data.validation_split=valid"],
             None,
-            "error: synthetic_facades has no split 'valid', only train, val, test\n",
+            "error: drawn data sets have no split 'valid', only train, val, test\n",
         ),
         pytest.param(
             *(["--confg", "x"], None, "error: unrecognized arguments: --confg; did you mean --config?\n"),
