@@ -1,4 +1,4 @@
-"""Runs on data sets with bad samples, with other files beside them, with all kinds of maps, and with a cache."""
+"""Runs on data sets with bad samples, with all kinds of maps, and with a cache."""
 
 import json
 import shutil

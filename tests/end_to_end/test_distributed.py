@@ -69,7 +69,7 @@ def test_two_processes_train_like_one_on_the_joint_batch(of_two: Path) -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        # with the default gain the activations are so small that the norms turn rounding noise into gradients
+        # the default gain would not do: the activations are so small that the norms turn rounding noise into gradients
         [*SPADE, "init.gain=0.1", "train.activation_checkpointing=true", "train.accumulation_steps=2"],
         ["generator.name=local", "generator.n_enhancer_blocks=1", "train.freeze_global_epochs=1", *TWO_EPOCHS],
         [*OASIS, "generator.noise_channels=0", "loss.labelmix=0", "loss.class_balance=false"],
@@ -92,7 +92,7 @@ def test_a_run_of_two_processes_goes_on_with_one(of_two: Path, tiny_config: Path
 
 
 def end_early_and_resume(config: Path) -> None:
-    """Let callbacks of the main process, which alone is called, end the run; go on in the same processes."""
+    """Let callbacks end the run; go on in the same processes. Only the main process calls them."""
     launch.train(load_config(config, [*TO_STEP_3, "run.name=whole"]))
     settings = load_config(config, [*TO_STEP_3, "log.every_steps=1", "run.name=parts"])
     for callback in (lambda step, _: step == 1, lambda *_: sys.exit("enough"), None):

@@ -1,4 +1,4 @@
-"""Settings that change how fast a run is: the same weights, or nearly those of apex's lower levels."""
+"""Settings that change the speed of a run: the weights are the same, or nearly the same at lower precision."""
 
 import shutil
 from functools import partial

@@ -101,7 +101,7 @@ def test_a_style_that_cannot_be_used_is_refused(tiny_run: Path, styled: Path, tm
 
 
 def test_a_large_image_is_reduced_without_aliasing(styled: Path, tmp_path: Path) -> None:
-    """Lines of one pixel beside each other, which are grey from afar, do not change the style."""
+    """Alternating lines of one pixel, which are grey from afar, do not change the style."""
     loaded = load_generator(checkpoint_path(styled, 2))
     plain = np.random.default_rng(0).integers(60, 196, (8, 8, 3)).repeat(128, 0).repeat(128, 1)
     lined = plain + np.where(np.arange(1024) % 2, 60, -60)[None, :, None]

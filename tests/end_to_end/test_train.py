@@ -124,7 +124,7 @@ def test_a_smoke_test_trains_saves_goes_on_and_leaves_nothing(
 ) -> None:
     run(tiny_config, "--smoke")
     out = capfd.readouterr().out
-    assert f"resuming from {tiny_config.parent}" in out  # where all machines see it
+    assert f"resuming from {tiny_config.parent}" in out  # a folder that all machines see
     assert "smoke test passed" in out
     assert not (tiny_config.parent / "runs").exists()
 

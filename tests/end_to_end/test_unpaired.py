@@ -86,7 +86,7 @@ def test_settings_go_together(config: Path, settings: list[str]) -> None:
 
 @pytest.mark.parametrize("settings", [[*CUT, "contrastive.n_patches=5000"], CYCLE], ids=["contrastive", "cycle"])
 def test_two_processes_have_the_gradients_of_one_on_the_joint_batch(config: Path, settings: list[str]) -> None:
-    """contrastive: with all patches, of which no draw chooses some."""
+    """The contrastive case compares all patches, so that none are drawn."""
     common = [*SIDES, *settings, "train.max_steps=1", "optimizer.learning_rate=1e-8", "init.gain=0.1"]
     train_two(config, [*common, "run.name=two"])
     run(config, *common, "run.name=one", "train.batch_size=2")
@@ -172,7 +172,7 @@ def test_cyclegans_folder_starts_the_networks_of_both_directions(
     networks = checkpoint(tiny_config, 1)["networks"]
     assert_equal(networks["generator_AtoB"], originals["G_A"])
     assert_equal(networks["generator_BtoA"], originals["G_B"])
-    assert_equal(networks["discriminator_B"], originals["D_A"])  # which judges what G_A makes
+    assert_equal(networks["discriminator_B"], originals["D_A"])  # D_A judges the images of G_A
     assert_equal(networks["discriminator_A"], originals["D_B"])
 
 

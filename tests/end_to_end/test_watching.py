@@ -69,7 +69,7 @@ def test_the_settings_with_the_last_and_the_best_of_each_metric_are_in_tensorboa
     assert {"validation/l1", "best/l1", "validation/psnr", "best/psnr"} <= listed <= set(events.Tags()["scalars"])
     values = [record["validation/psnr"] for record in records(watched, "validation/psnr")]
     assert events.Scalars("best/psnr")[-1].value == pytest.approx(max(values))
-    assert events.Scalars("best/psnr")[-1].step == 6  # of the second session, which hides those of the first
+    assert events.Scalars("best/psnr")[-1].step == 6  # the second session hides the first
     assert not [path for path in (watched.parent / "runs" / "tiny").glob("*/events*")]  # no run of its own
 
 

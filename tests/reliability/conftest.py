@@ -40,7 +40,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Put the counts into the rows of which something was run, and when and with what that was."""
+    """Put the counts of this run into the rows, with its date and versions."""
     if not session.config.getoption("--write-table"):
         return
     today = datetime.now(UTC).date().isoformat()

@@ -1,4 +1,4 @@
-"""Checkpoints that are not what was written, and files that are none: row 7."""
+"""Damaged checkpoints, and other files in their place: row 7."""
 
 import random
 import shutil
@@ -192,7 +192,7 @@ def test_a_damaged_manifest_does_not_cost_the_checkpoint(whole: Path, content: s
     position = damaged.index(torch.arange(500.0).numpy().tobytes()[400:440])
     damaged[position] ^= 1
     whole.write_bytes(bytes(damaged))
-    with pytest.raises(CheckpointError, match="damaged at"):  # by its own checksums
+    with pytest.raises(CheckpointError, match="damaged at"):  # its own checksums find it
         load_checkpoint(whole)
 
 

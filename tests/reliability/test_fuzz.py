@@ -23,7 +23,7 @@ from utils.errors import ConfigError
 
 pytestmark = pytest.mark.row(22)
 
-LONGEST_S = 10  # of computing; a gigabyte of pixels takes 4
+LONGEST_S = 10  # CPU time; a gigabyte of pixels takes 4
 CHECKPOINT = Path("tests/checkpoints/version_3.pt").read_bytes()
 IMAGES = [
     *(case.content for case in CASES.values() if case.refused is None),
@@ -91,7 +91,7 @@ def change_lines(content: bytes, rng: random.Random) -> bytes:
 
 def odd_overrides(rng: random.Random) -> list[str]:
     """Half of the time up to three settings on the command line, each with something odd in it."""
-    overrides = ["data.root=folder"]  # which recipes want
+    overrides = ["data.root=folder"]  # recipes need it
     for _ in range(max(0, rng.randint(-3, 3))):
         override = f"{rng.choice(KEYS)}={rng.choice(PIECES)}"
         place = rng.randrange(len(override))

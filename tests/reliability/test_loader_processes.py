@@ -83,7 +83,7 @@ def test_a_lost_process_ends_the_run_with_the_cause_and_the_run_can_go_on(
 ) -> None:
     fault, message = FAULTS[name]
     with monkeypatch.context() as patch:
-        strike_reading(patch, fault, ["d.png"], after=6)  # in the second epoch
+        strike_reading(patch, fault, ["d.png"], after=6)  # the second epoch
         (line,) = command_line.refusal(train.main, "--config", str(tiny_config), *settings(pairs))
     assert re.search(message, line), line
     assert not multiprocessing.active_children()

@@ -91,7 +91,7 @@ def test_the_gadgets_are_live(tmp_path: Path) -> None:
 
 
 def forged_size(path: Path) -> None:
-    """A storage of 2**40 elements, of which the record holds four."""
+    """A storage that claims 2**40 elements; the record holds four."""
     torch.save({"a": torch.ones(4)}, path)
     with zipfile.ZipFile(path) as archive:
         records = {record.filename: archive.read(record) for record in archive.infolist()}

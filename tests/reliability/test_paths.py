@@ -33,7 +33,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty working directory; beside it a file that must stay as it is, and nothing new."""
+    """An empty working directory. A file next to it must stay unchanged, and nothing new may appear there."""
     (tmp_path / "kept.txt").write_text("kept")
     folder = tmp_path / "home"
     folder.mkdir()

@@ -35,7 +35,7 @@ def newest_step(config: Path) -> int:
 
 
 def assert_stopped_together(config: Path, run: Torchrun, number: signal.Signals, at_least: int = 1) -> None:
-    """At one step, of which both have put their state into the newest checkpoint.
+    """Check that both stopped at one step and put their state into the newest checkpoint.
 
     The first to end may have its peer ended by torchrun before that has printed its line.
     """
@@ -68,7 +68,7 @@ def test_all_processes_stop_at_one_step_and_save(
 
 
 def hang_and_poll(fault: Fault) -> None:
-    """Inject a hanging loader process, for which the others wait a tenth of a second at a time."""
+    """Inject a hanging loader process. The others look every tenth of a second whether to stop."""
     pytest.MonkeyPatch().setattr("data.worker_monitor.POLL_S", 0.1)
     inject(fault)
 

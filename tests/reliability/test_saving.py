@@ -117,9 +117,9 @@ def test_a_disk_that_fails_once_costs_nothing(
     fail = failing(lambda: None, [1], errno)
     if place == "write":
         monkeypatch.setattr(torch, "save", struck_save(1, fail))
-    elif place == "flush":  # beside torch's writer, which has errors of its own
+    elif place == "flush":  # outside torch's writer, which raises its own errors
         monkeypatch.setattr(torch, "save", failing(torch.save, [1], errno))
-    else:  # as where the system's call fails that follows the instant
+    else:  # the system call after this point fails
         instant = {"fsync": "written", "rename": "synced"}[place]
         monkeypatch.setattr(fault_points, "reached", strike_at(instant, ".pt", 1, fail))
     run(tiny_config, "train.max_steps=8", "checkpoint.every_steps=2")
@@ -148,7 +148,9 @@ def test_three_failures_in_a_row_end_the_run(tiny_config: Path, monkeypatch: pyt
 def test_tensorboard_that_cannot_write_does_not_end_the_run(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(RecordWriter, "write", failing(RecordWriter.write, range(3, 100)))  # in a thread of its own
+    monkeypatch.setattr(
+        RecordWriter, "write", failing(RecordWriter.write, range(3, 100))
+    )  # TensorBoard writes in another thread
     run(tiny_config)
     printed = capfd.readouterr()
     assert printed.out.count("No space left on device") == 1
