@@ -66,7 +66,7 @@ def struck_save(nth: int, strike: Callable[[], object]) -> Callable[[object, IO[
     def half(content: object, file: IO[bytes]) -> None:
         if next(numbers) == nth:
             save(content, buffer := BytesIO())
-            file.write(buffer.getvalue()[: buffer.tell() // 2])
+            file.write(buffer.getbuffer()[: len(buffer.getbuffer()) // 2])
             file.flush()
             strike()
         save(content, file)
