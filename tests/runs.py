@@ -130,31 +130,32 @@ def uninterrupted() -> dict[str, Any]:
         return without_config(checkpoint(config, 6))
 
 
-def assert_same_state(config: Path, step: int, other: str = "whole") -> None:
-    """Check that the checkpoints of `tiny` and of another run hold the same, up to their configurations."""
-    assert_equal(without_config(checkpoint(config, step)), without_config(checkpoint(config, step, other)))
+def assert_same_state(config: Path, step: int, other: str = "whole", name: str = "tiny") -> None:
+    """Check that the checkpoints of two runs hold the same, up to their configurations."""
+    assert_equal(without_config(checkpoint(config, step, name)), without_config(checkpoint(config, step, other)))
 
 
-def assert_resumes_exactly(config: Path, *settings: str, stop: int, end: int) -> None:
+def figures(config: Path, name: str = "tiny") -> list[dict[str, Any]]:
+    """The records of a run's metrics.jsonl without speeds, which no two runs share."""
+    speeds = {"progress/images_per_s", "progress/waiting_for_data"}
+    return [{tag: record[tag] for tag in record.keys() - speeds} for record in records(config, name=name)]
+
+
+def assert_resumes_exactly(config: Path, *settings: str, stop: int, end: int, before: int = 0, after: int = 0) -> None:
     """Check that a run that resumes from its checkpoint of step `stop` ends as it did without a stop, at step `end`.
 
-    It has no validation unless it is set: tests/reliability/test_exact_resume.py has some between.
+    before, after: Numbers of loader processes of the two sessions. The run has no validation unless it is set.
     """
-    settings = (
-        "log.images_every_steps=1000",
-        *settings,
-        f"train.max_steps={end}",
-        f"checkpoint.every_steps={stop}",
-        "checkpoint.keep=0",
-    )
-    run(config, *settings)
-    whole = checkpoint(config, end)
-    folder = config.parent / "runs" / "tiny"
-    for path in list_checkpoints(folder):
-        if path != checkpoint_path(folder, stop):
+    settings = ("log.images_every_steps=1000", "log.every_steps=1", *settings, f"train.max_steps={end}")
+    settings = (*settings, f"checkpoint.every_steps={stop}", "checkpoint.keep=0")
+    run(config, *settings, f"data.workers={before}")
+    whole, expected = checkpoint(config, end), figures(config)
+    for path in list_checkpoints(config.parent / "runs" / "tiny"):
+        if path.stem != f"checkpoint-{stop:08d}":
             path.unlink()
-    run(config, *settings)
-    assert_equal(checkpoint(config, end), whole)
+    run(config, *settings, f"data.workers={after}")
+    assert_equal({**checkpoint(config, end), "config": None}, {**whole, "config": None})
+    assert figures(config) == expected
 
 
 def with_slow(short: Iterable[Any], long: Iterable[Any]) -> list[Any]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 from contextlib import suppress
 from functools import partial
@@ -14,12 +15,11 @@ from torch import Tensor
 
 import train
 from configs.load import load_config
+from tests.conftest import write_tiny_config
 from tests.processes import PATIENCE_S, torchrun, train_two
-from tests.runs import OASIS, SPADE, assert_equal, checkpoint, with_slow, without_config
+from tests.runs import OASIS, SPADE, assert_same_state, checkpoint
 from training import launch
 from training.run_folder import STATE_FILE
-from utils.checkpoint import load_checkpoint
-from utils.checkpoint_folder import checkpoint_path
 from utils.distributed import World, joined_world
 
 STEPS = 3
@@ -32,66 +32,67 @@ def distance(first: dict[str, Tensor], second: dict[str, Tensor]) -> float:
 
 
 def weights(config: Path, name: str, trainable: str) -> dict[str, Tensor]:
-    state = load_checkpoint(checkpoint_path(config.parent / "runs" / name, STEPS))
-    return dict(state["networks"][trainable])
+    return dict(checkpoint(config, STEPS, name)["networks"][trainable])
 
 
-@pytest.mark.parametrize(
-    "settings",
-    with_slow(
-        [[]],
-        [
-            # with the default gain the activations are so small that the norms turn rounding noise into gradients
-            [*SPADE, "init.gain=0.1", "train.activation_checkpointing=true"],
-            ["train.retain_graph=false", "train.accumulation_steps=2"],
-            ["generator.name=local", "generator.n_enhancer_blocks=1", "train.freeze_global_epochs=1", *TWO_EPOCHS],
-            ["features.n_channels=2", "features.n_downsamplings=2", "init.gain=0.1"],  # as for SPADE
-            [*OASIS, "generator.noise_channels=0", "loss.labelmix=0", "loss.class_balance=false"],
-        ],
-    ),
-    ids=["kept graph", "spade", "sequence", "two stages", "features", "oasis"],
-)
-def test_two_processes_train_like_one_on_the_joint_batch(tiny_config: Path, settings: list[str]) -> None:
-    common = [f"train.max_steps={STEPS}", "data.synthetic.train_samples=12", "optimizer.learning_rate=1e-3"]
-    common += ["data.synthetic.height=64", "data.synthetic.width=64", *settings]
-    train_two(tiny_config, [*common, "run.name=two"])
-    train.main(["--config", str(tiny_config), *common, "run.name=one", "train.batch_size=2"])
-    train.main(["--config", str(tiny_config), *common, "run.name=half", "train.batch_size=1"])
+@pytest.fixture(scope="module")
+def of_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The configuration of runs of the same two processes, one after the other; only to be read."""
+    config = write_tiny_config(tmp_path_factory.mktemp("of_two"))
+    averaged = ["generator.norm=batch", "train.ema_decay=0.5", "data.synthetic.train_samples=12", "checkpoint.best=l1"]
+    runs = [[*averaged, "data.workers=2", f"train.max_steps={n}", f"run.name={name}"] for n, name in AVERAGED]
+    train_two(config, [*LIKE_ONE, "run.name=two"], *runs, TO_STEP_3)
+    return config
+
+
+AVERAGED = [(STEPS, "whole"), (1, "parts"), (STEPS, "parts")]
+LIKE_ONE = [f"train.max_steps={STEPS}", "data.synthetic.train_samples=12", "optimizer.learning_rate=1e-3"]
+LIKE_ONE += ["data.synthetic.height=64", "data.synthetic.width=64"]
+
+
+def assert_trained_like_one(config: Path, *settings: str) -> None:
+    """Compare the run `two` with one on the joint batch."""
+    train.main(["--config", str(config), *settings, "run.name=one", "train.batch_size=2"])
+    train.main(["--config", str(config), *settings, "run.name=half", "train.batch_size=1"])
     for trainable in ("generator", "discriminator"):
-        one, two, half = (weights(tiny_config, name, trainable) for name in ("one", "two", "half"))
+        one, two, half = (weights(config, name, trainable) for name in ("one", "two", "half"))
         # Adam turns rounding noise in a gradient near zero into a step, so single weights cannot be compared; half
         # the batch, which is what a rank alone would see, shows how far apart different gradients lead.
         assert distance(two, one) < 0.05 * distance(half, one)
 
 
+def test_two_processes_train_like_one_on_the_joint_batch(of_two: Path) -> None:
+    assert_trained_like_one(of_two, *LIKE_ONE)
+
+
 @pytest.mark.slow
-def test_two_processes_recompute_batch_norm_to_the_same_bits(tiny_config: Path) -> None:
-    """On GPUs the norms are SyncBatchNorm, which torch does not have on a CPU."""
-    common = [f"train.max_steps={STEPS}", *SPADE, "generator.norm=batch", "data.synthetic.train_samples=12"]
-    recomputing = ([f"run.name={does}", f"train.activation_checkpointing={does}"] for does in ("false", "true"))
-    train_two(tiny_config, *([*common, *settings] for settings in recomputing))
-    plain, recomputed = (weights(tiny_config, name, "generator") for name in ("false", "true"))
-    assert_equal(recomputed, plain)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        # the default gain would not do: the activations are so small that the norms turn rounding noise into gradients
+        [*SPADE, "init.gain=0.1", "train.activation_checkpointing=true", "train.accumulation_steps=2"],
+        ["generator.name=local", "generator.n_enhancer_blocks=1", "train.freeze_global_epochs=1", *TWO_EPOCHS],
+        [*OASIS, "generator.noise_channels=0", "loss.labelmix=0", "loss.class_balance=false"],
+    ],
+    ids=["spade", "two stages", "oasis"],
+)
+def test_other_networks_train_in_two_processes_like_in_one(tiny_config: Path, settings: list[str]) -> None:
+    train_two(tiny_config, [*LIKE_ONE, *settings, "run.name=two"])
+    assert_trained_like_one(tiny_config, *LIKE_ONE, *settings)
 
 
-def test_two_processes_with_an_average_of_batch_norm_resume_exactly(tiny_config: Path) -> None:
-    common = ["generator.norm=batch", "train.ema_decay=0.5", "data.synthetic.train_samples=12", "checkpoint.best=l1"]
-    common += ["data.workers=2"]
-    runs = ((STEPS, "whole"), (1, "parts"), (STEPS, "parts"))
-    train_two(tiny_config, *([*common, f"train.max_steps={steps}", f"run.name={name}"] for steps, name in runs))
-    whole, parts = (checkpoint(tiny_config, STEPS, name) for name in ("whole", "parts"))
-    assert_equal(without_config(parts), without_config(whole))
+def test_two_processes_with_an_average_of_batch_norm_resume_exactly(of_two: Path) -> None:
+    assert_same_state(of_two, STEPS, "whole", "parts")
 
 
-def test_a_run_of_two_processes_goes_on_with_one(tiny_config: Path) -> None:
-    train_two(tiny_config, TO_STEP_3)
+def test_a_run_of_two_processes_goes_on_with_one(of_two: Path, tiny_config: Path) -> None:
+    shutil.copytree(of_two.parent / "runs" / "tiny", tiny_config.parent / "runs" / "tiny")
     train.main(["--config", str(tiny_config), "train.max_steps=5", "data.synthetic.train_samples=12"])
-    state = load_checkpoint(checkpoint_path(tiny_config.parent / "runs" / "tiny", 5))
-    assert state["samples_into_epoch"] == 3 * 2 + 2 * 1
+    assert checkpoint(tiny_config, 5)["samples_into_epoch"] == 3 * 2 + 2 * 1
 
 
 def end_early_and_resume(config: Path) -> None:
-    """Let callbacks of the main process, which alone is called, end the run; go on in the same processes."""
+    """Let callbacks end the run; go on in the same processes. Only the main process calls them."""
     launch.train(load_config(config, [*TO_STEP_3, "run.name=whole"]))
     settings = load_config(config, [*TO_STEP_3, "log.every_steps=1", "run.name=parts"])
     for callback in (lambda step, _: step == 1, lambda *_: sys.exit("enough"), None):
@@ -109,8 +110,7 @@ def test_two_processes_end_early_together_and_resume_exactly(tiny_config: Path) 
     assert f"ended early, at step 1 of 3: {reason}" in processes.said()
     for step, state, why in ((1, "finished", reason), (2, "failed", "SystemExit: enough"), (3, "finished", None)):
         assert json.dumps({"state": state, "step": step, "signal": None, "reason": why}) in processes.said()
-    whole, parts = (checkpoint(tiny_config, STEPS, name) for name in ("whole", "parts"))
-    assert_equal(without_config(parts), without_config(whole))
+    assert_same_state(tiny_config, STEPS, "whole", "parts")
 
 
 def leave_the_world() -> None:

@@ -16,25 +16,24 @@ from models.originals.weights import import_original
 from tests.reliability.faults import throw
 from tests.runs import assert_equal, checkpoint, run
 from training.optimizer_group import OptimizerGroup
+from utils.checkpoint import load_checkpoint
 from utils.cli import run_entry_point
 
 
-@pytest.mark.parametrize("retain_graph", ["true", "false"])
-def test_a_run_leaves_its_configuration_log_events_and_checkpoint(tiny_config: Path, retain_graph: str) -> None:
-    run(tiny_config, f"train.retain_graph={retain_graph}")
-    names = sorted(path.name.split(".")[0] for path in (tiny_config.parent / "runs" / "tiny").iterdir())
-    assert sorted(set(names)) == ["checkpoint-00000004", "config", "events", "log", "metrics", "state", "web"]
-    state = checkpoint(tiny_config, 4)
+def test_a_run_leaves_its_configuration_log_events_and_checkpoint(tiny_run: Path) -> None:
+    names = {path.name.split(".")[0] for path in tiny_run.iterdir()}
+    assert names == {"checkpoint-00000004", "config", "events", "log", "metrics", "state", "web"}
+    state = load_checkpoint(tiny_run / "checkpoint-00000004.pt")
     assert state["step"] == 4
     assert state["config"]["generator"]["base_channels"] == 4
 
 
 def test_a_dry_run_prints_the_plan_and_writes_nothing(tiny_config: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    without_effect = ["amp.opt_level=O1", "amp.dtype=float16", "data.direction=BtoA"]
+    without_effect = ["amp.opt_level=O1", "amp.dtype=float16", "data.load_width=99"]
     run(tiny_config, "--dry-run", "train.batch_size=2", *without_effect)
     out = capfd.readouterr().out
     assert "slow           float16 on a CPU: amp.dtype=auto" in out
-    assert "without effect data.direction=BtoA" in out
+    assert "without effect data.load_width=99" in out
     assert re.search(r"stem\.1 +2x4x32x32 +2,548 +0\.010", out)  # 13 -> 4 channels, 7x7: 2 * 2 * 2548 * 1024
     assert re.search(r"in all +10,627 ", out)
     assert "MiB kept for the backward passes of a batch" in out
@@ -92,24 +91,15 @@ def test_a_new_run_starts_from_weights_of_the_originals_and_of_other_runs(
         run(tiny_config, f"init.discriminator={tiny_config.with_name('latest_net_G.pth')}", "run.name=third")
 
 
-def test_the_defaults_train(tiny_config: Path) -> None:
-    sizes = ["generator.base_channels=2", "generator.n_downsamplings=2", "generator.n_blocks=1"]
-    sizes += ["discriminator.base_channels=2", "train.max_steps=1", "loss.vgg=0", "data.workers=0"]
-    sizes += [f"data.{key}=128" for key in ("load_width", "load_height", "crop_width", "crop_height")]
-    run(Path("configs/reference.yaml"), *sizes, f"run.root={tiny_config.parent / 'runs'}", "run.name=defaults")
-    assert checkpoint(tiny_config, 1, "defaults")["step"] == 1
-
-
 @pytest.mark.usefixtures("cached_vgg19")
 def test_it_trains_with_the_perceptual_loss(tiny_config: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    run(tiny_config, "loss.vgg=10", "train.max_steps=2")
+    run(tiny_config, "loss.vgg=10", "train.max_steps=1", "log.every_steps=1", "log.images_every_steps=9")
     assert " G/vgg " in capfd.readouterr().out
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-@pytest.mark.parametrize("retain_graph", ["true", "false"])
+@pytest.mark.parametrize(("dtype", "retain_graph"), [("float16", "true"), ("bfloat16", "false")])
 def test_it_trains_and_goes_on_on_a_gpu(tiny_config: Path, dtype: str, retain_graph: str) -> None:
     settings = ["run.device=cuda", "amp.opt_level=O1", f"amp.dtype={dtype}", f"train.retain_graph={retain_graph}"]
     run(tiny_config, *settings, "data.workers=1", "train.max_steps=30")
@@ -134,7 +124,7 @@ def test_a_smoke_test_trains_saves_goes_on_and_leaves_nothing(
 ) -> None:
     run(tiny_config, "--smoke")
     out = capfd.readouterr().out
-    assert f"resuming from {tiny_config.parent}" in out  # where all machines see it
+    assert f"resuming from {tiny_config.parent}" in out  # a folder that all machines see
     assert "smoke test passed" in out
     assert not (tiny_config.parent / "runs").exists()
 
@@ -150,7 +140,6 @@ OF_GPU = torch.OutOfMemoryError(
     [
         (lambda _: torch.empty(2**60, dtype=torch.uint8), f"{2**60} bytes more"),
         (lambda _: throw(OF_GPU), "2.50 GiB more"),
-        (lambda _: throw(MemoryError()), "enough"),
         (lambda _: throw(RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED")), "enough"),
         (lambda _: np.empty(2**50, dtype=np.uint8), "1.00 PiB more"),
     ],

@@ -32,22 +32,18 @@ CUT += ["contrastive.n_patches=16"]
 FASTCUT = [*CUT, "contrastive.identity=false", "contrastive.flip_equivariance=true", "contrastive.weight=10"]
 CYCLE = ["method.name=cycle"]
 MASKED = ["loss.outside_mask=10", "loss.class_weights={1: 0}"]
+O2_BF16 = ["amp.dtype=bfloat16", "amp.opt_level=O2"]
 POOLS = [*CYCLE, "train.pool_size=2"]
 RESUMED = [
-    [*FASTCUT, *MASKED, "augmentation.policy=[color,cutout]", "train.accumulation_steps=2"],
-    [*CUT, "train.ema_decay=0.5", "train.discriminator_steps=2", "amp.dtype=bfloat16", "amp.opt_level=O2"],
+    [*FASTCUT, *MASKED, "augmentation.policy=[color]", "train.ema_decay=0.5", "train.discriminator_steps=2", *O2_BF16],
     [*POOLS, *MASKED, "train.ema_decay=0.5", "optimizer.max_gradient_norm=1", "augmentation.policy=[translation]"],
 ]
 ALSO_RESUMED = [
     [*CUT, "generator.norm=batch", "train.batch_size=2", "contrastive.all_negatives=true", "loss.r1=1"],
-    [*CUT, "amp.dtype=float16", "amp.opt_level=O2", "train.activation_checkpointing=true", "generator.dropout=true"],
-    [*POOLS, "train.accumulation_steps=2", "data.workers=1", "amp.dtype=bfloat16", "amp.opt_level=O1"],
-    [*POOLS, "train.batch_size=2", "generator.norm=batch", "train.activation_checkpointing=true"],
-    [*CYCLE, "loss.r1=1", "amp.dtype=bfloat16", "amp.opt_level=O3", "train.freeze=[generator_AtoB.stem]"],
+    [*POOLS, "train.accumulation_steps=2", "data.workers=1", "train.activation_checkpointing=true", *O2_BF16],
 ]
 COMBINED = [
     [*CUT, *MASKED, "generator.norm=batch", "loss.gan_mode=hinge", "data.preprocess=scale_width", "data.load_width=40"],
-    [*FASTCUT, *MASKED, "contrastive.weight=0", "loss.adversarial=0.3", "amp.opt_level=O1"],
     [*POOLS, *MASKED, "cycle.weight_a=0", "cycle.weight_b=0", "loss.adversarial=2", "amp.opt_level=O2"],
     [*CYCLE, "generator.name=unet", "generator.n_downsamplings=5", "discriminator.norm=batch", "loss.gan_mode=vanilla"],
 ]
@@ -88,22 +84,9 @@ def test_settings_go_together(config: Path, settings: list[str]) -> None:
         assert all(bool(value.isfinite().all()) for value in network.values())
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("settings", [CUT, POOLS], ids=["contrastive", "cycle"])
-def test_batch_norm_goes_with_several_processes(config: Path, settings: list[str]) -> None:
-    train_two(config, [*SIDES, *settings, "generator.norm=batch", "discriminator.norm=batch", "train.max_steps=2"])
-
-
-@pytest.mark.parametrize(
-    "settings",
-    with_slow(
-        [[*CUT, "contrastive.n_patches=5000"], CYCLE],
-        [[*CUT, "contrastive.n_patches=5000", "train.accumulation_steps=2"]],
-    ),
-    ids=["contrastive", "cycle", "passes"],
-)
+@pytest.mark.parametrize("settings", [[*CUT, "contrastive.n_patches=5000"], CYCLE], ids=["contrastive", "cycle"])
 def test_two_processes_have_the_gradients_of_one_on_the_joint_batch(config: Path, settings: list[str]) -> None:
-    """contrastive: with all patches, of which no draw chooses some."""
+    """The contrastive case compares all patches, so that none are drawn."""
     common = [*SIDES, *settings, "train.max_steps=1", "optimizer.learning_rate=1e-8", "init.gain=0.1"]
     train_two(config, [*common, "run.name=two"])
     run(config, *common, "run.name=one", "train.batch_size=2")
@@ -144,11 +127,8 @@ def test_each_process_has_pools_of_its_own(config: Path, capsys: pytest.CaptureF
     assert "the pools begin empty, since there were 2 processes" in capsys.readouterr().out
 
 
-def test_a_checkpoint_of_another_method_is_refused_by_its_name(
-    config: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_checkpoint_of_another_method_is_refused_by_its_name(config: Path) -> None:
     run(config, *SIDES, *CUT, "train.max_steps=1", "data.preprocess=none")
-    assert "5 sources, the first is 32x32 and 4 targets, the first is 40x40" in capsys.readouterr().out
     with pytest.raises(CheckpointError, match=r"trained with method\.name=contrastive, now it is cycle: set it back"):
         run(config, *SIDES, *CYCLE)
 
@@ -192,36 +172,20 @@ def test_cyclegans_folder_starts_the_networks_of_both_directions(
     networks = checkpoint(tiny_config, 1)["networks"]
     assert_equal(networks["generator_AtoB"], originals["G_A"])
     assert_equal(networks["generator_BtoA"], originals["G_B"])
-    assert_equal(networks["discriminator_B"], originals["D_A"])  # which judges what G_A makes
+    assert_equal(networks["discriminator_B"], originals["D_A"])  # D_A judges the images of G_A
     assert_equal(networks["discriminator_A"], originals["D_B"])
 
 
-@pytest.mark.parametrize(
-    ("key", "letter", "way", "refusing", "right"),
-    [
-        ("generator", "G_A", "AtoB", "generator_BtoA of BtoA", "generator_AtoB"),
-        ("discriminator_A", "D_A", "AtoB", "discriminator_A of BtoA", "discriminator_B"),
-    ],
-)
 def test_cyclegans_file_of_one_direction_starts_no_network_of_the_other(
-    tiny_config: Path,
-    heaps: list[str],
-    of_cyclegan: Path,
-    capsys: pytest.CaptureFixture[str],
-    key: str,
-    letter: str,
-    way: str,
-    refusing: str,
-    right: str,
+    tiny_config: Path, heaps: list[str], of_cyclegan: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = of_cyclegan / f"latest_net_{letter}.pth"
-    with pytest.raises(
-        ConfigError, match=rf"^init\.{key}: \S+_{letter}\.pth is of direction {way}, {refusing}\. Set init\.{right}, or"
-    ):
-        run(tiny_config, *heaps, "method.name=cycle", f"init.{key}={file}")
+    file = of_cyclegan / "latest_net_D_A.pth"
+    refusal = r"_D_A\.pth is of direction AtoB, discriminator_A of BtoA\. Set init\.discriminator_B, or"
+    with pytest.raises(ConfigError, match=rf"^init\.discriminator_A: \S+{refusal}"):
+        run(tiny_config, *heaps, "method.name=cycle", f"init.discriminator_A={file}")
     renamed = file.rename(file.with_name("mine.pth"))
-    run(tiny_config, *heaps, "method.name=cycle", f"init.{key}={renamed}")
-    assert f"tensors loaded from {renamed} into {refusing.partition(' ')[0]};" in capsys.readouterr().out
+    run(tiny_config, *heaps, "method.name=cycle", f"init.discriminator_A={renamed}")
+    assert f"tensors loaded from {renamed} into discriminator_A;" in capsys.readouterr().out
 
 
 def test_cuts_file_starts_a_generator_with_its_biases(
@@ -291,15 +255,9 @@ def test_test_py_measures_nothing_where_there_is_no_other_side_and_pairs_where_i
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        (
-            "metrics.extra=[lpips]",
-            r"metrics\.extra is \['lpips'\], expected \[\] or some of swd, fid, kid",
-        ),
-        (
-            "checkpoint.best=ssim",
-            r"checkpoint\.best is ssim, expected one of auto, none, swd, fid, kid",
-        ),
-        ("checkpoint.best=kid", r"checkpoint\.best is kid, expected one that is measured: .*swd; metrics\.extra"),
+        ("metrics.extra=[lpips]", r"metrics\.extra is .*lpips"),
+        ("checkpoint.best=ssim", r"checkpoint\.best is ssim"),
+        ("checkpoint.best=kid", r"checkpoint\.best is kid"),
     ],
 )
 def test_metrics_of_pairs_are_refused_by_name(measured: Path, setting: str, message: str) -> None:

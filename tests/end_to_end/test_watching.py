@@ -12,7 +12,7 @@ from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
 from data.files.image_files import read_rgb
 from tests.conftest import write_tiny_config
-from tests.runs import assert_same_state, records, run
+from tests.runs import records, run
 from training.diagnostics import Diagnostics
 from training.report.metrics_file import JsonLines
 from training.validation import channel_table
@@ -69,7 +69,7 @@ def test_the_settings_with_the_last_and_the_best_of_each_metric_are_in_tensorboa
     assert {"validation/l1", "best/l1", "validation/psnr", "best/psnr"} <= listed <= set(events.Tags()["scalars"])
     values = [record["validation/psnr"] for record in records(watched, "validation/psnr")]
     assert events.Scalars("best/psnr")[-1].value == pytest.approx(max(values))
-    assert events.Scalars("best/psnr")[-1].step == 6  # of the second session, which hides those of the first
+    assert events.Scalars("best/psnr")[-1].step == 6  # the second session hides the first
     assert not [path for path in (watched.parent / "runs" / "tiny").glob("*/events*")]  # no run of its own
 
 
@@ -93,11 +93,6 @@ def test_the_page_has_the_samples_of_all_validations(watched: Path) -> None:
         for kind in ("translated_00000004", "target", "difference_00000004")
     )
     assert torch.equal(between, (made - target).abs())
-
-
-def test_watching_changes_nothing(trained_config: Path) -> None:
-    run(trained_config, "run.name=watched", "optimizer.max_gradient_norm=1e9", "log.activations=stem")
-    assert_same_state(trained_config, 4, "watched")
 
 
 def test_a_module_that_is_not_there_is_an_error(tiny_config: Path) -> None:

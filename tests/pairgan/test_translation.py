@@ -280,4 +280,4 @@ def test_the_card_is_shown_as_markdown(model: pairgan.Model) -> None:
 def test_constants_are_those_of_the_application() -> None:
     own = {name: layout.own_classes for name, layout in LAYOUTS.items()}
     assert {name: len(table.names) for name, table in own.items() if table} == pairgan.OWN_CLASSES
-    assert pairgan.IMAGE_FORMATS == IMAGE_FORMATS
+    assert {*pairgan.IMAGE_FORMATS} == {*IMAGE_FORMATS}

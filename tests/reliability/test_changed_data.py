@@ -47,22 +47,29 @@ CHANGES: list[tuple[Callable[[Path], None], str]] = [
 
 
 @pytest.mark.parametrize(("change", "difference"), CHANGES, ids=lambda value: getattr(value, "__name__", ""))
-def test_the_difference_is_told_and_can_be_accepted(
-    tiny_config: Path,
-    label_data_set: Path,
-    capfd: pytest.CaptureFixture[str],
-    change: Callable[[Path], None],
-    difference: str,
+def test_the_difference_is_told(
+    tiny_config: Path, label_data_set: Path, change: Callable[[Path], None], difference: str
 ) -> None:
-    run(tiny_config, *settings(label_data_set), "train.max_steps=4")  # 3 samples: one into the second epoch
+    run(tiny_config, *settings(label_data_set), "train.max_steps=1")
     change(label_data_set)
     with pytest.raises(CheckpointError, match=f"the train split has changed since: {difference}.*accept-changed-data"):
-        run(tiny_config, *settings(label_data_set), "train.max_steps=5")
+        run(tiny_config, *settings(label_data_set), "train.max_steps=2")
+
+
+def test_a_difference_can_be_accepted_and_nothing_is_left_out_at_the_end_of_an_epoch(
+    tiny_config: Path, label_data_set: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run(tiny_config, *settings(label_data_set), "train.max_steps=3")  # an epoch
+    add(label_data_set)
     run(tiny_config, *settings(label_data_set), "train.max_steps=5", "--accept-changed-data")
     assert "resuming from the next epoch" in capfd.readouterr().out
     state = checkpoint(tiny_config, 5)
+    assert (state["epoch"], state["samples_into_epoch"]) == (1, 2)
+    remove(label_data_set)
+    run(tiny_config, *settings(label_data_set), "train.max_steps=6", "--accept-changed-data")
+    state = checkpoint(tiny_config, 6)
     assert (state["epoch"], state["samples_into_epoch"]) == (2, 1)
-    run(tiny_config, *settings(label_data_set), "train.max_steps=6")  # what was accepted is what is known now
+    run(tiny_config, *settings(label_data_set), "train.max_steps=7")  # what was accepted is what is known now
 
 
 def test_a_moved_data_set_is_the_same(tiny_config: Path, label_data_set: Path) -> None:
@@ -73,11 +80,3 @@ def test_a_moved_data_set_is_the_same(tiny_config: Path, label_data_set: Path) -
     run(tiny_config, *settings(moved), "train.max_steps=5")
     state = checkpoint(tiny_config, 5)
     assert (state["epoch"], state["samples_into_epoch"]) == (1, 2)
-
-
-def test_at_the_end_of_an_epoch_nothing_is_left_out(tiny_config: Path, label_data_set: Path) -> None:
-    run(tiny_config, *settings(label_data_set), "train.max_steps=3")
-    add(label_data_set)
-    run(tiny_config, *settings(label_data_set), "train.max_steps=4", "--accept-changed-data")
-    state = checkpoint(tiny_config, 4)
-    assert (state["epoch"], state["samples_into_epoch"]) == (1, 1)

@@ -1,4 +1,4 @@
-"""Checkpoints that are not what was written, and files that are none: row 7."""
+"""Damaged checkpoints, and other files in their place: row 7."""
 
 import random
 import shutil
@@ -9,7 +9,6 @@ import pytest
 import torch
 
 import train
-from tests.conftest import write_tiny_config
 from tests.reliability.command_line import CommandLine
 from tests.reliability.faults import throw
 from tests.runs import assert_equal, checkpoint, run
@@ -49,7 +48,7 @@ def flipped(content: bytes, rng: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("damage", "has_manifest", "n_cases"), [(cut, True, 200), (cut, False, 200), (flipped, True, 500)]
+    ("damage", "has_manifest", "n_cases"), [(cut, True, 100), (cut, False, 100), (flipped, True, 200)]
 )
 def test_every_truncation_and_flipped_bit_is_found(
     whole: Path,
@@ -72,10 +71,10 @@ def test_without_a_manifest_no_flipped_bit_changes_what_is_loaded(
     whole: Path, record_property: Callable[[str, object], None]
 ) -> None:
     """Bits between the records are read by nobody; all others are found by the records' own checksums."""
-    record_property("cases", 500)
+    record_property("cases", 200)
     manifest_path(whole).unlink()
     content, rng, n_found = whole.read_bytes(), random.Random(1), 0
-    for _ in range(500):
+    for _ in range(200):
         whole.write_bytes(flipped(content, rng))
         try:
             state = load_checkpoint(whole)
@@ -83,7 +82,7 @@ def test_without_a_manifest_no_flipped_bit_changes_what_is_loaded(
             n_found += 1
             continue
         assert_equal({key: state[key] for key in STATE}, STATE)
-    assert n_found > 250
+    assert n_found > 100
 
 
 def rewrite(state: object) -> Callable[[Path], None]:
@@ -119,24 +118,16 @@ WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
     "empty": (lambda path: path.write_bytes(b""), "damaged"),
     "zeros": (lambda path: path.write_bytes(bytes(path.stat().st_size)), "damaged"),
     "of another run": (of_other_run, "damaged"),
-    "empty, no manifest": (replaced(b""), "damaged or not"),
     "web page": (replaced(b"<!DOCTYPE html>"), "a web page"),
     "LFS pointer": (replaced(b"version https://git-lfs.github.com"), "a Git LFS pointer"),
     "source code": (replaced(b"import os\nos.system('x')\n"), "but text"),
-    "image": (replaced(b"\x89PNG\r\n\x1a\n"), "not a checkpoint"),
     "JSON": (replaced(b'{"step": 3}'), "but text"),
     "folder": (replaced(None, is_folder=True), "a folder"),
     "gone": (replaced(None), "no such checkpoint file"),
     "tensor": (rewrite(torch.ones(3)), "not a checkpoint, but a Tensor"),
-    "list": (rewrite([1, 2]), "not a checkpoint, but a list"),
     "bare weights": (rewrite({"a": torch.ones(3)}), "not a checkpoint of this application"),
-    "format is a tensor": (rewrite({"format": torch.ones(3)}), "not a checkpoint of this"),
     "no version": (rewrite({"format": FORMAT}), "has format version None"),
-    "version 1": (
-        rewrite(HEAD | {"format_version": 1, "generator": {}}),
-        "reads 3. Resume .* with version 1.0.0",
-    ),
-    "version 2": (rewrite(HEAD | {"format_version": 2}), "has format version 2, .* reads 3. Resume"),
+    "version 1": (rewrite(HEAD | {"format_version": 1, "generator": {}}), "reads 3. Resume .* with version 1.0.0"),
     "later version": (rewrite(HEAD | {"format_version": FORMAT_VERSION + 1}), "Update it"),
     "keys missing": (rewrite(HEAD | {"step": 3}), "lacks config, generator"),
 }
@@ -152,15 +143,13 @@ def test_a_wrong_file_is_named_with_reason_and_remedy(whole: Path, kind: str) ->
     assert len(str(caught.value).splitlines()) == 1
 
 
-@pytest.mark.parametrize("is_named", [False, True])
 def test_training_goes_on_from_the_one_before_and_keeps_the_damaged_one(
-    tiny_config: Path, capfd: pytest.CaptureFixture[str], is_named: bool
+    tiny_config: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     run(tiny_config, "train.max_steps=4", "checkpoint.every_steps=2")
     newest = checkpoint_path(tiny_config.parent / "runs" / "tiny", 4)
     newest.write_bytes(newest.read_bytes()[:-100])
-    resume = ["--resume", str(newest.parent)] if is_named else []
-    run(tiny_config, "train.max_steps=6", "checkpoint.every_steps=1", "checkpoint.keep=1", *resume)
+    run(tiny_config, "train.max_steps=6", "checkpoint.every_steps=1", "checkpoint.keep=1")
     out = capfd.readouterr().out
     assert f"skipped {newest}: damaged" in out
     assert "checkpoint-00000002.pt" in out.partition("resuming from")[2]
@@ -195,7 +184,7 @@ def test_nothing_is_half_loaded(trained_config: Path) -> None:
     assert [found.name for found in list_checkpoints(path.parent)] == [path.name]
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"bytes": 3', '{"bytes": 3}'])
+@pytest.mark.parametrize("content", ["[]", '{"bytes": 3', '{"bytes": 3}'])
 def test_a_damaged_manifest_does_not_cost_the_checkpoint(whole: Path, content: str) -> None:
     manifest_path(whole).write_text(content)
     assert load_checkpoint(whole)["step"] == 3
@@ -203,22 +192,19 @@ def test_a_damaged_manifest_does_not_cost_the_checkpoint(whole: Path, content: s
     position = damaged.index(torch.arange(500.0).numpy().tobytes()[400:440])
     damaged[position] ^= 1
     whole.write_bytes(bytes(damaged))
-    with pytest.raises(CheckpointError, match="damaged at"):  # by its own checksums
+    with pytest.raises(CheckpointError, match="damaged at"):  # its own checksums find it
         load_checkpoint(whole)
 
 
-@pytest.mark.parametrize(
-    "error",
-    [OSError(5, "Input/output error"), MemoryError(), RuntimeError("unable to mmap: Cannot allocate memory (12)")],
-    ids=lambda error: type(error).__name__,
-)
 def test_what_cannot_be_read_now_is_not_taken_for_damaged(
-    trained_config: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+    trained_config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as context:
-        context.setattr(torch, "load", lambda *_, **__: throw(error))
-        with pytest.raises(CheckpointError, match=r"00000004\.pt: cannot be read now"):
-            run(trained_config, "train.max_steps=6")
+    errors = [OSError(5, "Input/output error"), MemoryError(), RuntimeError("unable to mmap: Cannot allocate memory")]
+    for error in errors:
+        with monkeypatch.context() as context:
+            context.setattr(torch, "load", lambda *_, error=error, **__: throw(error))
+            with pytest.raises(CheckpointError, match=r"00000004\.pt: cannot be read now"):
+                run(trained_config, "train.max_steps=6")
     assert not list((trained_config.parent / "runs" / "tiny").glob("*.damaged"))
     assert checkpoint(trained_config, 4)["step"] == 4
 
@@ -230,27 +216,18 @@ ILL_FORMED: dict[str, object] = {
     "samples_into_epoch": None,
     "random_states": [{}],
     "data": "abc",
-    "averages": {"generator": {}},
+    "averages": {"generator": 7},
     "config": [1],
 }
 
 
-@pytest.fixture(scope="module")
-def averaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The configuration of a finished run with a moving average."""
-    config = write_tiny_config(tmp_path_factory.mktemp("averaged"))
-    run(config, "train.max_steps=2", "train.ema_decay=0.9")
-    return config
-
-
 @pytest.mark.parametrize("key", ILL_FORMED)
-def test_what_is_whole_and_ill_formed_is_named(tiny_config: Path, averaged: Path, key: str) -> None:
-    path = checkpoint_path(tiny_config.parent / "runs" / "tiny", 2)
-    path.parent.mkdir(parents=True)
-    state = {name: value for name, value in checkpoint(averaged, 2).items() if not name.startswith("format")}
+def test_what_is_whole_and_ill_formed_is_named(trained_config: Path, key: str) -> None:
+    path = checkpoint_path(trained_config.parent / "runs" / "tiny", 4)
+    state = {name: value for name, value in checkpoint(trained_config, 4).items() if not name.startswith("format")}
     save_checkpoint(path, {**state, "epoch": 0, key: ILL_FORMED[key]})
     with pytest.raises((CheckpointError, ConfigError), match=path.name):
-        run(tiny_config, "train.max_steps=3", "train.ema_decay=0.9")
+        run(trained_config, "train.max_steps=5")
 
 
 RECORDS = {

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 from typing import IO, Any
 
@@ -42,8 +43,7 @@ def forbid(monkeypatch: pytest.MonkeyPatch, forbidden: Path) -> None:
     monkeypatch.setattr(Path, "open", open_)
 
 
-@pytest.mark.parametrize("side", ["A", "B"])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("name", "side"), list(zip(CASES, cycle("AB"), strict=False)))
 def test_an_image_is_read_or_named_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, side: str
 ) -> None:
@@ -70,7 +70,7 @@ def test_an_image_is_read_or_named_with_the_reason(
         assert torch.equal(read, torch.from_numpy(case.pixels.copy()).permute(2, 0, 1))
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name not in ("flipped jpeg", "truncated jpeg")])
+@pytest.mark.parametrize("name", ["html", "rgba", "16-bit", "float", "exif 6", "1x1", "unreadable"])
 def test_side_by_side_says_the_same_of_both_halves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     case = CASES[name]
     path = write(tmp_path / "x", case)

@@ -48,14 +48,11 @@ def pixel(value: int, remedy: str = r"raise data\.n_classes, or set") -> str:
 
 FOUR_BITS = png(32, 32, 4, 0, b"".join(b"\0" + bytes(16) for _ in range(32)))
 REFUSED = {
-    "id beyond the classes": (encoded(with_id(200)), pixel(200)),
     "off by one": (encoded(with_id(N_CLASSES)), pixel(N_CLASSES)),
-    "255 that nobody ignores": (encoded(with_id(255)), pixel(255)),
     "16-bit beyond the classes": (encoded(with_id(26001, np.uint16)), pixel(26001)),
     "negative": (encoded(with_id(-1, np.int32), "TIFF"), pixel(-1, "ids are not negative; replace it")),
     "palette beyond the classes": (encoded(palette(np.asarray(with_id(9)))), pixel(9)),
     "coloured": (encoded(with_id(1).convert("RGB")), "holds RGB pixels, expected one integer id per pixel"),
-    "with transparency": (encoded(with_id(1).convert("RGBA")), "holds RGBA pixels, expected one integer id per pixel"),
     "grey with transparency": (encoded(with_id(1).convert("LA")), "holds LA pixels, expected one integer id per pixel"),
     "jpeg under another name": (encoded(with_id(1), "JPEG"), "JPEG changes ids when it compresses; save the map as"),
     "grey levels of 4 bits": (FOUR_BITS, "holds grey levels that Pillow would rescale, not ids"),
@@ -101,12 +98,11 @@ def test_all_that_stands_against_a_label_is_told_together(tmp_path: Path) -> Non
     assert re.search(rf"train_label/x\.png: {pixel(200)}", label)
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_training_ends_in_one_line(tiny_config: Path, tmp_path: Path, command_line: CommandLine, workers: int) -> None:
+def test_training_ends_in_one_line(tiny_config: Path, tmp_path: Path, command_line: CommandLine) -> None:
     fill(tmp_path / "pairs", " ".join(f"train_label/{name}.png" for name in "abcdef"), IDS)
     fill(tmp_path / "pairs", " ".join(f"train_img/{name}.png" for name in "abcdef"), np.stack([IDS] * 3, axis=2))
     (tmp_path / "pairs" / "train_label" / "f.png").write_bytes(encoded(with_id(200)))
     data = ["data.layout=paired_folders", f"data.root={tmp_path / 'pairs'}", "data.n_classes=4"]
-    more = ["data.instance_edges=false", f"data.workers={workers}", "train.max_steps=6"]
+    more = ["data.instance_edges=false", "data.workers=1", "train.max_steps=6"]
     (line,) = command_line.refusal(train.main, "--config", str(tiny_config), *data, *more)
     assert re.fullmatch(rf"error: .*train_label/f\.png: {pixel(200)}.*", line)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.runs import run
+from tests.runs import run, with_slow
 from training import checkpointing as saving
 
 pytestmark = pytest.mark.row(21)
@@ -21,8 +21,7 @@ def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(("n_steps", "every"), [(60, 6), pytest.param(2000, 10, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("n_steps", "every", "workers"), with_slow([(30, 3, 0)], [(2000, 10, 0), (2000, 10, 2)]))
 def test_memory_and_open_files_stay(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch, n_steps: int, every: int, workers: int
 ) -> None:

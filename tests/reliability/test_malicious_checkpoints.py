@@ -6,7 +6,6 @@ import pickle
 import resource
 import struct
 import subprocess
-import tarfile
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -42,9 +41,7 @@ def gadgets(marker: Path) -> dict[str, Any]:
         "os.system": Gadget(os.system, touch),
         "eval": Gadget(eval, write),
         "exec": Gadget(exec, write),
-        "open": Gadget(open, str(marker), "w"),
         "Path.touch": Gadget(Path.touch, marker),
-        "os.mkdir": Gadget(os.mkdir, str(marker)),
         "torch.load": Gadget(torch.load, io.BytesIO(pickle.dumps(Gadget(os.system, touch)))),
         "subprocess": Gadget(subprocess.check_call, ["touch", str(marker)]),
         "in a key": {"format": "pairgan-training", Gadget(os.system, touch): 1},
@@ -72,8 +69,10 @@ def as_pickle(path: Path, content: Any) -> None:
     path.write_bytes(pickle.dumps(content, protocol=PROTOCOL))
 
 
-@pytest.mark.parametrize("container", [as_zip, as_legacy, as_pickle])
-@pytest.mark.parametrize("name", gadgets(Path()))
+@pytest.mark.parametrize(
+    ("container", "name"),
+    [*((as_zip, name) for name in gadgets(Path())), (as_legacy, "in a value"), (as_pickle, "os.system")],
+)
 def test_nothing_is_run(tmp_path: Path, name: str, container: Callable[[Path, Any], None]) -> None:
     marker, path = tmp_path / "marker", tmp_path / "checkpoint-00000001.pt"
     container(path, gadgets(marker)[name])
@@ -92,7 +91,7 @@ def test_the_gadgets_are_live(tmp_path: Path) -> None:
 
 
 def forged_size(path: Path) -> None:
-    """A storage of 2**40 elements, of which the record holds four."""
+    """A storage that claims 2**40 elements; the record holds four."""
     torch.save({"a": torch.ones(4)}, path)
     with zipfile.ZipFile(path) as archive:
         records = {record.filename: archive.read(record) for record in archive.infolist()}
@@ -116,31 +115,16 @@ def forged_record(path: Path) -> None:
     path.write_bytes(bytes(content))
 
 
-def climbing_names(path: Path) -> None:
-    write_zip(path, {"../data.pkl": pickle.dumps({"a": 1}, protocol=PROTOCOL), "../../escaped": "x"})
-
-
-def tar(path: Path) -> None:
-    with tarfile.open(path, "w") as archive:
-        for name in ("../escaped", "storages", "tensors", "pickle"):
-            member = tarfile.TarInfo(name)
-            member.size = 4
-            archive.addfile(member, io.BytesIO(b"evil"))
-
-
 def deep(path: Path) -> None:
     """Lists in lists, deeper than an unpickler can go back up."""
     path.write_bytes(b"\x80\x02" + b"]" * 10**5 + b"a" * (10**5 - 1) + b".")
 
 
-@pytest.mark.parametrize("forge", [forged_size, bomb, forged_record, climbing_names, tar, deep])
+@pytest.mark.parametrize("forge", [forged_size, bomb, forged_record, deep])
 def test_forged_files_are_refused(tmp_path: Path, forge: Callable[[Path], None]) -> None:
-    folder = tmp_path / "runs" / "a"
-    folder.mkdir(parents=True)
-    forge(folder / "checkpoint-00000001.pt")
+    forge(tmp_path / "checkpoint-00000001.pt")
     with pytest.raises(CheckpointError, match=r"damaged or not a checkpoint|not a checkpoint"):
-        read_weights_file(folder / "checkpoint-00000001.pt")
-    assert not list(tmp_path.rglob("escaped"))
+        read_weights_file(tmp_path / "checkpoint-00000001.pt")
 
 
 def itself() -> list[Any]:
@@ -190,7 +174,7 @@ def test_content_that_no_run_writes_is_refused_in_a_line(tmp_path: Path, key: st
         assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("settings", [{"base_channels": 3000}, {"base_channels": 2**31 - 1}, {"n_blocks": 1000}])
+@pytest.mark.parametrize("settings", [{"base_channels": 3000}, {"n_blocks": 300}])
 def test_shapes_are_compared_before_memory_is_taken(tiny_config: Path, settings: dict[str, int]) -> None:
     path = checkpoint_path(untrained_run(tiny_config), 1)
     state = dict(read_weights_file(path))
@@ -203,13 +187,7 @@ def test_shapes_are_compared_before_memory_is_taken(tiny_config: Path, settings:
 
 
 @pytest.mark.parametrize(
-    ("value", "reason"),
-    [
-        (float("nan"), "not finite"),
-        (float("inf"), "not finite"),
-        (1j, "not finite real numbers"),
-        (7, "do not fit its configuration"),
-    ],
+    ("value", "reason"), [(float("nan"), "not finite"), (1j, "not finite real"), (7, "do not fit")]
 )
 def test_weights_that_are_no_finite_numbers_are_refused(tiny_config: Path, value: complex, reason: str) -> None:
     path = checkpoint_path(untrained_run(tiny_config), 1)

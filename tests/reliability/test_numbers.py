@@ -15,7 +15,7 @@ from losses.adversarial import AdversarialLoss, LeastSquares
 from models.global_generator import GlobalGenerator
 from tests.processes import torchrun
 from tests.reliability.faults import Fault, inject, spoilt
-from tests.runs import assert_equal, checkpoint, run, with_slow
+from tests.runs import assert_equal, checkpoint, run
 from training.optimizer_group import NotFiniteError, are_finite
 from training.run import Training
 from utils.checkpoint_folder import latest_step, list_checkpoints
@@ -32,10 +32,7 @@ TERMS: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("term", "value"),
-    with_slow([*((term, torch.nan) for term in TERMS), ("L1", torch.inf)], [(term, torch.inf) for term in TERMS][:-1]),
-)
+@pytest.mark.parametrize(("term", "value"), [*((term, torch.nan) for term in TERMS), ("L1", torch.inf)])
 def test_no_update_is_made_from_it(tiny_config: Path, monkeypatch: pytest.MonkeyPatch, term: str, value: float) -> None:
     owner, name = TERMS[term]
     # at most three terms of the first step
@@ -105,17 +102,11 @@ def test_a_storm_of_overflows_ends_within_50_steps(tiny_config: Path, monkeypatc
     assert 0 < latest_step(tiny_config.parent / "runs" / "tiny") <= 50
 
 
-def test_a_scale_below_one_ends_the_run(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Precision, "make_scaler", lambda _: torch.amp.GradScaler("cpu", init_scale=0.5))
-    with pytest.raises(NotFiniteError, match=r"its scale has fallen to 0\.5"):
-        run(tiny_config, "train.max_steps=1000")
-
-
 def test_a_scaler_that_looks_for_its_scale_is_left_in_peace(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Precision, "make_scaler", lambda _: torch.amp.GradScaler("cpu"))
-    monkeypatch.setattr(losses, "l1", spoilt(losses.l1, range(1, 13), torch.inf))
-    run(tiny_config, "train.max_steps=20")
-    state = checkpoint(tiny_config, 20)["optimizers"]["generator"]
+    monkeypatch.setattr(losses, "l1", spoilt(losses.l1, range(1, 12), torch.inf))
+    run(tiny_config, "train.max_steps=14")
+    state = checkpoint(tiny_config, 14)["optimizers"]["generator"]
     assert state["skipped_steps"] >= 1
     assert state["scaler"]["scale"] < 65536
 
