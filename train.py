@@ -32,14 +32,14 @@ def main(argv: Sequence[str]) -> None:
         from configs.load import config_of, config_to_yaml  # after the command line is known to be good
         from configs.recipe import base_line, read_recipe
 
-    recipe = read_recipe(arguments.config)
-    config = config_of(recipe, arguments.overrides)
+        recipe = read_recipe(arguments.config)
+        config = config_of(recipe, arguments.overrides)  # imports torch, which takes seconds
     if arguments.print_config:
         sys.stdout.write(base_line(recipe) + config_to_yaml(config))
         return
 
     with handling_ctrl_c(leave_at_once):
-        from training.dry_run import dry_run  # torch takes seconds
+        from training.dry_run import dry_run
         from training.launch import smoke, train
         from training.resume import ResumeOptions
 
