@@ -64,6 +64,8 @@ def test_a_file_without_digest_translates(of_labels: Path, tmp_path: Path, model
 def test_a_missing_gpu_is_named(of_labels: Path) -> None:
     with pytest.raises(pairgan.ModelError, match=r"^device: \w+ cannot use a GPU.*[Cc]hoose cpu"):
         pairgan.load(of_labels / "generator.onnx", device="cuda")
+    with pytest.raises(pairgan.ModelError, match=r"^device: 'tpu' is unknown"):
+        pairgan.load(of_labels / "generator.onnx", device="tpu")  # type: ignore[arg-type]
 
 
 def test_a_missing_package_is_named(of_labels: Path, monkeypatch: pytest.MonkeyPatch) -> None:

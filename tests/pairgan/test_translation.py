@@ -13,6 +13,7 @@ from PIL import Image
 import pairgan
 from data import LAYOUTS
 from data.files.image_files import IMAGE_FORMATS
+from data.folder_store import HIDDEN
 from inference.load import load_generator
 from tests.conftest import save_image, write_tiny_config
 from tests.pairgan.conftest import INSTANCES, LABELS, LARGE_WEIGHTS, changed, exported, rng, trained
@@ -155,7 +156,7 @@ def test_a_batch_of_mixed_sizes_equals_one_by_one(model: pairgan.Model) -> None:
         (LABELS[:0], LABELS, r"\(0, 5\)"),
         (LABELS, None, r"generator\.onnx takes source, instances; given: source\. Give those"),
         (LABELS, LABELS[:2], r"instances: is 5x2, its image 5x3\. Make them the same size"),
-        (Image.new("RGB", (5, 3)), LABELS, "source: holds RGB pixels in None, expected ids"),
+        (Image.new("RGB", (5, 3)), LABELS, "source: holds RGB pixels, expected an id per pixel"),
         ("missing.png", LABELS, r"missing\.png: cannot be read as an image: No such file"),
         (__file__, LABELS, r"test_translation\.py: cannot be read as an image"),
         (None, LABELS, r"source: .*NoneType"),
@@ -171,8 +172,13 @@ def test_an_image_that_does_not_fit_is_refused_in_one_line(
 
 def test_maps_that_hold_no_ids_are_refused(model: pairgan.Model, tmp_path: Path) -> None:
     Image.fromarray(LABELS).save(tmp_path / "labels.jpg")
-    with pytest.raises(pairgan.ImageError, match=r"labels\.jpg: holds L pixels in JPEG, expected ids"):
+    with pytest.raises(pairgan.ImageError, match=r"labels\.jpg: JPEG changes ids"):
         model(tmp_path / "labels.jpg", LABELS)
+    Image.fromarray(LABELS).convert("P").save(tmp_path / "indices.png")
+    Image.fromarray(LABELS % 4).save(tmp_path / "grey.pgm")
+    (tmp_path / "grey.pgm").write_bytes((tmp_path / "grey.pgm").read_bytes().replace(b"\n255\n", b"\n100\n"))
+    with pytest.raises(pairgan.ImageError, match=r"grey\.pgm: holds grey levels that Pillow rescales"):
+        model(tmp_path / "grey.pgm", LABELS)
 
 
 def test_an_array_of_a_photograph_has_three_channels(of_photos: Path) -> None:
@@ -240,11 +246,12 @@ def test_a_folder_is_translated_and_a_bad_file_reported(
     def options(instances: Path) -> list[Path]:
         return [Path("--instances"), instances, Path("--device"), Path("cpu")]
 
-    code, errors = run(sources, results, *options(instances))
+    code, (*errors, last) = run(sources, results, *options(instances))
     assert code == 2
     assert [line.split(": ")[:2] for line in errors] == [
-        ["error", f"{tmp_path}/{name}"] for name in ("sources/damaged.jpg", "sources/link.png", "instances/without")
+        ["error", f"{sources}/{name}"] for name in ("damaged.jpg", "link.png", "without.png")
     ]
+    assert last == "5 of 5"  # the numbers before it are for terminals
     assert sorted(file.relative_to(results).as_posix() for file in results.rglob("*.*")) == ["a.png", "below/a.b.png"]
     expected = pixels(pairgan.load(of_labels / "generator.onnx", "cpu")(LABELS, LABELS))
     for name in ("a", "below/a.b"):
@@ -256,7 +263,8 @@ def test_a_folder_is_translated_and_a_bad_file_reported(
         (sources, tmp_path, "or around it"),
         (sources, instances, "lies within"),
         (tmp_path / "empty", results, "holds no image"),
-        (results, tmp_path / "new", "a.png: another image has the same name. Keep one of them"),
+        (tmp_path / "missing", results, "missing: is missing. Name another folder"),
+        (results, tmp_path / "new", f"{results / 'a.bmp'} and a.png: would have one result. Keep one of them"),
     ):
         code, (line,) = run(source, output, *options(instances))
         assert code == 2
@@ -274,10 +282,12 @@ def test_a_model_goes_to_another_process(model: pairgan.Model) -> None:
 
 def test_the_card_is_shown_as_markdown(model: pairgan.Model) -> None:
     assert model.card["source"] == "label maps of 12 classes and instances"
-    assert "# tiny\n" in model.card["markdown"]
+    assert "# tiny\n" in str(model.card)
+    assert str(pairgan.Card()) == ""  # of a file of an earlier version
 
 
 def test_constants_are_those_of_the_application() -> None:
     own = {name: layout.own_classes for name, layout in LAYOUTS.items()}
     assert {name: len(table.names) for name, table in own.items() if table} == pairgan.OWN_CLASSES
     assert {*pairgan.IMAGE_FORMATS} == {*IMAGE_FORMATS}
+    assert pairgan.HIDDEN.pattern == HIDDEN.pattern

@@ -76,8 +76,9 @@ def save_deep_colours(path: Path) -> None:
         (np.zeros((8, 8, 3), np.uint16), r"source: holds \(8, 8, 3\) uint16, expected array \(H, W, 1\)"),
         (np.zeros((8, 8), complex), "complex128, expected"),
         (np.zeros((0, 8), np.uint16), r"\(0, 8, 1\) uint16, expected"),
-        (Image.new("P", (8, 8)), "source: holds P pixels in None, expected finite values"),
+        (Image.new("P", (8, 8)), "source: holds P pixels, which Pillow converts"),
         ("missing.npy", r"missing\.npy: cannot be read as an image: No such file"),
+        (save_deep_colours, r"x\.png: holds RGB;16B pixels, which Pillow converts\. Give an array, \.npy or TIFF"),
     ],
 )
 def test_other_values_are_refused_in_one_line(
@@ -89,6 +90,14 @@ def test_other_values_are_refused_in_one_line(
     with pytest.raises(pairgan.ImageError, match=problem) as caught:
         grey[1](given)
     assert "\n" not in str(caught.value)
+
+
+def test_a_missing_tifffile_is_named(
+    grey: tuple[LoadedGenerator, pairgan.Model], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "tifffile", None)
+    with pytest.raises(pairgan.ImageError, match=r"x\.tif: .*tifffile.*\. Run pip install tifffile, or give an array"):
+        grey[1]("x.tif")
 
 
 @pytest.mark.slow
@@ -112,3 +121,57 @@ def test_images_beside_label_maps_are_another_map(tmp_path: Path) -> None:
     found = torch.from_numpy(np.stack([np.asarray(image) for image in translated])).permute(0, 3, 1, 2)
     assert example.expected.float().std() > 10
     assert example.difference(found) <= 1
+
+
+@pytest.mark.parametrize("tags", [{274: 6}, {262: 0}, {254: 1}, {255: 2}, {339: 2}])
+def test_a_tiff_with_other_pixels_than_pillow_reads_is_refused(tmp_path: Path, tags: dict[int, int]) -> None:
+    Image.fromarray(np.zeros((4, 5), np.uint8)).save(tmp_path / "x.tif", tiffinfo=tags)
+    for holds in ("RGB", "ids", pairgan.VALUES):
+        if holds == pairgan.VALUES and tags == {339: 2}:
+            continue  # tifffile reads signed numbers
+        with pytest.raises(pairgan.ImageError, match=r"x: has values of the TIFF tags \[\d+\] that are not read"):
+            pairgan._read(tmp_path / "x.tif", "x", holds, 1)
+
+
+def test_a_large_tiff_is_refused_before_it_is_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tifffile = pytest.importorskip("tifffile")
+    tifffile.imwrite(tmp_path / "x.tif", np.zeros((8, 9, 4), np.float64), photometric="minisblack")
+    monkeypatch.setattr(tifffile.TiffPageSeries, "asarray", lambda *_, **__: pytest.fail("pixels were read"))
+    with pytest.raises(pairgan.ImageError, match=r"has the shape \(8, 9, 4\), expected 3 channels"):
+        pairgan._read(tmp_path / "x.tif", "x", pairgan.VALUES, 3)
+    monkeypatch.setattr(pairgan, "MAX_PIXELS", 71)
+    with pytest.raises(pairgan.ImageError, match=r"has the shape \(8, 9, 4\), expected 4 channels. Make it smaller"):
+        pairgan._read(tmp_path / "x.tif", "x", pairgan.VALUES, 4)
+
+
+def test_every_value_of_a_tag_is_checked(tmp_path: Path) -> None:
+    tifffile = pytest.importorskip("tifffile")
+    kinds: dict[str, Any] = {"photometric": "minisblack", "planarconfig": "contig", "extrasamples": [0, 1]}
+    tifffile.imwrite(tmp_path / "x.tif", np.zeros((4, 5, 3), np.uint8), metadata=None, **kinds)
+    with pytest.raises(pairgan.ImageError, match=r"TIFF tags \[338\]"):  # the second extra channel is alpha
+        pairgan._read(tmp_path / "x.tif", "x", pairgan.VALUES, 3)
+    palette = {"photometric": "palette", "colormap": np.full((3, 256), 200, np.uint16)}  # bytes; right are 16 bits
+    tifffile.imwrite(tmp_path / "x.tif", np.zeros((4, 5), np.uint8), metadata=None, **palette)
+    with pytest.raises(pairgan.ImageError, match=r"TIFF tags \[320\]"):
+        pairgan._read(tmp_path / "x.tif", "x", "RGB", 3)
+
+
+def test_tiles_beyond_their_image_are_refused(tmp_path: Path) -> None:
+    tifffile = pytest.importorskip("tifffile")
+    tifffile.imwrite(tmp_path / "x.tif", np.zeros((8, 9), np.uint8), tile=(16, 16), metadata=None)
+    with tifffile.TiffFile(tmp_path / "x.tif", mode="r+") as file:
+        for name in ("TileWidth", "TileLength"):
+            file.pages[0].tags[name].overwrite(20000)
+    for holds in ("RGB", pairgan.VALUES):
+        with pytest.raises(pairgan.ImageError, match=r"TIFF tags \[322\]"):
+            pairgan._read(tmp_path / "x.tif", "x", holds, 1)
+
+
+def test_a_jpeg_of_many_scans_is_refused(tmp_path: Path) -> None:
+    Image.new("RGB", (8, 8)).save(tmp_path / "x.jpg", progressive=True)
+    content = (tmp_path / "x.jpg").read_bytes()
+    assert pairgan._read(tmp_path / "x.jpg", "x", "RGB", 3).shape == (8, 8, 3)
+    start, end = (content.rindex(mark) for mark in (b"\xff\xda", b"\xff\xd9"))
+    (tmp_path / "x.jpg").write_bytes(content[:end] + content[start:end] * 500 + content[end:])
+    with pytest.raises(pairgan.ImageError, match="more than 500 scans"):
+        pairgan._read(tmp_path / "x.jpg", "x", "RGB", 3)
