@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from math import prod
 from multiprocessing import reduction
-from multiprocessing.connection import Connection
 from typing import Any, BinaryIO, Self
 
 import torch
@@ -168,6 +167,9 @@ class SentBatch:
         OSError: There is too little memory.
     """
 
+    _names: tuple[str, ...]
+    _replaces: tuple[BadSample, ...]
+
     def __init__(self, batch: Batch) -> None:
         if sys.platform != "linux":
             raise OSError("only Linux has files in memory; see HAS_MEMORY_FILES")
@@ -183,14 +185,14 @@ class SentBatch:
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"_file": None}
 
-    def send(self, connection: Connection) -> None:
-        """Send the batch, once."""
+    def send(self, connection: Any) -> None:
+        """Send the batch, once, through an end of `multiprocessing.Pipe`."""
         assert self._file
         with self._file as file:
             connection.send(self)
-            reduction.send_handle(connection, file.fileno(), None)
+            reduction.send_handle(connection, file.fileno(), os.getppid())
 
-    def received(self, connection: Connection) -> Batch:
+    def received(self, connection: Any) -> Batch:
         """Return the batch, given the connection through which this object came."""
         descriptor = reduction.recv_handle(connection)
         try:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import cycle, islice
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.sharedctypes import RawArray
 from typing import Any, NoReturn, Self
@@ -68,7 +68,7 @@ class MonitoredDataset:
 @dataclass(frozen=True)
 class _Worker:
     process: BaseProcess
-    connection: Connection
+    connection: Any  # an end of a pipe; its class depends on the system
     reading: ctypes.Array[ctypes.c_int64]
 
 
@@ -167,7 +167,7 @@ class WorkerMonitor:
 
 
 def _work(
-    connection: Connection,
+    connection: Any,
     dataset: MonitoredDataset,
     collate: Callable[[Any], object],
     reading: ctypes.Array[ctypes.c_int64],
