@@ -11,7 +11,6 @@ from models.segmentation_discriminator import SegmentationDiscriminator
 from models.spade_generator import SpadeGenerator
 from models.unet_generator import UnetGenerator
 from utils.errors import ConfigError
-from utils.registered_networks import OWN_DISCRIMINATORS, OWN_GENERATORS
 from utils.signatures import argument_names
 
 # The keys are the values of generator.name and discriminator.name. A network gets its section's settings and the
@@ -27,6 +26,8 @@ DISCRIMINATORS: dict[str, type[Discriminator]] = {
     "pixel": PixelDiscriminator,
     "segmentation": SegmentationDiscriminator,
 }
+BUILT_IN = {"generator": frozenset(GENERATORS), "discriminator": frozenset(DISCRIMINATORS)}
+"""Names that programs cannot register for networks of their own, by kind."""
 
 
 def register_generator(name: str, generator: type[Generator]) -> None:
@@ -38,7 +39,7 @@ def register_generator(name: str, generator: type[Generator]) -> None:
     Raises:
         ConfigError: The name is not free, or the class is no Generator or lacks a part of it.
     """
-    _register(name, generator, GENERATORS, OWN_GENERATORS, Generator, ("in_channels", "out_channels"), "image_sides")
+    _register(name, generator, GENERATORS, Generator, ("in_channels", "out_channels"), "image_sides")
 
 
 def register_discriminator(name: str, discriminator: type[Discriminator]) -> None:
@@ -48,14 +49,12 @@ def register_discriminator(name: str, discriminator: type[Discriminator]) -> Non
         ConfigError: The name is not free, or the class is no Discriminator or lacks a part of it.
     """
     needed = ("source_channels", "image_channels")
-    _register(name, discriminator, DISCRIMINATORS, OWN_DISCRIMINATORS, Discriminator, needed, "least_side")
+    _register(name, discriminator, DISCRIMINATORS, Discriminator, needed, "least_side")
 
 
-def _register(
-    name: str, network: Any, registry: dict[str, Any], own: set[str], base: type, needed: Sequence[str], rule: str
-) -> None:
+def _register(name: str, network: Any, registry: dict[str, Any], base: type, needed: Sequence[str], rule: str) -> None:
     kind = base.__name__.lower()
-    if not name.isidentifier() or (name in registry and name not in own):
+    if not name.isidentifier() or name in BUILT_IN[kind]:
         raise ConfigError(f"{kind} {name!r}: not a word, or the name of a built-in network. Choose another word.")
     if not (isinstance(network, type) and issubclass(network, base)):
         raise ConfigError(
@@ -66,4 +65,3 @@ def _register(
     if not isinstance(inspect.getattr_static(network, rule, None), staticmethod | classmethod):
         raise ConfigError(f"{kind} {name!r}: the class has no static method {rule}. Add it: docs/architecture.md.")
     registry[name] = network
-    own.add(name)

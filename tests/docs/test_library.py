@@ -15,10 +15,9 @@ import torch
 from configs import build, load
 from configs.schema import Config
 from losses import REGISTERED_LOSSES
-from models import DISCRIMINATORS, GENERATORS
+from models import BUILT_IN, DISCRIMINATORS, GENERATORS
 from tests.docs.documents import ROOT
 from training.launch import Run, train
-from utils.registered_networks import OWN_DISCRIMINATORS, OWN_GENERATORS
 
 SMALL = [
     *("run.device=cpu", "data.workers=0", "data.synthetic.height=32", "data.synthetic.width=32", "metrics.n_samples=2"),
@@ -48,10 +47,9 @@ def small_runs_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     monkeypatch.chdir(tmp_path)
     yield
     REGISTERED_LOSSES.clear()
-    for registry, own in ((GENERATORS, OWN_GENERATORS), (DISCRIMINATORS, OWN_DISCRIMINATORS)):
-        for name in own:
+    for registry, kind in ((GENERATORS, "generator"), (DISCRIMINATORS, "discriminator")):
+        for name in registry.keys() - BUILT_IN[kind]:
             del registry[name]
-        own.clear()
 
 
 def run_block(title: str, **changes: str) -> dict[str, Any]:
@@ -140,5 +138,5 @@ def test_networks_of_the_caller_are_trained() -> None:
     names = run_block("A network")
     own = ["run.name=plain", "generator.name=plain", "discriminator.name=judge"]
     train(load.load_config("demo", ["train.max_steps=1", "generator.spectral_norm=false", *own]))
-    assert {"plain"} == OWN_GENERATORS
+    assert GENERATORS.keys() - BUILT_IN["generator"] == {"plain"}
     assert isinstance(build.build_generator(load.load_config("demo", own)), names["Plain"])

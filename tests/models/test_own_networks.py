@@ -11,14 +11,13 @@ from torch import Tensor, nn
 import models
 from configs import build
 from configs.load import load_config
-from models import DISCRIMINATORS, GENERATORS, register_discriminator, register_generator
+from models import BUILT_IN, DISCRIMINATORS, GENERATORS, register_discriminator, register_generator
 from models.contract import check_discriminator
 from models.generator import Generator, ImageSides
 from models.patch_discriminator import Discriminator, DiscriminatorOutput
 from tests.runs import run
 from training.loaded_run import load
 from utils.errors import ConfigError, UserError
-from utils.registered_networks import OWN_DISCRIMINATORS, OWN_GENERATORS
 
 
 @pytest.fixture(autouse=True)
@@ -28,10 +27,9 @@ def no_own_networks() -> Iterator[None]:
 
 
 def forget() -> None:
-    for registry, own in ((GENERATORS, OWN_GENERATORS), (DISCRIMINATORS, OWN_DISCRIMINATORS)):
-        for name in own:
+    for registry, kind in ((GENERATORS, "generator"), (DISCRIMINATORS, "discriminator")):
+        for name in registry.keys() - BUILT_IN[kind]:
             del registry[name]
-        own.clear()
 
 
 class Plain(Generator):
@@ -174,4 +172,4 @@ def test_the_built_in_discriminators_keep_the_contract() -> None:
 def test_what_is_no_generator_is_not_registered(name: str, network: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         models.register_generator(name, network)
-    assert not OWN_GENERATORS
+    assert GENERATORS.keys() == BUILT_IN["generator"]
