@@ -47,6 +47,7 @@ T = TypeVar("T")
 
 EXPORT_FORMAT = "pairgan-generator"
 EXPORT_VERSION = "1"
+_MOST_TAPS = 1000  # layers of a projection; torch's time for them grows with the square of their number
 SCALED_EXPORT_VERSION = "2"  # the output has another size; readers of version 1 would cut it wrongly
 
 
@@ -278,8 +279,8 @@ def _projection(file: Path, state: dict[str, Any]) -> nn.Module:
     check_training_state(state, file, needed_keys=["networks.projection"])
     weights = state["networks"]["projection"]
     shapes = [value.shape for key, value in weights.items() if key.endswith(".0.weight")]
-    if not shapes or any(len(shape) != 2 for shape in shapes):
-        raise CheckpointError(f"{file}: its projection has no weights of linear layers. Name another file.")
+    if not 1 <= len(shapes) <= _MOST_TAPS or any(len(shape) != 2 for shape in shapes):
+        raise CheckpointError(f"{file}: its projection is none of up to {_MOST_TAPS} layers. Name another file.")
     features, channels = [shape[1] for shape in shapes], shapes[0][0]
     return _loaded(partial(PatchProjection, features, channels=channels), weights, file)
 

@@ -33,6 +33,15 @@ from utils.machine import give_freed_memory_back, keep_freed_memory
 from utils.precision import allow_tf32, choose_precision
 from utils.text import counted
 
+_APPLIED = (  # overrides that test.py applies
+    *("data.", "generator.", "features.", "style.", "metrics.", "method.", "run."),
+    *("loss.class_weights=", "loss.outside_mask=", "train.validation_"),
+)
+_OF_TRAINING = (  # except these
+    *("data.flip=", "data.augment.", "data.on_bad_sample=", "metrics.n_samples="),
+    *("data.workers=", "data.timeout_s=", "data.cache="),
+)
+_SIZING = ("data.preprocess=", "data.load_", "data.crop_")
 MIN_PIXELS_TO_COMPILE = 2**25  # all images; for fewer, compiling takes longer than it saves (bench/inference.py)
 
 
@@ -232,8 +241,16 @@ def _report_features(loaded: LoadedGenerator, predictor: Predictor) -> None:
         logger.info(f"style        drawn by seed {predictor.seed}; --style IMAGE takes the style of an image")
 
 
+def unapplied_overrides(loaded: LoadedGenerator, request: Request) -> list[str]:
+    """Return the overrides of --checkpoint's settings that change neither translations nor figures."""
+    unused = _OF_TRAINING + (_SIZING if request.keeps_sizes else ())
+    unused += ("data.weight_folder=",) if request.input.paths else ()
+    unused += ("data.target_files=",) if loaded.data_facts.target_files is None else ()
+    return [word for word in request.generator.overrides if not word.startswith(_APPLIED) or word.startswith(unused)]
+
+
 def _report_unused_options(loaded: LoadedGenerator, predictor: Predictor, request: Request) -> None:
-    """Log the options that this generator does not need."""
+    """Log the options and overrides without effect."""
     drawing, given, data, conditioning = request.drawing, request.input, loaded.config.data, predictor.conditioning
     has_noise = any(isinstance(part, nn.Dropout | nn.BatchNorm2d) for part in loaded.generator.modules())
     unused = {
@@ -243,8 +260,9 @@ def _report_unused_options(loaded: LoadedGenerator, predictor: Predictor, reques
         "--noise": drawing.noise and not has_noise,
         "--nodata": given.nodata is not None and data.has_labels and not data.is_stacked,
     }
-    if any(unused.values()):
-        logger.info("without effect  %s", ", ".join(option for option, is_unused in unused.items() if is_unused))
+    found = [option for option, is_unused in unused.items() if is_unused] + unapplied_overrides(loaded, request)
+    if found:
+        logger.info("without effect  %s", ", ".join(found))
 
 
 def with_tiles(predictor: Predictor, loaded: LoadedGenerator, compute: ComputeOptions, folder: Path) -> Predictor:

@@ -16,6 +16,8 @@ _NEGATIVE = -0.5  # correlation of brightness; -1 of a negative, 0.2 of one phot
 _ALIKE = 0.1  # share of the variety of sources; 0.01 of translations that mix one photo with 10 % of each source
 _LEAST_CONTRAST = 8.0  # levels of 255: what varies less is grey to the eye
 _UNCHANGED = 2.0  # levels of 255; photos change by 1.9 as JPEG of quality 85
+_HIGH_RATE = 0.01  # Adam changes each weight by about the rate; initial weights have a deviation of 0.02
+_HIGH_LOSS = 1e6  # terms begin below 100, and the networks see values from -1 to 1
 _LOW_SCALE = 64.0  # GradScaler begins at 65536
 
 
@@ -58,6 +60,18 @@ class Diagnostics:
                         hints.append(
                             f"the scale of the {name}'s gradients has fallen to {value:g}, since float16 overflows "
                             "repeatedly: use amp.dtype=bfloat16, or amp.opt_level=O0"
+                        )
+                case ["learning_rate", name]:
+                    if self._in_a_row.reaches(tag, value > _HIGH_RATE, times=1):
+                        hints.append(
+                            f"the learning rate of the {name} is {value:.4g}, and each step changes its weights by "
+                            "about that: set optimizer.learning_rate to 0.0002, or at most to 0.001"
+                        )
+                case ["loss", network, "total"]:
+                    if self._in_a_row.reaches(tag, abs(value) > _HIGH_LOSS, times=1):
+                        hints.append(
+                            f"the loss of {network} is {value:.4g}: the training has diverged. Start again with a "
+                            "lower optimizer.learning_rate, or with lower weights of losses"
                         )
         return hints
 

@@ -1,6 +1,7 @@
 """The folder of a run: its lock, config.yaml, and what happens to a run that is there already."""
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -31,6 +32,27 @@ def run_lock(folder: Path) -> Iterator[None]:
     refusal = f"{folder}: another process is training this run: wait for it, or choose another run.name"
     with locked(folder.with_name(f".{folder.name}.lock"), RunLockedError(refusal)):
         yield
+
+
+@contextmanager
+def watched(folder: Path) -> Iterator[Callable[[], None]]:
+    """Yield a function that raises UserError once the folder of a run was removed.
+
+    Files that are written later would create the folder again, without log and settings.
+    """
+    if os.name == "nt":  # Windows removes no folder of open files
+        yield lambda: None
+        return
+    descriptor = os.open(folder, os.O_RDONLY)  # while it is open, no other folder can have its number
+
+    def check() -> None:
+        if not folder.is_dir() or not os.path.samestat(os.fstat(descriptor), folder.stat()):
+            raise UserError(f"{folder}: the folder was removed while the run trained. Start the run again.")
+
+    try:
+        yield check
+    finally:
+        os.close(descriptor)
 
 
 def write_settings(folder: Path, config: Config) -> None:

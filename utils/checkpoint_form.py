@@ -10,6 +10,7 @@ from torch import Tensor
 from utils.nesting import NestingError, distinct_values, plain_parts
 
 MOST_VALUES = 10**6
+MOST_TENSORS = 20_000  # tensors of a network; the deepest one that the settings allow has about 8,000
 _MOST = 2**31 - 1  # steps, epochs and samples, as the settings limit them
 
 
@@ -69,6 +70,11 @@ def _is_number(value: object) -> bool:
     return type(value) in (int, float) and not math.isnan(float(value))  # type: ignore[arg-type]
 
 
+def _is_weights(value: object) -> bool:
+    """Return whether a value is the weights of a network. A network of very many parts takes long to build."""
+    return _fits(value, {str: Tensor}) and len(value) <= MOST_TENSORS  # type: ignore[arg-type]
+
+
 def _is_optimizer(value: object) -> bool:
     """Return whether moments, scaler and count are well-formed, if they are present."""
     forms = {"moments": {str: dict}, "scaler": {str: _is_number}, "skipped_steps": _is_count}
@@ -82,8 +88,8 @@ def _is_patience(value: object) -> bool:
 
 _FORMS: dict[str, Any] = {
     **dict.fromkeys(("step", "epoch", "samples_into_epoch", "n_samples"), _is_count),
-    "networks": {str: {str: Tensor}},
-    "averages": {str: {str: Tensor}},
+    "networks": {str: _is_weights},
+    "averages": {str: _is_weights},
     "config": dict,
     "optimizers": {str: _is_optimizer},
     "method": dict,

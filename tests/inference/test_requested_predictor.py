@@ -9,7 +9,7 @@ import torch
 from configs import build
 from configs.load import load_config
 from inference import requested_predictor
-from inference.load import LoadedGenerator
+from inference.load import LoadedGenerator, load_from, load_generator
 from inference.origin import origin
 from inference.original_weights import SOURCE_ALONE
 from inference.request import ComputeOptions, DrawingOptions, GeneratorOptions, Request
@@ -19,6 +19,7 @@ from inference.requested_predictor import (
     describe_sizes,
     load_generator_together,
     load_requested_generator,
+    unapplied_overrides,
 )
 from tests.runs import checkpoint, untrained_run
 from utils.checkpoint import save_checkpoint
@@ -127,3 +128,13 @@ def test_sizes_are_always_described(tiny_config: Path, preprocess: str, keeps_si
     sizes = ["data.load_width=64", "data.load_height=64", "data.crop_width=48", "data.crop_height=32"]
     config = load_config(tiny_config, [f"data.preprocess={preprocess}", *sizes])
     assert describe_sizes(config, keeps_sizes=keeps_sizes).startswith(expected)
+
+
+def test_overrides_that_change_no_translation_are_named(trained_config: Path) -> None:
+    words = ["data.target_files=float32.tif", "loss.l1=3", "data.flip=false", "data.preprocess=crop"]
+    words += ["data.n_classes=0", "metrics.extra=[]"]
+    checkpoint_file = trained_config.parent / "runs" / "tiny"
+    request = Request(GeneratorOptions(checkpoint=checkpoint_file, overrides=words))
+    _, loaded = load_from(checkpoint_file, load_generator)
+    assert unapplied_overrides(loaded, request) == words[:3]
+    assert unapplied_overrides(loaded, Request(request.generator, keeps_sizes=True)) == words[:4]

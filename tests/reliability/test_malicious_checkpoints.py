@@ -140,13 +140,14 @@ def repeated() -> list[Any]:
     return values
 
 
+TOO_MANY = {f"{number}": torch.ones(()) for number in range(20_001)}
 WRONG: dict[str, tuple[Any, ...]] = {
     "step": (None, True, -1, 1.5, "7", 10**30, [], torch.ones(())),
     "epoch": (-1, 2**31, float("nan")),
     "samples_into_epoch": (-1, "x"),
     "n_samples": (-1, [2]),
     "networks": ([], None, 7, {1: {}}, {"generator": 7}, {"generator": {1: torch.ones(1)}}, {"generator": {"a": 1}}),
-    "averages": (7, [], {"generator": []}, {"generator": {"module.a": None}}),
+    "averages": (7, [], {"generator": []}, {"generator": {"module.a": None}}, {"generator": TOO_MANY}),
     "optimizers": (
         *(None, [], {"generator": 7}, {1: {}}),
         *({"generator": part} for part in ({"scaler": {"scale": "x"}}, {"scaler": [1]}, {"skipped_steps": "x"})),

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from training.diagnostics import TranslationHints
+from training.diagnostics import Diagnostics, TranslationHints
 
 
 def scenes(n: int = 4, side: int = 40) -> list[Tensor]:
@@ -55,3 +55,13 @@ def test_translations_without_contrast_are_alike_and_no_negatives(contrast: floa
     for _ in range(4):
         single.add(SCENES[0], DARK[0])
         assert single.flush() == []  # one translation is not alike to others
+
+
+def test_a_rate_that_no_training_survives_and_a_loss_that_has_diverged_are_reported_once() -> None:
+    diagnostics = Diagnostics("lsgan")
+    assert diagnostics({"learning_rate/generator": 2e-4, "loss/G/total": 150.0}) == []
+    wrong = {"learning_rate/generator": 1e3, "loss/D/total": 2.9e9}
+    rate, loss = diagnostics(wrong)
+    assert rate.startswith("the learning rate of the generator is 1000, ")
+    assert loss.startswith("the loss of D is 2.9e+09: the training has diverged. ")
+    assert diagnostics(wrong) == []

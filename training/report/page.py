@@ -51,7 +51,7 @@ class Page(Sink):
 
     def write(self) -> None:
         """Write the page from the recorded rows."""
-        recorded = [row for row in read_rows(self._rows.path) if row.keys() >= {"name", "images", "metrics"}]
+        recorded = [row for row in read_rows(self._rows.path) if _is_sample(row)]
         steps = list(dict.fromkeys(row["step"] for row in recorded))
         shown = frozenset(shown_steps(steps))
         left_out = f", {len(shown)} of {len(steps)} validations" if len(shown) < len(steps) else ""
@@ -63,6 +63,15 @@ class Page(Sink):
             command=self._command if self._can_draw else None,
             legend=self._legend,
         )
+
+
+def _is_sample(row: Mapping[str, Any]) -> bool:
+    """Return whether a row has the form that `Page` writes; a damaged file must not end the run."""
+    images, figures = row.get("images"), row.get("metrics")
+    if not (isinstance(images, dict) and isinstance(figures, dict)):
+        return False
+    are_texts = all(isinstance(text, str) and "\0" not in text for text in (row.get("name"), *images.values()))
+    return are_texts and all(isinstance(value, int | float | None) for value in figures.values())
 
 
 def _row(record: Mapping[str, Any]) -> Row:

@@ -3,8 +3,8 @@
 import json
 import logging
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from logging.handlers import MemoryHandler
 from pathlib import Path
 from signal import Signals
@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from losses import registered_record
 from training.report.report import Progress, Sink
-from training.run_folder import LOG_FILE, STATE_FILE
+from training.run_folder import LOG_FILE, STATE_FILE, watched
 from utils.atomic_file import replacing
 from utils.checkpoint_folder import latest_step
 from utils.distributed import is_of_a_lost_peer
@@ -38,7 +38,9 @@ class Session(Sink):
         self.step = latest_step(folder)
         self.end_reason: str | None = None
         self.has_begun = False
+        self._check_folder: Callable[[], None] = lambda: None
         self._folder = folder
+        self._stack = ExitStack()
         previous = read_state(folder)
         known = {key: value for key, value in previous.items() if key == "registered_losses"}
         self._losses = known if previous else registered_record()
@@ -53,9 +55,12 @@ class Session(Sink):
         self.step, self.has_begun, self._losses = step, True, registered_record()
         self._write_messages()
         self._write_state("running")
+        with suppress(OSError):  # a folder that cannot be opened is not watched
+            self._check_folder = self._stack.enter_context(watched(self._folder))
 
     def end_step(self) -> None:
-        """Count the step."""
+        """Count the step. Raise UserError if the folder was removed."""
+        self._check_folder()
         self.step += 1
 
     def progress(self, report: Progress) -> None:
@@ -72,6 +77,7 @@ class Session(Sink):
         signal: Name of the signal that stopped the run.
         reason: Why the run failed or ended early.
         """
+        self._stack.close()
         if line:
             self._log(line)
         logger.removeHandler(self._messages)
@@ -99,11 +105,17 @@ class Session(Sink):
 
     def _write_state(self, state: State, signal: str | None = None, reason: str | None = None) -> None:
         record = {"state": state, "step": self.step, "signal": signal, "reason": reason, **self._losses}
+        path, text = self._folder / STATE_FILE, json.dumps(record) + "\n"
         try:
-            with replacing(self._folder / STATE_FILE) as unfinished:
-                unfinished.write_text(json.dumps(record) + "\n", encoding="utf-8")
+            with replacing(path) as unfinished:
+                unfinished.write_text(text, encoding="utf-8")
         except OSError as error:
-            logger.warning("not written: %s", error)
+            try:
+                with path.open("r+", encoding="utf-8") as file:  # a full disk still has the space of the present file
+                    file.write(text)
+                    file.truncate()
+            except OSError:
+                logger.warning("not written: %s", error)
 
 
 @contextmanager

@@ -284,14 +284,18 @@ def test_a_jpeg_in_a_strip_is_bounded(tmp_path: Path, strip: bytes, message: str
 
 
 def test_sizes_are_those_of_the_file_before_memory_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    raw, strips = (tmp_path / name for name in ("raw.tif", "strips.tif"))
+    raw, strips, jpeg = (tmp_path / name for name in ("raw.tif", "strips.tif", "jpeg.tif"))
     tifffile().imwrite(raw, DEEP, photometric="rgb")
     raw.write_bytes(raw.read_bytes()[:-9])
+    tifffile().imwrite(jpeg, COLORS, photometric="rgb", compression="jpeg", rowsperstrip=24)
+    page = tifffile().TiffFile(io.BytesIO(jpeg.read_bytes())).pages[0]
+    jpeg.write_bytes(jpeg.read_bytes()[: page.dataoffsets[-1] + page.databytecounts[-1] - 99])
     tags: dict[int, int | None] = {257: 5000, 278: 24}
     stored_tiff(strips, COLORS, "packbits", tags)
     monkeypatch.setattr("data.files.tiff_image.pixel_array", lambda *_: pytest.fail("memory was taken"))
     for path, message in (
         (raw, r"it is cut off: it has \d+ of \d+ bytes"),
+        (jpeg, r"it is cut off: it has \d+ of \d+ bytes"),
         (strips, "it has 1 of 209 strips or tiles"),
     ):
         with pytest.raises(DataError, match=message):

@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 from training.report.page import MOST_LATEST, Page, shown_steps
 
@@ -30,3 +31,20 @@ def test_a_step_that_is_left_out_stays_so() -> None:
         assert now - before == {n_steps - 1}
         assert len(now) <= 2 * MOST_LATEST
         before = now
+
+
+def test_rows_of_another_form_are_left_out_of_the_page(tmp_path: Path) -> None:
+    web = tmp_path / "run" / "web"
+    web.mkdir(parents=True)
+    good: dict[str, Any] = {"step": 1, "name": "good", "images": {"translated": "x.png"}, "metrics": {"l1": None}}
+    wrong: list[dict[str, Any]] = [
+        {"images": 3},
+        {"images": {"source": 3}},
+        {"metrics": [1]},
+        {"metrics": {"l1": "a"}},
+        {"name": None},
+    ]
+    rows = [good, *(good | {"name": "wrong"} | change for change in wrong)]
+    (web / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    Page(web).write()
+    assert re.findall('data-name="(.*?)"', (web / "index.html").read_text()) == ["good, step 1"]

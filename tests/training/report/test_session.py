@@ -2,19 +2,24 @@
 
 import json
 import platform
+import shutil
 from contextlib import suppress
 from pathlib import Path
 from signal import Signals
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
 
+from configs.load import load_config
 from tests.conftest import save_image
 from tests.runs import run
+from training.launch import train
+from training.report import session as session_module
 from training.report.session import read_state, recorded
-from utils.errors import Interrupted
+from utils.errors import Interrupted, UserError
 from utils.log import logger
 
 
@@ -118,3 +123,33 @@ def test_a_disk_that_fails_costs_only_the_file(tmp_path: Path, caplog: pytest.Lo
     with recorded(tmp_path) as session:
         session.begin(2)
     assert "not written: [Errno 21] Is a directory" in caplog.text
+
+
+def test_a_full_disk_has_room_for_the_state_that_replaces_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with recorded(tmp_path) as session:
+        session.begin(2)
+        monkeypatch.setattr(session_module, "replacing", Mock(side_effect=OSError(28, "No space left on device")))
+    assert read_state(tmp_path) == state("finished", 2)
+    assert not caplog.text
+
+
+def test_a_folder_that_was_removed_ends_the_run_in_a_line(tiny_config: Path) -> None:
+    folder = tiny_config.parent / "runs" / "tiny"
+    config = load_config(tiny_config, ["train.max_steps=2", "log.every_steps=1"])
+    with pytest.raises(UserError, match=r"tiny: the folder was removed while the run trained\. Start the run again\.$"):
+        train(config, on_report=lambda step, scalars: shutil.rmtree(folder))
+    assert not folder.exists()
+
+
+def test_another_folder_in_the_place_of_a_removed_one_is_noticed(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    with recorded(folder) as session:
+        session.begin(0)
+        session.end_step()
+        shutil.rmtree(folder)
+        folder.mkdir()
+        with pytest.raises(UserError, match="was removed"):
+            session.end_step()
