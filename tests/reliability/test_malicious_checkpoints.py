@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from inference.load import load_generator
+from inference.load import load_generator, load_network
 from tests.runs import untrained_run
 from utils.checkpoint import CheckpointError, read_weights_file
 from utils.checkpoint_folder import checkpoint_path
@@ -199,3 +199,12 @@ def test_weights_that_are_no_finite_numbers_are_refused(tiny_config: Path, value
     as_zip(path.with_name("forged.pt"), state)
     with pytest.raises(CheckpointError, match=reason):
         load_generator(path.with_name("forged.pt"))
+
+
+def test_a_projection_of_very_many_layers_is_not_built(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint-00000001.pt"
+    weights = {f"taps.{tap}.0.weight": torch.ones(1, 1) for tap in range(1001)}
+    networks = {"networks": {"projection": weights}}
+    as_zip(path, {"format": "pairgan-training", "format_version": 3, "config": {}, "step": 1, **networks})
+    with pytest.raises(CheckpointError, match=r"01\.pt: its projection is none of up to 1000 layers\. "):
+        load_network(path, "projection")
