@@ -171,7 +171,7 @@ def _read_some(layout: Layout, side: str, form: StoredForm, *, skips_bad: bool) 
         except DataError as error:
             if not skips_bad:
                 raise
-            problem = error
+            problem = problem or error
         else:
             n_read += 1
             yield [channel for image, file in zip(parts, files, strict=True) for channel in _with_data(image, file)]

@@ -62,7 +62,8 @@ class RecordedRun:
         splits = [
             f"{record['split']}, {settings.get('metrics.n_samples', '?')}" for record in records if "split" in record
         ]
-        figures = {t.removeprefix("validation/"): points for t, points in curves(records).items() if "validation" in t}
+        measured = {tag: points for tag, points in curves(records).items() if tag.startswith("validation")}
+        figures = {tag.removeprefix("validation/"): points for tag, points in measured.items()}
         step = state.get("step", max((record["step"] for record in records), default=0))
         status, validated_on = f"{state.get('state', 'unknown')} at step {step}", [MISSING, *splits][-1]
         metrics = {name: best(name, points) for name, points in figures.items()}

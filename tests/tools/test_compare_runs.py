@@ -30,6 +30,7 @@ def write_run(
     (folder / "config.yaml").write_text(config_to_yaml(load_config(ROOT / "configs/demo.yaml", settings)))
     rows: list[dict[str, Any]] = [{"step": 1, "loss/G/l1": 0.9}]
     rows += [{"step": n, "split": split, "validation/l1": x, "validation/psnr": -x} for n, x in l1.items()]
+    rows += [{"step": n, "logits/D/validation": x} for n, x in l1.items()]  # no metric: neither end is the best
     (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows) + '{"step": 9, "loss/G')
     if state:
         (folder / "state.json").write_text(json.dumps(state))

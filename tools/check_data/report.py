@@ -137,8 +137,8 @@ def completed(config: Config, layout: Layout) -> tuple[Config, Sequence[str]]:
     except ConfigError as error:
         config = replace(config, data=replace(config.data, **measured_settings(config, layout)))
         return config, error.problems
-    except DataError:  # reported with the other files
-        return config, ()
+    except DataError as error:  # such as other channels: whoever reads 8-bit RGB does not see them
+        return config, error.problems
     return config, ()
 
 
