@@ -110,11 +110,8 @@ def test_metrics_json_says_how_the_figures_were_made(tiny_run: Path, tmp_path: P
 
 @pytest.mark.parametrize(
     ("measures", "of_all"),  # of all images together, beside the means of the images
-    with_slow(
-        [(["swd"], {"swd"})],
-        [(["fid", "kid"], {"fid", "kid", "kid_deviation"})],
-    ),
-    ids=str,
+    with_slow([(["swd"], {"swd"})], [(["fid", "kid"], {"fid", "kid", "kid_deviation"})]),
+    ids=["swd", "fid and kid"],  # a set has no order, and processes of pytest must collect the same names
 )
 @pytest.mark.usefixtures("networks")
 def test_several_processes_translate_and_measure_what_one_does(

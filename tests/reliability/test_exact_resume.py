@@ -79,7 +79,7 @@ OF_TWO = [(7, "2, 2", [*EMA, *DECAY, *O1_FP16]), (7, "0, 0", [*STAGES, "data.syn
 @pytest.mark.slow  # tests/end_to_end/test_distributed.py has a shorter one
 @pytest.mark.parametrize(("stop", "workers", "settings"), OF_TWO)
 def test_two_processes(tiny_config: Path, stop: int, workers: str, settings: list[str]) -> None:
-    settings = ["data.synthetic.train_samples=12", *settings, "log.every_steps=1", "log.images_every_steps=9"]
+    settings = ["data.synthetic.train_samples=12", *settings, "log.every_steps=1", f"log.images_every_steps={stop}"]
     before, after = (f"data.workers={n}" for n in workers.split(", "))
     end = f"train.max_steps={stop + 6}"
     runs = ([end, "run.name=whole", before], [f"train.max_steps={stop}", before], [end, after])
