@@ -8,6 +8,7 @@ import math
 import multiprocessing
 import signal
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -49,7 +50,7 @@ class StoppedWaiting(Exception):  # noqa: N818  not an error: the run was asked 
     """The run was asked to stop while it waited for a batch."""
 
 
-class MonitoredDataset:
+class MonitoredDataset(ABC):
     """Samples of a layout, by keys that have an index. A loader process records which sample it is reading."""
 
     layout: Layout
@@ -61,8 +62,9 @@ class MonitoredDataset:
         if self.reading is not None:
             self.reading[:] = [side, index]
 
+    @abstractmethod
     def __getitem__(self, key: Any) -> Any:
-        raise NotImplementedError
+        """Return the sample of a key."""
 
 
 @dataclass(frozen=True)

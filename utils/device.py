@@ -49,6 +49,8 @@ def _problem_of(index: int) -> str | None:
     """Return why torch cannot compute on a GPU, or None."""
     try:
         torch.ones(1, device=torch.device("cuda", index)).add_(1).item()
+    except torch.OutOfMemoryError:  # other programs use its memory, which the run reports itself
+        return None
     except RuntimeError as error:  # there are no kernels for it, or its driver is too old
         return f"GPU {index}: torch {torch.__version__} cannot use it: {str(error).partition(chr(10))[0].rstrip('.')}"
     return None

@@ -44,6 +44,8 @@ def test_a_gpu_that_cannot_compute_has_a_problem_of_one_line(monkeypatch: pytest
     monkeypatch.setattr(torch, "ones", Mock(side_effect=RuntimeError("CUDA error: no kernel image\nFor debugging")))
     problem = device._problem_of(3)
     assert problem == f"GPU 3: torch {torch.__version__} cannot use it: CUDA error: no kernel image"
+    monkeypatch.setattr(torch, "ones", Mock(side_effect=torch.OutOfMemoryError("CUDA out of memory")))
+    assert device._problem_of(3) is None  # its memory is full for now
 
 
 @pytest.mark.gpu
