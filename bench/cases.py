@@ -14,7 +14,7 @@ from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config
 from data.batch import Batch
 from losses.perceptual import VGG19
-from utils.atomic_file import replacing
+from utils.files import replacing
 
 N_CLASSES = 35
 SMALL = ["generator.base_channels=32", "generator.n_downsamplings=2", "generator.n_blocks=4"]

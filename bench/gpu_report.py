@@ -21,9 +21,9 @@ import torch
 from bench import inference, train_step
 from bench.cases import TINY
 from bench.measure import RESULTS, Rows, markdown_table, surroundings
-from utils.atomic_file import replacing
 from utils.cli import run_entry_point
 from utils.device import choose_device
+from utils.files import replacing
 
 PARTS = ("tests", "train_step", "inference")
 

@@ -24,8 +24,8 @@ from configs.schema.loss import read_class_weights
 from configs.schema.train import METHODS
 from utils.errors import ConfigError
 from utils.label_colors import read_color_table
-from utils.nesting import NestingError, distinct_values, plain_parts
 from utils.paths import expanded
+from utils.plain_values import NestingError, distinct_values, plain_parts
 from utils.text import did_you_mean
 from utils.yaml_file import MAX_PROBLEMS, MAX_VALUES, parse_yaml, shortened
 

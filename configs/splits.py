@@ -19,11 +19,11 @@ from data.batch import DataError, LoadingError
 from data.cache import CachedLayout, SampleCache
 from data.files.pixels import StoredForm, is_8_bit_rgb, read_stored
 from data.files.tiff_tags import TIFF_SUFFIXES
-from data.held_back import hold_back
 from data.layout import Layout
 from data.map_reader import fitting, read_part, stack_files
 from data.no_data import no_data
 from data.store import Blob
+from data.validation_split import split_validation
 from utils.errors import ConfigError
 from utils.paths import expanded
 from utils.signatures import accepted, argument_names
@@ -68,7 +68,7 @@ def open_split(
     if split == HELD_BACK and not _is_in_data_set(config, split):
         if has_split(config, split):
             train = open_split(config, TRAIN, needs_targets=needs_targets, allows_missing=allows_missing)
-            _, held_back = hold_back(train, config.train.validation_share, config.train.validation_group)
+            _, held_back = split_validation(train, config.train.validation_share, config.train.validation_group)
             if len(held_back):
                 return held_back
         raise DataError(f"split {split}: no sample was held back by train.validation_share. Choose another split.")

@@ -10,8 +10,7 @@ from typing import BinaryIO, Literal
 
 from data.batch import DataError
 from data.store import Blob, Folder, Store
-from utils.data_root import data_root_problem
-from utils.paths import expanded
+from utils.paths import data_root_problem, expanded
 from utils.text import listed
 
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".ppm", ".bmp", ".tif", ".tiff", ".svs", ".webp"})

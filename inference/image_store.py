@@ -15,7 +15,7 @@ from data.files.tiff_tags import file_tags
 from data.files.tiff_writer import write_tiff
 from data.store import File
 from inference.no_data import NoData
-from utils.atomic_file import replacing
+from utils.files import replacing
 from utils.pictures import means_of_squares
 
 _PIXELS = 2**21  # a reduced image has up to four times as many

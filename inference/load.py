@@ -40,8 +40,8 @@ from utils.checkpoint import (
     read_weights_file,
 )
 from utils.checkpoint_folder import newest_run, read_latest
+from utils.plain_values import read_json
 from utils.safetensors_file import SUFFIX, read_safetensors
-from utils.strict_json import read_json
 
 T = TypeVar("T")
 

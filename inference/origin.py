@@ -12,7 +12,7 @@ from inference.load import LoadedGenerator
 from inference.predictor import Predictor
 from inference.request import Request
 from models.instance_features import FeatureClusters
-from utils.digest import sha256_of_file
+from utils.files import sha256_of_file
 
 NOT_COMPARED = ("step", "checkpoint", "folders")  # they change when files move, or follow from other facts
 

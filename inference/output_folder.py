@@ -19,10 +19,9 @@ from inference.inputs import common_folder
 from inference.load import LoadedGenerator
 from inference.origin import NOT_COMPARED, differences
 from inference.request import Existing, InputOptions
-from utils.atomic_file import replacing
-from utils.lock_file import locked
+from utils.files import locked, replacing
 from utils.log import logger
-from utils.strict_json import read_json
+from utils.plain_values import read_json
 from utils.text import counted
 
 SHEET = "contact_sheet"

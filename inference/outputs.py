@@ -22,12 +22,12 @@ from inference.set_measures import SetMeasures
 from metrics.constant_color import ConstantColorBaseline
 from metrics.evaluator import TITLES, Evaluator, Measurement, References, Summary, shown
 from metrics.segmentation import class_table
-from utils.atomic_file import path_in_errors
 from utils.distributed import World
+from utils.files import path_in_errors
 from utils.gallery import Row, Swatch, write_gallery
 from utils.log import logger
 from utils.pictures import difference
-from utils.strict_json import strict_json
+from utils.plain_values import strict_json
 from utils.text import counted
 
 SHEET_SAMPLES = 24

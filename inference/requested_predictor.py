@@ -22,12 +22,11 @@ from inference.tiling import TiledNetwork, has_instance_norm
 from models.instance_features import FILE_NAME, FeatureConditionedGenerator
 from models.latent_inputs import takes_noise, takes_style
 from models.style_encoder import inference_network
-from utils.atomic_file import unreplaced
 from utils.checkpoint import CheckpointError
-from utils.compilation import compiled, what_compiling_lacks
-from utils.digest import sha256_of_file
+from utils.device import compiled, what_compiling_lacks
 from utils.distributed import World
 from utils.errors import ConfigError
+from utils.files import sha256_of_file, unreplaced
 from utils.log import logger
 from utils.machine import give_freed_memory_back, keep_freed_memory
 from utils.precision import allow_tf32, choose_precision

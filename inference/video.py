@@ -16,8 +16,8 @@ from inference.padding import fitted
 from inference.request import Request
 from inference.requested_predictor import describe_sizes, requested_predictor
 from inference.sampling import encode_style
-from utils.atomic_file import replacing
 from utils.distributed import World
+from utils.files import replacing
 from utils.log import logger
 from utils.signals import GracefulStop
 from utils.text import counted

@@ -20,8 +20,8 @@ from configs.schema import settings_by_key
 from utils.cli import ArgumentParser, OnlyOnce, run_entry_point
 from utils.errors import ConfigError
 from utils.paths import expanded
+from utils.plain_values import read_json
 from utils.run_figures import METRICS_FILE, Point, best, curves, read_rows
-from utils.strict_json import read_json
 from utils.text import printable
 from utils.yaml_file import read_yaml, shortened
 

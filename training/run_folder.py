@@ -7,10 +7,9 @@ from pathlib import Path
 
 from configs.load import config_to_yaml
 from configs.schema import Config
-from utils.atomic_file import path_in_errors
 from utils.checkpoint_folder import archive_damaged, remove_incomplete_files
 from utils.errors import ConfigError, UserError
-from utils.lock_file import locked
+from utils.files import locked, path_in_errors
 from utils.log import logger
 
 LOG_FILE, STATE_FILE, SETTINGS_FILE = "log.txt", "state.json", "config.yaml"

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from configs.load import config_from_dict
 from configs.schema import Config
 from configs.splits import HELD_BACK, TRAIN, check_is_complete, open_split, validation_split
-from data.held_back import hold_back, possible_shares
 from data.layout import Layout
+from data.validation_split import possible_shares, split_validation
 from utils.checkpoint_folder import LoadedCheckpoint
 from utils.errors import ConfigError
 from utils.text import exact
@@ -42,7 +42,7 @@ def open_splits(config: Config) -> Splits:
         return Splits(train, open_split(config, own, needs_targets=True), own)
     if own or not share:
         return Splits(train, train, TRAIN)
-    rest, held_back = hold_back(train, share, group)
+    rest, held_back = split_validation(train, share, group)
     if len(rest) and len(held_back):
         return Splits(rest, held_back, HELD_BACK)
     least, most = possible_shares(train, group)

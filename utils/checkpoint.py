@@ -12,12 +12,11 @@ from typing import IO, Any, cast
 
 import torch
 
-from utils import fault_points
-from utils.atomic_file import path_in_errors, replacing, sync_folder, unreplaced
+from utils import files
 from utils.checkpoint_form import content_fault, training_fault
-from utils.digest import sha256_of_file
 from utils.errors import UserError
-from utils.strict_json import read_json
+from utils.files import path_in_errors, replacing, sha256_of_file, sync_folder, unreplaced
+from utils.plain_values import read_json
 from utils.torch_private import is_refused_type, is_system_error
 
 FORMAT = "pairgan-training"
@@ -207,11 +206,11 @@ def _write_atomically(
             with temporary.open("wb") as file:
                 write(file)
                 file.flush()
-                fault_points.reached("written", path)
+                files.fault_point("written", path)
                 os.fsync(file.fileno())
             before_it_counts()
-            fault_points.reached("synced", path)
-        fault_points.reached("renamed", path)
+            files.fault_point("synced", path)
+        files.fault_point("renamed", path)
         sync_folder(path.parent)
     except OSError as error:
         free = shutil.disk_usage(path.parent).free

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from utils import fault_points
-from utils.atomic_file import temporary_path
+from utils import files
 from utils.checkpoint import (
     CheckpointError,
     DamagedCheckpointError,
@@ -17,6 +16,7 @@ from utils.checkpoint import (
     load_checkpoint,
     manifest_path,
 )
+from utils.files import temporary_path
 from utils.log import logger
 
 T = TypeVar("T")
@@ -131,5 +131,5 @@ def remove_old_checkpoints(run_folder: Path, keep: int) -> None:
     """Delete all but the latest `keep` checkpoints, each after its manifest; 0 keeps all."""
     for path in list_checkpoints(run_folder)[:-keep] if keep else []:
         manifest_path(path).unlink(missing_ok=True)
-        fault_points.reached("unlisted", path)
+        files.fault_point("unlisted", path)
         path.unlink()

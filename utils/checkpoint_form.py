@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from utils.nesting import NestingError, distinct_values, plain_parts
+from utils.plain_values import NestingError, distinct_values, plain_parts
 
 MOST_VALUES = 10**6
 MOST_TENSORS = 20_000  # tensors of a network; the deepest one that the settings allow has about 8,000

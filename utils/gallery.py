@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from utils.atomic_file import replacing
+from utils.files import replacing
 
 MOST_OPEN_CLASSES = 40  # a longer legend is folded until it is clicked
 

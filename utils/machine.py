@@ -1,13 +1,17 @@
-"""The cores and the memory of the machine, and how the C library manages freed memory."""
+"""The machine: cores, memory, and the versions of the program and its libraries."""
 
 import ctypes
 import os
+import platform
+import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+_ROOT = Path(__file__).resolve().parents[1]
 CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _UNKNOWN = 2**33
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -3, -4, -8  # malloc.h of glibc
@@ -65,3 +69,30 @@ def _c_function(name: str) -> Callable[..., int] | None:
     except (AttributeError, OSError):
         return None
     return function
+
+
+@cache
+def versions() -> str:
+    """Return the versions in one line, with the commit of the program if it runs from a git clone."""
+    import torch
+
+    project = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    commit = git_commit(_ROOT)
+    program = f"{project['name']} {project['version']}" + (f" (commit {commit})" if commit else "")
+    return f"{program}, Python {platform.python_version()}, torch {torch.__version__}"
+
+
+def git_commit(folder: Path) -> str | None:
+    """Return the commit of a git clone, with "-dirty" if files differ from it. Return None without a clone or git.
+
+    Folders above are not searched, because another clone around this folder has another commit.
+    """
+    if not (folder / ".git").exists():
+        return None
+    command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    quiet = os.environ | {"GIT_OPTIONAL_LOCKS": "0"}  # git then writes nothing
+    try:  # a file system may be slow
+        result = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True, env=quiet)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return result.stdout.strip() or None

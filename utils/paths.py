@@ -1,4 +1,4 @@
-"""Paths as users write them: below their home folder, which a user of a container may not have, or with `..`."""
+"""Paths as users write them, with `~` and `..`. Imports nothing slow."""
 
 from pathlib import Path
 
@@ -25,3 +25,13 @@ def without_dots(path: Path) -> Path:
     parts = path.absolute().parts
     n_resolved = max((number for number, part in enumerate(parts, 1) if part == ".."), default=0)
     return Path(*parts[:n_resolved]).resolve() / Path(*parts[n_resolved:])
+
+
+def data_root_problem(root: str) -> str | None:
+    """Return why `root` is no folder of a data set, with the remedy, or None if it is one."""
+    if "://" in root:  # not shown, because it may hold a password
+        return "data.root: is an address. Mount it, and name the folder (docs/shards.md): data.root=FOLDER."
+    folder = expanded(root, "data.root")
+    if folder.is_file():
+        return f"data.root: is a file: {root}. Name its folder: data.root=FOLDER."
+    return None if folder.is_dir() else f"data.root: no such folder: {root}. Set data.root=FOLDER."

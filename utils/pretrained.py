@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from utils.digest import sha256_of_file
 from utils.errors import UserError
+from utils.files import sha256_of_file
 from utils.paths import expanded
 from utils.torch_private import is_system_error
 

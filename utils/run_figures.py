@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from utils.strict_json import read_json
+from utils.plain_values import read_json
 
 METRICS_FILE = "metrics.jsonl"
 HIGHER_IS_BETTER = ("psnr", "psnr_weighted", "ssim", "ssim_weighted", "ms_ssim", "pixel_accuracy", "mean_iou")

@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 
 from utils.errors import ConfigError
-from utils.nesting import NestingError, distinct_values
+from utils.plain_values import NestingError, distinct_values
 
 MAX_BYTES = 2**17  # size of a file; ten times the size of configs/reference.yaml
 MAX_VALUES = 10_000  # values of a file, which count again for each alias

@@ -21,7 +21,7 @@ from data.files.stored_image import StoredImage, UnfitError
 from data.files.tiff_image import TiffImage, is_tiff
 from data.folder_store import IMAGE_SUFFIXES, local_folder
 from data.store import Blob, File, Folder
-from utils.atomic_file import path_in_errors
+from utils.files import path_in_errors
 
 _Read = TypeVar("_Read")
 IMAGE_FORMATS = (*PILLOW_FORMATS, "TIFF")

@@ -7,7 +7,7 @@ from torch.nn import Identity
 from configs.schema import Config, DataConfig, TrainConfig
 from configs.splits import HELD_BACK, check_has_split, has_split, open_split
 from data.batch import DataError
-from data.held_back import hold_back
+from data.validation_split import split_validation
 from inference.load import LoadedGenerator
 from tools.playground.samples import open_samples
 
@@ -33,7 +33,7 @@ def loaded_by(config: Config) -> LoadedGenerator:
 
 def test_held_back_samples_are_a_split(root: Path) -> None:
     config = config_of(root)
-    rest, held_back = hold_back(open_split(config, "train", needs_targets=False), config.train.validation_share)
+    rest, held_back = split_validation(open_split(config, "train", needs_targets=False), config.train.validation_share)
     names = open_split(config, HELD_BACK, needs_targets=False).names
     assert names == held_back.names == open_samples(loaded_by(config), HELD_BACK).names
     assert sorted([*names, *rest.names], key=int) == [str(number) for number in range(12)]

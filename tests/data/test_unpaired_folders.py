@@ -18,13 +18,13 @@ from data.batch import DataError, LoadingError, Sample
 from data.cache import CachedLayout, SampleCache, room
 from data.fingerprint import difference, fingerprint
 from data.folder_store import local_folder
-from data.held_back import hold_back, possible_shares
 from data.layout import Layout, PairingError
 from data.loader import SampleKey, TrainingDataset, read_fixed
 from data.map_reader import RGB_IMAGES
 from data.paired_folders import PairedFolders
 from data.preprocessing import Preprocessing
 from data.unpaired_folders import UnpairedFolders
+from data.validation_split import possible_shares, split_validation
 from tests import processes  # noqa: F401 - its server forks at once
 from tests.batches import CROPS, batches
 from tests.conftest import save_image
@@ -168,10 +168,10 @@ def test_each_picture_is_cached_once(tmp_path: Path) -> None:
 def test_samples_of_both_sides_are_held_back(tmp_path: Path) -> None:
     layout = opened(heaps(tmp_path, 40, 25))
     least, most = possible_shares(layout)
-    rest, held_back = hold_back(layout, least)
+    rest, held_back = split_validation(layout, least)
     assert all(len(side) for side in held_back.sides)
-    assert not len(hold_back(layout, least - 0.01)[1])
-    assert [len(hold_back(layout, share)[0]) > 0 for share in (most, most + 0.01)] == [True, False]
+    assert not len(split_validation(layout, least - 0.01)[1])
+    assert [len(split_validation(layout, share)[0]) > 0 for share in (most, most + 0.01)] == [True, False]
     least, most = possible_shares(opened(heaps(tmp_path / "few", 5, 1)))
     assert least > most
     for side, kept, held in zip(layout.sides, rest.sides, held_back.sides, strict=True):

@@ -14,7 +14,7 @@ from inference import requested_predictor
 from tests.conftest import write_tiny_config
 from tests.runs import SPADE, assert_equal, built, checkpoint, found, run, translate, with_slow, without_config
 from training.resume import restore
-from utils.compilation import CompilerError, compiled, what_compiling_lacks
+from utils.device import CompilerError, compiled, what_compiling_lacks
 from utils.errors import UserError
 
 

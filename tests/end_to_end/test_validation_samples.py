@@ -9,8 +9,8 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from configs.load import load_config
-from data.held_back import hold_back
 from data.layout import Layout
+from data.validation_split import split_validation
 from tests.conftest import save_image
 from tests.runs import assert_same_state, built, records, run, translate
 from training.report.plan import describe_validation
@@ -69,7 +69,7 @@ def test_groups_that_are_held_back_are_in_no_batch_and_resume_is_exact(
     share = [*without_val, "train.validation_share=0.65"]
     settings = [*share, rf"train.validation_group={LAST_DIGIT}", "checkpoint.best=l1"]
     training = built(tiny_config, *settings)
-    rest, held_back = hold_back(built(tiny_config, *without_val).layout, 0.65, LAST_DIGIT)
+    rest, held_back = split_validation(built(tiny_config, *without_val).layout, 0.65, LAST_DIGIT)
     assert (rest.names, len(held_back)) == (["1", "11"], 10)
     assert training.layout.names == rest.names
     assert training.validation is not None

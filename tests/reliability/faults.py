@@ -25,7 +25,7 @@ from training import launch
 from training.batches import BatchReader
 from training.optimizer_group import OptimizerGroup
 from training.validation import Validation
-from utils import fault_points
+from utils import files
 
 # where a fault can strike -> the function at whose call it does
 PLACES: dict[str, tuple[Any, str]] = {
@@ -148,7 +148,7 @@ def strike_reading(
 
 
 def strike_at(instant: str, suffix: str, nth: int, strike: Callable[[], object]) -> Callable[[str, Path], None]:
-    """A replacement of `fault_points.reached`: it strikes the nth time that a file of a suffix reaches a point."""
+    """A replacement of `files.fault_point`: it strikes the nth time that a file of a suffix reaches a point."""
     strikes = struck(lambda: None, [nth], strike)
     return lambda name, path: strikes() if (name, path.suffix) == (instant, suffix) else None
 
@@ -156,4 +156,4 @@ def strike_at(instant: str, suffix: str, nth: int, strike: Callable[[], object])
 def kill_at(instant: str, suffix: str, nth: int) -> None:
     """Have this process die, for processes of their own."""
     kill = partial(os.kill, os.getpid(), signal.SIGKILL)
-    fault_points.reached = strike_at(instant, suffix, nth, kill)  # type: ignore[assignment]
+    files.fault_point = strike_at(instant, suffix, nth, kill)  # type: ignore[assignment]

@@ -21,7 +21,7 @@ from tests.reliability.faults import failing, kill_at, strike_at, throw
 from tests.runs import assert_equal, checkpoint, run, uninterrupted, wait_until, without_config
 from training import run_folder
 from training.report import page
-from utils import fault_points
+from utils import files
 from utils.checkpoint import load_checkpoint, manifest_path
 from utils.checkpoint_folder import checkpoint_path, latest_valid, list_checkpoints
 
@@ -121,7 +121,7 @@ def test_a_disk_that_fails_once_costs_nothing(
         monkeypatch.setattr(torch, "save", failing(torch.save, [1], errno))
     else:  # the system call after this point fails
         instant = {"fsync": "written", "rename": "synced"}[place]
-        monkeypatch.setattr(fault_points, "reached", strike_at(instant, ".pt", 1, fail))
+        monkeypatch.setattr(files, "fault_point", strike_at(instant, ".pt", 1, fail))
     run(tiny_config, "train.max_steps=8", "checkpoint.every_steps=2")
     out = capfd.readouterr().out
     path = checkpoint_path(tiny_config.parent / "runs" / "tiny", 6)

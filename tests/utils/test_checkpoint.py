@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.mapped_files import lists_mapped_files, mapped_bytes
-from utils import atomic_file, checkpoint
+from utils import checkpoint, files
 from utils.checkpoint import (
     CheckpointError,
     load_checkpoint,
@@ -18,7 +18,7 @@ from utils.checkpoint import (
     save_checkpoint,
 )
 from utils.checkpoint_folder import checkpoint_path, list_checkpoints, remove_old_checkpoints
-from utils.digest import sha256_of_file
+from utils.files import sha256_of_file
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def folder_sync_fails(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
         monkeypatch.setattr(os, "fsync", fsync)
 
-    monkeypatch.setattr(atomic_file, "_unsynced", [])
+    monkeypatch.setattr(files, "_unsynced", [])
     return set_error
 
 

@@ -20,8 +20,8 @@ from data.checks.copies import shared_files
 from data.checks.displacement import shift_warnings
 from data.class_ids import GREY_LEVELS
 from data.files.image_files import count_other_files
-from data.held_back import shared_groups
 from data.layout import Layout, PairingError
+from data.validation_split import shared_groups
 from tools.check_data.recognized_layout import ANY_CLASSES
 from tools.check_data.sample_sheet import write_sheet
 from utils.errors import ConfigError

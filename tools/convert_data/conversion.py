@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from data.batch import DataError
 from data.files.image_files import find_image_paths, write_jpeg, write_png
-from utils.atomic_file import replacing
+from utils.files import replacing
 from utils.machine import usable_cores
 from utils.worker_threads import in_order, worker_threads
 

@@ -14,7 +14,7 @@ from data.batch import DataError
 from data.class_ids import IGNORE_ID, packed_colors
 from data.files.image_files import read_rgb
 from tools.convert_data.conversion import Conversion, convert_all, found_images
-from utils.atomic_file import replacing
+from utils.files import replacing
 from utils.label_colors import LabelColors, read_label_colors
 from utils.log import logger
 from utils.machine import usable_cores

@@ -19,7 +19,7 @@ from data.folder_store import SPLITS
 from data.preprocessing import resize_image
 from tools.convert_data.conversion import Conversion, Existing
 from tools.convert_data.edges import draw_edges
-from utils.atomic_file import replacing
+from utils.files import replacing
 from utils.text import exact
 from utils.yaml_file import read_yaml
 

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from data.batch import DataError
 from data.folder_store import IMAGE_SUFFIXES, is_hidden, local_folder
 from data.tar_store import INDEX, Member, index_lines, is_inside
-from utils.atomic_file import replacing
+from utils.files import replacing
 from utils.log import logger
 from utils.text import counted
 

@@ -9,10 +9,10 @@ from configs.build import image_sides
 from configs.schema.data import SIZED_BY_CROP
 from data.value_range import ValueRange
 from inference.load import LoadedGenerator
+from utils.machine import versions
 from utils.run_figures import last_validation
 from utils.safetensors_file import SUFFIX
 from utils.text import counted
-from utils.versions import versions
 
 
 def model_card(loaded: LoadedGenerator, dtype: str, given: Mapping[str, str | None]) -> dict[str, Any]:

@@ -19,8 +19,8 @@ from tools.export.onnx import PACKAGES, write_program
 from tools.export.web_runtime import PACKAGE, WASM, WEBGPU, runtime_files
 from tools.playground.page import Description, build_page, describe
 from tools.playground.samples import Samples, open_samples
-from utils.atomic_file import replacing
 from utils.cli import whole_number
+from utils.files import replacing
 from utils.log import logger
 
 MAX_BYTES_IN_PAGE = 2**26  # limit for the weights

@@ -16,8 +16,8 @@ from models.generator import ImageSides
 from models.latent_inputs import given_latents
 from tools.export.example import Example, example_sizes, make_example, plain_copy, without_encoder
 from tools.export.format import CARD, DTYPE, STYLE, Dtype, ExportError, Format, Run, report_file, write_checked
-from utils.digest import sha256_of_file
 from utils.errors import ConfigError
+from utils.files import sha256_of_file
 from utils.log import logger
 from utils.torch_private import allow_sizes_of_one
 

@@ -11,7 +11,7 @@ from http.client import HTTPException
 from pathlib import Path
 
 from tools.export.format import ExportError
-from utils.atomic_file import replacing
+from utils.files import replacing
 from utils.log import logger
 from utils.paths import expanded
 

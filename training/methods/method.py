@@ -22,7 +22,7 @@ from training.optimizer_group import OptimizerGroup
 from training.running_means import RunningMeans
 from training.trained_network import Role, TrainedNetwork, Wrap
 from training.validation import Validation
-from utils.compilation import compiled
+from utils.device import compiled
 from utils.distributed import World
 from utils.errors import ConfigError
 from utils.precision import Precision, choose_precision

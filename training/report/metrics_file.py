@@ -6,9 +6,9 @@ from typing import Any
 
 from training.report.report import Progress, Sink
 from training.validation import ValidationReport
-from utils.atomic_file import replacing
+from utils.files import replacing
+from utils.plain_values import strict_json
 from utils.run_figures import read_rows
-from utils.strict_json import strict_json
 
 
 class JsonLines:

@@ -10,9 +10,9 @@ from data.batch import DataError, Sample
 from data.cache import room
 from data.checks.checking import label_maps, palette_problems
 from data.files.image_files import count_other_files
-from data.held_back import groups_of, possible_shares, shared_groups
 from data.layout import Layout
 from data.loader import SampleKey
+from data.validation_split import groups_of, possible_shares, shared_groups
 from losses import registered_weights
 from training.disk_space import size
 from training.run import LoopState, Training

@@ -13,13 +13,13 @@ from typing import Any, Literal
 from losses import registered_record
 from training.report.report import Progress, Sink
 from training.run_folder import LOG_FILE, STATE_FILE, watched
-from utils.atomic_file import replacing
 from utils.checkpoint_folder import latest_step
 from utils.distributed import is_of_a_lost_peer
 from utils.errors import Interrupted
+from utils.files import replacing
 from utils.log import LineFormatter, logger
-from utils.strict_json import read_json
-from utils.versions import versions
+from utils.machine import versions
+from utils.plain_values import read_json
 
 State = Literal["running", "finished", "stopped", "lost", "failed"]
 

@@ -7,8 +7,8 @@ import numpy as np
 from configs.load import load_config
 from configs.rules import unused_settings
 from configs.splits import HELD_BACK
-from data.held_back import Subset
 from data.paired_folders import SideBySide
+from data.validation_split import Subset
 from tests.conftest import save_image
 from training.report.plan import describe_validation
 from training.splits import Splits

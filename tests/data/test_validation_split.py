@@ -10,15 +10,15 @@ import torch
 import yaml
 
 from data.fingerprint import fingerprint
-from data.held_back import (
+from data.paired_folders import SideBySide
+from data.validation_split import (
     Subset,
     groups_of,
-    hold_back,
     possible_shares,
     shared_groups,
+    split_validation,
     suggested_setting,
 )
-from data.paired_folders import SideBySide
 from tests.conftest import save_image
 from utils.errors import ConfigError
 
@@ -43,7 +43,7 @@ def test_a_subset_is_a_layout_of_some_samples(tmp_path: Path) -> None:
 
 def test_adding_samples_moves_none_from_one_side_to_the_other(tmp_path: Path) -> None:
     before, after = (
-        [set(side.names) for side in hold_back(pairs(tmp_path, *map(str, range(n))), 0.2)] for n in (40, 80)
+        [set(side.names) for side in split_validation(pairs(tmp_path, *map(str, range(n))), 0.2)] for n in (40, 80)
     )
     assert before[1] == {"12", "28", "36", "37", "38", "5"}  # as in earlier versions
     assert before[0] < after[0]
@@ -55,13 +55,19 @@ def test_adding_samples_moves_none_from_one_side_to_the_other(tmp_path: Path) ->
 def test_groups_are_held_back_as_wholes_and_the_share_counts_them(tmp_path: Path) -> None:
     names = [f"p{patient:02}_s{number}" for patient in range(20) for number in range(1 + patient % 3)]
     layout = pairs(tmp_path, *names)
-    rest, held_back = (set(groups_of(side.names, "p[0-9]+")) for side in hold_back(layout, 0.3, "p[0-9]+"))
+    rest, held_back = (set(groups_of(side.names, "p[0-9]+")) for side in split_validation(layout, 0.3, "p[0-9]+"))
     assert not rest & held_back
     assert len(rest | held_back) == 20
     assert 3 <= len(held_back) <= 9
     least, most = possible_shares(layout, "p[0-9]+")
-    assert [bool(hold_back(layout, share, "p[0-9]+")[1].names) for share in (least, least - 0.01)] == [True, False]
-    assert [bool(hold_back(layout, share, "p[0-9]+")[0].names) for share in (most, most + 0.01)] == [True, False]
+    assert [bool(split_validation(layout, share, "p[0-9]+")[1].names) for share in (least, least - 0.01)] == [
+        True,
+        False,
+    ]
+    assert [bool(split_validation(layout, share, "p[0-9]+")[0].names) for share in (most, most + 0.01)] == [
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,14 @@
-"""Writing files that other processes, and the next start after a crash, see complete or not at all."""
+"""Files: written completely or not at all, locked, and hashed. Imports nothing slow."""
 
 import errno
+import hashlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
+from utils.errors import UserError
 from utils.log import logger
 
 T = TypeVar("T")
@@ -101,3 +103,39 @@ def sync_folder(folder: Path) -> None:
             _unsynced.append(folder)
             text = "%s: its file system cannot sync folders (%s). A power cut may undo the latest checkpoint."
             logger.warning(text, folder, error.strerror)
+
+
+def sha256_of_file(path: Path) -> str:
+    """Return the SHA-256 of a file's content, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def locked(path: Path, refusal: UserError) -> Iterator[None]:
+    """Hold a lock file. The system releases it when this process ends in any way.
+
+    refusal: Error to raise if another process holds the lock.
+
+    Raises:
+        OSError: The file cannot be created.
+    """
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise refusal from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def fault_point(point: str, path: Path) -> None:
+    """Do nothing. Tests replace this function to kill the process or to let the disk fail.
+
+    point: "written": the system has the content of the file. "synced": the disk has it, under a temporary name.
+        "renamed": it has its name. "unlisted": the manifest of a checkpoint that will be removed is gone.
+    """

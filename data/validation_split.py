@@ -32,7 +32,7 @@ class Subset(DerivedLayout):
         return self._layout.read(self._indices[index])
 
 
-def hold_back(layout: Layout, share: float, group: str | None = None) -> tuple[Layout, Layout]:
+def split_validation(layout: Layout, share: float, group: str | None = None) -> tuple[Layout, Layout]:
     """Split a layout, or each of its sides, into the samples to train on and about a `share` of them that is held back.
 
     A sample is held back by the hash of its name alone: adding samples moves no other into training or out of it.
@@ -52,9 +52,9 @@ def hold_back(layout: Layout, share: float, group: str | None = None) -> tuple[L
 
 
 def possible_shares(layout: Layout, group: str | None = None) -> tuple[float, float]:
-    """Return the least share, in hundredths, with which `hold_back` holds back a sample of each side, and the largest.
+    """Return the smallest and the largest share, in hundredths, that leave each part a sample of each domain.
 
-    The largest leaves a sample of each side. It is below the least where no share does both.
+    The largest is below the smallest if no share does.
     """
     positions = [sorted(map(_position, _drawn(side, group))) or [1.0] for side in layout.sides]
     least, most = max(of_side[0] for of_side in positions), min(of_side[-1] for of_side in positions)

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from utils.atomic_file import path_in_errors, replacing, temporary_path, unreplaced
+from utils.files import path_in_errors, replacing, temporary_path, unreplaced
 
 
 def fail_to_replace(path: Path, error: OSError) -> None:
