@@ -22,7 +22,7 @@ SMALL += ["discriminator.base_channels=32", "loss.vgg=0", "loss.l1=20"]
 SPADE = ["generator.name=spade", "generator.n_upsamplings=6", "generator.spectral_norm=true"]
 SPADE += ["discriminator.spectral_norm=inner", "loss.gan_mode=hinge", "loss.over_scales=mean"]
 SPADE += ["optimizer.learning_rate=1e-4", "optimizer.discriminator_learning_rate=4e-4"]
-SPADE += ["optimizer.beta1=0", "optimizer.beta2=0.9"]
+SPADE += ["optimizer.betas=[0,0.9]"]
 
 _UNPAIRED = ["generator.n_downsamplings=2", "discriminator.n_scales=1", "discriminator.padding=1", "loss.vgg=0"]
 _UNPAIRED += ["loss.feature_matching=0"]

@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from configs.recipe import BASE, Layer, read_recipe
-from configs.removed_settings import REMOVED, removed_fault, without_removed
+from configs.removed_settings import FORMER_SECTIONS, REMOVED, removed_fault, with_successors, without_removed
 from configs.schema import Config, settings_by_key
 from configs.schema.data import read_instances, read_source_folder
 from configs.schema.loss import read_class_weights
@@ -112,7 +112,7 @@ def config_from_dict(values: object, origin: str, overrides: Sequence[str] = ())
     """
     if isinstance(values, Mapping):
         _check_nesting(values, origin)
-        values = without_removed(dict(_settings(values)), origin)
+        values = without_removed(with_successors(dict(_settings(values))), origin)
     return _merged([(origin, values)], overrides)
 
 
@@ -155,9 +155,10 @@ def _assign_all(config: DictConfig, values: object, *, is_first: bool = False) -
     if not isinstance(values, Mapping):
         yield f"expected sections such as `run:` and `data:`, found {shortened(values)}"
         return
-    settings = [_of_network(*setting) for setting in _settings(values)]
-    counts = Counter(key for key, _ in settings if key != INIT_NETWORKS)
+    given = list(_settings(values))
+    counts = Counter(key for key, _ in given)
     yield from (f"{key} is given twice; keep one" for key, count in counts.items() if count > 1)
+    settings = [_of_network(*setting) for setting in with_successors(dict(given)).items()]
     if is_first:
         settings = [(key, value) for key, value in settings if key not in _DEFAULTS or value != _DEFAULTS[key]]
     yield from (problem for key, value in settings if (problem := _assign(config, key, value)))
@@ -172,7 +173,7 @@ def _settings(values: Mapping[Any, object], prefix: str = "") -> Iterator[tuple[
     """Yield `section.key` and value of each setting in nested mappings."""
     for key, value in values.items():
         name = f"{prefix}{key}"
-        if name in _SECTIONS and isinstance(value, Mapping):
+        if name in (*_SECTIONS, *FORMER_SECTIONS) and isinstance(value, Mapping):
             yield from _settings(value, f"{name}.")
         else:
             yield name, value

@@ -1,18 +1,29 @@
-"""Settings of earlier versions with their former defaults: checkpoints and the config.yaml of a run hold them."""
+"""Settings of earlier versions, with their former defaults. Checkpoints and the config.yaml of a run hold them."""
 
 from collections.abc import Mapping
 from functools import cache
 
 from utils.log import logger
 
+REPLACED: dict[str, dict[str, object]] = {  # settings, by the setting that holds their values now, in this order
+    "cycle.weights": {"cycle.weight_a": 10.0, "cycle.weight_b": 10.0},
+    "data.synthetic_samples": {
+        "data.synthetic.train_samples": 1000,
+        "data.synthetic.val_samples": 16,
+        "data.synthetic.test_samples": 32,
+    },
+    "data.synthetic_size": {"data.synthetic.height": 128, "data.synthetic.width": 128},
+    "optimizer.betas": {"optimizer.beta1": 0.5, "optimizer.beta2": 0.999},
+    "style.size": {"style.height": 8, "style.width": 8},
+}
 REMOVED: dict[str, object] = {
+    **{key: default for former in REPLACED.values() for key, default in former.items()},
     **dict.fromkeys(("augmentation.target", "init.encoder", "log.show_channels", "loss.vgg_weights"), None),
     **dict.fromkeys(("metrics.alexnet_weights", "metrics.inception_weights"), None),
     **{key: [] for key in ("data.instance_classes", "train.freeze_discriminator", "train.freeze_generator")},
     **dict.fromkeys(("discriminator.init", "generator.init"), "normal"),
     **dict.fromkeys(("discriminator.init_gain", "generator.init_gain"), 0.02),
     **dict.fromkeys(("log.gradient_norms", "log.histograms", "loss.vgg_imagenet_normalization"), False),
-    **dict.fromkeys(("style.height", "style.width"), 8),
     "augmentation.probability": 1.0,
     "data.cache_folder": "~/.cache/pairgan",
     "data.cache_gib": 16.0,
@@ -31,14 +42,33 @@ REMOVED: dict[str, object] = {
     "train.channels_last": "auto",
     "train.cudnn_benchmark": True,
 }
-_CONVERTED = ("style.height", "style.width", "data.instance_classes")
+FORMER_SECTIONS = ("data.synthetic",)
+_SUCCESSORS = {key: new for new, former in REPLACED.items() for key in former}
 _report = cache(logger.info)  # a checkpoint's settings are read several times in a run
+
+
+def with_successors(settings: Mapping[str, object]) -> dict[str, object]:
+    """Return settings, by `section.key`, with the values of replaced settings under their new keys.
+
+    A setting that replaces several needs all of them.
+    """
+    result = dict(settings)
+    for new, former in REPLACED.items():
+        values = [settings[key] for key in former if key in settings]
+        if len(values) == len(former):
+            result = {key: value for key, value in result.items() if key not in former}
+            result[new] = values if len(values) > 1 else values[0]
+    if result.get("data.instances") == "connected" and result.get("data.instance_classes"):
+        result["data.instances"] = result.pop("data.instance_classes")
+    return result
 
 
 def removed_fault(key: str, value: object) -> str | None:
     """Return what is wrong with a removed setting, None if it has its former default."""
-    is_default = str(value).lower() == str(REMOVED[key]).lower()  # YAML holds true and 1.0 as texts
-    return None if is_default else f"{key} is no setting any more: CHANGELOG.md names its successor"
+    if str(value).lower() == str(REMOVED[key]).lower():  # YAML holds true and 1.0 as texts
+        return None
+    remedy = f"use {_SUCCESSORS[key]}" if key in _SUCCESSORS else "CHANGELOG.md names its successor"
+    return f"{key} is no setting any more: {remedy}"
 
 
 def without_removed(settings: Mapping[str, object], origin: str) -> dict[str, object]:
@@ -46,12 +76,7 @@ def without_removed(settings: Mapping[str, object], origin: str) -> dict[str, ob
 
     origin: Name of the checkpoint in the report.
     """
-    kept = {key: value for key, value in settings.items() if key not in REMOVED}
-    if "style.height" in settings and "style.width" in settings:  # the shapes of weights depend on them
-        kept["style.size"] = [settings["style.height"], settings["style.width"]]
-    if settings.get("data.instances") == "connected" and settings.get("data.instance_classes"):
-        kept["data.instances"] = settings["data.instance_classes"]  # the inputs of the generator depend on them
     for key, value in settings.items():
-        if key in REMOVED and key not in _CONVERTED and (fault := removed_fault(key, value)):
+        if key in REMOVED and (fault := removed_fault(key, value)):
             _report(f"{origin}: {fault}")
-    return kept
+    return {key: value for key, value in settings.items() if key not in REMOVED}

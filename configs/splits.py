@@ -93,7 +93,7 @@ def _layout_arguments(function: Callable[..., Any], config: Config, **facts: Any
     """Return the settings of section `data` and the facts that a function of a layout has arguments for."""
     data = config.data
     n_classes = number_of_classes(data, named_classes(data))
-    values = vars(data) | vars(data.synthetic) | {"n_classes": n_classes, **facts}
+    values = vars(data) | {"n_classes": n_classes, **facts}
     if "root" in argument_names(function):
         values["root"] = data_set_folder(data.root)
     return accepted(function, values)

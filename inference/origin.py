@@ -27,7 +27,7 @@ _SETTINGS_WITHOUT_EFFECT = (
     *("data.root", "data.workers", "data.timeout_s", "data.cache"),
     *("data.flip", "data.augment.", "data.on_bad_sample", "data.validation_split", "data.weight_folder"),
     *("data.preprocess", "data.load_", "data.crop_", "data.test_split"),  # see "resizing", "split"
-    "data.synthetic.",  # numbers of samples, and sizes, which an image that is kept must have
+    "data.synthetic_",  # numbers of samples, and sizes, which an image that is kept must have
 )
 
 

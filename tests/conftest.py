@@ -34,7 +34,8 @@ data:
   preprocess: none
   instance_edges: true
   workers: 0
-  synthetic: {{train_samples: 5, val_samples: 2, test_samples: 3, height: 32, width: 32}}
+  synthetic_samples: [5, 2, 3]
+  synthetic_size: [32, 32]
 generator: {{base_channels: 4, n_downsamplings: 2, n_blocks: 1}}
 discriminator: {{base_channels: 4, n_layers: 2}}
 loss: {{l1: 10, vgg: 0}}

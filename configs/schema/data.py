@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from configs.schema.checks import MOST_FRACTION, Section, require
+from configs.schema.checks import MOST, MOST_FRACTION, Section, require
 from utils.errors import ConfigError
 from utils.label_colors import LabelColors
 from utils.limits import MAX_CHANNELS, MOST_ELASTIC
@@ -38,26 +38,6 @@ _AUGMENTATION_LIMITS = {
     "noise": (0, 0.5),
     "jpeg_quality": (1, 100),
 }
-
-
-@dataclass(frozen=True)
-class SyntheticConfig(Section, prefix="data.synthetic."):
-    """The embedded data sets: layouts `synthetic_facades` and `synthetic_day_night`."""
-
-    train_samples: int = 1000
-    """Number of samples in the training split."""
-    val_samples: int = 16
-    """Number of samples in the validation split."""
-    test_samples: int = 32
-    """Number of samples in the test split."""
-    height: int = 128
-    """Height of a sample, in pixels."""
-    width: int = 128
-    """Width of a sample, in pixels."""
-
-    def __post_init__(self) -> None:
-        self.require_numbers("height", "width", least=32)
-        self.require_numbers(*vars(self), least=1)
 
 
 @dataclass(frozen=True)
@@ -185,8 +165,10 @@ class DataConfig(Section, prefix="data."):
     """Longest that loader processes may take for a batch, in seconds, before the run ends; 0: for ever. Under torchrun
     a process waits three times as long for the others. Validation and saving, which the first one does alone, have to
     fit in."""
-    synthetic: SyntheticConfig = field(default_factory=SyntheticConfig)
-    """Sizes of drawn data sets."""
+    synthetic_samples: list[int] = field(default_factory=lambda: [1000, 16, 32])
+    """Drawn data sets: number of samples in the splits train, val and test."""
+    synthetic_size: list[int] = field(default_factory=lambda: [128, 128])
+    """Drawn data sets: height and width of a sample in pixels."""
     augment: PairAugmentationConfig = field(default_factory=PairAugmentationConfig)
     """What else is drawn for each training pair in each epoch, from ranges [lowest,highest]; []: off. All its maps are
     warped and turned alike; colours, noise and JPEG are of RGB sources alone. Validation and test samples stay as they
@@ -194,6 +176,10 @@ class DataConfig(Section, prefix="data."):
 
     def __post_init__(self) -> None:
         self.require_numbers("n_classes", "ignore_id", "timeout_s", least=0)
+        are_counts = len(self.synthetic_samples) == 3 and all(1 <= count <= MOST for count in self.synthetic_samples)
+        self.require(are_counts, "synthetic_samples", "[train,val,test], each at least 1")
+        is_size = len(self.synthetic_size) == 2 and all(32 <= side <= MOST for side in self.synthetic_size)
+        self.require(is_size, "synthetic_size", "[height,width], each at least 32")
         self._check_label_maps()
         check_side("source", self.source_channels, self.source_range)
         check_side("target", self.target_channels, self.target_range)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Literal
 
-from configs.schema.checks import Section, require_numbers
+from configs.schema.checks import MOST_FRACTION, Section, require_numbers
 from utils.errors import ConfigError
 from utils.yaml_file import shortened
 
@@ -125,16 +125,16 @@ class ContrastiveConfig(Section, prefix="contrastive."):
 class CycleConfig(Section, prefix="cycle."):
     """method.name=cycle: an image that is translated to the other side and back shall be as before (CycleGAN)."""
 
-    weight_a: float = 10.0
-    """Weight of the mean absolute difference of an image of side A and what comes back of it."""
-    weight_b: float = 10.0
-    """The same of side B."""
+    weights: list[float] = field(default_factory=lambda: [10.0, 10.0])
+    """Weights of the mean absolute difference between an image and what comes back: of images of A, of images of B."""
     identity: float = 0.5
-    """Weight, in shares of those above, of the difference that a generator makes to an image that is on its target's
+    """Weight, as a share of those above, of the difference that a generator makes to an image that is on its target's
     side already; keeps colours. 0: none, which saves two passes, and lets the sides have different channels."""
 
     def __post_init__(self) -> None:
-        self.require_numbers(*vars(self), least=0)
+        self.require_numbers("identity", least=0)
+        are_weights = len(self.weights) == 2 and all(0 <= weight <= MOST_FRACTION for weight in self.weights)
+        self.require(are_weights, "weights", "two numbers of at least 0")
 
 
 def read_class_weights(value: object, key: str) -> object:

@@ -211,18 +211,16 @@ class OptimizerConfig(Section, prefix="optimizer."):
     begins one epoch earlier. step: a tenth after every 50 epochs, as in pix2pix. plateau: a fifth when the L1 of the
     validation samples has not fallen by 1 % for more than 5 epochs. cosine: half a wave over all epochs, where
     pix2pix's ends with train.epochs."""
-    beta1: float = 0.5
-    """Decay of the mean of the gradients."""
-    beta2: float = 0.999
-    """Decay of the mean of their squares."""
+    betas: list[float] = field(default_factory=lambda: [0.5, 0.999])
+    """Decay of the running means of the gradients and of their squares."""
     max_gradient_norm: float | None = None
     """Clip the norm of each network's gradients to this, after unscaling, and report the norms before clipping; 1e9
     only reports them. Default: neither."""
 
     def __post_init__(self) -> None:
         self.require_numbers("learning_rate", "discriminator_learning_rate", least=0)
-        self.require(0 <= self.beta1 < 1, "beta1", "0 <= beta < 1")
-        self.require(0 <= self.beta2 < 1, "beta2", "0 <= beta < 1")
+        are_betas = len(self.betas) == 2 and all(0 <= beta < 1 for beta in self.betas)
+        self.require(are_betas, "betas", "two numbers, each 0 <= beta < 1")
         limit = self.max_gradient_norm
         self.require(limit is None or 0 < limit < math.inf, "max_gradient_norm", "above 0, or null")
 

@@ -1,5 +1,6 @@
 """Layouts `synthetic_facades` and `synthetic_day_night`: procedural house fronts, drawn when they are read."""
 
+from collections.abc import Sequence
 from typing import ClassVar, Self
 
 import numpy as np
@@ -46,7 +47,7 @@ class _DrawnHouses(RegisteredLayout):
         return draw_house_front(geometry_rng, height, width), appearance_rng
 
 
-def _houses(split: str, *counts: int) -> range:
+def _houses(split: str, counts: Sequence[int]) -> range:
     """Return the numbers of the houses of a split, given the sizes of all splits; raise DataError for other splits."""
     if split not in SPLITS:
         raise DataError(f"drawn data sets have no split {split!r}, only {', '.join(SPLITS)}")
@@ -76,19 +77,16 @@ class SyntheticFacades(_DrawnHouses):
         cls,
         split: str,
         *,
-        train_samples: int,
-        val_samples: int,
-        test_samples: int,
-        height: int,
-        width: int,
+        synthetic_samples: Sequence[int],
+        synthetic_size: Sequence[int],
         seed: int,
         target_scale: float = 1.0,
     ) -> Self:
         """Return a split of the data set. See RegisteredLayout."""
-        n_samples = len(_houses(split, train_samples, val_samples, test_samples))
+        n_samples, (height, width) = len(_houses(split, synthetic_samples)), synthetic_size
         if height * target_scale % 1 or width * target_scale % 1:
             raise DataError(
-                f"data.synthetic.width x height is {width}x{height}, expected multiples of {1 / target_scale:g} with "
+                f"data.synthetic_size is [{height},{width}], expected multiples of {1 / target_scale:g} with "
                 f"generator.scale={target_scale:g}"
             )
         return cls(split=split, seed=seed, n_samples=n_samples, height=height, width=width, target_scale=target_scale)
@@ -136,16 +134,13 @@ class SyntheticDayNight(_DrawnHouses):
         cls,
         split: str,
         *,
-        train_samples: int,
-        val_samples: int,
-        test_samples: int,
-        height: int,
-        width: int,
+        synthetic_samples: Sequence[int],
+        synthetic_size: Sequence[int],
         seed: int,
         direction: str,
     ) -> Layout:
         """Return a split of the data set with this many samples in each domain. See RegisteredLayout."""
-        numbers = _houses(split, train_samples, val_samples, test_samples)
+        numbers, (height, width) = _houses(split, synthetic_samples), synthetic_size
         lights = ("day", "night") if direction == "AtoB" else ("night", "day")
         if split != "train":
             return cls(lights, split=split, seed=seed, numbers=numbers, height=height, width=width)

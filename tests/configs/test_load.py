@@ -31,8 +31,8 @@ def test_every_shipped_configuration_loads(path: Path) -> None:
 
 def test_overrides_win_over_the_file_and_the_last_one_over_the_others(tmp_path: Path) -> None:
     text = "{run: {seed: 1}, optimizer: {learning_rate: 2e-4}}"
-    config = load(tmp_path, text, "run.seed=2", "run.seed=3", "optimizer.beta1=1e-3")
-    assert (config.run.seed, config.optimizer.learning_rate, config.optimizer.beta1) == (3, 2e-4, 1e-3)
+    config = load(tmp_path, text, "run.seed=2", "run.seed=3", "loss.l1=1e-3")
+    assert (config.run.seed, config.optimizer.learning_rate, config.loss.l1) == (3, 2e-4, 1e-3)
 
 
 @pytest.mark.parametrize(
@@ -146,8 +146,8 @@ def test_every_float_survives_yaml_and_the_plan(tmp_path: Path) -> None:
 
 
 def test_differences_are_named_by_their_keys(tmp_path: Path) -> None:
-    changed = load(tmp_path, "run: {seed: 5}\ndata: {synthetic: {height: 64}}")
-    assert config_differences(Config(), changed) == {"run.seed": (0, 5), "data.synthetic.height": (128, 64)}
+    changed = load(tmp_path, "run: {seed: 5}\ndata: {load_height: 64}")
+    assert config_differences(Config(), changed) == {"run.seed": (0, 5), "data.load_height": (512, 64)}
 
 
 def test_the_reference_file_holds_the_defaults() -> None:

@@ -184,7 +184,7 @@ def test_unpaired_small_trains_on_what_is_drawn_and_on_folders_with_the_settings
     head = recipe.read_text().partition("run:\n")[0]
     shown = [setting for setting in re.findall(r"data\.[a-z_]+=\w+", head) if "ROOT" not in setting]
     own = [*shown, f"data.root={data_sets['folders']}"]
-    drawn = [f"data.synthetic.{name}=2" for name in ("train_samples", "val_samples", "test_samples")]
+    drawn = ["data.synthetic_samples=[2,2,2]"]
     small = [*SMALL, "generator.n_blocks=5", f"run.root={tmp_path / 'runs'}"]
     run(recipe, *(drawn if is_drawn else own), *small)
     translate("--checkpoint", str(tmp_path / "runs" / "unpaired_small"), "--output", str(tmp_path / "out"))

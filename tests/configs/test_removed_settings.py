@@ -9,17 +9,22 @@ import torch
 import yaml
 
 from configs.load import config_from_dict, config_to_dict, load_config
-from configs.removed_settings import REMOVED
-from configs.schema import Config
+from configs.removed_settings import REMOVED, REPLACED
+from configs.schema import Config, settings_by_key
 from utils.errors import ConfigError
+
+UNPAIRED = {"data.layout": "unpaired_folders", "data.root": "x"}
 
 
 def with_removed(settings: dict[str, object]) -> dict[str, Any]:
     """Return the defaults as a checkpoint holds them, with settings by `section.key`."""
     saved = config_to_dict(Config())
     for key, value in settings.items():
-        section, _, name = key.partition(".")
-        saved[section][name] = value
+        *sections, name = key.split(".")
+        section = saved
+        for part in sections:
+            section = section.setdefault(part, {})
+        section[name] = value
     return saved
 
 
@@ -31,7 +36,7 @@ def test_former_defaults_are_ignored(tiny_config: Path, caplog: pytest.LogCaptur
     assert caplog.messages == []
 
 
-@pytest.mark.parametrize("key", REMOVED)
+@pytest.mark.parametrize("key", sorted(REMOVED.keys() - {key for former in REPLACED.values() for key in former}))
 def test_other_values_are_reported_for_checkpoints_and_refused_elsewhere(
     key: str, tiny_config: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -41,14 +46,31 @@ def test_other_values_are_reported_for_checkpoints_and_refused_elsewhere(
     for _ in range(2):
         assert config_from_dict(with_removed({key: "another"}), f"{key}.pt") == Config()
     reports = [f"{key}.pt: {key} is no setting any more: CHANGELOG.md names its successor"]
-    is_converted = key in ("style.height", "style.width", "data.instance_classes")
-    assert caplog.messages == ([] if is_converted else reports)
+    assert caplog.messages == reports
 
 
-def test_settings_that_inputs_and_shapes_depend_on_are_converted() -> None:
-    former = {"style.height": 4, "style.width": 16, "data.instances": "connected", "data.instance_classes": [2, 5]}
-    config = config_from_dict(with_removed(former), "checkpoint.pt")
-    assert (config.style.size, config.data.instances) == ([4, 16], ["2", "5"])
+@pytest.mark.parametrize(
+    ("former", "expected"),
+    [
+        ({"style.height": 4, "style.width": 16}, {"style.size": [4, 16]}),
+        ({"data.instances": "connected", "data.instance_classes": [2, 5]}, {"data.instances": ["2", "5"]}),
+        (
+            {"data.synthetic.train_samples": 7, "data.synthetic.val_samples": 8, "data.synthetic.test_samples": 9},
+            {"data.synthetic_samples": [7, 8, 9]},
+        ),
+        ({"optimizer.beta1": 0.1, "optimizer.beta2": 0.9}, {"optimizer.betas": [0.1, 0.9]}),
+        ({"method.name": "cycle", "cycle.weight_a": 5.0, "cycle.weight_b": 2.0}, {"cycle.weights": [5.0, 2.0]}),
+    ],
+)
+def test_values_of_replaced_settings_move_to_their_successors(
+    former: dict[str, object], expected: dict[str, object], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    values = settings_by_key(
+        config_from_dict(UNPAIRED | former if "method.name" in former else former, "checkpoint.pt")
+    )
+    assert {key: values[key] for key in expected} == expected
+    assert caplog.messages == []
 
 
 def test_settings_of_a_checkpoint_of_1_0_0_are_read(tiny_config: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -10,7 +10,6 @@ import pytest
 from configs import build
 from configs.load import load_config
 from configs.schema import Config, DataConfig
-from configs.schema.data import SyntheticConfig
 from configs.splits import has_split, open_split
 from data import LAYOUTS
 from data.paired_folders import SideBySide
@@ -19,7 +18,7 @@ from tests.conftest import save_image
 from utils.label_colors import LabelColors
 from utils.signatures import argument_names
 
-SETTINGS = [field.name for section in (DataConfig, SyntheticConfig) for field in fields(section)]
+SETTINGS = [field.name for field in fields(DataConfig)]
 FACTS = {"seed", "needs_targets", "needs_instances", "needs_features", "needs_labels", "reader", "target_scale"}
 
 
@@ -51,8 +50,8 @@ class Added(SideBySide):
     opened: ClassVar[list[Any]] = []
 
     @classmethod
-    def open(cls, split: str, *, root: Folder, width: int, seed: int, needs_targets: bool) -> Self:  # type: ignore[override]
-        cls.opened += [split, str(root), width, seed, needs_targets]
+    def open(cls, split: str, *, root: Folder, load_width: int, seed: int, needs_targets: bool) -> Self:  # type: ignore[override]
+        cls.opened += [split, str(root), load_width, seed, needs_targets]
         return cls(folder=root, a_to_b=True)
 
     @classmethod
@@ -65,7 +64,7 @@ def test_a_layout_that_is_added_is_opened_with_the_settings_that_it_reads(
 ) -> None:
     monkeypatch.setitem(LAYOUTS, "side_by_side", Added)
     save_image(tmp_path / "x.png", np.zeros((2, 4, 3), np.uint8))
-    data = DataConfig(layout="side_by_side", root=str(tmp_path), synthetic=SyntheticConfig(width=48))
+    data = DataConfig(layout="side_by_side", root=str(tmp_path), load_width=48)
     layout = open_split(Config(data=data), "dawn", needs_targets=False)
     assert isinstance(layout, Added)
     assert Added.opened == ["dawn", str(tmp_path), 48, 0, False]

@@ -208,7 +208,6 @@ def test_drawn_facades_have_both_sizes(scale: float) -> None:
 
 
 def test_facades_without_whole_pixels_are_refused() -> None:
-    counts = {"train_samples": 1, "val_samples": 1, "test_samples": 1, "seed": 0}
-    problem = r"width x height is 34x32, expected multiples of 4 with generator\.scale=0\.25"
+    problem = r"synthetic_size is \[32,34\], expected multiples of 4 with generator\.scale=0\.25"
     with pytest.raises(DataError, match=problem):
-        SyntheticFacades.open("train", **counts, height=32, width=34, target_scale=0.25)
+        SyntheticFacades.open("train", synthetic_samples=[1, 1, 1], synthetic_size=[32, 34], seed=0, target_scale=0.25)

@@ -60,8 +60,8 @@ NOT_RUN = {f'python -m pip install --editable ".[{extra}]"': "installs" for extr
 }
 TINY = """
 run.device=cpu data.workers=0 data.load_width=64 data.load_height=64 data.crop_width=64 data.crop_height=64
-data.synthetic.height=64 data.synthetic.width=64
-data.synthetic.train_samples=2 data.synthetic.val_samples=2 data.synthetic.test_samples=2
+data.synthetic_size=[64,64]
+data.synthetic_samples=[2,2,2]
 generator.base_channels=4 generator.n_downsamplings=2 generator.n_blocks=1
 generator.n_upsamplings=2 generator.hidden_channels=4 features.base_channels=4 features.n_downsamplings=2
 discriminator.base_channels=4 discriminator.n_layers=2 loss.vgg=0 loss.l1=1 train.max_steps=2

@@ -20,8 +20,8 @@ from tests.docs.documents import ROOT
 from training.launch import Run, train
 
 SMALL = [
-    *("run.device=cpu", "data.workers=0", "data.synthetic.height=32", "data.synthetic.width=32", "metrics.n_samples=2"),
-    *(f"data.synthetic.{split}_samples=4" for split in ("train", "val", "test")),
+    *("run.device=cpu", "data.workers=0", "data.synthetic_size=[32,32]", "metrics.n_samples=2"),
+    "data.synthetic_samples=[4,4,4]",
     *("generator.base_channels=4", "generator.hidden_channels=4", "discriminator.base_channels=4"),
     *("discriminator.n_layers=2", "train.max_steps=4", "log.every_steps=2", "log.images_every_steps=2"),
 ]

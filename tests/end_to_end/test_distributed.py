@@ -23,8 +23,8 @@ from training.run_folder import STATE_FILE
 from utils.distributed import World, joined_world
 
 STEPS = 3
-TO_STEP_3 = ["train.max_steps=3", "data.synthetic.train_samples=12"]
-TWO_EPOCHS = ["data.synthetic.train_samples=4"]  # one of two joint batches, and the beginning of another
+TO_STEP_3 = ["train.max_steps=3", "data.synthetic_samples=[12,2,3]"]
+TWO_EPOCHS = ["data.synthetic_samples=[4,2,3]"]  # one of two joint batches, and the beginning of another
 
 
 def distance(first: dict[str, Tensor], second: dict[str, Tensor]) -> float:
@@ -39,15 +39,15 @@ def weights(config: Path, name: str, trainable: str) -> dict[str, Tensor]:
 def of_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The configuration of runs of the same two processes, one after the other; only to be read."""
     config = write_tiny_config(tmp_path_factory.mktemp("of_two"))
-    averaged = ["generator.norm=batch", "train.ema_decay=0.5", "data.synthetic.train_samples=12", "checkpoint.best=l1"]
+    averaged = ["generator.norm=batch", "train.ema_decay=0.5", "data.synthetic_samples=[12,2,3]", "checkpoint.best=l1"]
     runs = [[*averaged, "data.workers=2", f"train.max_steps={n}", f"run.name={name}"] for n, name in AVERAGED]
     train_two(config, [*LIKE_ONE, "run.name=two"], *runs, TO_STEP_3)
     return config
 
 
 AVERAGED = [(STEPS, "whole"), (1, "parts"), (STEPS, "parts")]
-LIKE_ONE = [f"train.max_steps={STEPS}", "data.synthetic.train_samples=12", "optimizer.learning_rate=1e-3"]
-LIKE_ONE += ["data.synthetic.height=64", "data.synthetic.width=64"]
+LIKE_ONE = [f"train.max_steps={STEPS}", "data.synthetic_samples=[12,2,3]", "optimizer.learning_rate=1e-3"]
+LIKE_ONE += ["data.synthetic_size=[64,64]"]
 
 
 def assert_trained_like_one(config: Path, *settings: str) -> None:
@@ -87,7 +87,7 @@ def test_two_processes_with_an_average_of_batch_norm_resume_exactly(of_two: Path
 
 def test_a_run_of_two_processes_goes_on_with_one(of_two: Path, tiny_config: Path) -> None:
     shutil.copytree(of_two.parent / "runs" / "tiny", tiny_config.parent / "runs" / "tiny")
-    train.main(["--config", str(tiny_config), "train.max_steps=5", "data.synthetic.train_samples=12"])
+    train.main(["--config", str(tiny_config), "train.max_steps=5", "data.synthetic_samples=[12,2,3]"])
     assert checkpoint(tiny_config, 5)["samples_into_epoch"] == 3 * 2 + 2 * 1
 
 

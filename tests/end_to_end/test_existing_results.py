@@ -83,7 +83,7 @@ def test_an_interrupted_translation_is_completed(
 
 def test_ctrl_c_leaves_complete_images_alone(tiny_run: Path, tmp_path: Path) -> None:
     output, said = tmp_path / "out", tmp_path / "said"
-    command = ["test.py", "--checkpoint", str(tiny_run), "--output", str(output), "data.synthetic.test_samples=2000"]
+    command = ["test.py", "--checkpoint", str(tiny_run), "--output", str(output), "data.synthetic_samples=[5,2,2000]"]
     process = processes.start_program(command, said, partial(torch.set_num_threads, 4))
     wait_for(output / "facade_00005.png")
     assert process.pid is not None

@@ -55,7 +55,7 @@ def report(folder: Path) -> dict[str, Any]:
 @pytest.mark.parametrize("best", with_slow(["swd"], ["kid"]))
 def test_validation_measures_what_is_asked_for_and_keeps_the_best(tiny_config: Path, best: str) -> None:
     extra = [f"metrics.extra=[lpips,{best}]", f"checkpoint.best={best}", "log.images_every_steps=1"]
-    run(tiny_config, *extra, "metrics.n_samples=5", "data.synthetic.val_samples=5", "train.max_steps=2")
+    run(tiny_config, *extra, "metrics.n_samples=5", "data.synthetic_samples=[5,5,3]", "train.max_steps=2")
     folder = tiny_config.parent / "runs" / "tiny"
     measured = curves(folder)
     for name in ("l1", "psnr", "ssim", "ms_ssim", "sharpness", "lpips", best):

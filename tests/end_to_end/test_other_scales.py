@@ -151,7 +151,7 @@ def test_the_plan_names_both_sizes(trained: Path) -> None:
     ),
 )
 def test_label_maps_are_translated_at_every_scale(tiny_config: Path, tmp_path: Path, settings: list[str]) -> None:
-    small = ["data.synthetic.height=64", "data.synthetic.width=64", "train.max_steps=2", "log.images_every_steps=2"]
+    small = ["data.synthetic_size=[64,64]", "train.max_steps=2", "log.images_every_steps=2"]
     run(tiny_config, *small, *settings)
     translate("--checkpoint", str(run_of(tiny_config)), "--output", str(tmp_path / "out"))
     scale = float(re.findall(r"generator\.scale=([\d.]+)", " ".join(settings))[0])

@@ -40,8 +40,8 @@ def test_a_run_is_set_aside_only_for_one_that_can_start(trained_config: Path) ->
     assert not folder.with_name("tiny.1").exists()
 
 
-TWO_STAGES = ["generator.name=local", "data.synthetic.width=64", "generator.n_enhancers=2", "data.synthetic.height=64"]
-TWO_STAGES += ["generator.n_enhancer_blocks=1", "train.freeze_global_epochs=1", "data.synthetic.train_samples=3"]
+TWO_STAGES = ["generator.name=local", "data.synthetic_size=[64,64]", "generator.n_enhancers=2"]
+TWO_STAGES += ["generator.n_enhancer_blocks=1", "train.freeze_global_epochs=1", "data.synthetic_samples=[3,2,3]"]
 
 
 def test_only_the_finest_enhancer_trains_in_the_first_stage_and_all_in_the_second(tiny_config: Path) -> None:

@@ -44,7 +44,7 @@ ALSO_RESUMED = [
 ]
 COMBINED = [
     [*CUT, *MASKED, "generator.norm=batch", "loss.gan_mode=hinge", "data.preprocess=scale_width", "data.load_width=40"],
-    [*POOLS, *MASKED, "cycle.weight_a=0", "cycle.weight_b=0", "loss.adversarial=2", "amp.opt_level=O2"],
+    [*POOLS, *MASKED, "cycle.weights=[0,0]", "loss.adversarial=2", "amp.opt_level=O2"],
     [*CYCLE, "generator.name=unet", "generator.n_downsamplings=5", "discriminator.norm=batch", "loss.gan_mode=vanilla"],
 ]
 

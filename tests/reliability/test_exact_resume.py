@@ -15,8 +15,8 @@ from training.run import LoopState
 
 O1_BF16, O1_FP16 = ["amp.opt_level=O1", "amp.dtype=bfloat16"], ["amp.opt_level=O1", "amp.dtype=float16"]
 O3_BF16 = ["amp.opt_level=O3", "amp.dtype=bfloat16"]
-ENHANCER = ["generator.name=local", "generator.n_enhancer_blocks=1", "data.synthetic.width=64"]
-STAGES = [*ENHANCER, "data.synthetic.height=64", "train.freeze_global_epochs=1", "data.synthetic.train_samples=3"]
+ENHANCER = ["generator.name=local", "generator.n_enhancer_blocks=1", "data.synthetic_size=[64,64]"]
+STAGES = [*ENHANCER, "train.freeze_global_epochs=1", "data.synthetic_samples=[3,2,3]"]
 UNET = ["generator.name=unet", "generator.n_downsamplings=5", "generator.dropout=true"]
 DECAY, EMA = ["train.epochs=1", "train.decay_epochs=9"], ["train.ema_decay=0.5"]
 SPECTRAL = ["generator.spectral_norm=true", "discriminator.spectral_norm=inner"]
@@ -72,14 +72,14 @@ def test_a_run_that_forgets_its_place_is_noticed(tiny_config: Path, monkeypatch:
         assert_resumes_exactly(tiny_config, stop=2, end=4)
 
 
-OF_TWO = [(7, "2, 2", [*EMA, *DECAY, *O1_FP16]), (7, "0, 0", [*STAGES, "data.synthetic.train_samples=12"])]
+OF_TWO = [(7, "2, 2", [*EMA, *DECAY, *O1_FP16]), (7, "0, 0", [*STAGES, "data.synthetic_samples=[12,2,3]"])]
 
 
 @pytest.mark.row(19)
 @pytest.mark.slow  # tests/end_to_end/test_distributed.py has a shorter one
 @pytest.mark.parametrize(("stop", "workers", "settings"), OF_TWO)
 def test_two_processes(tiny_config: Path, stop: int, workers: str, settings: list[str]) -> None:
-    settings = ["data.synthetic.train_samples=12", *settings, "log.every_steps=1", f"log.images_every_steps={stop}"]
+    settings = ["data.synthetic_samples=[12,2,3]", *settings, "log.every_steps=1", f"log.images_every_steps={stop}"]
     before, after = (f"data.workers={n}" for n in workers.split(", "))
     end = f"train.max_steps={stop + 6}"
     runs = ([end, "run.name=whole", before], [f"train.max_steps={stop}", before], [end, after])

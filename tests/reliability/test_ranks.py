@@ -23,7 +23,7 @@ from utils.checkpoint_folder import list_checkpoints
 from utils.errors import ConfigError
 
 ENDLESS = ["train.max_steps=1000000", "log.every_steps=1", "checkpoint.every_steps=5"]
-ENDLESS += ["data.synthetic.train_samples=12"]
+ENDLESS += ["data.synthetic_samples=[12,2,3]"]
 
 
 def newest(config: Path) -> Path:
@@ -138,7 +138,7 @@ def test_a_mistake_of_the_user_is_printed_once(
 
 @pytest.mark.row(6)
 def test_a_restart_goes_on_to_the_same_end(tiny_config: Path) -> None:
-    settings = ["train.max_steps=8", "checkpoint.every_steps=5", "data.synthetic.train_samples=12"]
+    settings = ["train.max_steps=8", "checkpoint.every_steps=5", "data.synthetic_samples=[12,2,3]"]
     dies_once = partial(inject_once, Fault("forward", "SIGKILL", call=8, rank=1), tiny_config.with_suffix(".struck"))
     runs: dict[str, dict[str, Any]] = {"whole": {}, "tiny": {"prepare": dies_once, "max_restarts": 1}}
     for name, options in runs.items():

@@ -112,7 +112,7 @@ def train_with_faults() -> None:
 @pytest.mark.row(6)
 @pytest.mark.slow
 def test_a_job_that_is_requeued_twice_ends_with_the_same_bits(tiny_config: Path) -> None:
-    settings = ["train.max_steps=8", "checkpoint.every_steps=5", "data.synthetic.train_samples=12"]
+    settings = ["train.max_steps=8", "checkpoint.every_steps=5", "data.synthetic_samples=[12,2,3]"]
     with torchrun(tiny_config, *settings, "run.name=whole") as undisturbed:
         assert undisturbed.wait_for_all() == 0, undisturbed.said()
     folder = tiny_config.parent

@@ -97,7 +97,7 @@ def test_samples_are_spread_over_the_split_and_shared_by_the_processes(
     monkeypatch.setattr(World, "wrap", lambda _, network: network)
     monkeypatch.setattr(World, "barrier", lambda _: None)
     monkeypatch.setattr(World, "gather", lambda _, value: [value])
-    config = load_config(tiny_config, [*AVERAGED, "train.batch_size=2", "data.synthetic.train_samples=200"])
+    config = load_config(tiny_config, [*AVERAGED, "train.batch_size=2", "data.synthetic_samples=[200,2,3]"])
     places = []
     for rank in (0, 1):
         training = build_training(config, World(rank, 2, torch.device("cpu")))

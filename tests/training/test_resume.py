@@ -92,8 +92,8 @@ def test_a_run_starts_where_its_checkpoint_was_and_the_next_epoch_of_changed_dat
     training.loop.step, training.loop.batches = 7, 7
     found = LoadedCheckpoint(checkpoint_path(training.folder, 7), state_of(training))
     with pytest.raises(CheckpointError, match="the train split has changed"):
-        start(build_fake("data.synthetic.train_samples=6"), found, ResumeOptions())
-    same, other = build_fake(), build_fake("data.synthetic.train_samples=6")
+        start(build_fake("data.synthetic_samples=[6,2,3]"), found, ResumeOptions())
+    same, other = build_fake(), build_fake("data.synthetic_samples=[6,2,3]")
     assert start(same, replace(found, state=dict(found.state)), ResumeOptions()) == []
     assert (same.loop.step, same.loop.batches, same.saved_step) == (7, 7, 7)
     start(other, found, ResumeOptions(accepts_changed_data=True))

@@ -91,7 +91,7 @@ class Cycle(Unpaired):
             images, others, there, back, judge = pair.source, pair.target, self.a_to_b, self.b_to_a, self.b
         else:
             images, others, there, back, judge = pair.target, pair.source, self.b_to_a, self.a_to_b, self.a
-        weight = self.weights.weight_a if side == "A" else self.weights.weight_b
+        weight = self.weights.weights[SIDES.index(side)]
         fake = there.network(images)
         own: dict[str, WeightedLoss] = {
             f"cycle_{side}": (lambda made: F.l1_loss(back.network(made.fake), images), weight)

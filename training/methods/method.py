@@ -233,7 +233,7 @@ class NetworkBuilder:
         adam = Adam(
             parameters,
             lr=torch.tensor(rate, device=parameters[0].device) if is_repeated else rate,  # a graph reads a tensor
-            betas=(settings.beta1, settings.beta2),
+            betas=(settings.betas[0], settings.betas[1]),
             fused=True,  # skips an update with broken gradients without asking the host
             capturable=is_repeated,
         )

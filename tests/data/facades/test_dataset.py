@@ -69,8 +69,8 @@ def test_data_has_not_changed() -> None:
 
 
 def _day_night(split: str, direction: str = "AtoB") -> Layout:
-    sizes = {"train_samples": 3, "val_samples": 2, "test_samples": 2, "height": 64, "width": 64, "seed": 0}
-    return SyntheticDayNight.open(split, direction=direction, **sizes)
+    sizes = {"synthetic_samples": [3, 2, 2], "synthetic_size": [64, 64]}
+    return SyntheticDayNight.open(split, direction=direction, seed=0, **sizes)
 
 
 def test_no_house_is_on_both_sides_of_the_training_split() -> None:

@@ -25,9 +25,9 @@ from utils.errors import UserError
 
 SETTINGS = {
     "global": [],
-    "local": ["data.synthetic.width=64"],
+    "local": ["data.synthetic_size=[32,64]"],
     "unet": ["generator.n_downsamplings=5"],
-    "spade": [*SPADE, "generator.n_upsamplings=5", "data.synthetic.height=64", "data.synthetic.width=64"],
+    "spade": [*SPADE, "generator.n_upsamplings=5", "data.synthetic_size=[64,64]"],
 }
 
 

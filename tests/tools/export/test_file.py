@@ -32,7 +32,7 @@ def untrained(config: Path, *settings: str) -> LoadedGenerator:
 KINDS = [
     [],
     ["data.target_channels=1", "generator.upsample=bilinear", "generator.padding=reflect"],
-    ["generator.name=local", "data.synthetic.width=64"],
+    ["generator.name=local", "data.synthetic_size=[32,64]"],
     ["generator.name=unet", "generator.n_downsamplings=5", "generator.norm=batch", "generator.dropout=true"],
     ["generator.upsample=residual", "generator.spectral_norm=true", "init.gain=1"],
     ["generator.downsample=antialiased", "generator.upsample=antialiased", "data.target_channels=1"],
@@ -91,7 +91,7 @@ def assert_names_no_path(content: bytes, config: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "size", "source_type"),
     [
-        (["generator.name=unet", "generator.n_downsamplings=5", "data.synthetic.height=64"], (32, 32), torch.uint8),
+        (["generator.name=unet", "generator.n_downsamplings=5", "data.synthetic_size=[64,32]"], (32, 32), torch.uint8),
         (["data.layout=paired_folders", "data.root=.", "data.n_classes=300"], (8, 12), torch.int32),
     ],
     ids=["smallest image of a U-Net", "more than 255 classes"],

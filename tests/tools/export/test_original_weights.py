@@ -14,7 +14,7 @@ from tools.export import __main__ as export
 from tools.export.original import choose_family, write_network
 from utils.checkpoint import load_checkpoint, save_checkpoint
 
-AS_LARGE = ["discriminator.base_channels=64", *(f"data.synthetic.{side}=64" for side in ("height", "width"))]
+AS_LARGE = ["discriminator.base_channels=64", "data.synthetic_size=[64,64]"]
 CUT = ["generator.downsample=antialiased", "generator.n_downsamplings=2"]
 SIZES = ["generator.n_upsamplings=5", "generator.hidden_channels=128", "generator.base_channels=1"]
 

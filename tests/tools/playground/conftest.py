@@ -18,7 +18,7 @@ from tests.tools.playground.pages import COLORS, SIZE, STRONG, Opened, Trained, 
 def facades(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     """Label maps with instances -> photographs."""
     config = write_tiny_config(tmp_path_factory.mktemp("facades"))
-    size = (f"data.synthetic.height={SIZE}", f"data.synthetic.width={SIZE}")
+    size = (f"data.synthetic_size=[{SIZE},{SIZE}]",)
     return exported(config, *size)
 
 

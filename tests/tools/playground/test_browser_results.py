@@ -88,7 +88,7 @@ def test_a_style_is_chosen_by_its_small_translation_and_is_the_same_on_both_page
     browser: Browser, tmp_path: Path
 ) -> None:
     channels = ("generator.noise_channels=20", "style.channels=4")  # torch draws fewer than 16 values in another way
-    size = (f"data.synthetic.height={SIZE}", f"data.synthetic.width={SIZE}")
+    size = (f"data.synthetic_size=[{SIZE},{SIZE}]",)
     styled = exported(write_tiny_config(tmp_path), *STYLE, *channels, *size)
     seen = []
     for name in ("server", "file"):

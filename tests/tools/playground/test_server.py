@@ -110,7 +110,7 @@ def test_connections_wait_for_their_turn(tiny_run: Path) -> None:
 ODD = (37, 51)
 FEATURES = ["features.n_channels=3", "features.n_downsamplings=2", "features.base_channels=2", "init.gain=0.3"]
 DROPOUT = ["generator.name=unet", "generator.dropout=true", "generator.n_downsamplings=6", "init.gain=0.3"]
-DROPOUT += ["data.synthetic.height=64", "data.synthetic.width=64"]
+DROPOUT += ["data.synthetic_size=[64,64]"]
 
 
 def served(command: tuple[str, ...], *maps: np.ndarray, seeds: tuple[int, ...] = (0,)) -> list[bytes]:

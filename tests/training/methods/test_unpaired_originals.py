@@ -230,7 +230,7 @@ def cycle_of(case: dict[str, Any], means: RunningMeans) -> tuple[Cycle, dict[str
             "generators": group(config, generator_AtoB=networks["G_A"], generator_BtoA=networks["G_B"]),
             "discriminators": group(config, discriminator_A=networks["D_B"], discriminator_B=networks["D_A"]),
         },
-        weights=CycleConfig(config["lambda_A"], config["lambda_B"], config["lambda_identity"]),
+        weights=CycleConfig([config["lambda_A"], config["lambda_B"]], config["lambda_identity"]),
         objectives=objectives_of(make_objective({"adversarial": 1.0}, LSGAN).losses),
         precision=PRECISION,
         means=means,
