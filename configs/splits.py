@@ -19,10 +19,10 @@ from data.batch import DataError, LoadingError
 from data.cache import CachedLayout, SampleCache
 from data.files.pixels import StoredForm, is_8_bit_rgb, read_stored
 from data.files.tiff_tags import TIFF_SUFFIXES
+from data.folder import Blob
 from data.layout import Layout
 from data.map_reader import fitting, read_part, stack_files
 from data.no_data import no_data
-from data.store import Blob
 from data.validation_split import split_validation
 from utils.errors import ConfigError
 from utils.paths import expanded

@@ -1,11 +1,10 @@
-"""Data sets: from the files of a layout, or drawn, to batches on the device."""
+"""Data sets: from the files of a layout, or from drawings, to batches on the device."""
 
 from data.facades.dataset import SyntheticDayNight, SyntheticFacades
-from data.folder_store import FolderStore
+from data.folder import Folder, LocalFolder
 from data.layout import RegisteredLayout
 from data.paired_folders import PairedFolders, SideBySide
-from data.store import Folder, Store
-from data.tar_store import TarStore
+from data.tar_folder import TarFolder
 from data.unpaired_folders import UnpairedFolders
 
 LAYOUTS: dict[str, type[RegisteredLayout]] = {
@@ -17,14 +16,11 @@ LAYOUTS: dict[str, type[RegisteredLayout]] = {
 }
 """The layouts by the names that `data.layout` takes."""
 
-STORES: tuple[type[Store], ...] = (TarStore, FolderStore)
-"""The stores in the order in which `data_set_folder` tries them; the last one takes every `data.root`."""
-
 
 def data_set_folder(root: str) -> Folder:
-    """Return the folder of the data set that `data.root` names, in the first of STORES that takes it.
+    """Return the folder of the data set that `data.root` names: of tar files if it has an index of them.
 
     Raises:
-        DataError: there is no such data set.
+        DataError: There is no such data set.
     """
-    return next(folder for store in STORES if (folder := store.opened(root)))
+    return TarFolder.opened(root) or LocalFolder.opened(root)

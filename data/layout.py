@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from data.batch import DataError, Sample
-from data.store import Blob, Folder
+from data.folder import Blob, Folder
 from utils.label_colors import LabelColors
 from utils.text import counted
 

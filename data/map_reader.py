@@ -21,8 +21,8 @@ from data.files.pixels import (
     read_weights,
 )
 from data.files.size_guard import TooLargeError
+from data.folder import Blob, File
 from data.layout import Layout, Provenance
-from data.store import Blob, File
 from utils.label_colors import LabelColors
 from utils.limits import MAX_CHANNELS, TARGET_SCALES
 from utils.text import counted

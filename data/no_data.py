@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from data.files.tiff_tags import file_tags
-from data.store import File
+from data.folder import File
 
 # usual values of ArcGIS and GDAL, and netCDF's _FillValue of floats
 _NO_DATA = (-9999.0, -99999.0, -999.0, 1e20, 9.969209968386869e36, -3.4028234663852886e38)

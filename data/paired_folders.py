@@ -10,10 +10,9 @@ from torch import Tensor
 
 from data.batch import DataError, Sample
 from data.files.image_files import find_images, read_rgb
-from data.folder_store import local_folder
+from data.folder import Blob, File, Folder, local_folder
 from data.layout import PairingError, Provenance, RegisteredLayout
 from data.map_reader import RGB_IMAGES, MapReader, is_later_source, source_kinds
-from data.store import Blob, File, Folder
 
 FEATURE_FOLDER = "{split}_feat"  # of precomputed instance features
 
@@ -87,9 +86,9 @@ class PairedFolders(RegisteredLayout):
         sources = [source, *(_of_split(root, pattern, split) for pattern in others if pattern)]
         reads_instances = needs_instances and reader.divided_classes is None
         weights = _of_split(root, weight_folder, split) if weight_folder else None
-        has_weights = weights is not None and root.store.has(weights) and has_own_folder(split, weight_folder)
+        has_weights = weights is not None and weights.exists() and has_own_folder(split, weight_folder)
         partners = {
-            "target": target if needs_targets or root.store.has(target) else None,
+            "target": target if needs_targets or target.exists() else None,
             "instances": _of_split(root, instance_folder, split) if reads_instances else None,
             "features": _of_split(root, FEATURE_FOLDER, split) if needs_features else None,
             "weights": weights if needs_targets or has_weights else None,
@@ -110,7 +109,7 @@ class PairedFolders(RegisteredLayout):
         """Return whether the data set has a folder of sources of a split. See RegisteredLayout."""
         patterns = folder_patterns(source_folder)
         source, _ = _source_and_target(root, split, patterns[0], target_folder, direction, n_classes)
-        return all(has_own_folder(split, pattern) for pattern in patterns) and root.store.has(source)
+        return all(has_own_folder(split, pattern) for pattern in patterns) and source.exists()
 
     def provenance(self, index: int) -> Provenance:
         """See Layout."""
@@ -229,7 +228,7 @@ class SideBySide(RegisteredLayout):
     @classmethod
     def has_split(cls, split: str, *, root: Folder) -> bool:
         """Return whether the data set has the folder of a split. See RegisteredLayout."""
-        return root.store.has(root / split)
+        return (root / split).exists()
 
     def provenance(self, index: int) -> Provenance:
         """See Layout."""

@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 
 from data.batch import DataError, Sample
+from data.folder import Folder
 from data.layout import Layout, PairingError, Provenance, RegisteredLayout
 from data.map_reader import MapReader, source_kinds
 from data.paired_folders import FolderNames, PairedFolders, check_own_folders, folder_patterns, has_own_folder
-from data.store import Folder
 
 _DEFAULTS = {"data.source_folder": "A", "data.target_folder": "B"}  # what the folders' names end in
 _SAME = "is that of both sides: name another one for each, in data.source_folder and data.target_folder"
@@ -69,7 +69,7 @@ class UnpairedFolders(RegisteredLayout):
                 sides.append(PairedFolders(folders, side_reader))
             except PairingError as error:
                 sides.append(error.rest)
-                is_lacking = len(sides) > 1 and split != "train" and not root.store.has(first)
+                is_lacking = len(sides) > 1 and split != "train" and not first.exists()
                 problems += [f"{problem}{_NO_REALS if is_lacking else ''}" for problem in error.problems]
         layout = cls(*sides) if needs_targets else sides[0]
         if problems:
@@ -83,7 +83,7 @@ class UnpairedFolders(RegisteredLayout):
         """Return whether the data set has a folder of sources of a split. See RegisteredLayout."""
         (key, patterns), _ = _patterns(source_folder, target_folder, direction)
         is_own = all(has_own_folder(split, pattern) for pattern in patterns)
-        return is_own and root.store.has(_folders(root, split, key, patterns)[0])
+        return is_own and _folders(root, split, key, patterns)[0].exists()
 
     @property
     def sides(self) -> Sequence[Layout]:
@@ -152,7 +152,7 @@ def _folders(root: Folder, split: str, key: str, patterns: Sequence[str | None])
     """Return the folders of a side; by default train_A, or trainA where there is no train_A."""
     named = [root / pattern.replace("{split}", split) if pattern else None for pattern in patterns]
     usual = [root / f"{split}_{_DEFAULTS[key]}", root / f"{split}{_DEFAULTS[key]}"]
-    present = [folder for folder in usual if root.store.has(folder)] if None in named else []
+    present = [folder for folder in usual if folder.exists()] if None in named else []
     if len(present) > 1:
         raise DataError(f"{usual[0]} and {usual[1]}: two folders of one side: keep one of them, or set {key}")
     return [folder or (present or usual)[0] for folder in named]

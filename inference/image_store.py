@@ -13,7 +13,7 @@ from data.files.image_files import read_rgb, write_png
 from data.files.pixels import StoredForm, read_stored
 from data.files.tiff_tags import file_tags
 from data.files.tiff_writer import write_tiff
-from data.store import File
+from data.folder import File
 from inference.no_data import NoData
 from utils.files import replacing
 from utils.pictures import means_of_squares

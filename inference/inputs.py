@@ -18,11 +18,10 @@ from configs.schema import ROOT, Config
 from configs.splits import check_has_split, has_split, open_split
 from data.batch import DataError, Sample
 from data.files.image_files import find_image_paths, find_images, read_size
-from data.folder_store import LocalFile, local_folder
+from data.folder import Blob, LocalFile, local_folder
 from data.layout import DerivedLayout, Layout, Provenance
 from data.map_reader import MapReader, source_kinds
 from data.paired_folders import PairedFolders, halves
-from data.store import Blob
 from inference.load import LoadedGenerator, directions_of
 from inference.request import InputOptions
 from models.instance_features import FeatureConditionedGenerator

@@ -11,8 +11,8 @@ from torch import Tensor
 from data.batch import Sample
 from data.files.size_guard import large_array, large_copy
 from data.files.tiff_tags import file_tags
+from data.folder import File
 from data.no_data import filled, missing_pixels
-from data.store import File
 from data.value_range import ValueRange
 from utils.mapped_memory import strips
 

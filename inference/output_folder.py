@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from data.batch import DataError
+from data.folder import File
 from data.layout import Layout
-from data.store import File
 from inference.image_store import ImageStore
 from inference.inputs import common_folder
 from inference.load import LoadedGenerator

@@ -15,7 +15,7 @@ from configs import build
 from configs.data_facts import DataFacts
 from data.batch import DataError
 from data.files.size_guard import pixels_allowed
-from data.folder_store import VIDEO_SUFFIXES
+from data.folder import VIDEO_SUFFIXES
 from inference.image_store import image_store
 from inference.inputs import build_input, has_targets, with_listed_inputs
 from inference.load import LoadedGenerator

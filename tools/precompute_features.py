@@ -20,7 +20,7 @@ from configs.splits import has_split, open_split
 from data.batch import Batch
 from data.conditioning import images_to_uint8
 from data.files.image_files import write_png
-from data.folder_store import visible_entries
+from data.folder import visible_entries
 from data.layout import Layout
 from data.loader import read_fixed
 from data.paired_folders import FEATURE_FOLDER

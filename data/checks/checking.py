@@ -13,11 +13,11 @@ import numpy as np
 from data.batch import LoadingError, Sample
 from data.checks.displacement import Shift, displacement
 from data.files.image_files import read_ids, read_palette
+from data.folder import Blob, File
 from data.layout import Layout, describe_sample
 from data.loader import SampleKey, as_data_error
 from data.map_reader import is_later_source
 from data.preprocessing import Preprocessing
-from data.store import Blob, File
 from data.worker_monitor import MonitoredDataset, WorkerMonitor
 
 MEASURED_SHIFTS = 32  # samples of a split, spread over it

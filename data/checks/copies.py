@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import methodcaller
 from typing import Any
 
-from data.store import Blob
+from data.folder import Blob
 from utils.text import counted
 
 _BEGIN = 65536  # bytes

@@ -10,7 +10,7 @@ import torch
 from data.batch import DataError, Sample
 from data.facades.house_front import HouseFront
 from data.facades.painting import CLASS_COLORS, Canvas
-from data.folder_store import SPLITS
+from data.folder import SPLITS
 from data.layout import Layout, Provenance, RegisteredLayout
 from data.preprocessing import resize_image
 from data.unpaired_folders import UnpairedFolders

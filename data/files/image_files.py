@@ -19,8 +19,7 @@ from data.files.npy_image import NpyImage
 from data.files.pillow_image import PILLOW_FORMATS, PillowImage
 from data.files.stored_image import StoredImage, UnfitError
 from data.files.tiff_image import TiffImage, is_tiff
-from data.folder_store import IMAGE_SUFFIXES, local_folder
-from data.store import Blob, File, Folder
+from data.folder import IMAGE_SUFFIXES, Blob, File, Folder, local_folder
 from utils.files import path_in_errors
 
 _Read = TypeVar("_Read")
@@ -51,11 +50,11 @@ def find_images(folder: Folder | Path, problems: list[str], if_missing: str = ""
         DataError: a folder below cannot be listed.
     """
     folder = local_folder(folder)
-    if not folder.store.has(folder):
-        problems.append(f"{folder}: {folder.store.absence(folder)}{if_missing}")
+    if not folder.exists():
+        problems.append(f"{folder}: {folder.absence()}{if_missing}")
         return {}
     images: dict[str, Blob] = {}
-    for image in _images(folder.store.list(folder)):
+    for image in _images(folder.files()):
         name = unicodedata.normalize("NFC", PurePosixPath(image.name).with_suffix("").as_posix())
         if name in images:
             problems.append(f"{image} and {PurePath(images[name].name).name} have the same name: keep one of them")
@@ -75,7 +74,7 @@ def count_other_files(folders: Iterable[Folder | Path]) -> str:
     """Return how many files below folders are of other formats than `find_images` takes, as "2 .gif, 1 .txt"."""
     kinds = Counter[str]()
     for folder in map(local_folder, folders):
-        files = folder.store.list(folder)
+        files = folder.files()
         taken = {image.name for image in _images(files)}
         kinds.update(file.suffix.lower() or PurePath(file.name).name for file in files if file.name not in taken)
     more = f" and {len(kinds) - _LISTED} other kinds" if len(kinds) > _LISTED else ""

@@ -11,7 +11,7 @@ from torch import Tensor
 from data.batch import DataError
 from data.files.image_files import open_image, seen_in
 from data.files.size_guard import pixel_array
-from data.store import File
+from data.folder import File
 from utils.limits import MAX_CHANNELS
 from utils.text import counted, exact
 

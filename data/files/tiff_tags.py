@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, Self
 
-from data.store import File
+from data.folder import File
 
 TIFF_SUFFIXES = (".tif", ".tiff", ".svs")
 PIXEL_SCALE = 33550  # (x, y, z) of a pixel

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from data.files.tiff_tags import file_tags, tifffile_package
-from data.store import File
+from data.folder import File
 from utils.pictures import means_of_squares
 
 _MAX_CLASSIC_BYTES = 2**32 - 2**25  # largest pixels for positions of 32 bits; compression may add some

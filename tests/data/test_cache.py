@@ -15,8 +15,8 @@ from configs.load import load_config
 from configs.splits import open_split, training_split
 from data.batch import Sample
 from data.cache import CachedLayout, SampleCache, room
+from data.folder import File
 from data.loader import SampleKey, TrainingDataset
-from data.store import File
 from tests.conftest import save_image
 from tests.limits import only_so_many_files
 from tests.runs import assert_equal

@@ -12,8 +12,8 @@ from configs.load import load_config
 from configs.schema import Config, DataConfig
 from configs.splits import has_split, open_split
 from data import LAYOUTS
+from data.folder import Folder
 from data.paired_folders import SideBySide
-from data.store import Folder
 from tests.conftest import save_image
 from utils.label_colors import LabelColors
 from utils.signatures import argument_names

@@ -10,7 +10,7 @@ import torch
 from data.batch import DataError, weights_to_float
 from data.checks.checking import Check
 from data.files.pixels import StoredForm, read_weights
-from data.folder_store import LocalFile
+from data.folder import LocalFile
 from data.map_reader import MapReader, is_later_source, read_part, source_kinds, stacked
 from data.paired_folders import PairedFolders
 from tests.conftest import save_image

@@ -17,7 +17,7 @@ from configs.splits import measured_settings, open_split
 from data.batch import DataError, LoadingError, Sample
 from data.cache import CachedLayout, SampleCache, room
 from data.fingerprint import difference, fingerprint
-from data.folder_store import local_folder
+from data.folder import local_folder
 from data.layout import Layout, PairingError
 from data.loader import SampleKey, TrainingDataset, read_fixed
 from data.map_reader import RGB_IMAGES

@@ -13,7 +13,7 @@ from PIL import Image
 import pairgan
 from data import LAYOUTS
 from data.files.image_files import IMAGE_FORMATS
-from data.folder_store import HIDDEN
+from data.folder import HIDDEN
 from inference.load import load_generator
 from tests.conftest import save_image, write_tiny_config
 from tests.pairgan.conftest import INSTANCES, LABELS, LARGE_WEIGHTS, changed, exported, rng, trained

@@ -17,8 +17,8 @@ import torch.distributed as dist
 
 import losses
 from data import map_reader
+from data.folder import File
 from data.loader import TrainingDataset
-from data.store import File
 from models.global_generator import GlobalGenerator
 from training import checkpointing as saving
 from training import launch

@@ -47,7 +47,7 @@ UNMATCHED = {
     ),
     "empty folder": (f"{A} train_B/", [r"train_B: holds no image \(PNG, JPEG, .*\)$"]),
     "other files": (f"{A} train_B/a.gif:", [r"train_B: holds no image \(PNG, JPEG, "]),
-    "missing folder": (f"{A} test_B/a.png", [r"train_B: no such folder; folders beside it: test_B, train_A$"]),
+    "missing folder": (f"{A} test_B/a.png", [r"train_B: no such folder; folders next to it: test_B, train_A$"]),
     "links to folders": (
         f"{A} elsewhere/a.png train_B/linked->elsewhere",
         [r"train_B: holds no image .*links to folders are not followed\)$"],

@@ -11,9 +11,8 @@ from configs.schema.data import read_source_folder
 from configs.splits import open_split
 from data import LAYOUTS, data_set_folder
 from data.batch import DataError
-from data.folder_store import IMAGE_SUFFIXES, SPLITS
+from data.folder import IMAGE_SUFFIXES, SPLITS, Folder
 from data.layout import PairingError
-from data.store import Folder
 from utils.errors import ConfigError
 
 ANY_CLASSES = 2**31 - 1  # data.n_classes unless the user names it
@@ -28,7 +27,6 @@ def data_set_in(place: Path, n_classes: int | None, overrides: Sequence[str]) ->
         ConfigError, DataError: The layout is not recognized, or `n_classes` has no effect.
     """
     folder = data_set_folder(str(place))
-    has = folder.store.has
     data: dict[str, Any] = {"root": str(place), "preprocess": "none", "layout": "paired_folders"}
     source = _named_source(overrides)
     names = [name for name in _splits(folder, source or "{split}_label") if not name.endswith("_A")]
@@ -39,8 +37,8 @@ def data_set_in(place: Path, n_classes: int | None, overrides: Sequence[str]) ->
         raise ConfigError(f"{folder}: holds no SPLIT_label for --n-classes {n_classes}; omit it")
     elif source is not None and not names:
         raise DataError(f"{folder}: holds no folder {source}: check data.source_folder")
-    elif not names and any(has(folder / f"{split}B") for split in SPLITS):  # the names in CycleGAN
-        data["layout"], names = "unpaired_folders", [split for split in SPLITS if has(folder / f"{split}A")]
+    elif not names and any((folder / f"{split}B").exists() for split in SPLITS):  # the names in CycleGAN
+        data["layout"], names = "unpaired_folders", [split for split in SPLITS if (folder / f"{split}A").exists()]
     elif not names and not (names := _splits(folder, "{split}_A")):
         data["layout"], names = "side_by_side", [split for split in SPLITS if _has_images(folder / split)]
     if data["layout"] == "paired_folders" and _splits(folder, "{split}_weight"):
@@ -90,18 +88,18 @@ def _named_source(overrides: Sequence[str]) -> str | None:
 
 def _splits(folder: Folder, pattern: str) -> list[str]:
     """Return the splits with a folder such as `{split}_label`. A pattern without {split} is a folder of train."""
-    has = folder.store.has
     if "{split}" not in pattern:
-        return ["train"] if has(folder / pattern) else []
+        return ["train"] if (folder / pattern).exists() else []
     before, _, after = pattern.partition("{split}")
     parent, _, prefix = before.rpartition("/")
     suffix = after.partition("/")[0]
-    names = [name.removeprefix(prefix) for name in folder.store.folders(folder / parent) if name.startswith(prefix)]
+    names = [name.removeprefix(prefix) for name in (folder / parent).folders() if name.startswith(prefix)]
     names = [name.removesuffix(suffix) for name in names if name.endswith(suffix)]
-    names = [name for name in names if name and has(folder / f"{before}{name}{after}")]
-    return [name for name in names if not (name.endswith("A") and has(folder / name))]  # train_A_label is not a split
+    names = [name for name in names if name and (folder / f"{before}{name}{after}").exists()]
+    # train_A_label is not a split
+    return [name for name in names if not (name.endswith("A") and (folder / name).exists())]
 
 
 def _has_images(folder: Folder) -> bool:
     """Return whether a folder, without those below it, has images."""
-    return any(file.suffix.lower() in IMAGE_SUFFIXES and "/" not in file.name for file in folder.store.list(folder))
+    return any(file.suffix.lower() in IMAGE_SUFFIXES and "/" not in file.name for file in folder.files())

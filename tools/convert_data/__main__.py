@@ -13,7 +13,7 @@ from typing import get_args
 
 from data.batch import DataError
 from data.files.image_files import JPEG_QUALITY, count_other_files
-from data.folder_store import SPLITS
+from data.folder import SPLITS
 from tools.convert_data.conversion import convert_all, found_images
 from tools.convert_data.label_maps import colors_to_ids
 from tools.convert_data.photos import SUFFIXES, PhotoPairs, Source, sources_of, split_of

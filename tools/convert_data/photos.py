@@ -15,7 +15,7 @@ from torchvision.transforms.v2.functional import center_crop, rgb_to_grayscale
 
 from data.batch import DataError
 from data.files.image_files import find_image_paths, read_rgb
-from data.folder_store import SPLITS
+from data.folder import SPLITS
 from data.preprocessing import resize_image
 from tools.convert_data.conversion import Conversion, Existing
 from tools.convert_data.edges import draw_edges

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from data.batch import DataError
-from data.folder_store import IMAGE_SUFFIXES, is_hidden, local_folder
-from data.tar_store import INDEX, Member, index_lines, is_inside
+from data.folder import IMAGE_SUFFIXES, is_hidden, local_folder
+from data.tar_folder import INDEX, Member, index_lines, is_inside
 from utils.files import replacing
 from utils.log import logger
 from utils.text import counted
@@ -26,7 +26,7 @@ def to_shards(origin: Path, target: Path, shard_bytes: int) -> list[str]:
     if found := next(target.glob("*.tar"), None):
         raise DataError(f"{found}: already exists. Choose another folder, or delete it")
     folder = local_folder(origin)
-    files = [file for file in folder.store.list(folder) if file.suffix.lower() in _SUFFIXES]
+    files = [file for file in folder.files() if file.suffix.lower() in _SUFFIXES]
     if not files:
         raise DataError(f"{origin}: holds no images. Name the folder of a data set")
     files.sort(key=lambda file: (file.name.partition("/")[2], file.name), reverse=True)

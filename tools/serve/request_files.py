@@ -29,7 +29,7 @@ MEDIA_TYPES = {".png": "image/png", ".tif": "image/tiff"}
 
 @dataclass(frozen=True)
 class Upload:
-    """A file of a request, as `data.store.File`."""
+    """A file of a request, as `data.folder.File`."""
 
     name: str
     content: bytes

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from data.checks.copies import shared_files
-from data.folder_store import LocalFile
+from data.folder import LocalFile
 
 
 def test_files_of_equal_bytes_in_two_splits(tmp_path: Path) -> None:

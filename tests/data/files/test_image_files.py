@@ -53,12 +53,12 @@ def test_missing_folders_are_named_with_what_is_beside_them(tmp_path: Path) -> N
 
     (tmp_path / "holiday.JPG").touch()
     remedy = "python -m tools.convert_data from-photos makes pairs of photographs"
-    assert problem("train_A") == f"no such folder; folders beside it: none; {remedy}"
+    assert problem("train_A") == f"no such folder; folders next to it: none; {remedy}"
     (tmp_path / "holiday.JPG").unlink()
     (tmp_path / "train_label").mkdir()
     (tmp_path / "file").touch()
-    assert problem("train_labels") == "no such folder; folders beside it: train_label"
-    assert problem("file") == "is a file, expected a folder; folders beside it: train_label"
+    assert problem("train_labels") == "no such folder; folders next to it: train_label"
+    assert problem("file") == "is a file, expected a folder; folders next to it: train_label"
 
 
 def test_files_of_other_formats_are_counted(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The store of a data set in tar files: its folders are packed, and one index says where each file is."""
+"""Folders of a data set that are packed in tar files. An index says where each file is."""
 
 import errno
 import io
@@ -6,24 +6,25 @@ import json
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path, PurePath, PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Literal, NamedTuple
 
 from data.batch import DataError
-from data.store import Blob, Folder, Store
+from data.folder import Blob, Folder
 from utils.paths import expanded
 from utils.text import listed
 
 INDEX = "tar_index.jsonl"
 _VERSION = "tar_index 1"
-_FORMER_INDEX = "shards.json"
 
 
 class Member(NamedTuple):
     """A file in a tar file, as a line of the index lists it.
 
-    tar: Path of the tar file below the root. name: Path of the file below the root of the packed data set.
-    offset, n_bytes: Position and size of its content in the tar file, in bytes. crc: CRC-32 of the content.
+    tar: Path of the tar file below the root.
+    name: Path of the file below the root of the packed data set.
+    offset, n_bytes: Position and size of its content in the tar file, in bytes.
+    crc: CRC-32 of the content.
     """
 
     tar: str
@@ -40,10 +41,12 @@ def index_lines(members: Collection[Member]) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class TarStore(Store):
-    """The folders of a data set in tar files.
+class TarFolder(Folder):
+    """A folder in tar files.
 
-    root: Folder of the index and the tar files. members: All packed files by their names.
+    path: Path below the root of the packed data set.
+    root: Folder of the index and the tar files.
+    members: All packed files by their names.
     """
 
     root: Path
@@ -51,41 +54,33 @@ class TarStore(Store):
 
     @classmethod
     def opened(cls, root: str) -> Folder | None:
-        """Return the data set in a folder that has an index; None for other folders.
+        """Return the data set in a folder that has an index, or None for other folders.
 
         Raises:
             DataError: The index is damaged, or a tar file is missing or shorter than the index says.
         """
         folder = expanded(root, "data.root")
-        if (folder / INDEX).is_file():
-            return Folder(cls(folder, _read_index(folder)), PurePosixPath())
-        if (folder / _FORMER_INDEX).is_file():
-            raise DataError(
-                f"{folder / _FORMER_INDEX}: is an index of version 1, which is no longer read. Unpack the tar files "
-                "and pack the folders again, as docs/shards.md shows"
-            )
-        return None
+        return cls(PurePosixPath(), folder, _read_index(folder)) if (folder / INDEX).is_file() else None
 
-    def place(self, path: PurePath) -> str:
-        """Return the path of the root, followed by the path within the data set."""
-        return str(self.root / path)
+    def __str__(self) -> str:
+        return str(self.root / self.path)
 
-    def list(self, folder: Folder) -> list[Blob]:
-        """See Store."""
-        return [TarBlob(folder, name, self.root, member) for name, member in self._below(folder)]
+    def files(self) -> list[Blob]:
+        """See Folder."""
+        return [TarBlob(self, name, member) for name, member in self._below()]
 
-    def folders(self, folder: Folder) -> Sequence[str]:
-        """See Store."""
-        return sorted({name.partition("/")[0] for name, _ in self._below(folder) if "/" in name})
+    def folders(self) -> Sequence[str]:
+        """See Folder."""
+        return sorted({name.partition("/")[0] for name, _ in self._below() if "/" in name})
 
-    def absence(self, folder: Folder) -> str:
-        """See Store."""
-        beside = self.folders(Folder(self, folder.path.parent))
-        return f"no such folder; folders beside it: {listed(beside, 8) or 'none'}"
+    def absence(self) -> str:
+        """See Folder."""
+        others = TarFolder(self.path.parent, self.root, self.members).folders()
+        return f"no such folder; folders next to it: {listed(others, 8) or 'none'}"
 
-    def _below(self, folder: Folder) -> Iterator[tuple[str, Member]]:
-        """Yield the members below a folder, with their paths below it."""
-        prefix = "/".join([*folder.path.parts, ""])
+    def _below(self) -> Iterator[tuple[str, Member]]:
+        """Yield the members below the folder, with their paths below it."""
+        prefix = "/".join([*self.path.parts, ""])
         for name, member in self.members.items():
             if name.startswith(prefix):
                 yield name.removeprefix(prefix), member
@@ -93,15 +88,15 @@ class TarStore(Store):
 
 @dataclass(frozen=True)
 class TarBlob(Blob):
-    """A file in a tar file, which is read as a whole; root: Folder of the tar file."""
+    """A file in a tar file, which is read as a whole."""
 
-    root: Path
+    folder: TarFolder
     member: Member
 
     def open(self, mode: Literal["rb"] = "rb", /) -> BinaryIO:
-        """See Blob. A tar file that has changed since it was indexed is an OSError too."""
+        """See Blob. Raise OSError also if the tar file has changed since it was indexed."""
         try:
-            with (self.root / self.member.tar).open("rb") as file:
+            with (self.folder.root / self.member.tar).open("rb") as file:
                 file.seek(self.member.offset)
                 content = file.read(self.member.n_bytes)
         except OSError as error:  # names the tar file, not the image
@@ -115,8 +110,8 @@ class TarBlob(Blob):
         return self.member.n_bytes
 
     def state(self) -> str:
-        """Return the place and the checksum of the content. This reads no file."""
-        return f"{self.root.resolve()} {self.member}"
+        """Return the place and the checksum of the content."""
+        return f"{self.folder.root.resolve()} {self.member}"
 
 
 def _read_index(root: Path) -> dict[str, Member]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tifffile
 import torch
 
 import tests.batches
@@ -21,7 +22,7 @@ from data.batch import DataError
 from data.cache import CachedLayout, SampleCache
 from data.fingerprint import difference, fingerprint
 from data.layout import Layout
-from data.tar_store import INDEX
+from data.tar_folder import INDEX
 from tests.conftest import save_image
 from tests.reliability.command_line import CommandLine
 from tests.runs import assert_equal
@@ -38,7 +39,14 @@ def save_folders(root: Path, *names: str, n_samples: int = 5) -> Path:
         for sample in range(n_samples):
             shape, most = ((16, 16), 5) if folder.endswith(("label", "inst", "weight")) else ((16, 16, 3), 256)
             pixels = np.random.default_rng([number, sample]).integers(0, most, shape, np.uint8)
-            save_image(root / folder / ("sub" if sample else "") / f"x.{sample:03}.png", pixels)
+            path = root / folder / ("sub" if sample else "") / f"x.{sample:03}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if folder == "map/train":
+                np.save(path.with_suffix(".npy"), pixels)
+            elif folder == "depth/train":
+                tifffile.imwrite(path.with_suffix(".tif"), pixels)
+            else:
+                save_image(path, pixels)
     return root
 
 
@@ -66,8 +74,12 @@ def tars(tmp_path: Path) -> Path:
             {"n_classes": 5, "instance_edges": True, "weight_folder": "{split}_weight"},
         ),
         (
-            ["rgb/train", "map/train", "train_B"],
-            {"source_folder": ["rgb/{split}", "map/{split}"], "source_channels": 6, "source_range": [0, 255]},
+            ["rgb/train", "map/train", "depth/train", "train_B"],
+            {
+                "source_folder": ["rgb/{split}", "map/{split}", "depth/{split}"],
+                "source_channels": 9,
+                "source_range": [0, 255],
+            },
         ),
         (["train_A", "train_B", "train_A_label"], {"layout": "unpaired_folders", "needs_labels": True}),
     ],
@@ -183,13 +195,10 @@ def test_a_tar_file_that_is_missing_or_short_is_named(tars: Path) -> None:
     (tars / INDEX).rename(tars / "index")
     with pytest.raises(DataError, match=rf"no such folder; .* index-shards {tars} makes a data set of the tar files"):
         opened(tars)
-    (tars / "index").rename(tars / "shards.json")
-    with pytest.raises(DataError, match=r"shards\.json: is an index of version 1.*pack the folders again"):
-        opened(tars)
 
 
 def test_folders_that_are_not_in_the_tar_files_are_named(tars: Path) -> None:
-    with pytest.raises(DataError, match=rf"^{tars}/nowhere: no such folder; folders beside it: train_A, train_B"):
+    with pytest.raises(DataError, match=rf"^{tars}/nowhere: no such folder; folders next to it: train_A, train_B"):
         opened(tars, source_folder="nowhere")
 
 

@@ -3,6 +3,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from data import data_set_folder
+from data.batch import DataError
 from data.files.image_files import find_images
 from tests.conftest import save_image
 from tools.check_data.recognized_layout import data_set_in
@@ -14,7 +16,7 @@ def test_what_is_next_to_a_missing_folder_is_listed(tmp_path: Path, beside: str,
     (tmp_path / beside).touch()
     problems: list[str] = []
     find_images(tmp_path / "train", problems)
-    assert "train: no such folder; folders beside it: train_B" in problems[0]
+    assert "train: no such folder; folders next to it: train_B" in problems[0]
     assert remedy in problems[0]
 
 
@@ -34,3 +36,12 @@ def test_folders_of_systems_hold_no_images(tmp_path: Path) -> None:
     assert sorted(find_images(tmp_path / "train", [])) == sorted(images)
     config, splits = data_set_in(tmp_path, None, [])
     assert (config.data.layout, splits) == ("side_by_side", {"train": True})
+
+
+def test_a_data_set_that_is_no_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "x.png").touch()
+    assert str(data_set_folder(str(tmp_path)) / "val") == str(tmp_path / "val")
+    with pytest.raises(DataError, match=r"data\.root: no such folder: .*nowhere"):
+        data_set_folder(str(tmp_path / "nowhere"))
+    with pytest.raises(DataError, match=r"data\.root: is a file: .*x\.png\. Name its folder"):
+        data_set_folder(str(tmp_path / "x.png"))
