@@ -6,7 +6,7 @@ Each turn opens a loader and measures it between deliveries once it runs steadil
 """
 
 import argparse
-import multiprocessing
+import pickle
 import shutil
 import tempfile
 import time
@@ -27,7 +27,7 @@ from configs import build
 from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config
 from configs.splits import cache_folder, open_split, training_split
-from data.batch import Batch, SentBatch
+from data.batch import Batch
 from data.facades.dataset import SyntheticFacades
 from data.files import quick_decoding
 from data.layout import Layout
@@ -126,20 +126,13 @@ def stage_rows(root: Path, repeats: int) -> Rows:
     placement = build.build_preprocessing(config).draw(sample, np.random.default_rng(0))
     batch = Batch.of([placed := place(sample, placement, source_is_ids=True)])
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    here, there = multiprocessing.Pipe()
-
-    def sent() -> Batch:
-        SentBatch(batch).send(there)
-        received: Batch = here.recv().received(here)
-        return received
-
     stages: dict[str, Callable[[], object]] = {
         "read": lambda: [Path(str(file)).read_bytes() for file in layout.provenance(0).files.values()],
         "decode": lambda: layout.read(0),
         "decode, by Pillow": patch.object(quick_decoding, "kornia", None)(lambda: layout.read(0)),
         "resize and crop": lambda: place(sample, placement, source_is_ids=True),
         "stack": lambda: Batch.of([placed]),
-        "send to the training": sent,
+        "send to the training": lambda: pickle.loads(pickle.dumps(batch)),
         "copy to the device": lambda: batch.to(device),
     }
     seconds = in_turns({stage: partial(seconds_of, work, device) for stage, work in stages.items()}, repeats + 1)

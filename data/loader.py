@@ -1,21 +1,16 @@
-"""The stream of training batches: the order of the samples, and their loading from a layout.
-
-The order is a pure function of (seed, epoch, position, rank).
-"""
+"""The stream of training batches: the order of the samples, and their loading from a layout."""
 
 import logging
 import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Literal, cast
 
 import numpy as np
-from torch import Tensor
 
-from data.batch import HAS_MEMORY_FILES, BadSample, Batch, DataError, LoadingError, Sample, SentBatch
+from data.batch import BadSample, Batch, DataError, LoadingError, Sample
 from data.layout import Layout, describe_sample
 from data.preprocessing import Preprocessing, place
 from data.worker_monitor import MonitoredDataset, WorkerMonitor
@@ -36,13 +31,13 @@ class SampleKey:
 
 @dataclass(frozen=True)
 class TrainingSampler:
-    """An endless stream of batches of keys, which can start at any batch without drawing the earlier ones.
+    """An endless stream of batches of keys. It can start at any batch without drawing the earlier ones.
 
-    Each epoch, in the order that the layout draws, is cut into joint batches of batch_size * world_size samples; the
-    samples that do not fill one are dropped, as in pix2pixHD. Each rank takes a contiguous share of a joint batch, so N
-    ranks together get the samples of one process with N times the batch size.
+    The order of the layout is cut into joint batches of batch_size * world_size samples in each epoch. Samples that do
+    not fill one are dropped, as in pix2pixHD. Each rank takes a contiguous share of a joint batch, so N ranks together
+    get the samples of one process with N times the batch size.
 
-    first_batch: number of joint batches since the start of the first epoch.
+    first_batch: Number of joint batches since the start of the first epoch.
     """
 
     layout: Layout
@@ -69,7 +64,7 @@ class TrainingSampler:
 
 
 def max_bad_samples(n_samples: int) -> int:
-    """Return how many different samples may be skipped: 1 %, or 10 where that is more."""
+    """Return how many different samples may be skipped: 1 %, or 10 if that is more."""
     return max(10, n_samples // 100)
 
 
@@ -84,7 +79,7 @@ class BadSamples:
         """Add samples, with a warning for each that is new.
 
         Raises:
-            DataError: there are more than `max_bad_samples`.
+            DataError: There are more than `max_bad_samples`.
         """
         most = max_bad_samples(self._n_samples)
         for sample in samples:
@@ -103,7 +98,7 @@ class BadSamples:
 class TrainingDataset(MonitoredDataset):
     """Samples of a layout. The draw of each domain depends only on (seed, epoch, index).
 
-    on_bad_sample: "skip" replaces a sample of a side that cannot be used by another, chosen by the same three numbers.
+    on_bad_sample: "skip" replaces a bad sample by another one of its domain. These three numbers decide which.
     """
 
     def __init__(
@@ -115,31 +110,25 @@ class TrainingDataset(MonitoredDataset):
         self._skips = on_bad_sample == "skip"
 
     def __getitem__(self, key: SampleKey) -> Loaded:
-        replaced, samples = list[BadSample](), list[Sample]()
+        bad, samples = list[BadSample](), list[Sample]()
         for side, (_, first) in enumerate(self.layout.places(key.index)):
-            loaded = self._load_side(key, side, first, replaced)
-            if isinstance(loaded, DataError):
-                return loaded
-            samples.append(loaded)
-        return replace(self.layout.joined(samples), replaces=tuple(replaced))
-
-    def _load_side(self, key: SampleKey, side: int, first: int, replaced: list[BadSample]) -> Loaded:
-        """Return sample `first` of a side or, where bad samples are skipped, the next one that can be used.
-
-        replaced: List of bad samples, which this method extends.
-        """
-        reasons = list[str]()
-        for index in self._candidates(key, side, first):
-            self.record(side, index)
-            loaded = self._load(key, side, index)
-            self.record()
-            if isinstance(loaded, Sample | LoadingError) or not self._skips:
-                return loaded
-            reasons.append(str(loaded))
-            replaced.append(BadSample(side, index, reasons[-1]))
-        return DataError(*reasons)
+            n_bad = len(bad)
+            for index in self._candidates(key, side, first):
+                self.record(side, index)
+                loaded = self._load(key, side, index)
+                self.record()
+                if isinstance(loaded, Sample):
+                    samples.append(loaded)
+                    break
+                if isinstance(loaded, LoadingError):
+                    return loaded
+                bad.append(BadSample(side, index, str(loaded)))
+            else:
+                return DataError(*(sample.reason for sample in bad[n_bad:]))
+        return replace(self.layout.joined(samples), replaces=tuple(bad))
 
     def _candidates(self, key: SampleKey, side: int, first: int) -> Iterator[int]:
+        """Yield the index of a sample and, if bad samples are skipped, those that may replace it."""
         yield first
         if self._skips:
             n_samples = len(self.layout.sides[side])
@@ -164,7 +153,7 @@ def read_fixed(layout: Layout, preprocessing: Preprocessing, index: int) -> Samp
     """Read sample `index` of a layout, placed for validation and testing.
 
     Raises:
-        DataError: its files cannot be used.
+        DataError: Its files cannot be used.
     """
     samples = [(side, side.read(index_of_side)) for side, index_of_side in layout.places(index)]
     return layout.joined(
@@ -175,12 +164,12 @@ def read_fixed(layout: Layout, preprocessing: Preprocessing, index: int) -> Samp
 def read_fixed_samples(
     layout: Layout, preprocessing: Preprocessing, n_samples: int, on_bad_sample: Literal["error", "skip"]
 ) -> list[Sample]:
-    """Read the first samples of a layout, placed for validation; fewer where it has fewer.
+    """Read the first `n_samples` of a layout, or all if there are fewer, placed for validation.
 
-    on_bad_sample: "skip" takes the next one in the place of a sample that cannot be used, and reports it.
+    on_bad_sample: "skip" replaces a bad sample by the next one and reports it.
 
     Raises:
-        DataError: a sample cannot be used, or too many cannot where bad samples are skipped.
+        DataError: A sample cannot be used, or too many cannot.
     """
     samples, bad_samples, reasons = list[Sample](), BadSamples(len(layout)), list[str]()
     for index in range(len(layout)):
@@ -188,10 +177,8 @@ def read_fixed_samples(
             break
         try:
             samples.append(read_fixed(layout, preprocessing, index))
-        except LoadingError:
-            raise
         except DataError as error:
-            if on_bad_sample == "error":
+            if on_bad_sample == "error" or isinstance(error, LoadingError):
                 raise
             reasons.append(str(error))
             bad_samples.add([BadSample(0, index, reasons[-1])])
@@ -211,20 +198,18 @@ def training_batches(
 ) -> Generator[Batch]:
     """Yield batches without end; closing the generator ends the loader processes.
 
-    n_workers: number of loader processes; 0 loads in this process.
-    timeout_s: maximum time for a batch from loader processes, in seconds; 0: no limit.
-    should_stop: called every second while waiting for loader processes.
+    n_workers: Number of loader processes; 0 loads in this process.
+    timeout_s, should_stop: See WorkerMonitor.
 
     Raises:
-        DataError: a sample cannot be used, or too many cannot where bad samples are skipped.
-        LoadingError: loading failed for another reason.
+        DataError: A sample cannot be used, or too many cannot if bad samples are skipped.
+        LoadingError: Loading failed for another reason.
         StoppedWaiting: `should_stop` returned True.
     """
     bad_samples = BadSamples(sum(map(len, dataset.layout.sides)))
 
     def from_processes() -> Generator[Batch | DataError]:
-        collate = partial(_collate, sends=True)
-        with WorkerMonitor(dataset, sampler, collate, n_workers, timeout_s, should_stop) as monitor:
+        with WorkerMonitor(dataset, sampler, _collate, n_workers, timeout_s, should_stop) as monitor:
             yield from monitor
 
     in_this_process = (_collate([dataset[key] for key in keys]) for keys in sampler)
@@ -232,21 +217,17 @@ def training_batches(
         for batch in batches:
             if isinstance(batch, DataError):
                 raise batch
-            assert isinstance(batch, Batch)
             bad_samples.add(batch.replaces)
             yield batch.pin_memory() if pin_memory else batch
 
 
-def _collate(loaded: Sequence[Loaded], *, sends: bool = False) -> Batch | SentBatch | DataError:
-    """Stack samples, also for another process; return the error if one of them has one, or if they do not fit."""
+def _collate(loaded: Sequence[Loaded]) -> Batch | DataError:
+    """Stack samples; return the error if one of them has one, or if they do not fit together."""
     if problem := next((one for one in loaded if isinstance(one, DataError)), None):
         return problem
     samples = cast(Sequence[Sample], loaded)
     try:
-        batch = Batch.of(samples)
-        if not sends:
-            return batch
-        return SentBatch(batch) if HAS_MEMORY_FILES else batch.mapped(Tensor.share_memory_)
+        return Batch.of(samples)
     except Exception as error:  # noqa: BLE001  as in _load
         return as_data_error(error, f"a batch of {', '.join(sample.name for sample in samples)}")
 
@@ -256,8 +237,6 @@ def as_data_error(error: Exception, what: str) -> DataError:
     if isinstance(error, DataError):
         return error
     text = str(error)
-    if "shared memory" in text or "/torch_" in text:
-        return LoadingError(f"too little shared memory (/dev/shm) for {what}: enlarge it, or set data.workers=0")
     if isinstance(error, MemoryError) or "allocate memory" in text:
         return LoadingError(f"too little memory for {what}: lower data.workers, train.batch_size or the size")
     line = traceback.extract_tb(error.__traceback__)[-1]

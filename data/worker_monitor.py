@@ -1,6 +1,6 @@
-"""Loading in processes that are monitored: one that dies or hangs becomes an error with its cause, and none is left.
+"""Loader processes. One that dies or hangs becomes an error with its cause, and none outlives the run.
 
-Each process has its own connection to this one, so no lock that a killed process has taken can block the others.
+Each process has its own connection, so no lock that a killed process has taken can block the others.
 """
 
 import ctypes
@@ -21,29 +21,25 @@ from typing import Any, NoReturn, Self
 
 import torch
 
-from data.batch import LoadingError, SentBatch
+from data.batch import LoadingError
 from data.layout import Layout, describe_sample
 from utils import signals
 from utils.text import exact
 
 POLL_S = 1.0  # time between two calls of `should_stop`
 _REAPING_S = 5.0  # maximum time between the end of a connection and the exit code of its process
-_AHEAD = 2  # batches that each process is asked for in advance
+_AHEAD = 2  # batches requested from each process in advance
 _NOTHING = -1
-_HINTS = {
-    "SIGKILL": "often because the memory is full: lower data.workers or train.batch_size",
-    "SIGBUS": "often because the shared memory (/dev/shm) is full: enlarge it, or set data.workers=0",
-}
-_HINT = "python -m tools.check_data finds files that cause this"
+_Reading = ctypes.Array[ctypes.c_int64]
 
 
 def describe_exit(exit_code: int, sample: str | None) -> str:
     """Return how a loader process ended, which sample it was reading, if that is known, and a remedy."""
-    how, hint = f"ended with exit code {exit_code}", _HINT
-    if exit_code < 0:
-        name = signal.Signals(-exit_code).name
-        how, hint = f"was ended by {name}", _HINTS.get(name, _HINT)
-    return f"a loader process {how}{f' while it read {sample}' if sample else ''}; {hint}"
+    how = f"by {signal.Signals(-exit_code).name}" if exit_code < 0 else f"with exit code {exit_code}"
+    hint = "python -m tools.check_data finds files that cause this"
+    if how == "by SIGKILL":
+        hint = "often because the memory is full: lower data.workers or train.batch_size"
+    return f"a loader process ended {how}{f' while it read {sample}' if sample else ''}; {hint}"
 
 
 class StoppedWaiting(Exception):  # noqa: N818  not an error: the run was asked to stop
@@ -54,8 +50,8 @@ class MonitoredDataset(ABC):
     """Samples of a layout, by keys that have an index. A loader process records which sample it is reading."""
 
     layout: Layout
-    reading: ctypes.Array[ctypes.c_int64] | None = None
-    """Domain and index of the sample, in shared memory; None in other processes than loader processes."""
+    reading: _Reading | None = None
+    """Domain and index of the sample, in memory that the main process reads; None outside loader processes."""
 
     def record(self, side: int = _NOTHING, index: int = _NOTHING) -> None:
         """Record the sample that is read from now on, by default none."""
@@ -71,17 +67,18 @@ class MonitoredDataset(ABC):
 class _Worker:
     process: BaseProcess
     connection: Any  # an end of a pipe; its class depends on the system
-    reading: ctypes.Array[ctypes.c_int64]
+    reading: _Reading
 
 
 @dataclass
 class WorkerMonitor:
     """Loads batches in processes, in order; ends the processes on exit.
 
-    batches: Keys of each batch. collate: Makes a batch from a list of what `dataset` returns for its keys.
+    batches: Keys of each batch.
+    collate: Function that makes a batch of the list of samples of its keys.
     timeout_s: Maximum time for a batch in seconds; 0: no limit.
     should_stop: Called every POLL_S while waiting.
-    lost: Index of the sample at which a process ended, or of the first sample of a batch that did not come.
+    lost: Index of the sample at which a process ended, or the first index of a batch that did not arrive.
     """
 
     dataset: MonitoredDataset
@@ -90,26 +87,24 @@ class WorkerMonitor:
     n_processes: int
     timeout_s: float
     should_stop: Callable[[], bool] = lambda: False
+    lost: int = _NOTHING
 
-    def __post_init__(self) -> None:
-        self.lost = _NOTHING
-        if multiprocessing.get_context().get_start_method() == "forkserver":  # its processes inherit its signal mask
+    def __enter__(self) -> Self:
+        context = multiprocessing.get_context()
+        if context.get_start_method() == "forkserver":  # its processes inherit its signal mask
             from multiprocessing import forkserver
 
             forkserver.ensure_running()
+        self._workers = list[_Worker]()
         with signals.blocked(signals.STOPPING):  # until the processes ignore them
-            self._workers = [self._start() for _ in range(self.n_processes)]
-
-    def _start(self) -> _Worker:
-        connection, of_process = multiprocessing.Pipe()
-        reading = RawArray("q", [_NOTHING, _NOTHING])
-        arguments = (of_process, self.dataset, self.collate, reading)
-        process = multiprocessing.get_context().Process(target=_work, args=arguments, daemon=True)
-        process.start()
-        of_process.close()
-        return _Worker(process, connection, reading)
-
-    def __enter__(self) -> Self:
+            for _ in range(self.n_processes):
+                connection, of_process = multiprocessing.Pipe()
+                reading = RawArray("q", [_NOTHING, _NOTHING])
+                arguments = (of_process, self.dataset, self.collate, reading)
+                process = context.Process(target=_work, args=arguments, daemon=True)
+                process.start()
+                of_process.close()
+                self._workers.append(_Worker(process, connection, reading))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -123,19 +118,19 @@ class WorkerMonitor:
         """Yield the batches in order.
 
         Raises:
-            LoadingError: A process died, or a batch did not come in time.
+            LoadingError: A process died, or a batch did not arrive in time.
             StoppedWaiting: The run was asked to stop.
         """
         batches, workers = iter(self.batches), cycle(self._workers)
-        asked = deque[tuple[_Worker, list[Any]]]()
+        requested = deque[tuple[_Worker, list[Any]]]()
         while True:
-            for keys in islice(batches, _AHEAD * self.n_processes - len(asked)):
-                asked.append((next(workers), keys))
-                with suppress(OSError):  # the process has ended, which shows when its batch is waited for
-                    asked[-1][0].connection.send(keys)
-            if not asked:
+            for keys in islice(batches, _AHEAD * self.n_processes - len(requested)):
+                requested.append((next(workers), keys))
+                with suppress(OSError):  # the process has ended; `_receive` reports it
+                    requested[-1][0].connection.send(keys)
+            if not requested:
                 return
-            yield self._receive(*asked.popleft())
+            yield self._receive(*requested.popleft())
 
     def _receive(self, worker: _Worker, keys: list[Any]) -> object:
         """Wait for the batch of some keys."""
@@ -144,18 +139,17 @@ class WorkerMonitor:
         while not (ready := wait([worker.connection, *by_sentinel], POLL_S)):
             if time.monotonic() >= deadline_s:
                 self.lost = keys[0].index
-                waited_for = ", ".join(describe_sample(self.dataset.layout, key.index) for key in keys)
+                samples = ", ".join(describe_sample(self.dataset.layout, key.index) for key in keys)
                 raise LoadingError(
                     f"nothing came from the loader processes for {exact(self.timeout_s)} s; "
-                    f"waited for {waited_for}: check that it can be read, or raise data.timeout_s"
+                    f"waited for {samples}: check that it can be read, or raise data.timeout_s"
                 )
             if self.should_stop():
                 raise StoppedWaiting
         if worker.connection not in ready:
             self._raise_end(next(by_sentinel[sentinel] for sentinel in ready if isinstance(sentinel, int)))
         try:
-            batch = worker.connection.recv()
-            return batch.received(worker.connection) if isinstance(batch, SentBatch) else batch
+            return worker.connection.recv()
         except (OSError, EOFError):
             self._raise_end(worker)
 
@@ -163,8 +157,7 @@ class WorkerMonitor:
         """Raise LoadingError for a process that has ended or is about to end."""
         worker.process.join(_REAPING_S)
         side, self.lost = worker.reading
-        is_known = self.lost != _NOTHING
-        sample = describe_sample(self.dataset.layout.sides[side], self.lost) if is_known else None
+        sample = None if self.lost == _NOTHING else describe_sample(self.dataset.layout.sides[side], self.lost)
         raise LoadingError(describe_exit(worker.process.exitcode or 0, sample))
 
 
@@ -172,18 +165,17 @@ def _work(
     connection: Any,
     dataset: MonitoredDataset,
     collate: Callable[[Any], object],
-    reading: ctypes.Array[ctypes.c_int64],
+    reading: _Reading,
 ) -> None:
-    """Send the batch of each list of keys that arrives, until the other process ends.
+    """Send the batch of each list of keys that arrives, until the main process ends.
 
-    Ctrl-C and other signals reach the whole process group. The other process handles them, and ends this one.
+    Ctrl-C and other signals reach the whole process group. The main process handles them, and ends this one.
     """
     signals.ignore(signals.STOPPING)
     torch.set_num_threads(1)
     dataset.reading = reading
     parent = multiprocessing.parent_process()
     assert parent is not None
-    with suppress(EOFError, ConnectionError):  # the other process has ended
+    with suppress(EOFError, ConnectionError):  # the main process has ended
         while connection in wait([connection, parent.sentinel]):
-            batch = collate([dataset[key] for key in connection.recv()])
-            batch.send(connection) if isinstance(batch, SentBatch) else connection.send(batch)
+            connection.send(collate([dataset[key] for key in connection.recv()]))

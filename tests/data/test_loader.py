@@ -11,11 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import data.batch
-import data.loader
 from data.batch import Batch, DataError, LoadingError, Sample
 from data.facades.dataset import SyntheticFacades
-from data.loader import SampleKey, TrainingDataset, TrainingSampler, as_data_error, max_bad_samples
+from data.loader import SampleKey, TrainingDataset, TrainingSampler, max_bad_samples
 from data.paired_folders import SideBySide
 from tests import processes  # noqa: F401 - its server forks at once
 from tests.batches import CROPS, batches
@@ -57,15 +55,6 @@ def test_the_order_can_start_anywhere_and_ranks_share_it() -> None:
     assert keys(6)[8:] == keys(2, first=4)
     ranks = [keys(4, rank=rank, world_size=2, batch_size=1) for rank in (0, 1)]
     assert [key for pair in zip(*ranks, strict=True) for key in pair] == keys(4)
-
-
-def test_batches_arrive_in_shared_memory_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = batches(FACADES, 3)
-    for module in (data.batch, data.loader):
-        monkeypatch.setattr(module, "HAS_MEMORY_FILES", False)
-    received = batches(FACADES, 3, n_workers=1)
-    assert_same(received, expected)
-    assert received[0].source.is_shared()
 
 
 @pytest.mark.parametrize("method", ["forkserver", pytest.param("spawn", marks=pytest.mark.slow)])
@@ -139,11 +128,6 @@ def test_too_many_bad_samples_end_the_run(
 @pytest.mark.parametrize(("n_samples", "most"), [(1000, 10), (1999, 19)])
 def test_one_in_a_hundred_may_be_skipped(n_samples: int, most: int) -> None:
     assert max_bad_samples(n_samples) == most
-
-
-def test_shared_memory_that_is_full_is_named_where_batches_are_stacked_in_it() -> None:
-    error = RuntimeError("unable to allocate shared memory(shm) for file </torch_1_2_0>: No space left on device (28)")
-    assert str(as_data_error(error, "a batch of a")).startswith("too little shared memory (/dev/shm) for a batch of a:")
 
 
 def test_too_little_memory_is_no_fault_of_a_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -280,7 +280,7 @@ def test_a_process_that_ends_names_the_picture_of_the_side_that_it_read(
         return read(side, index)
 
     monkeypatch.setattr(PairedFolders, "read", read_or_end)
-    with pytest.raises(LoadingError, match=rf"was ended by SIGKILL while it read sample 1 of {tmp_path}/train_B; "):
+    with pytest.raises(LoadingError, match=rf"ended by SIGKILL while it read sample 1 of {tmp_path}/train_B; "):
         batches(layout, 6, n_workers=1)
 
 

@@ -1,6 +1,5 @@
 """Row 18: what becomes of a run when one of its loader processes fails."""
 
-import errno
 import multiprocessing
 import os
 import re
@@ -18,7 +17,7 @@ import pytest
 
 import train
 from data import worker_monitor
-from data.batch import HAS_MEMORY_FILES, Batch, LoadingError, Sample
+from data.batch import Batch, LoadingError, Sample
 from data.facades.dataset import SyntheticFacades
 from data.loader import TrainingDataset, TrainingSampler, training_batches
 from data.worker_monitor import StoppedWaiting
@@ -95,12 +94,10 @@ def test_a_lost_process_ends_the_run_with_the_cause_and_the_run_can_go_on(
         assert_equal(without_config(checkpoint(tiny_config, STEPS)), uninterrupted)
 
 
-@pytest.mark.skipif(not HAS_MEMORY_FILES, reason="batches are sent in shared memory")
 def test_memory_that_is_full_is_told(
     tiny_config: Path, pairs: Path, monkeypatch: pytest.MonkeyPatch, command_line: CommandLine
 ) -> None:
-    error = OSError(errno.ENOMEM, "Cannot allocate memory")
-    monkeypatch.setattr(os, "memfd_create", lambda *_: throw(error))
+    monkeypatch.setattr(Batch, "of", lambda *_: throw(RuntimeError("DefaultCPUAllocator: can't allocate memory")))
     (line,) = command_line.refusal(train.main, "--config", str(tiny_config), *settings(pairs))
     expected = r"error: too little memory for a batch of \w: lower data\.workers, train\.batch_size or the size"
     assert re.fullmatch(expected, line)

@@ -80,7 +80,7 @@ def test_what_cannot_be_checked_ends_in_one_line(tmp_path: Path, command_line: C
 
 
 FAULTS: dict[str, tuple[Callable[[], object], str]] = {
-    "killed": (send(signal.SIGKILL), "a loader process was ended by SIGKILL while it"),
+    "killed": (send(signal.SIGKILL), "a loader process ended by SIGKILL while it"),
     "hanging": (lambda: time.sleep(100), "for 1 s; waited for"),
     "fault": (lambda: list[int]().pop(), "IndexError: pop from empty list"),
 }
