@@ -21,6 +21,7 @@ REMOVED: dict[str, object] = {
     **dict.fromkeys(("augmentation.target", "init.encoder", "log.show_channels", "loss.vgg_weights"), None),
     **dict.fromkeys(("metrics.alexnet_weights", "metrics.inception_weights"), None),
     **{key: [] for key in ("data.instance_classes", "train.freeze_discriminator", "train.freeze_generator")},
+    **{f"data.augment.{name}": [] for name in ("hue", "jpeg_quality", "shear_degrees")},
     **dict.fromkeys(("discriminator.init", "generator.init"), "normal"),
     **dict.fromkeys(("discriminator.init_gain", "generator.init_gain"), 0.02),
     **dict.fromkeys(("log.gradient_norms", "log.histograms", "loss.vgg_imagenet_normalization"), False),

@@ -227,7 +227,6 @@ def _unused(config: Config) -> Iterator[str]:
         (data.n_classes > 0 and not data.label_colors, ["data.ignore_id"]),
         (has_images, ["data.source_channels", "data.source_range"]),
         (has_rgb, [*(f"data.augment.{name}" for name in OF_RGB_SOURCES)]),
-        ("source" not in facts.storage, ["data.augment.hue", "data.augment.jpeg_quality"]),
         (facts.target_files is not None, ["data.target_files"]),
         (data.preprocess not in ("crop", "none"), ["data.load_width"]),
         (data.preprocess == "resize_and_crop", ["data.load_height"]),

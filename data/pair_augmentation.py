@@ -1,9 +1,8 @@
-"""Augmentation of training pairs: geometry for all maps of a sample, colours, noise and JPEG for its source only.
+"""Augmentation of training pairs: geometry for all maps of a sample, colours and noise only for its source.
 
 Importing torchvision takes a second. `configs/build.py` therefore imports this module only if something is augmented.
 """
 
-import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +11,6 @@ from functools import lru_cache
 import numpy as np
 import torch
 import torchvision.transforms.v2.functional as F
-from PIL import Image
 from torch import Tensor
 from torch.nn.functional import grid_sample, max_pool2d
 from torchvision.transforms.v2 import InterpolationMode
@@ -24,71 +22,55 @@ Window = tuple[int, int, int, int]  # top, left, height and width in pixels
 
 @dataclass(frozen=True)
 class Photometric:
-    """One draw of changes of a source image; the defaults change nothing.
+    """One draw of changes of a source image.
 
-    brightness, contrast, saturation: Factors; saturation is for RGB images.
-    hue: Shift of 8-bit RGB colours, in turns of the colour circle.
-    noise: Standard deviation of Gaussian noise, as a share of the image's range. noise_seed: Its seed.
-    jpeg_quality: Quality for 8-bit RGB images, 1 to 100; None: not compressed.
+    brightness, contrast, saturation: Factors. Saturation is for images of three channels.
+    noise: Standard deviation of Gaussian noise, as a share of the image's range.
     """
 
     brightness: float = 1.0
     contrast: float = 1.0
     saturation: float = 1.0
-    hue: float = 0.0
     noise: float = 0.0
     noise_seed: int = 0
-    jpeg_quality: int | None = None
 
     def __call__(self, image: Tensor) -> Tensor:
         """Return a changed copy of a (C, H, W) image, with its dtype and within its range.
 
         The range is 0 to 255 for uint8, otherwise from the lowest to the highest value of the image.
         """
-        is_photo = len(image) == 3 and image.dtype == torch.uint8
-        if (self.brightness, self.contrast, self.saturation, self.hue, self.noise) != (1, 1, 1, 0, 0):
-            low, high = (0.0, 255.0) if image.dtype == torch.uint8 else map(float, image.float().aminmax())
-            shares = self._changed((image.float() - low) / max(high - low, 1e-30), is_photo)
-            image = _in_dtype(shares * (high - low) + low, image.dtype)
-        return _through_jpeg(image, self.jpeg_quality) if is_photo and self.jpeg_quality is not None else image
-
-    def _changed(self, image: Tensor, is_photo: bool) -> Tensor:
-        """Return a changed (C, H, W) float32 image in [0, 1]."""
-        image = (image * self.brightness).clamp(0, 1)
-        mean = image.double().mean().float()  # a float32 mean may depend on the number of threads
-        image = torch.lerp(mean, image, self.contrast).clamp(0, 1)
+        low, high = (0.0, 255.0) if image.dtype == torch.uint8 else map(float, image.float().aminmax())
+        shares = (image.float() - low) / max(high - low, 1e-30)
+        shares = (shares * self.brightness).clamp(0, 1)
+        mean = shares.double().mean().float()  # a float32 mean may depend on the number of threads
+        shares = torch.lerp(mean, shares, self.contrast).clamp(0, 1)
         if len(image) == 3:
-            image = F.adjust_saturation(image, self.saturation)
-        if is_photo and self.hue:
-            image = F.adjust_hue(image, self.hue)
+            shares = F.adjust_saturation(shares, self.saturation)
         if self.noise:
             generator = torch.Generator().manual_seed(self.noise_seed)
-            image = (image + self.noise * torch.randn(image.shape, generator=generator)).clamp(0, 1)
-        return image
+            shares = (shares + self.noise * torch.randn(shares.shape, generator=generator)).clamp(0, 1)
+        return _in_dtype(shares * (high - low) + low, image.dtype)
 
 
 @dataclass(frozen=True, eq=False)
 class Warp:
-    """One draw of rotation, scale, shear and elastic deformation about the centre of a window, at any resolution.
+    """One draw of rotation, scale and elastic deformation about the centre of a window, at any resolution.
 
     Beyond its borders an image continues as its reflection.
 
     inverse: ((a, b), (c, d)), from a place (x, y) in the output to the place in the image that it shows.
-    controls: (2, rows, columns) float32 displacements of control points in x and y, as shares of the shorter side.
+    controls: Displacements of control points in x and y, (2, rows, columns) float32, as shares of the shorter side.
     """
 
     inverse: tuple[tuple[float, float], tuple[float, float]]
     controls: Tensor | None = None
 
     @classmethod
-    def of(cls, rotation_degrees: float, scale: float, shear_degrees: float, controls: Tensor | None = None) -> "Warp":
-        """Return a horizontal shear, followed by a magnification and a counter-clockwise rotation."""
-        cosine, sine = (
-            math.cos(math.radians(rotation_degrees)) / scale,
-            math.sin(math.radians(rotation_degrees)) / scale,
-        )
-        shear = math.tan(math.radians(shear_degrees))
-        return cls(((cosine - shear * sine, -sine - shear * cosine), (sine, cosine)), controls)
+    def of(cls, rotation_degrees: float, scale: float, controls: Tensor | None = None) -> "Warp":
+        """Return a magnification and a counter-clockwise rotation."""
+        angle = math.radians(rotation_degrees)
+        cosine, sine = math.cos(angle) / scale, math.sin(angle) / scale
+        return cls(((cosine, -sine), (sine, cosine)), controls)
 
     def image(self, image: Tensor, window: Window) -> Tensor:
         """Return a window of a (C, H, W) image, interpolated bicubically within the range of each channel."""
@@ -132,20 +114,12 @@ def _in_dtype(values: Tensor, dtype: torch.dtype) -> Tensor:
     return values if dtype.is_floating_point else values.round().to(dtype)
 
 
-def _through_jpeg(image: Tensor, quality: int) -> Tensor:
-    """Return a (3, H, W) uint8 RGB image as JPEG keeps it."""
-    file = io.BytesIO()
-    Image.fromarray(image.permute(1, 2, 0).contiguous().numpy()).save(file, "JPEG", quality=quality)
-    with Image.open(file, formats=["JPEG"]) as compressed:
-        return torch.from_numpy(np.array(compressed)).permute(2, 0, 1)
-
-
 @dataclass(frozen=True)
 class PairChange:
     """One draw for a sample.
 
     n_quarter_turns: Counter-clockwise, 0 to 3; odd ones only for squares.
-    photometric: For sources that are images.
+    photometric: Change of a source that is an image.
     """
 
     vertical_flip: bool = False
@@ -164,45 +138,36 @@ class PairAugmentation:
 
     rotation_degrees: Sequence[float] = ()
     scale: Sequence[float] = ()
-    shear_degrees: Sequence[float] = ()
     elastic: Sequence[float] = ()
     vertical_flip: bool = False
     quarter_turns: bool = False
     color: Sequence[float] = ()
-    hue: Sequence[float] = ()
     noise: Sequence[float] = ()
-    jpeg_quality: Sequence[int] = ()
 
     def draw(self, height: int, width: int, rng: np.random.Generator) -> PairChange:
         """Draw a change for a sample of height x width pixels."""
         n_turns = int(rng.integers(4)) if self.quarter_turns else 0
         flips = self.vertical_flip and bool(rng.random() < 0.5)
         warp = photometric = None
-        if self.rotation_degrees or self.scale or self.shear_degrees or self.elastic:
-            rotation, shear = _drawn(self.rotation_degrees, rng, 0), _drawn(self.shear_degrees, rng, 0)
+        if self.rotation_degrees or self.scale or self.elastic:
+            rotation = _drawn(self.rotation_degrees, rng, 0)
             scale = math.exp(_drawn([math.log(bound) for bound in self.scale], rng, 0))  # 1/2 as often as 2
             controls = _draw_controls(_drawn(self.elastic, rng, 0), height, width, rng) if self.elastic else None
-            warp = Warp.of(rotation, scale, shear, controls)
-        if self.color or self.hue or self.noise or self.jpeg_quality:
-            photometric = Photometric(
-                brightness=_drawn(self.color, rng, 1),
-                contrast=_drawn(self.color, rng, 1),
-                saturation=_drawn(self.color, rng, 1),
-                hue=_drawn(self.hue, rng, 0),
-                noise=_drawn(self.noise, rng, 0),
-                noise_seed=int(rng.integers(2**32)),
-                jpeg_quality=round(_drawn(self.jpeg_quality, rng, 100)) if self.jpeg_quality else None,
-            )
+            warp = Warp.of(rotation, scale, controls)
+        if self.color or self.noise:
+            brightness, contrast, saturation = (_drawn(self.color, rng, 1) for _ in range(3))
+            noise, seed = _drawn(self.noise, rng, 0), int(rng.integers(2**32))
+            photometric = Photometric(brightness, contrast, saturation, noise, seed)
         return PairChange(flips, n_turns if height == width else 2 * (n_turns % 2), warp, photometric)
 
 
 def _drawn(bounds: Sequence[float], rng: np.random.Generator, neutral: float) -> float:
-    """Return a number drawn evenly from a range, `neutral` if it is empty."""
+    """Return a number drawn evenly from a range, or `neutral` if it is empty."""
     return float(rng.uniform(bounds[0], bounds[1])) if bounds else neutral
 
 
 def _draw_controls(largest: float, height: int, width: int, rng: np.random.Generator) -> Tensor:
-    """Draw `Warp.controls` up to `largest` for a window, smoothed as by cubic B-splines so that nothing folds."""
+    """Draw `Warp.controls` up to `largest` for a window, smoothed like cubic B-splines so that nothing folds."""
     rows, columns = (round(CONTROLS_PER_SIDE * side / min(height, width)) for side in (height, width))
     controls = rng.uniform(-largest, largest, (2, rows + 2, columns + 2))
     controls = (controls[:, :-2] + 4 * controls[:, 1:-1] + controls[:, 2:]) / 6

@@ -14,7 +14,7 @@ from utils.yaml_file import shortened
 if TYPE_CHECKING:
     from data.layout import RegisteredLayout
 
-OF_RGB_SOURCES = ("color", "hue", "noise", "jpeg_quality")  # settings of `augment` without effect on label maps
+OF_RGB_SOURCES = ("color", "noise")  # settings of `augment` without effect on label maps
 DIRECTIONS = ("AtoB", "BtoA")
 RGB_CHANNELS = (1, 3)  # brightness, and colours
 _TYPES = ("uint8", "uint16", "int16", "float32")
@@ -31,12 +31,9 @@ LayoutName = Literal[
 _AUGMENTATION_LIMITS = {
     "rotation_degrees": (-180, 180),
     "scale": (0.5, 2),
-    "shear_degrees": (-45, 45),
     "elastic": (0, MOST_ELASTIC),
     "color": (0, 4),
-    "hue": (-0.5, 0.5),
     "noise": (0, 0.5),
-    "jpeg_quality": (1, 100),
 }
 
 
@@ -49,8 +46,6 @@ class PairAugmentationConfig(Section, prefix="data.augment."):
     reflection, and so do labels and instances."""
     scale: list[float] = field(default_factory=list)
     """Magnification, 0.5 to 2: [0.8,1.25], of which half enlarge. Below 1 the crop shows more of the image."""
-    shear_degrees: list[float] = field(default_factory=list)
-    """Slant of vertical lines, -45 to 45: [-5,5]."""
     elastic: list[float] = field(default_factory=list)
     """Smooth deformation, 0 to 0.12: [0,0.06]. The largest displacement, as a share of the crop's shorter side; usual
     ones are a third of it."""
@@ -61,12 +56,8 @@ class PairAugmentationConfig(Section, prefix="data.augment."):
     none) that are not are turned by 0 or 180."""
     color: list[float] = field(default_factory=list)
     """Factors of the source's brightness, contrast and saturation, 0 to 4, each drawn by itself: [0.8,1.25]."""
-    hue: list[float] = field(default_factory=list)
-    """Shift of the source's hue, in turns of the colour circle, -0.5 to 0.5: [-0.05,0.05]."""
     noise: list[float] = field(default_factory=list)
     """Standard deviation of the source's noise as a share of its range, 0 to 0.5: [0,0.05]."""
-    jpeg_quality: list[int] = field(default_factory=list)
-    """Quality at which the source is compressed, 1 to 100: [50,95]."""
 
     def __post_init__(self) -> None:
         for name, (least, most) in _AUGMENTATION_LIMITS.items():
@@ -171,8 +162,8 @@ class DataConfig(Section, prefix="data."):
     """Drawn data sets: height and width of a sample in pixels."""
     augment: PairAugmentationConfig = field(default_factory=PairAugmentationConfig)
     """What else is drawn for each training pair in each epoch, from ranges [lowest,highest]; []: off. All its maps are
-    warped and turned alike; colours, noise and JPEG are of RGB sources alone. Validation and test samples stay as they
-    are. Section augmentation is another thing: it changes what the discriminator sees."""
+    warped and turned alike; colours and noise change only sources that are images. Validation and test samples do not
+    change. Section augmentation is another thing: it changes what the discriminator sees."""
 
     def __post_init__(self) -> None:
         self.require_numbers("n_classes", "ignore_id", "timeout_s", least=0)

@@ -18,13 +18,10 @@ from utils.errors import ConfigError
         ("rotation_degrees=[-200,0]", "is [-200.0, 0.0], expected [lowest,highest] from -180 to 180, or [] for none"),
         ("scale=[1.2,0.8]", "is [1.2, 0.8], expected [lowest,highest] from 0.5 to 2"),
         ("scale=[1.2]", "is [1.2], expected [lowest,highest]"),
-        ("shear_degrees=[0,80]", "is [0.0, 80.0], expected [lowest,highest] from -45 to 45"),
         ("elastic=[0,0.2]", "is [0.0, 0.2], expected [lowest,highest] from 0 to 0.12"),
         ("color=[-1,1]", "is [-1.0, 1.0], expected [lowest,highest] from 0 to 4"),
-        ("hue=[0,nan]", "is [0.0, nan], expected [lowest,highest] from -0.5 to 0.5"),
-        ("noise=[0,1]", "is [0.0, 1.0], expected [lowest,highest] from 0 to 0.5"),
+        ("noise=[0,nan]", "is [0.0, nan], expected [lowest,highest] from 0 to 0.5"),
         ("noise=0.1", "is 0.1, expected a list of numbers such as [1,2]"),
-        ("jpeg_quality=[0,90]", "is [0, 90], expected [lowest,highest] from 1 to 100"),
     ],
 )
 def test_a_wrong_range_is_named(tiny_config: Path, setting: str, problem: str) -> None:
@@ -40,8 +37,8 @@ def test_quarter_turns_need_a_square_crop(tiny_config: Path) -> None:
 
 
 def test_the_settings_reach_the_samples_under_their_names(tiny_config: Path) -> None:
-    settings = ["data.augment.rotation_degrees=[-10,10]", "data.augment.jpeg_quality=[50,95]"]
+    settings = ["data.augment.rotation_degrees=[-10,10]", "data.augment.noise=[0.1,0.2]"]
     augmentation = build.build_preprocessing(load_config(tiny_config, settings)).augmentation
-    drawn = {"rotation_degrees": [-10, 10], "jpeg_quality": [50, 95]}
+    drawn = {"rotation_degrees": [-10, 10], "noise": [0.1, 0.2]}
     assert augmentation == PairAugmentation(**(vars(PairAugmentationConfig()) | drawn))
     assert build.build_preprocessing(load_config(tiny_config)).augmentation is None
