@@ -8,7 +8,7 @@ compute the same.
 
 import random
 from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
@@ -20,7 +20,6 @@ from torch import Tensor, nn
 from torch.optim import Adam
 from torch.utils.data import DataLoader, Dataset, RandomSampler
 
-from configs.schema import ContrastiveConfig
 from losses.patch_nce import patch_nce
 from losses.perceptual import LAYER_WEIGHTS
 from models.global_generator import GlobalGenerator
@@ -189,7 +188,7 @@ class ReferenceContrastiveUpdate:
     generator: GlobalGenerator
     projection: PatchProjection
     discriminator: nn.Module
-    taps: Sequence[str] = tuple(ContrastiveConfig().taps)
+    taps: Sequence[str] = field(default_factory=lambda: GlobalGenerator.compared_layers(n_downsamplings=2, n_blocks=9))
 
     def __post_init__(self) -> None:
         self._optimizers = [_adam(network) for network in (self.generator, self.discriminator, self.projection)]

@@ -12,6 +12,7 @@ from data import LAYOUTS
 from losses import ADVERSARIAL_LOSSES, GENERATOR_LOSSES, PENALTIES
 from metrics import METRICS
 from models import DISCRIMINATORS, GENERATORS
+from models.generator import Generator
 from utils.signatures import accepted, argument_names
 from utils.text import did_you_mean
 from utils.yaml_file import shortened
@@ -94,12 +95,16 @@ def _check_method(config: Config) -> None:
         _check_without_pairs(config, chosen)
 
 
+def _compares_features(generator: type[Generator], config: Config) -> bool:
+    return bool(generator.compared_layers(**accepted(generator.compared_layers, vars(config.generator))))
+
+
 def _check_without_pairs(config: Config, chosen: str) -> None:
     method, data, loss = config.method.declaration, config.data, config.loss
     fitting = [
         name
         for name, generator in GENERATORS.items()
-        if generator.translates == "images" and (generator.compared_layers or not method.compares_features)
+        if generator.translates == "images" and (not method.compares_features or _compares_features(generator, config))
     ]
     config.require(config.generator.name in fitting, "generator.name", f"one of {', '.join(fitting)} {chosen}")
     metrics = [name for name, metric in METRICS.items() if not metric.needs_pairs]

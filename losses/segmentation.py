@@ -12,16 +12,10 @@ class SegmentationLoss(AdversarialLoss):
 
     Logit 0 stands for translated images, logit 1 + c for class c in real images. The labels are the first K channels
     of the condition: one-hot, or the shares of classes if label maps are reduced to the size of the target. Pixels
-    without a class count 0 in the mean.
-
-    class_balance: Whether rare classes weigh more, inversely to their pixels in the batch (equation 2).
+    without a class count 0 in the mean. Rare classes weigh more, inversely to their pixels in the batch (equation 2).
     """
 
     classifies_pixels = True
-
-    def __init__(self, *, class_balance: bool = True) -> None:
-        super().__init__()
-        self.class_balance = class_balance
 
     def discriminator_loss(self, real: Logits, fake: Logits) -> dict[str, Tensor]:
         """Return half the sum of both cross entropies. OASIS takes the sum; Adam's steps differ only by its eps."""
@@ -37,7 +31,7 @@ class SegmentationLoss(AdversarialLoss):
         """Return a loss that is small if the logits recognize the classes of the labels."""
         (logits,) = images.scales
         labels = at_least_float32(labels_of(images.source, logits))
-        weighted = labels * class_weights(labels) if self.class_balance else labels
+        weighted = labels * class_weights(labels)
         logits = at_least_float32(logits)
         distances = logits.logsumexp(dim=1, keepdim=True) - logits[:, 1:]
         return (weighted * distances).sum(dim=1).mean()

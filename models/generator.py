@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from re import Pattern
 from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
@@ -33,14 +32,12 @@ class Generator(nn.Module):
     by the class.
 
     translates: What the network is made for. Methods without pairs translate images only.
-    compared_layers: Names of the layers whose outputs method.name=contrastive can compare; None: it has none.
     has_coarse_parts: Whether train.freeze_global_epochs has an effect; see `coarse_parts`.
     keeps_normed_weights: Whether init.distribution=xavier leaves the convolutions under spectral norm as torch draws
         them, and sets biases to 0, as SPADE's code does.
     """
 
     translates: ClassVar[Literal["images", "label maps"]] = "images"
-    compared_layers: ClassVar[Pattern[str] | None] = None
     has_coarse_parts: ClassVar[bool] = False
     keeps_normed_weights: ClassVar[bool] = False
 
@@ -55,6 +52,11 @@ class Generator(nn.Module):
     @staticmethod
     def without_effect(*args: Any, **settings: Any) -> Sequence[str]:
         """Return the settings that have no effect with these values of others."""
+        return ()
+
+    @staticmethod
+    def compared_layers(*args: Any, **settings: Any) -> Sequence[str]:
+        """Return the names of the layers whose outputs method.name=contrastive compares; none if it cannot."""
         return ()
 
     @property
@@ -84,6 +86,11 @@ class EncodedGenerator(nn.Module):
         super().__init__()
         self.generator = generator
         self.encoder = encoder
+
+    @staticmethod
+    def compared_layers(*args: Any, **settings: Any) -> Sequence[str]:
+        """Return the names of the layers whose outputs method.name=contrastive compares; none if it cannot."""
+        return ()
 
     @property
     def coarse_parts(self) -> Sequence[str]:

@@ -28,6 +28,8 @@ from models.blocks import (
 from models.generator import Generator, ImageSides
 from models.layers import UniformToZeros
 
+_TAPPED = re.compile(r"stem\.\d+|downs\.\d+\.\d+|blocks\.\d+")  # layers that have features
+
 
 class GlobalGenerator(Generator):
     """Encoder, residual blocks, decoder (Wang et al. 2018, section 3.1; Johnson et al. 2016).
@@ -45,8 +47,6 @@ class GlobalGenerator(Generator):
         each halves the channels; below 1 there are fewer.
     output: tanh; linear for values without bounds; None for the features before the head.
     """
-
-    compared_layers = re.compile(r"stem\.\d+|downs\.\d+\.\d+|blocks\.\d+")
 
     def __init__(
         self,
@@ -90,6 +90,13 @@ class GlobalGenerator(Generator):
         """Return the sides that leave reflection two pixels at the lowest resolution, and four at the head."""
         multiple = 2**n_downsamplings
         return ImageSides(multiple, minimum=max(2 * multiple, math.ceil(4 / scale)))
+
+    @staticmethod
+    def compared_layers(*, n_downsamplings: int, n_blocks: int) -> Sequence[str]:
+        """Return CUT's layers; a network with fewer than five blocks has its last block instead of the fifth."""
+        downs = [f"downs.{level}.0" for level in range(min(n_downsamplings, 2))]
+        blocks = dict.fromkeys(f"blocks.{min(block, n_blocks - 1)}" for block in (0, 4) if n_blocks)
+        return ["stem.0", *downs, *blocks]
 
     @staticmethod
     def unsupported(*, skips: Skips, scale: float) -> Mapping[str, str]:
@@ -143,7 +150,7 @@ class GlobalGenerator(Generator):
 
     def _encoded(self, x: Tensor, taps: Sequence[str], *, stops: bool) -> tuple[Tensor, list[Tensor], list[Tensor]]:
         """Return the lowest resolution, the features at `taps` and the levels that join the decoder."""
-        layers = {name: layer for name, layer in self.named_modules() if self.compared_layers.fullmatch(name)}
+        layers = {name: layer for name, layer in self.named_modules() if _TAPPED.fullmatch(name)}
         known = [name for name, layer in layers.items() if not isinstance(layer, nn.InstanceNorm2d | nn.BatchNorm2d)]
         if unknown := set(taps).difference(known):
             raise KeyError(f"no layer {min(unknown)}; there are {', '.join(known)}")

@@ -1,7 +1,7 @@
 """The training loop."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -11,7 +11,6 @@ from training.callbacks import Callbacks
 from training.checkpointing import CheckpointManager
 from training.cuda_graph import make_step
 from training.optimizer_group import CHECKED_EVERY_STEPS, SkippedUpdates
-from training.profiler import profiler
 from training.report.report import Progress, Report
 from training.run import Training
 from training.trained_network import freeze_parts
@@ -23,7 +22,6 @@ from utils.signals import END, GracefulStop
 class TrainingLoop:
     """Trains from the present state of `training` to its last step.
 
-    end_step: Called after each step, for a trace.
     callbacks: Functions of the caller; none in processes other than the main one.
     end_reason: Why the run must end before its last step. The main process sets it, and all end together.
     """
@@ -32,7 +30,6 @@ class TrainingLoop:
     batches: BatchReader
     report: Report
     checkpoints: CheckpointManager
-    end_step: Callable[[], None]
     callbacks: Callbacks = field(default_factory=Callbacks)
     end_reason: str | None = None
 
@@ -67,7 +64,6 @@ class TrainingLoop:
             state.batches += training.config.batches_per_step
 
             skipped.record(sample_names(batches))
-            self.end_step()
             self.report.end_step()
             self._follow_up(skipped, is_last=state.step == total_steps, is_new_epoch=state.epoch > epoch)
         self.checkpoints.save_with_retries(state.step)  # also a run that began with no step left
@@ -131,14 +127,10 @@ class TrainingLoop:
 
 @contextmanager
 def open_loop(training: Training, stop: GracefulStop, report: Report, callbacks: Callbacks) -> Iterator[TrainingLoop]:
-    """Open the loop of a run that continues at its present state, with its data and its profiler."""
+    """Open the loop of a run that continues at its present state, with its data."""
     config = training.config
     training.statistics_batches = read_statistics_batches(
         training.averages, training.dataset(training.layout), config.train.batch_size, training.world
     )
-    n_profiled = config.train.profile_steps if training.world.is_main else 0
-    with (
-        open_batches(training, stop) as batches,
-        profiler(training.folder / "trace.json.gz", n_profiled) as end_step,
-    ):
-        yield TrainingLoop(training, batches, report, CheckpointManager(training), end_step, callbacks)
+    with open_batches(training, stop) as batches:
+        yield TrainingLoop(training, batches, report, CheckpointManager(training), callbacks)

@@ -31,7 +31,6 @@ _OF_NETWORKS = (
     "features.",
     "style.",
     "contrastive.channels",
-    "contrastive.taps",
     "data.source_range",
     "data.target_range",
 )
@@ -39,7 +38,7 @@ _NOT_OF_RESULTS = (
     *("run.name", "run.root", "run.device", "log.", "checkpoint.every_steps", "checkpoint.keep"),
     *("data.root", "data.workers", "data.cache", "data.timeout_s", "data.test_split"),
     *("train.activation_checkpointing", "train.compile", "train.cuda_graph"),
-    *("train.deterministic", "train.profile_steps"),
+    "train.deterministic",
 )
 """Settings of places, speed and reports. A finished run may be started again with others."""
 

@@ -38,8 +38,6 @@ class LossConfig(Section, prefix="loss."):
     discriminator.name=segmentation."""
     over_scales: Literal["sum", "mean"] = "sum"
     """How the adversarial losses of the discriminator's scales are combined; pix2pixHD takes the sum."""
-    class_balance: bool = True
-    """segmentation: weigh classes inversely to their pixels in the batch."""
     labelmix: float = penalty(0.0)
     """segmentation: weight of LabelMix in the discriminator's loss: its output for a class-wise mix of a real and a
     translated image must equal the same mix of its outputs. 10 in OASIS, 5 on Cityscapes."""
@@ -100,25 +98,18 @@ class ContrastiveConfig(Section, prefix="contrastive."):
 
     weight: float = 1.0
     """Weight of the loss, beside loss.adversarial; 1 in CUT, 10 in FastCUT."""
-    taps: list[str] = field(default_factory=lambda: ["stem.0", "downs.0.0", "downs.1.0", "blocks.0", "blocks.4"])
-    """Layers of the generator whose outputs are compared, by the names of its modules; of the encoder and the blocks.
-    stem.0 is the image with its reflected border, downs.0.0 the first downsampling convolution."""
     n_patches: int = 256
-    """Patches of each image that are drawn for a step, at each tap."""
+    """Patches of each image that are drawn for a step, at each compared layer of the generator."""
     channels: int = 256
     """Length of the vectors that are compared, and width of the projection network that makes them."""
     identity: bool = True
     """Translate target images too, whose patches shall stay as they are. CUT; not FastCUT."""
     flip_equivariance: bool = False
     """Mirror the sources of half of the steps. FastCUT; not CUT."""
-    all_negatives: bool = False
-    """Compare with the patches of all images of the batch, in place of those of the same image alone."""
 
     def __post_init__(self) -> None:
         self.require_numbers("weight", least=0)
         self.require_numbers("n_patches", "channels", least=1)
-        are_names = bool(self.taps) and len(set(self.taps)) == len(self.taps)
-        self.require(are_names, "taps", "a list of different layers, such as [stem.0,blocks.0]")
 
 
 @dataclass(frozen=True)

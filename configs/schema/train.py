@@ -168,9 +168,6 @@ class TrainConfig(Section, prefix="train."):
     """Use only deterministic algorithms, so that a resumed run on a GPU ends with the same bits. Slower, since the
     fastest algorithms are not searched for. A warning names operations without a deterministic algorithm. On a CPU runs
     are always exact."""
-    profile_steps: int = 0
-    """Steps of which to write a trace of torch.profiler, after 10 others, to trace.json.gz in the run's folder, for
-    ui.perfetto.dev. 0: none."""
     pool_size: int = 0
     """Earlier translations that the discriminator sees, half of the time, in place of the present ones (Shrivastava et
     al. 2017). They take memory, and room in checkpoints. 0: none."""
@@ -182,7 +179,7 @@ class TrainConfig(Section, prefix="train."):
     of batch norm and spectral norm still change."""
 
     def __post_init__(self) -> None:
-        self.require_numbers("epochs", "decay_epochs", "pool_size", "freeze_global_epochs", "profile_steps", least=0)
+        self.require_numbers("epochs", "decay_epochs", "pool_size", "freeze_global_epochs", least=0)
         require(self.epochs + self.decay_epochs > 0, "train.epochs + train.decay_epochs", 0, "at least 1 epoch")
         self.require_numbers("max_steps", "steps_per_epoch", "patience", "batch_size", least=1)
         self.require_numbers("accumulation_steps", "discriminator_steps", least=1)

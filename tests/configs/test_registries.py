@@ -91,8 +91,8 @@ def test_each_loss_trains_alone_in_both_orders(tiny_config: Path, name: str, ret
         (["generator.spectral_iteration=v_first"], ["generator.spectral_iteration=v_first"]),
         (["discriminator.name=pixel", "discriminator.n_scales=3"], ["discriminator.n_scales=3"]),
         (["loss.adversarial=0", "loss.gan_mode=hinge"], []),
-        (["loss.labelmix=10", "loss.class_balance=false"], ["loss.class_balance=False", "loss.labelmix=10.0"]),
-        ([*OASIS, "loss.class_balance=false", "loss.adversarial=0", "loss.l1=1"], []),
+        (["loss.labelmix=10"], ["loss.labelmix=10.0"]),
+        ([*OASIS, "loss.adversarial=0", "loss.l1=1"], []),
         (
             [*OASIS, "loss.over_scales=mean", "discriminator.n_layers=4"],
             ["discriminator.n_layers=4", "loss.over_scales=mean"],

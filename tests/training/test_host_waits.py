@@ -40,7 +40,7 @@ TINY: dict[str, Any] = {
 }
 SPADE = ["generator.name=spade", "generator.n_upsamplings=3", "generator.spectral_norm=true"]
 UNPAIRED = ["data.layout=unpaired_folders", "data.n_classes=0", "data.instance_edges=false", "loss.feature_matching=0"]
-CUT = ["method.name=contrastive", *UNPAIRED, "contrastive.taps=[stem.0,blocks.0]", "contrastive.n_patches=16"]
+CUT = ["method.name=contrastive", *UNPAIRED, "contrastive.n_patches=16"]
 OUTSIDE_MASK = ["loss.outside_mask=1", "loss.class_weights={1: 0}"]
 MOVED, CUT_OUT = "augmentation.policy=[color,translation]", "augmentation.policy=[color,translation,cutout]"
 

@@ -47,7 +47,7 @@ def watched(training: Training) -> Watched:
     validation.run = note("validate", SimpleNamespace(summary=SimpleNamespace(figures={"l1": 0.5})))
     checkpoints.save_with_retries, checkpoints.save_if_due = note("save"), note("save if due")
     training.validation = validation
-    return Watched(TrainingLoop(training, reader, report, checkpoints, Mock()), result)
+    return Watched(TrainingLoop(training, reader, report, checkpoints), result)
 
 
 def test_a_run_reports_validates_and_saves_at_its_steps_and_at_its_end(build_fake: Build) -> None:
@@ -87,6 +87,6 @@ def test_a_run_that_asks_for_its_end_is_saved_before_the_next_step(
         monkeypatch.setattr(World, "all_reduce_max", lambda _world, own: max(own, next(requests)))
     else:
         ask = iter([None, "enough"])
-        one.loop.end_step = lambda: setattr(one.loop, "end_reason", next(ask))
+        monkeypatch.setattr(one.loop.report, "end_step", lambda: setattr(one.loop, "end_reason", next(ask)))
     one.loop.run(GracefulStop())
     assert one.steps == {"save if due": [1, 2], "save": [2]}

@@ -13,6 +13,7 @@ from configs.build import image_sides
 from configs.schema import Config, ContrastiveConfig
 from losses.objective import GeneratorObjective
 from losses.patch_nce import patch_nce
+from models import GENERATORS
 from models.generator import Generator
 from models.initialization import initialize
 from models.patch_projection import PatchProjection, draw_positions
@@ -22,7 +23,7 @@ from training.methods.unpaired import Pair, Unpaired, layout_on_cpu
 from training.running_means import RunningMeans
 from training.trained_network import TrainedNetwork, synchronized_passes
 from utils.distributed import World
-from utils.errors import ConfigError
+from utils.signatures import accepted
 
 Features = Sequence[Tensor]
 """The features of images at each tap, (N, C, H, W)."""
@@ -64,6 +65,7 @@ class Contrastive(Unpaired):
     objective: Losses of the translations, besides the contrastive loss.
     optimizers: Groups "generator", which holds the projection too, since their loss is one sum, and "discriminator".
         One Adam for two networks makes the same steps as one for each.
+    taps: Names of the generator's layers whose features are compared.
     shares_encoder: Whether the keys may come from the pass that translates. They may not if two passes of the generator
         differ, as with dropout, or with batch norm's statistics of other images.
     is_flipped: Whether the next pass mirrors its images, if that is drawn ahead.
@@ -74,6 +76,7 @@ class Contrastive(Unpaired):
     objective: GeneratorObjective
     projection: TrainedNetwork
     contrastive: ContrastiveConfig
+    taps: Sequence[str]
     shares_encoder: bool
     is_flipped: bool | None = None
 
@@ -148,7 +151,7 @@ class Contrastive(Unpaired):
         return _Translation(fake, [tap.detach() for tap in features], flipped)
 
     def _encode(self, images: Tensor) -> Features:
-        return cast(Generator, self.generator.compute_copy).features(images, self.contrastive.taps)
+        return cast(Generator, self.generator.compute_copy).features(images, self.taps)
 
     def _source_terms(self, pair: Pair, made: _Translation) -> dict[str, Tensor]:
         """Return the losses of the translations of the sources."""
@@ -170,18 +173,16 @@ class Contrastive(Unpaired):
     def _contrastive_loss(self, made: _Translation) -> Tensor:
         """Return the mean over the taps, 0-d, of features of N translations and of their sources."""
         queries, keys = [q.flip(-1) if made.flipped else q for q in self._encode(made.fake)], made.keys
-        settings, n_images = self.contrastive, len(queries[0])
-        positions = draw_positions(queries, settings.n_patches)
+        positions = draw_positions(queries, self.contrastive.n_patches)
         with torch.no_grad():
             key_vectors = self.projection.compute_copy(keys, positions)
         vectors = zip(self.projection.network(queries, positions), key_vectors, strict=True)
-        n_groups = 1 if settings.all_negatives else n_images
-        losses = [patch_nce(q, k, n_groups=n_groups) for q, k in vectors]
+        losses = [patch_nce(q, k, n_groups=len(made.fake)) for q, k in vectors]
         return torch.stack(losses).mean()
 
     def pass_once(self, pair: Pair) -> None:
         """Translate the sources, discriminate the translations and project the features."""
-        fake, features = TappedGenerator(self.generator.compute_copy, self.contrastive.taps)(pair.source)
+        fake, features = TappedGenerator(self.generator.compute_copy, self.taps)(pair.source)
         self.discriminator.trained.compute_copy(fake[:, :0], fake)
         first = torch.zeros(1, dtype=torch.long, device=self.device)
         self.projection.compute_copy(features, [first] * len(features))
@@ -192,18 +193,21 @@ def draw_coin() -> float:
     return float(torch.rand(()))
 
 
+def compared_layers(config: Config) -> Sequence[str]:
+    """Return the names of the generator's layers whose features are compared."""
+    generator = GENERATORS[config.generator.name]
+    return generator.compared_layers(**accepted(generator.compared_layers, vars(config.generator)))
+
+
 def build_projection(config: Config, generator: Generator) -> PatchProjection:
-    """Return the projection of a generator's features at contrastive.taps, with random weights.
+    """Return the projection of a generator's features at its compared layers, with random weights.
 
     Raises:
-        ConfigError: The generator has no such layer, or no features.
+        ConfigError: The generator has no features.
     """
     settings, side = config.contrastive, 4 * image_sides(config).minimum
     images = torch.empty(1, config.data.source_channels, side, side, device="meta")
-    try:
-        features = deepcopy(generator).to("meta").features(images, settings.taps)
-    except KeyError as error:
-        raise ConfigError(f"contrastive.taps: {error.args[0]}") from error
+    features = deepcopy(generator).to("meta").features(images, compared_layers(config))
     projection = PatchProjection([feature.shape[1] for feature in features], channels=settings.channels)
     initialize(projection, config.init.distribution, config.init.gain, zero_biases=True)
     return projection
@@ -213,14 +217,14 @@ def build_contrastive(config: Config, world: World) -> Contrastive:
     """Return networks, optimizers and losses with initial weights, on the device of `world`.
 
     Raises:
-        ConfigError: The generator has no features, or no layer that contrastive.taps names.
+        ConfigError: The generator has no features.
     """
     torch.manual_seed(config.run.seed)
-    builder, settings = NetworkBuilder(config, world, layout_on_cpu()), config.contrastive
+    builder, taps = NetworkBuilder(config, world, layout_on_cpu()), compared_layers(config)
     modules = build.build_generator(config), build.build_discriminator(config)
     projection_module = build_projection(config, cast(Generator, modules[0]))
     torch.manual_seed(config.run.seed + world.rank)  # patches differ by process
-    generator = builder.network(modules[0], "generator", lambda network: TappedGenerator(network, settings.taps))
+    generator = builder.network(modules[0], "generator", lambda network: TappedGenerator(network, taps))
     projection = builder.network(projection_module, "projection")
     discriminator = TrainedDiscriminator.of(builder, modules[1], RunningMeans())
     return Contrastive(
@@ -233,7 +237,8 @@ def build_contrastive(config: Config, world: World) -> Contrastive:
             "generator": builder.group({"generator": generator, "projection": projection}),
             "discriminator": builder.group({"discriminator": discriminator.trained}),
         },
-        contrastive=settings,
+        contrastive=config.contrastive,
+        taps=taps,
         precision=builder.precision,
         shares_encoder=config.generator.norm == "instance" and not config.generator.dropout,
         means=discriminator.means,

@@ -53,4 +53,4 @@ def test_a_generator_of_any_class_with_features_is_trained(monkeypatch: pytest.M
     method = build_contrastive(config("contrastive"), ALONE)
     fake, features = method.generator.network(torch.zeros(1, 3, 16, 16))
     assert fake.shape == (1, 3, 16, 16)
-    assert len(features) == 2
+    assert len(features) == 5

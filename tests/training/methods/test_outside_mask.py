@@ -29,13 +29,12 @@ COMMON: dict[str, Any] = {
     "generator": {"base_channels": 4, "n_downsamplings": 2, "n_blocks": 2},
     "discriminator": {"base_channels": 4, "n_scales": 1, "n_layers": 1},
 }
-TAPS = ["contrastive.taps=[stem.0,blocks.1]", "contrastive.n_patches=16"]
 ALONE = World(rank=0, size=1, device=torch.device("cpu"))
 
 
 def config(method: str, *settings: str) -> Config:
-    taps = TAPS if method == "contrastive" else []
-    return config_from_dict(COMMON | {"method": {"name": method}}, "", [*taps, *settings])
+    patches = ["contrastive.n_patches=16"] if method == "contrastive" else []
+    return config_from_dict(COMMON | {"method": {"name": method}}, "", [*patches, *settings])
 
 
 def batch(labels: list[list[int]], side: int = 32) -> Batch:

@@ -157,7 +157,7 @@ def test_adversarial_losses(reference: dict[str, Any], name: str) -> None:
         assert_close(gradient, recorded["gradient_of_mean"], 1e-10)
 
 
-CUT_CASES = ["cut_training", "cut_training_batch", "cut_training_all_negatives", "cut_training_no_antialias"]
+CUT_CASES = ["cut_training", "cut_training_batch", "cut_training_no_antialias"]
 
 
 @pytest.mark.parametrize(
@@ -183,12 +183,11 @@ def test_contrastive(reference: dict[str, Any], name: str, joint: bool, monkeypa
         projection=networks["F"],
         optimizers=groups,
         contrastive=ContrastiveConfig(
-            taps=list(taps),
             weight=config["lambda_NCE"],
             identity=config["nce_idt"],
             flip_equivariance=config["flip_equivariance"],
-            all_negatives=config["nce_includes_all_negatives_from_minibatch"],
         ),
+        taps=taps,
         objective=make_objective({"adversarial": config["lambda_GAN"]}, LSGAN),
         precision=PRECISION,
         shares_encoder=joint,
