@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from inference.command_line import add_generator_options, contradictions
+from inference.request import Request, add_generator_options, contradictions
 from utils.cli import ArgumentParser, run_entry_point, whole_number
 from utils.signals import handling_ctrl_c, leave_at_once
 from utils.signatures import accepted
@@ -41,8 +41,8 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--output", type=Path, metavar="PATH", help=output_help)
     existing_help = "refuse: replace only results of test.py, the default; keep: translate what is missing"
     add("--existing", choices=("refuse", "replace", "keep"), default="refuse", help=existing_help)
-    compile_help = "compile the generator before the first image; auto: on a CPU, for many images of one size"
-    add("--compile", choices=("auto", "on", "off"), default="auto", help=compile_help)
+    compile_help = "compile the generator before the first image, which pays for many images of one size"
+    add("--compile", choices=("on", "off"), default="off", help=compile_help)
     add("--batch-size", type=whole_number(1), default=1, metavar="N", help="images of one size translated together")
     size_help = "own: keep each image's size, the default with --input; trained: apply data.preprocess"
     add("--size", choices=("own", "trained"), help=size_help)
@@ -99,10 +99,9 @@ def main(argv: Sequence[str]) -> None:
     arguments = parse_arguments(argv)
 
     with handling_ctrl_c(leave_at_once):
-        from inference.request import Request  # imports torch, which takes seconds
-        from inference.translate import translate
+        from inference.translate import translate  # imports torch, which takes seconds
 
-    translate(Request.of(vars(arguments)))
+    translate(Request(**vars(arguments)))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -19,11 +20,10 @@ from configs import build
 from configs.load import config_to_dict
 from data.batch import Batch
 from data.conditioning import images_to_uint8
-from inference.image_store import image_store
 from inference.inputs import build_input
 from inference.load import load_generator
-from inference.output_folder import OutputFolder
-from inference.request import ComputeOptions, DrawingOptions, InputOptions, Request
+from inference.output_folder import OutputFolder, image_store
+from inference.request import Request
 from inference.requested_predictor import build_predictor
 from inference.translate import translate_all
 from utils.checkpoint import save_checkpoint
@@ -119,12 +119,11 @@ def plain_loop(case: Case, device: torch.device, folder: Path) -> Work:
 def program(side: str, device: torch.device, folder: Path) -> Work:
     """Return the translation as test.py does it with a loaded generator."""
     loaded = load_generator(checkpoint_path(folder, 1))
-    compute = ComputeOptions(opt_level=LEVELS[side])
-    predictor = build_predictor(loaded, device, compute, DrawingOptions(), compiles=side == COMPILED)
-    given = InputOptions([folder / "labels"], instances=folder / "instances")
-    layout, request, world = build_input(loaded, given), Request(input=given), World(0, 1, device)
+    compiles: Literal["on", "off"] = "on" if side == COMPILED else "off"
+    given = Request(input=[folder / "labels"], instances=folder / "instances", opt_level=LEVELS[side], compile=compiles)
+    predictor, layout = build_predictor(loaded, device, given), build_input(loaded, given)
     output = OutputFolder(folder / side, layout, image_store(loaded.data_facts))
-    return lambda: translate_all(loaded, predictor, output, request, world)
+    return lambda: translate_all(loaded, predictor, output, given, World(0, 1, device))
 
 
 def make_translation(case: Case, side: str, device: torch.device, *, folder: Path) -> Work:

@@ -23,7 +23,7 @@ from data.layout import DerivedLayout, Layout, Provenance
 from data.map_reader import MapReader, source_kinds
 from data.paired_folders import PairedFolders, halves
 from inference.load import LoadedGenerator, directions_of
-from inference.request import InputOptions
+from inference.request import Request
 from models.instance_features import FeatureConditionedGenerator
 from utils.distributed import World
 from utils.errors import UserError
@@ -38,29 +38,31 @@ Side = Literal["A", "B"]
 """Of a joined picture."""
 
 
-def with_listed_inputs(request: InputOptions, world: World) -> InputOptions:
-    """Return the request with paths from standard input, one per line, in place of `-`; one process reads for all.
+def with_listed_inputs(paths: Sequence[Path], world: World) -> Sequence[Path]:
+    """Return the paths of --input, with the paths from standard input, one per line, instead of `-`.
+
+    The main process reads for all processes.
 
     Raises:
-        DataError: standard input holds no path.
+        DataError: Standard input holds no path.
     """
-    if STANDARD_INPUT not in request.paths:
-        return request
+    if STANDARD_INPUT not in paths:
+        return paths
     lines = sys.stdin.read().splitlines() if world.is_main else []
     listed = world.gather([Path(line) for line in lines if line.strip()])[0]
     if not listed:
         raise DataError("--input -: standard input holds no path. Write one per line, as find does.")
-    return replace(request, paths=[*(path for path in request.paths if path != STANDARD_INPUT), *listed])
+    return [*(path for path in paths if path != STANDARD_INPUT), *listed]
 
 
-def build_input(loaded: LoadedGenerator, request: InputOptions) -> Layout:
+def build_input(loaded: LoadedGenerator, request: Request) -> Layout:
     """Return the samples to translate: those of --input, or a split of the data set that the generator was trained on.
 
     Raises:
         DataError: a folder is missing or empty, a file lacks a partner, or the generator needs maps that are not named.
     """
     config, conditioning = loaded.reading_config, loaded.conditioning
-    if request.paths:
+    if request.input:
         _check_maps_are_named(request, loaded)
         layout = without_joined_pictures(_named_input(request, loaded), loaded, request)
     elif loaded.step is None and config.data.root == ROOT:
@@ -78,7 +80,7 @@ def build_input(loaded: LoadedGenerator, request: InputOptions) -> Layout:
     return layout
 
 
-def _check_maps_are_named(request: InputOptions, loaded: LoadedGenerator) -> None:
+def _check_maps_are_named(request: Request, loaded: LoadedGenerator) -> None:
     """Raise DataError unless --input is accompanied by the other maps that the generator needs."""
     conditioning = loaded.conditioning
     if loaded.data_facts.reads_instances and request.instances is None:
@@ -92,7 +94,7 @@ def _check_maps_are_named(request: InputOptions, loaded: LoadedGenerator) -> Non
         )
 
 
-def _named_input(request: InputOptions, loaded: LoadedGenerator) -> Layout:
+def _named_input(request: Request, loaded: LoadedGenerator) -> Layout:
     """Return the samples of --input; in a single folder, partners may have other endings of their names."""
     facts, conditioning = loaded.data_facts, loaded.conditioning
     instances = request.instances if conditioning.needs_instances else None
@@ -100,16 +102,16 @@ def _named_input(request: InputOptions, loaded: LoadedGenerator) -> Layout:
     makes_instances = conditioning.needs_instances and instances is None
     reader = facts.map_reader(allowing_missing(facts.trained_storage), needs_instances=makes_instances)
     partners = {"instances": instances, "target": request.targets, "features": features}
-    first, *others = request.paths
+    first, *others = request.input
     is_stacked = bool(facts.stack)
     if is_stacked:
-        _check_stack(request.paths, loaded.config.data.source_folder)
+        _check_stack(request.input, loaded.config.data.source_folder)
     if _is_folder(first) and (is_stacked or not others):
-        sources = dict(zip(source_kinds(len(request.paths)), request.paths, strict=True))
+        sources = dict(zip(source_kinds(len(request.input)), request.input, strict=True))
         return PairedFolders({**sources, **partners}, reader)
     if is_stacked:
         return ListedImages([first], partners, further_files=others, reader=reader)
-    return ListedImages(request.paths, partners, reader=reader)
+    return ListedImages(request.input, partners, reader=reader)
 
 
 def _is_folder(path: Path) -> bool:
@@ -248,7 +250,7 @@ class JoinedPictures(DerivedLayout):
         return replace(sample, source=source, instances=instances, target=target)
 
 
-def without_joined_pictures(layout: Layout, loaded: LoadedGenerator, request: InputOptions) -> Layout:
+def without_joined_pictures(layout: Layout, loaded: LoadedGenerator, request: Request) -> Layout:
     """Return the layout of --input with one half of each picture as source, and report that.
 
     --side A or B takes that half, and none takes every picture whole. Without it, runs of the layout side_by_side take

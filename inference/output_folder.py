@@ -1,25 +1,36 @@
-"""The folder of the results of test.py: its name, its files, those that exist, and the record of what made them."""
+"""The folder of the results of test.py: its files, existing results, and the record of what made them."""
 
 import errno
+import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from torch import Tensor
+
+from configs.data_facts import DataFacts
+from configs.schema import Config, changed_settings
 from data.batch import DataError
+from data.files.image_files import read_rgb, write_png
+from data.files.pixels import StoredForm, read_stored
+from data.files.tiff_tags import file_tags
+from data.files.tiff_writer import write_tiff
 from data.folder import File
 from data.layout import Layout
-from inference.image_store import ImageStore
 from inference.inputs import common_folder
 from inference.load import LoadedGenerator
-from inference.origin import NOT_COMPARED, differences
-from inference.request import Existing, InputOptions
-from utils.files import locked, replacing
+from inference.predictor import Predictor
+from inference.reading import NoData
+from inference.request import Existing, Request
+from models.instance_features import FeatureClusters
+from utils.files import locked, replacing, sha256_of_file
 from utils.log import logger
 from utils.plain_values import read_json
 from utils.text import counted
@@ -34,17 +45,84 @@ RECORD = f"{GALLERY}/origin.json"
 _REPORTS = (f"{SHEET}.png", INDEX, METRICS)
 _MIXED = "mixed"  # whether the folder also holds translations of other images that have another origin
 
+_NOT_COMPARED = ("step", "checkpoint", "folders")  # they change when files move, or follow from other facts
+_OPTIONS_NOT_RECORDED = (
+    *("device", "compile", "batch_size", "max_pixels", "output", "existing"),  # they change no translation
+    *("checkpoint", "direction", "weights", "overrides", "opt_level", "dtype", "tile", "clusters", "style", "size"),
+    *("input", "split", "instances", "targets", "feature_maps"),  # like the line above, recorded under other names
+)
+_SECTIONS = ("data.", "generator.", "features.", "style.")  # sections whose settings change translations, except:
+_SETTINGS_WITHOUT_EFFECT = (
+    *("data.root", "data.workers", "data.timeout_s", "data.cache"),
+    *("data.flip", "data.augment.", "data.on_bad_sample", "data.validation_split", "data.weight_folder"),
+    *("data.preprocess", "data.load_", "data.crop_", "data.test_split"),  # see "resizing", "split"
+    "data.synthetic_",  # numbers of samples, and sizes, which an image that is kept must have
+)
 
-def default_output(loaded: LoadedGenerator, given: InputOptions) -> Path:
+
+@dataclass(frozen=True)
+class ImageStore:
+    """Writes and reads translated images.
+
+    form: Storage format of images that are not 8-bit RGB; None for 8-bit RGB.
+    suffix: Suffix of the files.
+    follows_sources: Whether the translation of a TIFF with tags is a TIFF.
+    scale: Height of a translated image divided by the height of its source.
+    """
+
+    form: StoredForm | None = None
+    suffix: str = ".png"
+    follows_sources: bool = False
+    scale: float = 1.0
+
+    def suffix_of(self, source: File | None) -> str:
+        """Return the suffix of the translation of a source; None for a source without a file."""
+        return ".tif" if self.follows_sources and file_tags(source) else self.suffix
+
+    def write(self, path: Path, image: Tensor, source: File | None, no_data: NoData | None = None) -> None:
+        """Write a (C, H, W) image with its pixels without data, and create its folders. A TIFF gets its source's tags.
+
+        The file appears under its name when it is complete.
+        """
+        image = no_data.marked(image) if no_data else image
+        with replacing(path) as unfinished:
+            match path.suffix:
+                case ".png":
+                    write_png(unfinished, image)
+                case ".npy":
+                    with unfinished.open("wb") as file:
+                        np.save(file, image.numpy())
+                case _:
+                    write_tiff(unfinished, image, source, self.scale, no_data.value if no_data else None)
+
+    def read(self, path: Path) -> Tensor:
+        """Read a translated image, with NaN as 0; raise DataError if it is damaged or has another storage format."""
+        if self.form is None:
+            return read_rgb(path)
+        image = read_stored(path, replace(self.form, allows_missing=True))
+        return image.nan_to_num_() if image.is_floating_point() else image
+
+
+def image_store(facts: DataFacts) -> ImageStore:
+    """Return the store of images that are translated into the targets of a data set."""
+    form, files, scale = facts.storage.get("target"), facts.target_files, facts.conditioning.target_scale
+    if files is None:
+        return ImageStore(follows_sources=True, scale=scale)
+    if form is None:
+        form = StoredForm(3, "data.target_channels", is_8_bit=True)
+    return ImageStore(form, "." + files.partition(".")[2], scale=scale)
+
+
+def default_output(loaded: LoadedGenerator, request: Request) -> Path:
     """Return results/RUN/SPLIT_stepSTEP, or results/RUN/INPUT_stepSTEP with the name of --input.
 
-    Results of a run that has generators of two directions are in SPLIT_DIRECTION_stepSTEP.
+    If the run has generators of two directions, the direction follows the name.
     """
-    name = given.split or loaded.config.data.test_split
-    if given.paths:
-        first, *others = given.paths
+    name = request.split or loaded.config.data.test_split
+    if request.input:
+        first, *others = request.input
         is_file = first.is_file() and not others
-        name = first.resolve().stem if is_file else common_folder(given.paths).name or "input"
+        name = first.resolve().stem if is_file else common_folder(request.input).name or "input"
     name = name.replace("/", "_")  # a split may be a nested folder; its results are not
     step = None if loaded.step is None else f"step{loaded.step}"
     return Path("results") / loaded.name / "_".join(filter(None, [name, loaded.named_direction, step]))
@@ -82,17 +160,16 @@ class OutputFolder:
         return self.path / f"{name}{suffix or self.store.suffix}"
 
     def is_foreign(self, name: str) -> bool:
-        """Return whether a file has the name of a sample's translated image, and test.py did not write it.
+        """Return whether test.py did not write the file that has the name of a sample's translated image.
 
-        For each of its images test.py leaves the source in the gallery, which it writes first.
+        Before each image, test.py writes the source to the gallery.
         """
         return self.image(name).exists() and not (self.path / gallery_image(KINDS[0], name)).exists()
 
     def prepare(self, existing: Existing) -> None:
         """Create the folder.
 
-        existing: "replace" overwrites any file; "refuse" only results of test.py; "keep" neither these nor other
-            images.
+        existing: "replace" overwrites any file, "refuse" only results of test.py, and "keep" no image.
 
         Raises:
             DataError: Results would overwrite inputs, each other or files that have to stay, or be outside the folder.
@@ -144,32 +221,35 @@ class OutputFolder:
             files = f"{foreign[0]}" + (f" and {counted(len(foreign) - 1, 'other file')}" if foreign[1:] else "")
             choice = "replace" if reports else "replace or keep"  # only images can be kept
             raise DataError(
-                f"--output: {files} would be overwritten, which test.py did not write. Choose another --output, or "
+                f"--output: test.py did not write {files}, and would overwrite it. Choose another --output, or "
                 f"--existing {choice}."
             )
 
     def record(self, origin: Mapping[str, Any], existing: Existing) -> None:
-        """Record the origin of this run's translations, and delete older translations of another origin.
+        """Record what makes this run's translations, and delete older translations that were made otherwise.
 
-        Otherwise `--existing keep` would take older images for images of this origin, if this run is interrupted.
+        If this run were interrupted, `--existing keep` would else take the older images for its results.
 
         Raises:
             DataError: Existing translations are to be kept, and have another origin, or an origin without a record.
         """
-        facts = {name: fact for name, fact in origin.items() if name not in NOT_COMPARED}
+        facts = {name: fact for name, fact in origin.items() if name not in _NOT_COMPARED}
         record = dict(json.loads(json.dumps(facts))) | {_MIXED: False}  # as it is read back
         sources = self.path / SOURCES
         names = {file.relative_to(sources).as_posix().removesuffix(".png") for file in sources.rglob("*.png")}
         present = {name for name in names if self.image(name).is_file()}
         recorded = self._recorded() if present else record
         if recorded != record:
+            replaced, found = present & set(self.layout.names), "an origin that is not recorded"
+            if recorded:
+                differing = [
+                    name for name in {**record, **recorded} if recorded.get(name, ...) != record.get(name, ...)
+                ]
+                found = f"another origin ({', '.join(differing)})"
             is_reversed = (recorded or record).get("direction") != record.get("direction")
-            found, replaced = differences(record, recorded), present & set(self.layout.names)
             if existing == "keep" or (existing == "refuse" and is_reversed):
-                raise DataError(
-                    f"--output: {self.path} holds translations of {found}. Choose another --output, or --existing "
-                    "replace."
-                )
+                remedy = "Choose another --output, or --existing replace."
+                raise DataError(f"--output: {self.path} holds translations of {found}. {remedy}")
             record[_MIXED] = present != replaced
             if replaced:
                 logger.warning("replacing    %s in %s of %s", counted(len(replaced), "image"), self.path, found)
@@ -204,3 +284,52 @@ def create_writable(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if not os.access(folder, os.W_OK | os.X_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+
+
+def origin(
+    loaded: LoadedGenerator, predictor: Predictor, request: Request, split: str | None, folders: list[str]
+) -> dict[str, Any]:
+    """Return what makes translations: facts about the checkpoint, options and settings by name, for JSON.
+
+    split: Name of the translated split, or None. folders: Folders of the inputs.
+    """
+    data, precision, tiles = loaded.config.data, predictor.precision, predictor.tiles
+    resizing = f"{data.preprocess} to load {data.load_width}x{data.load_height}, crop {data.crop_width}x"
+    return {
+        "step": loaded.step,
+        "checkpoint": str(loaded.file),
+        "checkpoint_sha256": loaded.sha256 or sha256_of_file(loaded.file),
+        "direction": loaded.named_direction,
+        "weights": loaded.weights,
+        "precision": f"{precision.opt_level} {precision.compute_dtype}".replace("torch.", ""),
+        "resizing": "none" if request.keeps_sizes or data.preprocess == "none" else f"{resizing}{data.crop_height}",
+        "tile": tiles.tile if tiles else None,
+        "clusters_sha256": _digest(predictor.clusters) if predictor.clusters else None,
+        "style_sha256": sha256_of_file(request.style) if request.style else None,
+        "folders": folders,
+        "split": split,
+        **{name: value for name, value in vars(request).items() if name not in _OPTIONS_NOT_RECORDED},
+        "seed": predictor.seed if predictor.takes_seed else None,
+        **settings_of(loaded.config),
+    }
+
+
+def settings_of(config: Config) -> dict[str, object]:
+    """Return the settings that change translations and differ from their defaults, by `section.key`.
+
+    A mapping, whose order matters, is represented by its SHA-256.
+    """
+    return {
+        key: hashlib.sha256(json.dumps(value).encode()).hexdigest() if isinstance(value, dict) else value
+        for key, value in changed_settings(config).items()
+        if key.startswith(_SECTIONS) and not key.startswith(_SETTINGS_WITHOUT_EFFECT)
+    }
+
+
+def _digest(clusters: FeatureClusters) -> str:
+    """Return the SHA-256 of the centres of the clusters."""
+    digest = hashlib.sha256()
+    for class_id, centers in sorted(clusters.centers.items()):
+        digest.update(f"{class_id} {tuple(centers.shape)}".encode())
+        digest.update(centers.cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()

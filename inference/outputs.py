@@ -3,24 +3,25 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from configs.splits import HELD_BACK, TRAIN
+from configs.splits import HELD_BACK, TRAIN, has_split, open_split
 from data.batch import DataError, Sample
 from data.files.image_files import write_png
 from data.files.size_guard import TooLargeError
+from data.layout import Layout
+from data.preprocessing import Preprocessing
 from inference.contact_sheet import SHEET_WIDTH, contact_sheet, thumbnail
-from inference.image_store import reduced, reduced_sample
-from inference.no_data import NoData
+from inference.load import LoadedGenerator
 from inference.output_folder import INDEX, KINDS, METRICS, SHEET, OutputFolder, gallery_image
 from inference.predictor import Predictor
-from inference.set_measures import SetMeasures
+from inference.reading import NoData, collected, read_padded, reduced
 from metrics.constant_color import ConstantColorBaseline
-from metrics.evaluator import TITLES, Evaluator, Measurement, References, Summary, shown
+from metrics.evaluator import TITLES, Evaluator, Features, Measurement, References, Summary, shown
 from metrics.segmentation import class_table
 from utils.distributed import World
 from utils.files import path_in_errors
@@ -38,9 +39,62 @@ GALLERY_WIDTH = 512  # pixels; browsers cannot open a page of thousands of large
 _BASELINES = ("l1", "l1_weighted")  # figures of the best constant colours
 
 
+@dataclass
+class SetMeasures:
+    """Measures translations without targets, as a set, against real images of the target domain.
+
+    It collects the features of the images in one process, and compares the features of all processes.
+
+    of_sources: Evaluator of the source domain.
+    reals: Images of the target domain, as sources.
+    """
+
+    evaluator: Evaluator
+    of_sources: Evaluator
+    reals: Layout
+    _found: dict[tuple[str, int], Features] = field(default_factory=dict)
+
+    def add(self, number: int, source: Tensor, fake: Tensor) -> None:
+        """Add source `number` and its translation."""
+        self._found["source", number] = self.of_sources.features(source, number)
+        self._found["fake", number] = self.evaluator.features(fake, number)
+
+    def add_reals(self, preprocessing: Preprocessing, world: World, problems: list[str], *, keeps_sizes: bool) -> None:
+        """Add this process's share of the real images, in the size of sources.
+
+        problems: List to which problems of images are added. These images are left out.
+        """
+        for number in range(world.rank, len(self.reals), world.size):
+            with collected(problems):
+                image = read_padded(self.reals, preprocessing, number, keeps_size=keeps_sizes).sample.source
+                self._found["real", number] = self.evaluator.features(image, number)
+
+    def gather(self, world: World) -> dict[str, Any] | None:
+        """Return the figures of the images of all processes; None without translations, or without real images.
+
+        They are n_images, n_real (numbers of translations and of real images), whole (the figures), and floor and
+        ceiling (see References).
+        """
+        found = {key: features for part in world.gather(self._found) for key, features in part.items()}
+        in_order = [(key[0], found[key]) for key in sorted(found)]
+        sources, fakes, reals = ([one for of, one in in_order if of == kind] for kind in ("source", "fake", "real"))
+        if not fakes or not reals:
+            return None
+        counts, figures = {"n_images": len(fakes), "n_real": len(reals)}, self.evaluator.set_figures(fakes, reals)
+        return {**counts, "whole": figures, **asdict(self.evaluator.references(sources, reals))}
+
+
+def open_reals(loaded: LoadedGenerator, split: str) -> Layout | None:
+    """Return the images of the target domain of a split, as sources; None if there are none, or there are pairs."""
+    config, data = loaded.config, loaded.config.data.reversed
+    other = replace(config, data=replace(data, source_folder=loaded.stack or data.source_folder))
+    has_reals = bool(config.method.declaration.metrics) and has_split(other, split)
+    return open_split(other, split, needs_targets=False) if has_reals else None
+
+
 @dataclass(frozen=True)
 class _Record:
-    """The parts of a translated sample that the final report needs; size: width and height of the translation."""
+    """The parts of a translated sample that the final report needs. size: Width and height of the translation."""
 
     row: Row
     size: tuple[int, int]
@@ -53,9 +107,9 @@ class Results:
     """Writes the results of one process. At the end the main process reports the results of all processes.
 
     folder: Folder of the results, with the samples of all processes.
-    predictor: Shows the translations.
+    predictor: Predictor of the translations, which it also shows.
     legend: Classes of label maps, for the gallery.
-    sets: Measures translations of unpaired images, which have no figures of their own.
+    sets: Measures of translations of unpaired images, which have no figures of their own.
     """
 
     folder: OutputFolder
@@ -66,17 +120,16 @@ class Results:
 
     def __post_init__(self) -> None:
         layout, form = self.folder.layout, self.folder.store.form
-        n_channels = form.n_channels if form else 3
+        n_channels = form.n_channels if form and form.n_channels != 1 else 3
         self._indices = {name: index for index, name in enumerate(layout.names)}
-        n_channels = 3 if n_channels == 1 else n_channels
         self._baselines = {name: ConstantColorBaseline(layout.n_classes, n_channels) for name in _BASELINES}
         self._records: dict[str, _Record] = {}
-        self._counts: Counter[str] = Counter()  # what was done with images
+        self._counts: Counter[str] = Counter()  # images by what was done with them
 
     def add(self, sample: Sample, fake: Tensor, no_data: NoData | None = None) -> None:
         """Write a translated image and its images in the gallery; several threads may do so.
 
-        no_data: Pixels without data of the image. Gallery and figures show what they were translated into.
+        no_data: Pixels without data of the image. Gallery and figures show what the network made of them.
         """
         self._counts["no_data"] += no_data is not None and no_data.missing is not None
         self._record(sample, fake)
@@ -85,7 +138,7 @@ class Results:
         self.folder.store.write(self.folder.image(sample.name), fake, source, no_data)
 
     def add_to_baseline(self, sample: Sample) -> None:
-        """Add the target of a sample to those that the best constant colours are found for, in order."""
+        """Add the target of a sample to the targets of the best constant colours. The order matters."""
         if sample.target is None:
             return
         levels, weights = self.evaluator.levels(sample.target), self.predictor.weights(sample)
@@ -94,12 +147,12 @@ class Results:
             self._baselines["l1_weighted"].add(sample.source, levels, weights)
 
     def keep(self, sample: Sample) -> bool:
-        """Record the existing image of a sample as its translation; one that test.py did not write is only counted.
+        """Record the existing image of a sample as its translation. Only count an image that test.py did not write.
 
         Returns whether there is nothing to translate: False if the image is incomplete, as a killed process leaves it.
 
         Raises:
-            DataError: the image does not have the size of the sample, or is too large to be read at once.
+            DataError: The image does not have the size of the sample, or is too large to be read at once.
         """
         file, store = self.folder.image(sample.name), self.folder.store
         if self.folder.is_foreign(sample.name):
@@ -126,32 +179,34 @@ class Results:
         name, show, size = sample.name, self.predictor.show_target, _size(fake)
         if sample.target is None and self.predictor.tiles_for(*sample.source.shape[-2:]):
             # nothing is measured at full size
-            sample, fake = reduced_sample(sample, is_ids=self.folder.layout.n_classes > 0), reduced(fake)
+            images = None if sample.source_images is None else reduced(sample.source_images)
+            source = reduced(sample.source, is_ids=self.folder.layout.n_classes > 0)
+            sample, fake = Sample(name, source=source, source_images=images), reduced(fake)
         full = f"{name}{self.folder.image(name).suffix}"
-        images = {"source": self.predictor.show_source(sample), "translated": show(fake, sample.target)}
+        pictures = {"source": self.predictor.show_source(sample), "translated": show(fake, sample.target)}
         measured = None
         if sample.target is not None:
-            images["target"] = show(sample.target)
-            images["difference"] = difference(images["translated"], images["target"])
+            pictures["target"] = show(sample.target)
+            pictures["difference"] = difference(pictures["translated"], pictures["target"])
             measured = self.evaluator.measure(fake, sample.target, self.predictor.weights(sample), self._indices[name])
         elif self.sets:
             self.sets.add(self._indices[name], sample.source, fake)
-        files = {kind: gallery_image(kind, name) for kind in images}
+        files = {kind: gallery_image(kind, name) for kind in pictures}
         if size[0] <= GALLERY_WIDTH and full.endswith(".png") and self.predictor.conditioning.target_is_rgb:
             files["translated"] = full
         for kind, file in files.items():
             if file != full:
-                write_png(self.folder.path / file, thumbnail(images[kind], GALLERY_WIDTH))
+                write_png(self.folder.path / file, thumbnail(pictures[kind], GALLERY_WIDTH))
         figures = {TITLES[figure]: value for figure, value in shown(measured.figures).items()} if measured else {}
         row = Row(name, files, None if files["translated"] == full else full, figures)
-        heads = [kind for kind in KINDS[:3] if kind in images] if self._indices[name] < SHEET_SAMPLES else []
-        on_sheet = {kind: thumbnail(images[kind], SHEET_WIDTH // 2) for kind in heads}
+        heads = [kind for kind in KINDS[:3] if kind in pictures] if self._indices[name] < SHEET_SAMPLES else []
+        on_sheet = {kind: thumbnail(pictures[kind], SHEET_WIDTH // 2) for kind in heads}
         self._records[name] = _Record(row, size, measured, on_sheet)
 
     def finish(self, world: World, title: str, origin: Mapping[str, Any]) -> None:
         """Gather the results of all processes; the main one writes sheet, gallery and, with targets, metrics.json.
 
-        origin: the generator and its input, as metrics.json describes them.
+        origin: Description of the generator and its input for metrics.json.
         """
         gathered = world.gather((self._records, self._baselines, self._counts))
         compared = self.sets.gather(world) if self.sets else None
@@ -160,7 +215,7 @@ class Results:
         by_name = {name: record for of_process, *_ in gathered for name, record in of_process.items()}
         records = [by_name[name] for name in self._indices if name in by_name]
         counts = sum((of_process for *_, of_process in gathered), Counter[str]())
-        self._report(len(records), counts)
+        self._report_counts(len(records), counts)
         if not records:
             return
         write_gallery(self.folder.path / INDEX, [record.row for record in records], title, legend=self.legend)
@@ -172,7 +227,7 @@ class Results:
         logger.info("gallery      %s", self.folder.path / INDEX)
         about = {"origin": {**origin, "n_kept": counts["kept"]}}
         if compared:
-            report_sets(compared, about | {"protocol": self.evaluator.protocol}, self.folder.path)
+            _report_sets(compared, about | {"protocol": self.evaluator.protocol}, self.folder.path)
         if measured := {record.row.name: record.measured for record in records if record.measured}:
             baselines, *others = (baselines for _, baselines, _ in gathered)
             for name, other in (item for of_process in others for item in of_process.items()):
@@ -183,8 +238,8 @@ class Results:
             summary = self.evaluator.summarize(list(measured.values()))
             report_metrics(measured, summary, floor, about | {"protocol": protocol}, self.folder.path)
 
-    def _report(self, n_records: int, counts: Counter[str]) -> None:
-        """Report the images that were not translated; n_records: how many are in the results."""
+    def _report_counts(self, n_records: int, counts: Counter[str]) -> None:
+        """Report the images that were not translated. n_records: Number of images in the results."""
         n_images = len(self._indices)
         if n_skipped := n_images - n_records - counts["foreign"] - counts["resized"]:
             logger.warning("skipped      %d of %s, which cannot be used", n_skipped, counted(n_images, "image"))
@@ -201,7 +256,7 @@ def _size(image: Tensor) -> tuple[int, int]:
     return image.shape[2], image.shape[1]
 
 
-def report_sets(compared: Mapping[str, Any], about: Mapping[str, Any], output: Path) -> None:
+def _report_sets(compared: Mapping[str, Any], about: Mapping[str, Any], output: Path) -> None:
     """Print the figures of translations as a set, and write them with `about` as metrics.json."""
     against = counted(compared["n_real"], "real image")
     lines = [
@@ -220,8 +275,8 @@ def report_metrics(
 ) -> None:
     """Print the figures of all images together, and write metrics.json, with `about` and the figures of each image.
 
-    floor: L1 of the best constant colours, "l1" and, with weights of pixels, "l1_weighted". The printed comparison is
-        weighted if it can be: the generator did not learn pixels of weight 0.
+    floor: L1 of the best constant colours, "l1" and, with weights of pixels, "l1_weighted". If it has both, the
+        printed comparison is the weighted one, because the generator did not learn pixels of weight 0.
     """
     below = {name: 1 - summary.mean[name] / l1 if l1 > 0 else 0.0 for name, l1 in floor.items() if name in summary.mean}
     report = {
@@ -244,7 +299,7 @@ def report_metrics(
 
 
 def _write_report(report: Mapping[str, Any], lines: Sequence[str], output: Path) -> None:
-    """Write metrics.json, print lines about it, and report where figures say less than they seem to."""
+    """Write metrics.json, print lines about it, and warn if the figures are easily misread."""
     path, split, step = output / METRICS, report["origin"].get("split"), report["origin"].get("step")
     measured_on = MEASURED_ON.get(split, "other samples")
     with path_in_errors(path):

@@ -1,53 +1,46 @@
 """Translates batches with a generator, for test.py and for the validation of a training."""
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+import weakref
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from data.batch import Batch, Sample
 from data.conditioning import Conditioning
-from inference.pass_memory import bytes_of_pass
-from inference.sampling import StyleImage, image_seed
+from inference.sampling import image_seed
 from inference.tiling import TiledNetwork, Window, has_instance_norm
-from models.instance_features import FeatureClusters, average_in_instances
+from models.instance_features import FeatureClusters
 from models.latent_inputs import MixedSeed, Seed, choose_style, draw_latents, takes_noise, takes_style
 from utils.mapped_memory import mapped_tensor
 from utils.pictures import colorize, picture, scaled_picture
 from utils.precision import Precision
 
-
-@dataclass(frozen=True)
-class Tiles:
-    """The networks that compute tile by tile.
-
-    generator: the generator without its feature encoder.
-    encoder: the feature encoder without the averaging over instances; None where there is none.
-    """
-
-    generator: TiledNetwork
-    encoder: TiledNetwork | None
+_COPIES = 1.3  # convolutions on a CPU copy their inputs: 1.2 to 1.6 times the tensors, measured on four generators
 
 
 @dataclass(frozen=True)
 class Predictor:
     """Translates batches with one generator.
 
-    colors: (K, 3) uint8 colours of the classes; unused where sources are RGB images.
-    clusters: from which the instance features of each image are drawn; None to take those of the samples.
-    seed: of all that is drawn for an image, together with its name: features, noise channels, style, noise.
-    toward: another seed, and how far noise channels and style go from the one to the other, 0 to 1.
-    style: the image whose style all translations have; None to draw each style from N(0, I) by the seed.
-    noise: whether to translate in training mode, with dropout as noise and batch norm by the image's own statistics, as
+    colors: (K, 3) uint8 colours of the classes, unused for sources that are RGB images.
+    clusters: Clusters to draw the instance features of each image from. None: the samples provide features.
+    seed: Seed of features, noise channels, style and dropout of an image, together with its name.
+    toward: Another seed, and how far noise channels and style are from `seed` to it, 0 to 1.
+    style: Style of all translations, (1, style_channels). None: draw a style for each image by its seed.
+    noise: Whether to translate in training mode, with dropout and batch norm by the image's own statistics, as
         pix2pix tests.
-    tiles: replace the generator for images larger than a tile; None to translate every image in one piece.
-    flips: whether to average the translations of an image and of its mirror image.
-    target_dtype: type of the translated values, where targets are not 8-bit RGB.
+    tiles: Network that computes images larger than a tile. None: translate every image in one piece.
+    flips: Whether to average the translations of an image and of its mirror image.
+    target_dtype: Type of the translated values, if targets are not 8-bit RGB.
     """
 
     generator: nn.Module
@@ -58,44 +51,36 @@ class Predictor:
     clusters: FeatureClusters | None = None
     seed: int = 0
     toward: tuple[int, float] | None = None
-    style: StyleImage | None = None
+    style: Tensor | None = None
     noise: bool = False
-    tiles: Tiles | None = None
+    tiles: TiledNetwork | None = None
     flips: bool = False
     target_dtype: torch.dtype = torch.uint8
 
-    def tiles_for(self, height: int, width: int) -> Tiles | None:
-        """Return the tiles of a source of some sides; None if it is translated in one piece."""
+    def tiles_for(self, height: int, width: int) -> TiledNetwork | None:
+        """Return the network in tiles for a source of some size; None if it is translated in one piece."""
         longest = max(height, width) * max(1.0, self.conditioning.target_scale)
-        return self.tiles if self.tiles and longest > self.tiles.generator.at_once else None
+        return self.tiles if self.tiles and longest > self.tiles.at_once else None
 
     @property
     def uses_statistics_of_images(self) -> bool:
         """Whether instance norm uses the statistics of a whole image, and not of a window."""
-        is_windowed = self.tiles is not None and self.tiles.generator.is_windowed
+        is_windowed = self.tiles is not None and self.tiles.is_windowed
         return has_instance_norm(self.generator) and not is_windowed
 
     @property
-    def has_noise_channels(self) -> bool:
-        """Whether noise that is drawn by `seed` is an input of the generator."""
-        return takes_noise(self.generator)
-
-    @property
-    def draws_style(self) -> bool:
-        """Whether styles are drawn by `seed`."""
-        return self.style is None and takes_style(self.generator)
+    def draws_latents(self) -> bool:
+        """Whether noise channels or styles are drawn by `seed`."""
+        return takes_noise(self.generator) or (self.style is None and takes_style(self.generator))
 
     @property
     def takes_seed(self) -> bool:
-        """Whether noise channels or styles are drawn by `seed`."""
-        return self.has_noise_channels or self.draws_style
+        """Whether translations depend on `seed`."""
+        return self.noise or self.clusters is not None or self.draws_latents
 
     @torch.inference_mode()
     def translate(self, batch: Batch) -> Tensor:
-        """Return (N, 3, H, W) uint8 images, or values in the targets' range, on the CPU; the generator keeps its mode.
-
-        With noise or tiles N must be 1.
-        """
+        """Return (N, 3, H, W) uint8 images, or values in the targets' range, on the CPU; N is 1 with noise or tiles."""
         if tiles := self.tiles_for(*batch.source.shape[-2:]):
             return self._in_tiles(batch, tiles)
         with self._drawn(batch.names):
@@ -107,14 +92,16 @@ class Predictor:
 
     @torch.inference_mode()
     def bytes_per_pixel(self, part: Batch) -> float:
-        """Return how much memory the translation of an image takes for each pixel, measured on a part of the image."""
+        """Return the memory that a translation needs per pixel of the source, measured on a part of an image."""
         with self._drawn(part.names), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Using `torch.compile")  # the count runs the plain network
-            return bytes_of_pass(lambda: self._generate(part)) / part.source[:, 0].numel()
+            with _LiveBytes() as live:
+                self._generate(part)
+        return _COPIES * live.most / part.source[:, 0].numel()
 
-    def _in_tiles(self, batch: Batch, tiles: Tiles) -> Tensor:
+    def _in_tiles(self, batch: Batch, tiles: TiledNetwork) -> Tensor:
         """Return the translation of one image, computed tile by tile, in a temporary file."""
-        folder = tiles.generator.folder
+        folder = tiles.folder
         height, width = (round(side * self.conditioning.target_scale) for side in batch.source.shape[-2:])
         with self._drawn(batch.names), self.precision.autocast():
             parts = self._parts(batch, tiles)
@@ -129,7 +116,7 @@ class Predictor:
 
     @contextmanager
     def _drawn(self, names: Sequence[str]) -> Iterator[None]:
-        """Set the generator's mode, and draw noise and styles for some images; afterwards it has its mode again."""
+        """Set the generator's mode, and draw noise and styles for some images. Restore the mode at the end."""
         was_training = self.generator.training
         self.generator.train(self.noise)
         try:
@@ -137,8 +124,8 @@ class Predictor:
                 assert len(names) == 1, names
                 torch.manual_seed(image_seed(self.seed, names[0]))
             draw_latents(self.generator, [self._image_seed(name) for name in names])
-            if self.style:
-                choose_style(self.generator, self.style.style)
+            if self.style is not None:
+                choose_style(self.generator, self.style)
             yield
         finally:
             self.generator.train(was_training)
@@ -159,9 +146,9 @@ class Predictor:
         return fake
 
     def _drawn_features(self, batch: Batch, clusters: FeatureClusters) -> Tensor:
-        """Return (N, C, H, W) float32 features, in each instance of the clusters of its class; without classes, of one.
+        """Return (N, C, H, W) float32 features, drawn for each instance from the clusters of its class.
 
-        Those of an image depend on `seed` and its name alone, not on the other images of a run.
+        Without classes there is one set of clusters. The features of an image depend only on `seed` and its name.
         """
         features = []
         for name, source, region in zip(batch.names, batch.source, self.conditioning.region_map(batch), strict=True):
@@ -170,7 +157,9 @@ class Predictor:
             features.append(clusters.sample(classes[None], region[None], rng))
         return torch.cat(features)
 
-    def _parts(self, batch: Batch, tiles: Tiles, *, is_mirrored: bool = False) -> Iterator[tuple[Window, Tensor]]:
+    def _parts(
+        self, batch: Batch, tiles: TiledNetwork, *, is_mirrored: bool = False
+    ) -> Iterator[tuple[Window, Tensor]]:
         """Yield the generator's output for one image, or for its mirror image, in parts with their windows."""
         height, width = batch.source.shape[-2:]
         whole = Window(0, height, 0, width)
@@ -180,7 +169,7 @@ class Predictor:
                 return batch.mapped(lambda images: window.mirrored(width).cut(images).flip(-1))
             return batch.mapped(window.cut)
 
-        features = self._instance_features(read, whole, tiles)
+        features = None if self.clusters is None else self._drawn_features(read(whole), self.clusters)
 
         def read_input(window: Window) -> Tensor:
             seen = window.grown(1, whole)  # an edge between instances depends on the next pixel
@@ -192,29 +181,10 @@ class Predictor:
                 (condition,) = self.conditioning.generator_inputs(part, condition)
             return window.seen_from(seen).cut(condition)
 
-        return tiles.generator.parts(read_input, height, width)
-
-    def _instance_features(self, read: Callable[[Window], Batch], whole: Window, tiles: Tiles) -> Tensor | None:
-        """Return (1, C, H, W) drawn or encoded features on the CPU; None if there are none or precomputed ones."""
-        if self.clusters is not None:
-            return self._drawn_features(read(whole), self.clusters)
-        if tiles.encoder is None:
-            return None
-
-        def read_target(window: Window) -> Tensor:
-            return self.conditioning.target(read(window).to(self.device))
-
-        encoded = torch.empty(0)
-        for window, part in tiles.encoder.parts(read_target, whole.bottom, whole.right):
-            encoded = encoded if encoded.numel() else part.new_empty(*part.shape[:2], whole.bottom, whole.right)
-            window.cut(encoded).copy_(part)
-        return average_in_instances(encoded, self.conditioning.region_map(read(whole)))
+        return tiles.parts(read_input, height, width)
 
     def show_source(self, sample: Sample) -> Tensor:
-        """Return the source as (3, H, W) uint8 RGB, a label map in the colours of its classes.
-
-        It has the size of its translation.
-        """
+        """Return the source as (3, H, W) uint8 RGB of the size of its translation, a label map in its colours."""
         scale = self.conditioning.target_scale
         if self.conditioning.n_classes:
             return scaled_picture(colorize(sample.source, self.colors), scale)
@@ -222,20 +192,48 @@ class Predictor:
         return scaled_picture(sample.source if is_rgb else picture(sample.source), scale)
 
     def show_target(self, image: Tensor, like: Tensor | None = None) -> Tensor:
-        """Return a target or a translation as (3, H, W) uint8 RGB; `like`: the image that it is compared with."""
+        """Return a target or a translation as (3, H, W) uint8 RGB. like: Image with the range of values to show."""
         return image if self.conditioning.target_is_rgb else picture(image, like)
 
     def weights(self, sample: Sample) -> Tensor | None:
-        """Return the weights of a sample's pixels, (1, H, W) float32 on the CPU; None where all weigh the same."""
+        """Return the weights of a sample's pixels, (1, H, W) float32 on the CPU; None if all weigh the same."""
         weights = self.conditioning.weights(Batch.of([sample]))
         return None if weights is None else weights[0]
 
 
 def _assembled(parts: Iterator[tuple[Window, Tensor]], folder: Path, height: int, width: int) -> Tensor:
-    """Return an image (1, C, H, W) of parts (1, C, h, w), in a temporary file of `folder`."""
+    """Return the image (1, C, H, W) that parts (1, C, h, w) cover, in a temporary file of `folder`."""
     image = torch.empty(0)
     for window, part in parts:
         if not image.numel():
             image = mapped_tensor(folder, (1, part.shape[1], height, width), part.dtype)
         window.cut(image).copy_(part)
     return image
+
+
+class _LiveBytes(TorchDispatchMode):
+    """Counts the bytes of the tensors that operations create and that are alive. `most` is the largest count so far."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.most = self._now = 0
+        self._storages: set[int] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(made):
+            if isinstance(tensor, Tensor):
+                self._count(tensor.untyped_storage())
+        return made
+
+    def _count(self, storage: torch.UntypedStorage) -> None:
+        key, n_bytes = storage.data_ptr(), storage.nbytes()
+        if n_bytes and key not in self._storages:
+            self._storages.add(key)
+            self._now += n_bytes
+            self.most = max(self.most, self._now)
+            weakref.finalize(storage, self._forget, key, n_bytes)
+
+    def _forget(self, key: int, n_bytes: int) -> None:
+        self._storages.discard(key)
+        self._now -= n_bytes

@@ -1,120 +1,104 @@
-"""The options of a translation, divided by what they concern; each field is the option of test.py of that name."""
+"""The options of test.py, and those of them that the servers share. Imports nothing slow."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
-from utils.precision import OptLevel
-from utils.signatures import accepted
+from configs.schema.data import DIRECTIONS
+from utils.cli import ArgumentParser, whole_number
 
 Existing = Literal["refuse", "replace", "keep"]
+_SIZING = ("data.preprocess=", "data.load_", "data.crop_")
 
 
 @dataclass(frozen=True)
-class GeneratorOptions:
-    """The generator, by default of the newest run, and the settings that replace its own.
+class Request:
+    """The options of test.py by name, for the newest run unless `checkpoint` names another.
 
-    direction: Direction of the translation; None for the default of its method.
+    input: Images to translate, or nothing to translate a split of the data set.
+    nodata: Value of pixels without data, in addition to NaN and infinity. None: the value that each TIFF names.
+    size: "own" if images are translated at their own size, and "trained" if they are resized as in training.
     """
 
     checkpoint: Path | None = None
     direction: str | None = None
     weights: Literal["ema", "raw"] = "ema"
     overrides: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
-class InputOptions:
-    """The images to translate, by default the test split, and the maps that belong to them.
-
-    paths: Values of the option --input.
-    nodata: Value of pixels without data, in addition to NaN and infinity. None: the value that each TIFF names.
-    """
-
-    paths: Sequence[Path] = ()
+    input: Sequence[Path] = ()
     split: str | None = None
     instances: Path | None = None
     targets: Path | None = None
     feature_maps: Path | None = None
     side: Literal["A", "B", "none"] | None = None
     nodata: float | None = None
-
-
-@dataclass(frozen=True)
-class DrawingOptions:
-    """The instance features, noise and style of each image: drawn by a seed, or of an image."""
-
     features: Literal["sampled", "given"] | None = None
     clusters: Path | None = None
     noise: bool = False
     seed: int = 0
     style: Path | None = None
-
-
-@dataclass(frozen=True)
-class ComputeOptions:
-    """How translations are computed, and on what."""
-
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    opt_level: OptLevel | None = None
+    opt_level: Literal["O0", "O1", "O2", "O3"] | None = None
     dtype: Literal["auto", "float16", "bfloat16"] = "auto"
-    compile: Literal["auto", "on", "off"] = "auto"
+    compile: Literal["on", "off"] = "off"
     batch_size: int = 1
     tile: int | None = None
     norm_window: int | None = None
     tta: Literal["flip"] | None = None
     max_pixels: int | None = None
-
-
-@dataclass(frozen=True)
-class OutputOptions:
-    """Where results are written, and what happens to existing ones.
-
-    path: Value of the option --output.
-    """
-
-    path: Path | None = None
+    output: Path | None = None
     existing: Existing = "refuse"
+    size: Literal["own", "trained"] | None = None
+
+    @property
+    def keeps_sizes(self) -> bool:
+        """Whether images are translated at their own size."""
+        return self.size == "own"
+
+    def with_size(self, preprocess: str) -> Self:
+        """Return the request with the default of --size, if the option was not set.
+
+        Images of --input keep their sizes, unless an override sets a size. So do all images for a generator that was
+        trained on crops without resizing.
+
+        preprocess: Value of `data.preprocess` in the training.
+        """
+        is_sized = any(word.startswith(_SIZING) for word in self.overrides)
+        keeps_sizes = preprocess == "crop" or (bool(self.input) and not is_sized)
+        return replace(self, size=self.size or ("own" if keeps_sizes else "trained"))
 
 
-@dataclass(frozen=True)
-class Request:
-    """All options of test.py.
+def add_generator_options(parser: ArgumentParser, checkpoint: str, *, most_seed: int | None = None) -> None:
+    """Add the options that name a generator and say how it computes.
 
-    keeps_sizes: Whether images are translated at their own size.
-    names_size: Whether --size chose that.
+    checkpoint: Help text of --checkpoint.
+    most_seed: Largest value of --seed.
     """
+    add = parser.add_argument
+    add("--checkpoint", type=Path, metavar="RUN_OR_FILE", help=f"{checkpoint}; default: newest run")
+    direction_help = "direction of a run or folder of CycleGAN, which has a generator for each; default: AtoB"
+    add("--direction", choices=DIRECTIONS, help=direction_help)
+    clusters_help = "clusters of instance features; default: feature_clusters.pt next to the checkpoint"
+    add("--clusters", type=Path, metavar="FILE", help=clusters_help)
+    add("--noise", action="store_true", help="use dropout and each image's own batch statistics, as pix2pix does")
+    seed_help = "seed of sampled features, noise and styles"
+    add("--seed", type=whole_number(0, most_seed), default=0, metavar="N", help=seed_help)
+    add("--weights", choices=("ema", "raw"), default="ema", help="ema: the moving average if the run has one")
+    level_help = "O0: float32, default of the originals' files; O1: autocast; O2: weights cast, default; O3: norms too"
+    add("--opt-level", choices=("O0", "O1", "O2", "O3"), help=level_help)
+    add("--dtype", choices=("auto", "float16", "bfloat16"), default="auto", help="low precision of O1, O2, O3")
+    tile_help = "compute images larger than N pixels in tiles of that side, with the same result"
+    add("--tile", type=whole_number(1), metavar="N", help=tile_help)
+    window_help = "with instance norm, translate windows of N pixels, such as the training crop, and blend them"
+    add("--norm-window", type=whole_number(4), metavar="N", help=window_help)
+    add("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    add("overrides", nargs="*", metavar="section.key=value", help="settings that replace the checkpoint's")
 
-    generator: GeneratorOptions = GeneratorOptions()
-    input: InputOptions = InputOptions()
-    drawing: DrawingOptions = DrawingOptions()
-    compute: ComputeOptions = ComputeOptions()
-    output: OutputOptions = OutputOptions()
-    keeps_sizes: bool = False
-    names_size: bool = False
 
-    @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Self:
-        """Return the request of the options of test.py, by name.
-
-        Images keep their sizes by default where --input names them, unless an override sets a size.
-        """
-        sizing = ("data.preprocess=", "data.load_", "data.crop_")
-        keeps_sizes = bool(options["input"]) and not any(word.startswith(sizing) for word in options["overrides"])
-        return cls(
-            GeneratorOptions(**accepted(GeneratorOptions, options)),
-            InputOptions(paths=options["input"], **accepted(InputOptions, options)),
-            DrawingOptions(**accepted(DrawingOptions, options)),
-            ComputeOptions(**accepted(ComputeOptions, options)),
-            OutputOptions(path=options["output"], **accepted(OutputOptions, options)),
-            keeps_sizes=keeps_sizes if options["size"] is None else options["size"] == "own",
-            names_size=options["size"] is not None,
-        )
-
-    def of_training(self, preprocess: str) -> Self:
-        """Return the request for a generator that was trained with a value of `data.preprocess`.
-
-        A training on crops does not resize, so images are not resized either, unless --size says so.
-        """
-        return self if self.names_size or preprocess != "crop" else replace(self, keeps_sizes=True)
+def contradictions(*, tile: int | None, norm_window: int | None, noise: bool) -> dict[str, object]:
+    """Return the messages about options that exclude each other, each with whether it applies."""
+    return {
+        "--tile and --noise exclude each other: leave one of them out": tile and noise,
+        "--norm-window and --tile exclude each other: leave one of them out": norm_window and tile,
+        "--norm-window and --noise exclude each other: leave one of them out": norm_window and noise,
+    }

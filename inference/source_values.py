@@ -11,7 +11,7 @@ from data.files.image_files import seen_in
 from data.files.tiff_tags import TIFF_SUFFIXES
 from data.layout import Layout
 from data.value_range import ValueRange
-from inference.image_store import reduced
+from inference.reading import reduced
 from utils.distributed import World
 from utils.log import logger
 from utils.text import counted, exact

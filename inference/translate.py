@@ -1,46 +1,42 @@
 """The work of test.py: from a request to images, a contact sheet, a gallery and metrics, or to a video."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import nullcontext
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
+from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 from tqdm import tqdm
 
 from configs import build
-from configs.data_facts import DataFacts
-from data.batch import DataError
+from data.batch import Batch, DataError, Sample
 from data.files.size_guard import pixels_allowed
 from data.folder import VIDEO_SUFFIXES
-from inference.image_store import image_store
+from data.preprocessing import Preprocessing
 from inference.inputs import build_input, has_targets, with_listed_inputs
 from inference.load import LoadedGenerator
-from inference.no_data import NoDataRule
-from inference.origin import origin
-from inference.output_folder import OutputFolder, default_output
-from inference.outputs import Results
+from inference.output_folder import OutputFolder, default_output, image_store, origin
+from inference.outputs import Results, SetMeasures, open_reals
 from inference.predictor import Predictor
+from inference.reading import NoData, NoDataRule, PaddedSample, collected, read_padded
 from inference.request import Request
-from inference.requested_predictor import (
-    describe_sizes,
-    load_generator_together,
-    original_inputs,
-    pixels_of_one_size,
-    prepare_device,
-    requested_predictor,
-    with_clusters,
-)
-from inference.sample_translator import SampleTranslator
+from inference.requested_predictor import describe_sizes, load_generator_together, requested_predictor
 from inference.sampling import encode_style
-from inference.set_measures import SetMeasures, open_reals
 from inference.source_values import SourceValues, report_parts
+from inference.tiling import Window
 from metrics.evaluator import Evaluator
 from utils.distributed import LONGEST_WAIT_S, World, joined_world
 from utils.log import log_to_console, logger
+from utils.machine import memory_bytes
+from utils.worker_threads import MOST_THREADS, in_order, worker_threads
+
+_SMALL = 2**22  # pixels of a batch; fewer are translated without an estimate of the memory
+_PROBE = 256  # side of the part that gives the estimate, in pixels
 
 
 def translate(request: Request) -> None:
@@ -49,33 +45,26 @@ def translate(request: Request) -> None:
     Raises:
         UserError, OSError: A file, a folder or a setting cannot be used.
     """
-    world_of_device = joined_world(request.compute.device, timeout_s=LONGEST_WAIT_S, option="--device ")
-    with world_of_device as world, pixels_allowed(request.compute.max_pixels):
+    world_of_device = joined_world(request.device, timeout_s=LONGEST_WAIT_S, option="--device ")
+    with world_of_device as world, pixels_allowed(request.max_pixels):
         log_to_console(is_main=world.is_main)
         request = replace(request, input=with_listed_inputs(request.input, world))
-        given, drawing, video = request.input, request.drawing, video_of(request.input.paths)
-        prepare_device(world.device, is_of_one_size=not request.keeps_sizes)
-        original = original_inputs(
-            drawing.clusters, has_instances=given.instances is not None, has_feature_maps=given.feature_maps is not None
-        )
-        loaded = with_clusters(load_generator_together(request.generator, original, world), drawing)
-        request = request.of_training(loaded.config.data.preprocess)
+        video = video_of(request.input)
+        loaded = load_generator_together(request, world)
+        request = request.with_size(loaded.config.data.preprocess)
+        style = encode_style(loaded, request.style) if request.style else None
         if video:
             from inference.video import translate_video  # PyAV takes a tenth of a second
 
-            translate_video(video, loaded, request, world)
+            translate_video(video, loaded, request, world, style)
             return
-        style = encode_style(loaded, drawing.style)
-        layout = build_input(loaded, given)
-        folder = OutputFolder(
-            request.output.path or default_output(loaded, given), layout, image_store(loaded.data_facts)
-        )
-        folder.prepare(request.output.existing)
-        count_pixels = partial(pixels_of_one_size, layout, keeps_sizes=request.keeps_sizes)
+        layout = build_input(loaded, request)
+        folder = OutputFolder(request.output or default_output(loaded, request), layout, image_store(loaded.data_facts))
+        folder.prepare(request.existing)
         with folder.locked() if world.is_main else nullcontext():
             logger.info(f"sizes        {describe_sizes(loaded.config, keeps_sizes=request.keeps_sizes)}")
-            predictor = requested_predictor(loaded, request, world.device, folder.path, count_pixels, style)
-            with pixels_allowed(request.compute.max_pixels, mapped_in=folder.path if predictor.tiles else None):
+            predictor = requested_predictor(loaded, request, world.device, folder.path, style)
+            with pixels_allowed(request.max_pixels, mapped_in=folder.path if predictor.tiles else None):
                 translate_all(loaded, predictor, folder, request, world)
 
 
@@ -86,21 +75,20 @@ def translate_all(
 
     Without pairs, all translations of a split together are measured against the images of its target domain.
 
-    request: Without paths, the layout is a split of the data set.
+    request: Request whose samples the folder has. Without --input they are a split of the data set.
     world: Processes that share the samples; each takes every n-th.
 
     Raises:
         DataError: Some samples cannot be read; all others are translated before. Or the existing images are to be kept
             and have another origin.
     """
-    given, existing, keeps_sizes = request.input, request.output.existing, request.keeps_sizes
-    split = None if given.paths else given.split or loaded.config.data.test_split
+    split = None if request.input else request.split or loaded.config.data.test_split
     config, facts, layout = loaded.reading_config, loaded.data_facts, folder.layout
     made_by: dict[str, Any] = {}
     with world.main_first():
         if world.is_main:
             made_by = origin(loaded, predictor, request, split, [str(each) for each in layout.folders])
-            folder.record(made_by, existing)
+            folder.record(made_by, request.existing)
     preprocessing, are_pairs = build.build_preprocessing(config), has_targets(layout)
     reals = open_reals(loaded, split) if split and not are_pairs else None
     n_images = max(len(layout), len(reals or ()))
@@ -110,17 +98,17 @@ def translate_all(
     if world.is_main and not layout.n_classes and "source" not in facts.storage:
         report_parts(layout)
     values = SourceValues(facts.ranges.get(facts.source_images), facts.source_images)
-    no_data = no_data_rule(facts, given.nodata)
-    translator = SampleTranslator(layout, predictor, preprocessing, results, values, keeps_sizes, no_data)
+    no_data = NoDataRule.of(facts, request.nodata)
+    translator = SampleTranslator(results, preprocessing, values, request.keeps_sizes, no_data)
     indices: Sequence[int] = range(world.rank, len(layout), world.size)
-    if existing == "keep":
+    if request.existing == "keep":
         indices = [i for i in indices if not (folder.image(layout.names[i]).exists() and translator.keep(i))]
     hidden = None if world.is_main else True  # None: hidden if standard error is no terminal
     with tqdm(total=len(indices), unit="image", disable=hidden, dynamic_ncols=True) as progress:
-        for n_done in translator.translate(indices, request.compute.batch_size):
-            progress.update(n_done)
+        for _ in translator.translate(indices, request.batch_size):
+            progress.update()
     if sets:
-        sets.add_reals(preprocessing, world, translator.problems, keeps_sizes=keeps_sizes)
+        sets.add_reals(preprocessing, world, translator.problems, keeps_sizes=request.keeps_sizes)
     values.warn(world)
     run = " ".join(filter(None, [loaded.name, loaded.named_direction]))
     results.finish(world, f"{run}: {folder.path.name}", made_by)
@@ -129,19 +117,123 @@ def translate_all(
         raise DataError(*problems)
 
 
-def no_data_rule(facts: DataFacts, value: float | None) -> NoDataRule:
-    """Return how pixels without data are found in sources; value: the option --nodata, or None."""
-    dtype = torch.uint8 if facts.conditioning.target_is_rgb else facts.target_dtype
-    images = facts.source_images if facts.has_source_images else None
-    return NoDataRule(value, images, facts.ranges.get(facts.source_images), dtype)
+@dataclass(frozen=True)
+class SampleTranslator:
+    """Translates the samples of the folder of `results`.
+
+    values: Gets the values of the sources.
+    keeps_sizes: Whether images are translated at their own size.
+    problems: Problems of samples that cannot be used, which are skipped.
+    warned: Name of the image that a warning about its size named.
+    """
+
+    results: Results
+    preprocessing: Preprocessing
+    values: SourceValues
+    keeps_sizes: bool
+    no_data: NoDataRule
+    problems: list[str] = field(default_factory=list)
+    warned: list[str] = field(default_factory=list)
+
+    @property
+    def _predictor(self) -> Predictor:
+        return self.results.predictor
+
+    def translate(self, indices: Sequence[int], batch_size: int) -> Iterator[None]:
+        """Translate samples, up to `batch_size` together; yield after each of them.
+
+        While the generator computes, other threads read the next samples, and measure and write the last ones.
+        """
+        with worker_threads() as pool:
+            most = 1 if self._predictor.tiles else MOST_THREADS + 1  # tiles are for images that fill the memory
+            reads = self._usable(in_order(pool, self._read, indices, most))
+            translated = chain.from_iterable(map(self._translated, _batches(reads, batch_size)))
+            for written in in_order(pool, self._write, translated, most):
+                yield written.result()
+
+    def keep(self, index: int) -> bool:
+        """Record sample `index`, whose image exists; return False if the image is incomplete, to translate it again."""
+        with collected(self.problems):
+            return self.results.keep(self._read(index).sample)
+        return True
+
+    def _read(self, index: int) -> PaddedSample:
+        layout = self.results.folder.layout
+        return read_padded(layout, self.preprocessing, index, keeps_size=self.keeps_sizes, no_data=self.no_data)
+
+    def _usable(self, reads: Iterable[Future[PaddedSample]]) -> Iterator[PaddedSample]:
+        """Yield the samples that can be read."""
+        for read in reads:
+            with collected(self.problems):
+                yield read.result()
+
+    def _translated(self, batch: Sequence[PaddedSample]) -> Iterator[tuple[Sample, Tensor, NoData | None] | None]:
+        """Yield the samples of a batch with their translations; None for a sample that takes too much memory."""
+        tiles = self._predictor.tiles_for(*batch[0].padded.source.shape[-2:])
+        if not tiles and (problem := self._lack_of_memory(batch)):
+            if len(batch) > 1:
+                yield from chain.from_iterable(self._translated([read]) for read in batch)
+            else:
+                self.problems.append(problem)
+                yield None
+            return
+        self._warn_of_statistics(batch[0].sample.name, *batch[0].sample.source.shape[-2:])
+        fakes = self._predictor.translate(Batch.of([read.padded for read in batch]))
+        for read, fake in zip(batch, fakes, strict=True):
+            self.values.add(read.sample)
+            self.results.add_to_baseline(read.sample)
+            yield read.sample, read.window.cut(fake), read.no_data
+
+    def _lack_of_memory(self, batch: Sequence[PaddedSample]) -> str | None:
+        """Return the problem if a batch is too large to be translated in one piece."""
+        height, width = batch[0].padded.source.shape[-2:]
+        n_pixels = len(batch) * height * width
+        if n_pixels <= _SMALL:
+            return None
+        side = max(_PROBE // (m := self.preprocessing.size_multiple) * m, m, self.preprocessing.min_size)
+        window = Window(0, min(side, height), 0, min(side, width))
+        part = Batch.of([batch[0].padded]).mapped(lambda image: window.cut(image).clone())  # no view of the full image
+        needed, there_is = n_pixels * self._predictor.bytes_per_pixel(part), bytes_of_device(self._predictor.device)
+        if needed <= there_is:
+            return None
+        return (
+            f"{batch[0].sample.name}: a translation of {width}x{height} pixels in one piece needs about "
+            f"{needed / 1e9:.3g} GB, there are {there_is / 1e9:.3g} GB. Add --tile 1024."
+        )
+
+    def _warn_of_statistics(self, name: str, height: int, width: int) -> None:
+        """Warn once if instance norm sees an image that is much larger than the crops of the training."""
+        rule = self.preprocessing
+        is_large = rule.mode.endswith("crop") and height * width > 4 * rule.crop_height * rule.crop_width
+        if self.warned or not is_large or not self._predictor.uses_statistics_of_images:
+            return
+        self.warned.append(name)
+        logger.warning(
+            f"{name}: {width}x{height} pixels are more than four times the training crop of {rule.crop_width}x"
+            f"{rule.crop_height}, and instance norm uses statistics of the whole image, so values may be wrong. "
+            f"Compare with --norm-window {2 * max(rule.crop_width, rule.crop_height)}, or train with "
+            "generator.norm=batch."
+        )
+
+    def _write(self, translated: tuple[Sample, Tensor, NoData | None] | None) -> None:
+        if translated:
+            self.results.add(*translated)
+
+
+def bytes_of_device(device: torch.device) -> int:
+    """Return the memory of a GPU, or of the machine or its container."""
+    return torch.cuda.mem_get_info(device)[1] if device.type == "cuda" else memory_bytes()
+
+
+def _batches(reads: Iterator[PaddedSample], batch_size: int) -> Iterator[list[PaddedSample]]:
+    """Yield samples in order, up to `batch_size` successive ones of equal padded size together."""
+    for _, alike in groupby(reads, key=lambda read: read.padded.source.shape):
+        while batch := list(islice(alike, batch_size)):
+            yield batch
 
 
 def video_of(paths: Sequence[Path]) -> Path | None:
-    """Return the video among the paths of --input, or None.
-
-    Raises:
-        DataError: It is one of several paths, or PyAV is not installed.
-    """
+    """Return the video among the paths of --input, or None; raise DataError if it cannot be translated."""
     video = next((path for path in paths if path.suffix.lower() in VIDEO_SUFFIXES and not path.is_dir()), None)
     if video and len(paths) > 1:
         raise DataError(f"--input: {video} is one of {len(paths)} inputs. Translate each video by itself.")

@@ -5,6 +5,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
+from torch import Tensor
 from tqdm import tqdm
 
 from configs import build
@@ -12,10 +13,9 @@ from data.batch import Batch, DataError, Sample
 from data.files.video_file import FORMATS, Frame, VideoFile, write_video
 from inference.load import LoadedGenerator
 from inference.output_folder import create_writable, default_output, output_lock
-from inference.padding import fitted
+from inference.reading import fitted
 from inference.request import Request
 from inference.requested_predictor import describe_sizes, requested_predictor
-from inference.sampling import encode_style
 from utils.distributed import World
 from utils.files import replacing
 from utils.log import logger
@@ -23,22 +23,22 @@ from utils.signals import GracefulStop
 from utils.text import counted
 
 
-def translate_video(path: Path, loaded: LoadedGenerator, request: Request, world: World) -> None:
+def translate_video(path: Path, loaded: LoadedGenerator, request: Request, world: World, style: Tensor | None) -> None:
     """Translate a video and write the result, with its sound.
 
     Raises:
         UserError, OSError: An option, a file or the video cannot be used. All frames that can be decoded are written.
     """
     output, video = _prepared_output(path, loaded, request, world), VideoFile(path)
-    style, rule = encode_style(loaded, request.drawing.style), build.build_preprocessing(loaded.config)
+    rule = build.build_preprocessing(loaded.config)
     fit = partial(fitted, preprocessing=rule, keeps_size=request.keeps_sizes, source_is_ids=False)
     with output_lock(output.with_name(f".{output.name}.lock"), output), GracefulStop():  # SIGTERM, too, cleans up
         logger.info(f"sizes        {describe_sizes(loaded.config, keeps_sizes=request.keeps_sizes)}")
-        predictor = requested_predictor(loaded, request, world.device, output.parent, lambda: video.n_pixels, style)
+        predictor = requested_predictor(loaded, request, world.device, output.parent, style)
 
         def translated() -> Iterator[Frame]:
             frames = video.frames()
-            while group := list(islice(frames, request.compute.batch_size)):
+            while group := list(islice(frames, request.batch_size)):
                 fits = [fit(Sample(path.stem, source=image)) for _, image in group]  # one name: one noise, one style
                 fakes = predictor.translate(Batch.of([fit.padded for fit in fits]))
                 images = [fit.window.cut(fake) for fit, fake in zip(fits, fakes, strict=True)]
@@ -54,21 +54,21 @@ def translate_video(path: Path, loaded: LoadedGenerator, request: Request, world
 
 def _prepared_output(path: Path, loaded: LoadedGenerator, request: Request, world: World) -> Path:
     """Return the file to write; raise DataError if it, an option or the generator cannot be used with a video."""
-    given = vars(request.input).items()
-    refused = [f"--{name.replace('_', '-')}" for name, value in given if name != "paths" and value is not None]
-    refused += ["--existing keep"] * (request.output.existing == "keep") + ["torchrun"] * (world.size > 1)
+    options = ("split", "instances", "targets", "feature_maps", "side", "nodata")
+    refused = [f"--{name.replace('_', '-')}" for name in options if getattr(request, name) is not None]
+    refused += ["--existing keep"] * (request.existing == "keep") + ["torchrun"] * (world.size > 1)
     if refused:
         raise DataError(f"--input {path}: {', '.join(refused)} cannot be used with a video. Remove it.")
     needed = loaded.conditioning
     takes_more = needed.n_classes or needed.needs_instances or needed.features != "none"
     if takes_more or loaded.data_facts.page_obstacle:
         raise DataError(f"--input {path}: {loaded.file} does not translate RGB images only. Name a folder of images.")
-    default = default_output(loaded, request.input)
+    default = default_output(loaded, request)
     suffix = path.suffix if path.suffix.lower() in FORMATS else ".mp4"
-    output = request.output.path or default.with_name(default.name + suffix)
+    output = request.output or default.with_name(default.name + suffix)
     if output.suffix.lower() not in FORMATS or output.is_dir():
         raise DataError(f"--output: {output} is no name of a video. Choose one that ends in {', '.join(FORMATS)}.")
-    if output.exists() and (request.output.existing != "replace" or output.samefile(path)):
+    if output.exists() and (request.existing != "replace" or output.samefile(path)):
         raise DataError(f"--output: {output} already exists. Choose another --output, or --existing replace.")
     create_writable(output.parent)
     return output

@@ -17,8 +17,9 @@ from data.loader import read_fixed
 from data.preprocessing import Preprocessing
 from inference.load import load_from, load_generator
 from inference.predictor import Predictor
-from inference.request import ComputeOptions, DrawingOptions
-from inference.requested_predictor import build_predictor, with_clusters
+from inference.request import Request
+from inference.requested_predictor import build_predictor
+from inference.sampling import with_clusters
 from training.methods import METHODS
 from training.methods.method import Method
 from utils.checkpoint import check_training_state, load_checkpoint
@@ -137,7 +138,5 @@ def load(run: Run | Path | str, device: Literal["auto", "cpu", "cuda"] = "auto")
     check_training_state(state, file, needed_keys=[f"networks.{name}" for name in method.networks])
     for name, network in method.networks.items():
         network.load_weights(state["networks"][name])
-    drawing = DrawingOptions()
-    loaded = with_clusters(loaded, drawing)
-    predictor = build_predictor(loaded, chosen, ComputeOptions(), drawing)
+    predictor = build_predictor(with_clusters(loaded, Request()), chosen, Request())
     return LoadedRun(file, loaded.config, state["step"], predictor, method)

@@ -59,7 +59,6 @@ class VideoFile:
         self.time_base = Fraction(1, finest) if base > Fraction(1, 10_000) and finest <= 2**30 else base
         self._stated_s = (self._container.duration or 0) / av.time_base
         self.n_frames: int = stream.frames or round(self._stated_s * self.rate)
-        self.n_pixels: int = self.n_frames * stream.width * stream.height
         self._stream, self.n_read, self._end_s, self._scale = stream, 0, 0.0, int(base / self.time_base)
 
     def frames(self) -> Iterator[Frame]:

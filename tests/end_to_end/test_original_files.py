@@ -106,7 +106,7 @@ def test_styles_of_a_file_without_its_encoder_are_drawn(styled: Path, labels: Pa
         translate(*arguments, str(tmp_path / seed), "--seed", seed)
     zero, one = (read_rgb(tmp_path / seed / "a.png") for seed in ("0", "1"))
     assert (zero != one).any()
-    with pytest.raises(ConfigError, match=r"holds no encoder\. Put latest_net_E\.pth beside it, or use --seed"):
+    with pytest.raises(ConfigError, match=r"holds no encoder\. Put latest_net_E\.pth"):
         translate(*arguments, str(tmp_path / "styled"), "--style", str(tmp_path / "0" / "a.png"))
     with pytest.raises(ExportError, match=r"its style encoder is missing\. Put latest_net_E\.pth next to it"):
         export.main(["--checkpoint", str(styled), "--format", "safetensors"])
@@ -120,9 +120,8 @@ def test_styles_of_images_are_encoded_by_the_file_beside(
     image = np.random.default_rng(0).integers(0, 256, (256, 256, 3), dtype=np.uint8)
     save_image(tmp_path / "photo.png", image)
     style = encode_style(loaded, tmp_path / "photo.png")
-    assert style is not None
     encoder = import_original(reference["spade_encoder"]["state_dict"]).network.eval()
-    torch.testing.assert_close(style.style, encoder(torch.from_numpy(image).permute(2, 0, 1)[None] / 127.5 - 1).mean)
+    torch.testing.assert_close(style, encoder(torch.from_numpy(image).permute(2, 0, 1)[None] / 127.5 - 1).mean)
     arguments = ["--checkpoint", str(with_encoder), "--input", str(labels), "--output"]
     translate(*arguments, str(tmp_path / "styled"), "--style", str(tmp_path / "photo.png"))
     translate(*arguments, str(tmp_path / "drawn"))

@@ -10,9 +10,8 @@ from torch import Tensor
 
 from configs import build
 from configs.load import load_config
-from inference import requested_predictor
 from tests.conftest import write_tiny_config
-from tests.runs import SPADE, assert_equal, built, checkpoint, found, run, translate, with_slow, without_config
+from tests.runs import SPADE, assert_equal, built, checkpoint, found, run, with_slow, without_config
 from training.resume import restore
 from utils.device import CompilerError, compiled, what_compiling_lacks
 from utils.errors import UserError
@@ -142,25 +141,6 @@ def test_a_compiled_generator_is_trained_to_the_same_weights(
         for key in ours:
             # Adam's first steps are the signs of the gradients: tiny ones can differ
             assert (ours[key] - other[name][key]).float().abs().mean() < 2e-5, key
-
-
-def test_compiling_is_chosen_for_many_pixels_alone(
-    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[bool] = []
-
-    def remember(network: torch.nn.Module, *_: object, **__: object) -> torch.nn.Module:
-        asked.append(True)
-        return network
-
-    monkeypatch.setattr(requested_predictor, "compiled", remember)
-    monkeypatch.setattr(requested_predictor, "what_compiling_lacks", lambda _: None)
-    arguments = ["--checkpoint", str(tiny_run), "--output", str(tmp_path / "out")]
-    translate(*arguments)
-    assert not asked
-    monkeypatch.setattr(requested_predictor, "MIN_PIXELS_TO_COMPILE", 3 * 32 * 32)
-    translate(*arguments)
-    assert asked
 
 
 def test_without_a_compiler_a_user_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

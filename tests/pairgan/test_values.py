@@ -14,8 +14,8 @@ from configs import build
 from data.batch import Batch, Sample
 from data.files.image_files import write_png
 from inference.load import LoadedGenerator
-from inference.padding import padded
 from inference.predictor import Predictor
+from inference.reading import padded
 from tests.pairgan.conftest import LARGE_WEIGHTS, exported, rng
 from tools.export.example import make_example
 from utils.precision import choose_precision

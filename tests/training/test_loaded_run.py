@@ -37,7 +37,7 @@ def test_a_run_is_loaded(tiny_config: Path, tmp_path: Path, settings: list[str],
     assert len(trained) == n_networks
 
     batch = loaded.batch("test", [0, 2])
-    translate("--checkpoint", str(loaded.file), "--output", str(tmp_path / "out"), "--compile", "off")
+    translate("--checkpoint", str(loaded.file), "--output", str(tmp_path / "out"))
     for name, image in zip(batch.names, loaded.predictor.translate(batch), strict=True):
         translated = np.asarray(Image.open(tmp_path / "out" / f"{name}.png"))
         assert np.array_equal(translated, image.permute(1, 2, 0).numpy())

@@ -67,8 +67,8 @@ def check_packages(file_format: Format) -> None:
 def export(loaded: LoadedGenerator, file_format: Format, output: Path, options: Mapping[str, Any]) -> None:
     """Write a generator. options: Values of the format's options by name, with a style and the texts of the card."""
     texts = {name: options.get(name) for name in CARD}
-    if style := encode_style(loaded, options.get("style")):
-        choose_style(loaded.generator, style.style)
+    if style := options.get("style"):
+        choose_style(loaded.generator, encode_style(loaded, style))
     loaded = replace(loaded, card=model_card(loaded, options.get("dtype", "float32"), texts))
     own = {name: value for name, value in options.items() if name not in (*CARD, "style")}
     file_format.write(loaded, output, **own)

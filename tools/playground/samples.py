@@ -19,7 +19,7 @@ from data.class_ids import checked_classes
 from data.layout import Layout
 from data.preprocessing import Preprocessing
 from inference.load import LoadedGenerator
-from inference.padding import read_padded
+from inference.reading import read_padded
 from utils.log import logger
 from utils.pictures import picture
 

@@ -22,9 +22,8 @@ from torch import Tensor
 
 from data.batch import Batch, Sample
 from inference.load import directions_of
-from inference.padding import padded
 from inference.predictor import Predictor
-from inference.sampling import StyleImage
+from inference.reading import padded
 from tools.playground.page import Description, build_page, describe
 from tools.playground.samples import MAX_BYTES, Samples, open_samples
 from tools.serve.command_line import LOOPBACK, PAGE_PORT
@@ -44,7 +43,7 @@ class DirectionPage:
     description: Description
     samples: Samples
     predictor: Predictor
-    styles: Sequence[StyleImage] = ()
+    styles: Sequence[Tensor] = ()
 
     def translate(self, sample: Sample, seed: int, other: int = 0, share: float = 0.0) -> Tensor:
         """Return the (3, H, W) uint8 RGB translation of a sample. Its sides are scaled as the generator does.
@@ -56,8 +55,7 @@ class DirectionPage:
             predictor = replace(self.predictor, seed=seed, toward=(other, share) if share else None)
         else:
             first, second = (self.styles[index % len(self.styles)] for index in (seed, other))
-            between = replace(first, style=torch.lerp(first.style, second.style, share))
-            predictor = replace(self.predictor, style=between)
+            predictor = replace(self.predictor, style=torch.lerp(first, second, share))
         read = padded(sample, self.samples.preprocessing)
         fake = predictor.translate(Batch.of([read.padded]))[0]
         return predictor.show_target(read.window.cut(fake)).contiguous()
@@ -173,12 +171,12 @@ def open_page(arguments: argparse.Namespace, direction: str | None, folder: Path
             f"{loaded.file}: takes images that are not 8-bit RGB. A page shows samples of them, and there are none. "
             f"Translate a folder: python test.py --checkpoint {loaded.file} --input DIR."
         )
-    names = [style.file.name for style in opened.styles] if len(opened.styles) > 1 else []
+    names = [file.name for file in arguments.styles] if len(opened.styles) > 1 else []
     directions = directions_of(arguments.checkpoint, loaded)
     description = replace(
-        describe(samples, takes_seed=opened.takes_seed, seed=arguments.seed),
+        describe(samples, takes_seed=predictor.takes_seed, seed=arguments.seed),
         styles=names,
-        mixes_styles=bool(names) or predictor.takes_seed,
+        mixes_styles=bool(names) or predictor.draws_latents,
         directions=directions if len(directions) > 1 else [],
     )
     return DirectionPage(description, samples, predictor, opened.styles)

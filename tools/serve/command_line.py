@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from inference.command_line import add_generator_options, contradictions
+from inference.request import add_generator_options, contradictions
 from utils.cli import ArgumentParser
 from utils.signatures import accepted
 

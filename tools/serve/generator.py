@@ -5,17 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from torch import Tensor
+
 from inference.load import LoadedGenerator
 from inference.predictor import Predictor
-from inference.request import ComputeOptions, DrawingOptions, GeneratorOptions, Request
-from inference.requested_predictor import (
-    load_requested_generator,
-    original_inputs,
-    prepare_device,
-    requested_predictor,
-    with_clusters,
-)
-from inference.sampling import StyleImage, encode_style
+from inference.request import Request
+from inference.requested_predictor import load_requested_generator, requested_predictor
+from inference.sampling import encode_style
 from utils.device import choose_device
 from utils.errors import ConfigError
 from utils.signatures import accepted
@@ -26,14 +22,12 @@ class OpenedGenerator:
     """A generator that is ready to translate.
 
     loaded: The generator, with the settings for reading samples.
-    takes_seed: Whether a translation depends on a seed.
-    styles: Styles of the images of --style. `predictor` has the first one.
+    styles: Styles of the images of --style, (1, style_channels) each. `predictor` has the first one.
     """
 
     loaded: LoadedGenerator
     predictor: Predictor
-    takes_seed: bool
-    styles: Sequence[StyleImage]
+    styles: Sequence[Tensor]
 
 
 def open_generator(
@@ -47,25 +41,16 @@ def open_generator(
     Raises:
         UserError: The checkpoint cannot be used, or the generator takes instance features and has no clusters.
     """
-    options = vars(arguments) | {"direction": direction}
-    request = Request(
-        generator=GeneratorOptions(**accepted(GeneratorOptions, options)),
-        drawing=DrawingOptions(**accepted(DrawingOptions, options)),
-        compute=ComputeOptions(**accepted(ComputeOptions, options)),
-    )
-    drawing, device = request.drawing, choose_device(request.compute.device, option="--device ")
-    prepare_device(device, is_of_one_size=False)
-    original = original_inputs(drawing.clusters, has_instances=arguments.instance_edges)
-    loaded = load_requested_generator(request.generator, original)
-    loaded = with_clusters(loaded, drawing)
+    options = vars(arguments) | {"direction": direction, "style": next(iter(arguments.styles), None), "size": "own"}
+    request = Request(**accepted(Request, options))
+    device = choose_device(request.device, option="--device ")
+    loaded = load_requested_generator(request, has_instances=arguments.instance_edges)
     can_get = ("none", "precomputed") if gets_feature_maps else ("none",)
     if loaded.clusters is None and loaded.conditioning.features not in can_get:
         raise ConfigError(
             f"{loaded.file}: takes instance features, which a source does not have. Create clusters to draw them from "
             f"with python -m tools.cluster_features --checkpoint {loaded.file}."
         )
-    styles = [style for file in arguments.styles if (style := encode_style(loaded, file))]
-    first = styles[0] if styles else None
-    predictor = requested_predictor(loaded, request, device, folder, lambda: 0, first)
-    takes_seed = loaded.clusters is not None or drawing.noise or predictor.takes_seed
-    return OpenedGenerator(replace(loaded, config=loaded.reading_config), predictor, takes_seed, styles)
+    styles = [encode_style(loaded, file) for file in arguments.styles]
+    predictor = requested_predictor(loaded, request, device, folder, next(iter(styles), None))
+    return OpenedGenerator(replace(loaded, config=loaded.reading_config), predictor, styles)

@@ -16,8 +16,8 @@ from configs.schema import Config
 from data.batch import Sample
 from data.files.size_guard import check_size
 from data.map_reader import source_kinds
-from inference.image_store import image_store
-from inference.padding import fitted
+from inference.output_folder import image_store
+from inference.reading import fitted
 from inference.tiling import Window
 
 NAME = "source"  # name of an image without one; seeds of features and noise depend on it

@@ -103,7 +103,7 @@ def open_translator(arguments: argparse.Namespace, folder: Path) -> Translator:
     together = 1 if predictor.tiles or arguments.noise else arguments.batch_size
     return Translator(
         opened.loaded,
-        opened.takes_seed,
+        predictor.takes_seed,
         together,
         compute,
         RequestFiles(opened.loaded.config, opened.loaded.data_facts, folder),

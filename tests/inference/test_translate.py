@@ -22,16 +22,14 @@ from data.files.tiff_writer import write_tiff
 from data.map_reader import MapReader
 from data.preprocessing import Preprocessing
 from data.value_range import ValueRange
-from inference.image_store import ImageStore
 from inference.inputs import ListedImages
-from inference.no_data import NoDataRule
-from inference.output_folder import OutputFolder
+from inference.output_folder import ImageStore, OutputFolder
 from inference.outputs import Results
-from inference.padding import read_padded
-from inference.predictor import Predictor, Tiles
-from inference.sample_translator import SampleTranslator
+from inference.predictor import Predictor
+from inference.reading import NoDataRule, read_padded
 from inference.source_values import SourceValues
 from inference.tiling import TiledNetwork
+from inference.translate import SampleTranslator
 from metrics.evaluator import Evaluator
 from models.global_generator import GlobalGenerator
 from tests.images import GEO_TAGS, bands, tifffile
@@ -63,7 +61,7 @@ def sample_translator(
         Precision("cpu", torch.float32, "O0"),
         torch.device("cpu"),
         torch.zeros(0, 3),
-        tiles=Tiles(TiledNetwork(network, tile=tile, size_multiple=4, min_size=8, folder=folder), None),
+        tiles=TiledNetwork(network, tile=tile, size_multiple=4, min_size=8, folder=folder),
         target_dtype=torch.float32 if stored else torch.uint8,
         **options,
     )
@@ -71,13 +69,19 @@ def sample_translator(
     store = ImageStore(FORM if stored else None, suffix)
     results = Results(OutputFolder(folder / "out", layout, store), Evaluator(), predictor)
     no_data = NoDataRule(None, "source", values, predictor.target_dtype)
-    return SampleTranslator(layout, predictor, rule, results, SourceValues(values), True, no_data)
+    return SampleTranslator(results, rule, SourceValues(values), True, no_data)
+
+
+def with_tiles(translator: SampleTranslator, tiles: TiledNetwork | None) -> SampleTranslator:
+    results = translator.results
+    changed = Results(results.folder, results.evaluator, replace(results.predictor, tiles=tiles))
+    return replace(translator, results=changed, problems=[], warned=[])
 
 
 def at_once(large: SampleTranslator) -> Tensor:
     """The translation of the sample in memory, without tiles."""
-    read = read_padded(large.layout, large.preprocessing, 0, keeps_size=True)
-    translated = replace(large.predictor, tiles=None).translate(Batch.of([read.padded]))
+    read = read_padded(large.results.folder.layout, large.preprocessing, 0, keeps_size=True)
+    translated = with_tiles(large, None).results.predictor.translate(Batch.of([read.padded]))
     return read.window.cut(translated[0])
 
 
@@ -154,7 +158,7 @@ def test_nothing_is_left_of_an_interrupted_image(
         path.write_bytes(b"half")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("inference.image_store.write_tiff", interrupted)
+    monkeypatch.setattr("inference.output_folder.write_tiff", interrupted)
     large = sample_translator(tmp_path, network, save_tiff(tmp_path / "x.tif"))
     with pytest.raises(KeyboardInterrupt):
         list(large.translate([0], 1))
@@ -165,10 +169,10 @@ def test_an_image_that_needs_more_than_the_memory_is_refused_before_it_is_transl
     tmp_path: Path, network: nn.Module, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     translator = sample_translator(tmp_path, network, save_tiff(tmp_path / "x.tif"))
-    whole = replace(translator, predictor=replace(translator.predictor, tiles=None))
-    monkeypatch.setattr("inference.sample_translator._SMALL", 100)
-    monkeypatch.setattr("inference.sample_translator._PROBE", 16)
-    monkeypatch.setattr("inference.sample_translator.bytes_of_device", lambda device: 10**5)
+    whole = with_tiles(translator, None)
+    monkeypatch.setattr("inference.translate._SMALL", 100)
+    monkeypatch.setattr("inference.translate._PROBE", 16)
+    monkeypatch.setattr("inference.translate.bytes_of_device", lambda device: 10**5)
     list(whole.translate([0], 1))
     (problem,) = whole.problems
     pattern = r"x: a translation of 64x92 pixels in one piece needs about \S+ GB, there are 0.0001 GB. Add --tile 1024."
@@ -183,12 +187,12 @@ def test_a_batch_that_needs_more_than_the_memory_is_translated_image_by_image(
     tmp_path: Path, network: nn.Module, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     translator = sample_translator(tmp_path, network, save_tiff(tmp_path / "x.tif"))
-    whole = replace(translator, predictor=replace(translator.predictor, tiles=None))
+    whole = with_tiles(translator, None)
     image = whole._read(0)
     needed = 1e-6 * image.padded.source.shape[-2] * image.padded.source.shape[-1]
-    monkeypatch.setattr("inference.sample_translator._SMALL", 100)
+    monkeypatch.setattr("inference.translate._SMALL", 100)
     monkeypatch.setattr(Predictor, "bytes_per_pixel", lambda self, part: 1e-6)
-    monkeypatch.setattr("inference.sample_translator.bytes_of_device", lambda device: 1.5 * needed)
+    monkeypatch.setattr("inference.translate.bytes_of_device", lambda device: 1.5 * needed)
     assert all(whole._translated([image, image]))
     assert not whole.problems
 
@@ -215,9 +219,8 @@ def test_an_image_much_larger_than_the_crops_is_reported_once(
     translator = sample_translator(tmp_path, network, save_tiff(tmp_path / "x.tif"))
     overlap = window // 4 if window else None
     tiles = TiledNetwork(network, tile=TILE, size_multiple=4, min_size=8, folder=tmp_path, overlap=overlap)
-    predictor = replace(translator.predictor, tiles=Tiles(tiles, None) if window else None)
     rule = replace(translator.preprocessing, mode=mode, crop_height=crop, crop_width=crop)
-    translator = replace(translator, predictor=predictor, preprocessing=rule)
+    translator = replace(with_tiles(translator, tiles if window else None), preprocessing=rule)
     for _ in range(2):
         list(translator.translate([0], 1))
     assert caplog.text.count("Compare with --norm-window 32") == int(warns)
