@@ -299,7 +299,8 @@ def _draw_weights(network: nn.Module, config: Config, norm: str, *, as_spade: bo
     as_spade = as_spade and init.distribution == "xavier"
     unchanged = normed_convolutions(network, outer=False) if as_spade and misses_normed and norm != "none" else []
     zero_biases = as_spade or not config.method.declaration.pairs
-    initialize(network, init.distribution, init.gain, unchanged=unchanged, zero_biases=zero_biases)
+    if not any(weight.is_meta for weight in network.parameters()):  # torch would simulate each draw, which takes long
+        initialize(network, init.distribution, init.gain, unchanged=unchanged, zero_biases=zero_biases)
     if norm != "none":
         add_spectral_norm(network, outer=norm == "all", iteration=config.generator.spectral_iteration)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
+import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -133,7 +134,7 @@ def config_to_dict(config: Config) -> dict[str, Any]:
 
 def config_to_yaml(config: Config) -> str:
     """Return the settings as YAML that `load_config` reads."""
-    return OmegaConf.to_yaml(OmegaConf.create(config_to_dict(config)))
+    return yaml.dump(config_to_dict(config), Dumper=yaml.SafeDumper, allow_unicode=True, sort_keys=False)
 
 
 def _parse_override(override: str, where: str) -> dict[str, object]:

@@ -43,13 +43,17 @@ class SpectralNorm(nn.Module):
         self._recorded: list[Vectors] | None = None
         self._replayed: Iterator[Vectors] | None = None
         matrix = self._matrix(weight)
-        u, v = (matrix.new_empty(n).normal_(0, 1) for n in matrix.shape)
-        self.register_buffer("_u", F.normalize(u, dim=0, eps=_EPS))
-        self.register_buffer("_v", F.normalize(v, dim=0, eps=_EPS))
+        u, v = (matrix.new_empty(n) for n in matrix.shape)
+        if not matrix.is_meta:
+            u, v = (F.normalize(vector.normal_(0, 1), dim=0, eps=_EPS) for vector in (u, v))
+        self.register_buffer("_u", u)
+        self.register_buffer("_v", v)
         self._iterate(matrix, _FIRST_ITERATIONS)
 
     def forward(self, weight: Tensor) -> Tensor:
         """Return the weight divided by sigma, in its own shape and dtype."""
+        if weight.is_meta:  # a network without values, whose shapes a checkpoint is compared with
+            return weight
         with _full_precision(weight):
             matrix = self._matrix(weight)
             u, v = self._vectors(matrix)

@@ -5,10 +5,11 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from urllib.parse import quote
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from utils.files import replacing
 
@@ -57,18 +58,7 @@ def write_gallery(
     command: Command line that opens the generator in the playground, shown below the heading.
     legend: Classes of label maps, shown there too.
     """
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_encodable,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters["figures"] = lambda row, number: json.dumps({"number": number, **row.figures})  # to sort by
-    environment.filters["link"] = lambda path: quote(os.fsencode(path))  # a name may hold any bytes
-    page = environment.get_template("gallery.html").render(
+    page = _template().render(
         title=title,
         rows=rows,
         kinds=list(dict.fromkeys(kind for row in rows for kind in row.images)),
@@ -80,6 +70,22 @@ def write_gallery(
     )
     with replacing(path) as unfinished:
         unfinished.write_text(page, encoding="utf-8")
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_encodable,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["figures"] = lambda row, number: json.dumps({"number": number, **row.figures})  # to sort by
+    environment.filters["link"] = lambda path: quote(os.fsencode(path))  # a name may hold any bytes
+    return environment.get_template("gallery.html")
 
 
 def _encodable(value: object) -> object:

@@ -97,7 +97,7 @@ SOUND: dict[str, tuple[str | bytes, str]] = {
     "exponent without a dot": ("optimizer: {learning_rate: 1e-4}", r"learning_rate: 0\.0001\n"),
     "Norway": ("run: {name: no}\ndata: {flip: no}", r"name: 'no'\n.*flip: false\n"),
     "octal": ("run: {name: 010, seed: 010}", r"name: '?010'?\n.*seed: 10\n"),
-    "name like a number": ("run: {name: 1e3}", r"name: '1e3'\n"),
+    "name like a number": ("run: {name: 1e3}", r"name: '?1e3'?\n"),
     "anchors and merge keys": (
         "generator: &n {norm: batch, base_channels: 8}\ndiscriminator: {<<: *n, n_layers: 4}",
         r"discriminator:.*n_layers: 4\n.*norm: batch\n",
