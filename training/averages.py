@@ -23,8 +23,7 @@ N_BATCHES = 20  # a running mean with batch norm's momentum of 0.1 has the varia
 class WeightAverage(AveragedModel):
     """A moving average of a network's weights, with copies of its buffers.
 
-    models.spectral_norm settles the copied vectors of spectral norm before the average is used. torch's own update
-    copies its count of updates to the device, and makes the host wait for that.
+    torch's own update copies its count of updates to the device, and the host waits for that.
     """
 
     def __init__(self, network: nn.Module, decay: float) -> None:
@@ -47,7 +46,7 @@ class WeightAverage(AveragedModel):
 
 
 def make_averages(method: Method, decay: float) -> Averages:
-    """Return an average of each network that translates, by its name; none if the decay is 0."""
+    """Return an average of each network that translates, by its name, or no average if the decay is 0."""
     names = {translator.network for translator in method.translators.values()} if decay else set()
     return {name: WeightAverage(network.module, decay) for name, network in method.networks.items() if name in names}
 
@@ -55,11 +54,7 @@ def make_averages(method: Method, decay: float) -> Averages:
 def read_statistics_batches(averages: Averages, dataset: TrainingDataset, batch_size: int, world: World) -> list[Batch]:
     """Read the batches of this process for `estimate_statistics`, on the CPU; none if no average has batch norm.
 
-    They are read before training, so that saving works even if the data set cannot be read. Their samples are spread
-    evenly over the data set.
-
-    Raises:
-        DataError: A sample cannot be used.
+    Read them before training, so that saving does not depend on the data set. Their samples are spread evenly over it.
     """
     if not any(batch_norms(average.module) for average in averages.values()):
         return []
@@ -81,13 +76,12 @@ def read_statistics_batches(averages: Averages, dataset: TrainingDataset, batch_
 def estimate_statistics(method: Method, averages: Averages, batches: Sequence[Batch]) -> None:
     """Replace the running statistics of the averages by estimates from batches of training samples.
 
-    An average copies the statistics of the network in training, which do not fit the averaged weights. Random numbers
-    come from separate generators, so this has no effect on the training. All processes take part, because SyncBatchNorm
-    uses the batches of all.
+    The copied statistics of the network in training do not fit the averaged weights. Random numbers come from separate
+    generators, so this has no effect on the training. SyncBatchNorm uses the batches of all processes.
     """
     for direction, translator in method.translators.items():
         conditioning = translator.conditioning
-        network = inference_network(averages[translator.network].module)  # without a style encoder: styles are drawn
+        network = inference_network(averages[translator.network].module)  # no style encoder: styles are drawn
         settle_spectral_norm(network)
         with estimating_statistics(network), method.precision.autocast():
             for on_cpu in batches:

@@ -19,9 +19,9 @@ from utils.signals import GracefulStop
 
 @dataclass
 class BatchReader:
-    """Takes the batches of a step from the endless stream of a loader, and measures how long it waits for them.
+    """Reads the batches of a step from the endless stream of a loader, and measures how long it waits for them.
 
-    step: Number of steps made when the measurement began.
+    step: Step at which the measurement began.
     """
 
     stream: Iterator[Batch]
@@ -34,7 +34,7 @@ class BatchReader:
         self._begin_s, self._waited_s = time.perf_counter(), 0.0
 
     def read_step(self) -> StepBatches | None:
-        """Return the batches of the next step; None if a signal has ended the wait."""
+        """Return the batches of the next step, or None if a signal ended the wait."""
         try:
             return [self._read_group() for _ in range(self.discriminator_steps)]
         except StoppedWaiting:
@@ -47,7 +47,7 @@ class BatchReader:
         return [self.transfer(batch) for batch in batches]
 
     def lap(self, step: int) -> tuple[float, float]:
-        """Return the steps per second and the share of waiting, 0 to 1, since the last call."""
+        """Return the steps per second, and the share of the time spent waiting, 0 to 1, since the last call."""
         now_s = time.perf_counter()
         elapsed_s = now_s - self._begin_s
         lap = (step - self.step) / elapsed_s, self._waited_s / elapsed_s
@@ -57,13 +57,13 @@ class BatchReader:
 
 @contextmanager
 def open_batches(training: Training, stop: GracefulStop) -> Iterator[BatchReader]:
-    """Read the batches of a run from its present position. Waiting for them ends if `stop` has a signal.
+    """Read the batches of a run from its present position. Waiting ends if `stop` has a signal.
 
-    At the end, the samples of data.cache=memory are removed.
+    At the end, remove the samples of data.cache=memory.
     """
     config, world = training.config, training.world
     sampler = TrainingSampler(
-        layout=training.layout,
+        layout=training.splits.train,
         batch_size=config.train.batch_size,
         seed=config.run.seed,
         rank=world.rank,
@@ -71,7 +71,7 @@ def open_batches(training: Training, stop: GracefulStop) -> Iterator[BatchReader
         first_batch=training.loop.batches,
     )
     stream = training_batches(
-        training.dataset(training_split(config, training.layout, training.folder)),
+        training.dataset(training_split(config, training.splits.train, training.folder)),
         sampler,
         n_workers=build.count_workers(config.data, world.local_size),
         pin_memory=world.device.type == "cuda",

@@ -18,10 +18,10 @@ BEST = "best.pt"
 
 @dataclass
 class BestScore:
-    """The best value of a figure so far.
+    """The best score of a figure so far.
 
-    figure: Name of the figure; "none" if no best checkpoint is kept.
-    value: Best score. Higher is better. None before the first.
+    figure: Name of the figure, or "none" if no best checkpoint is kept.
+    value: Best score, None before the first. Higher is better.
     """
 
     figure: str
@@ -33,9 +33,9 @@ class BestScore:
         return self.figure != "none"
 
     def improved_by(self, figures: Mapping[str, float]) -> float | None:
-        """Return the score of new figures if it is better than `value`, otherwise None.
+        """Return the score of new figures if it is better than `value`. If lower figures are better, negate the figure.
 
-        The score is negative if lower figures are better. A figure that is missing or not finite has no score.
+        Return None if it is not better, or if the figure is missing or not finite.
         """
         figure = figures.get(self.figure, math.nan)
         score = figure if self.figure not in METRICS or METRICS[self.figure].higher_is_better else -figure
@@ -44,12 +44,13 @@ class BestScore:
 
 @dataclass
 class Patience(BestScore):
-    """Ends a run whose validations no longer improve, at the same step no matter how often the run was resumed.
+    """Ends a run whose validations no longer improve.
 
-    Its `value` is separate from the score of best.pt, which a killed run may have written after its last checkpoint.
+    A run ends at the same step no matter how often it was resumed. This score is therefore separate from the score of
+    best.pt, which a killed run may have written after its last checkpoint.
 
-    limit: Number of validations without a better one that ends the run. None: never.
-    n_without: Number of validations since the best one.
+    limit: The run ends after so many validations without improvement. None: it does not end.
+    n_without: Number of validations since the best score.
     """
 
     limit: int | None = None
@@ -63,19 +64,26 @@ class Patience(BestScore):
 
     @property
     def end_reason(self) -> str | None:
-        """Why the run must end; None if it continues."""
+        """Why the run must end, or None if it continues."""
         if self.limit is None or self.n_without < self.limit:
             return None
         return f"{self.figure} has not improved for {self.n_without} validations, train.patience={self.limit}"
 
 
-def check_best(config: Config, n_samples: int) -> None:
-    """Raise ConfigError if `n_samples` validation samples do not have the figure that checkpoint.best names."""
-    best, facts = config.checkpoint.best, build.data_facts(config)
+def best_figure(config: Config, split: str, progress: str, n_samples: int) -> str:
+    """Return the figure that chooses the best checkpoint, or "none" if no best checkpoint is kept.
+
+    split, n_samples: Split and number of the validation samples.
+    progress: Figure that measures the progress of the training method.
+
+    Raises:
+        ConfigError: The samples do not have the figure that checkpoint.best names, or train.patience is set and no best
+            checkpoint is kept.
+    """
+    best, facts, measured = config.checkpoint.best, build.data_facts(config), build.measured_metrics(config)
     has_weights = config.data.has_weight_maps or bool(facts.conditioning.class_weights)
     kinds = {"images": True, "weighted": has_weights, "values": not facts.conditioning.target_is_rgb}
     kinds |= {"weighted values": kinds["weighted"] and kinds["values"], "labels": bool(config.metrics.label_colors)}
-    measured = build.measured_metrics(config)
     possible = [
         name
         for name, metric in METRICS.items()
@@ -84,22 +92,10 @@ def check_best(config: Config, n_samples: int) -> None:
     others = "metrics.extra, metrics.label_colors, weights of pixels and more validation samples add others"
     expected = f"one that is measured: {', '.join(possible)}; {others}"
     config.require(best not in METRICS or best in possible, "checkpoint.best", expected)
-
-
-def best_figure(config: Config, split: str, progress: str) -> str:
-    """Return the figure that chooses the best checkpoint, "none" if no best checkpoint is kept.
-
-    split: Name of the split of the validation samples.
-    progress: Figure that measures the progress of the training method.
-
-    Raises:
-        ConfigError: train.patience is set, and no best checkpoint is kept.
-    """
-    best = config.checkpoint.best
     figure = best if best != "auto" else "none" if split == TRAIN else progress
     expected = f"null with checkpoint.best={best}"
     if best == "auto":
-        expected = "null where the validation samples are trained on: train.validation_share=0.05 holds some back"
+        expected = "null, because validation uses training samples. train.validation_share=0.05 holds samples back"
     config.require(config.train.patience is None or figure != "none", "train.patience", expected)
     return figure
 
@@ -107,23 +103,22 @@ def best_figure(config: Config, split: str, progress: str) -> str:
 def can_be_compared(figure: str, state: Mapping[str, Any], measured_on: Mapping[str, str]) -> bool:
     """Return whether a checkpoint's values of a figure were measured on the same samples, in the same way.
 
-    measured_on: Digests of what the run's figures are measured on, by figure.
+    measured_on: Digests of samples and protocol by figure.
     """
     return figure in measured_on and state.get("measured_on", {}).get(figure) == measured_on[figure]
 
 
 def has_scores_of(figure: str, state: Mapping[str, Any], measured_on: Mapping[str, str]) -> bool:
-    """Return whether the best score of a checkpoint can be compared with the scores of this run.
+    """Return whether the best score of a checkpoint can be compared with this run's scores of a figure.
 
-    The digests may belong only to the plateau. The best score belongs to the figure if checkpoint.best names it, or
-    selects the plateau's figure automatically.
+    The checkpoint may have measured this figure only for the plateau schedule.
     """
     is_same, settings = can_be_compared(figure, state, measured_on), state.get("config", {}).get("checkpoint")
     return is_same and isinstance(settings, dict) and settings.get("best") in (figure, "auto")
 
 
 def read_best(run_folder: Path) -> dict[str, Any]:
-    """Return the content of best.pt without reading its weights; empty if there is no such file or it is unusable."""
+    """Return the content of best.pt without reading its weights. It is empty if the file is missing or unusable."""
     path = run_folder / BEST
     if not path.is_file():
         return {}
@@ -135,7 +130,7 @@ def read_best(run_folder: Path) -> dict[str, Any]:
 
 
 def archive_best(run_folder: Path) -> None:
-    """Rename best.pt before it is replaced. It was chosen with other samples or metrics, and may still be wanted."""
+    """Rename best.pt if it was chosen with other samples or metrics, because it may still be wanted."""
     path, number = run_folder / BEST, 1
     if not path.is_file():
         return

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 Callback = Callable[[int, dict[str, float]], object]
-"""Gets the step and its own copy of figures by name. The result True ends the run; any other has no effect."""
+"""Gets the step and its own copy of figures by name. The result True ends the run. Other results have no effect."""
 
 
 @dataclass
@@ -16,22 +16,16 @@ class Callbacks:
 
     on_report: Called every log.every_steps with the scalars of a report by tag.
     on_validation: Called every log.images_every_steps with the figures of the validation samples by name.
-    error: Exception of a function, also SystemExit. The run ends as if it had returned True; `train` raises it.
+    error: Exception of a function, also SystemExit. The run ends as if it had returned True, and `train` raises it.
     """
 
     on_report: Callback | None = None
     on_validation: Callback | None = None
     error: BaseException | None = None
 
-    def report(self, step: int, scalars: Mapping[str, float]) -> str | None:
-        """Call `on_report`. Return why the run must end, None if it continues."""
-        return self._call(self.on_report, "on_report", step, scalars)
-
-    def validated(self, step: int, figures: Mapping[str, float]) -> str | None:
-        """Call `on_validation`. Return why the run must end, None if it continues."""
-        return self._call(self.on_validation, "on_validation", step, figures)
-
-    def _call(self, callback: Callback | None, name: str, step: int, figures: Mapping[str, float]) -> str | None:
+    def call(self, name: str, step: int, figures: Mapping[str, float]) -> str | None:
+        """Call the function of a name, if there is one. Return why the run must end, or None if it continues."""
+        callback: Callback | None = getattr(self, name)
         if callback is None or self.error:
             return None
         own_gpus = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []

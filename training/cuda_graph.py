@@ -1,4 +1,4 @@
-"""A step that a GPU repeats by itself, as a CUDA graph: one launch instead of thousands."""
+"""A step that a GPU repeats as a CUDA graph: one launch instead of thousands."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ from utils.log import logger
 Run = Callable[[], None]
 
 SPARE_SHARE = 1 / 4  # share of the GPU's memory for validation, which cannot use the memory of a graph
-WARM_UP_STEPS = 3  # they make the optimizer's state, cuDNN's choices and compiled kernels
+WARM_UP_STEPS = 3  # they allocate the optimizer's state, choose cuDNN's algorithms and compile kernels
 
 
 class CaptureError(UserError):
@@ -26,7 +26,7 @@ class CaptureError(UserError):
 
 
 def make_step(method: Method, config: Config, world: World) -> Callable[[StepBatches], None]:
-    """Return the method's step, or what repeats it as a CUDA graph; not with registered losses, which may be Python."""
+    """Return the method's step, as a CUDA graph if possible. Registered losses may compute on the CPU: no graph."""
     repeats = uses_cuda_graph(config, world) and not REGISTERED_LOSSES
     return CudaGraphStep(method, CudaGraphs()) if repeats else method.step
 
@@ -37,14 +37,14 @@ def _stream() -> torch.cuda.Stream:
 
 
 class CudaGraphs:
-    """Runs and captures work in one stream next to the current one, as torch requires. Graphs share memory."""
+    """Runs and captures work in a stream of its own, as torch requires. Graphs share memory."""
 
     def __init__(self) -> None:
         self._pool: Any = None
         torch.cuda.reset_peak_memory_stats()
 
     def run(self, work: Run) -> None:
-        """Do the work now, in the stream that captures it later."""
+        """Do the work in the stream that captures it later."""
         stream, current = _stream(), torch.cuda.current_stream()
         stream.wait_stream(current)
         with torch.cuda.stream(stream):
@@ -56,12 +56,10 @@ class CudaGraphs:
         self._pool = None
 
     def capture(self, work: Run) -> Run | None:
-        """Return a function that repeats the work on the same memory, without computing anything now.
-
-        Return None if too little memory would be left.
+        """Return a function that repeats the work on the same memory, or None if too little memory would be left.
 
         Raises:
-            RuntimeError: The work cannot be captured. torch may then compute no more (2.11: random numbers).
+            RuntimeError: The work cannot be captured. torch may then be unusable (2.11: random numbers).
         """
         allocated, (free, total) = torch.cuda.memory_allocated(), torch.cuda.mem_get_info()
         free += torch.cuda.memory_reserved() - allocated
@@ -77,12 +75,12 @@ class CudaGraphs:
 
 
 class CudaGraphStep:
-    """A method's step that is computed normally at first, and then repeated from a CUDA graph.
+    """A method's step that is computed normally at first, and then repeated as a CUDA graph.
 
-    The CPU needs longer to launch the kernels of small images and networks than a GPU to run them. The step may not ask
-    the GPU for a value. Everything that changes between steps must be a tensor that changes in place. The CPU draws its
+    With small images and networks, the CPU needs longer to launch kernels than a GPU to run them. A step may not read a
+    value from the GPU. Everything that changes between steps must be a tensor that changes in place. The CPU draws its
     random numbers before the step. Steps are computed normally if the graph would leave too little memory, and as soon
-    as a batch has images of another size, which need memory too.
+    as a batch has images of another size.
     """
 
     def __init__(self, method: Method, graphs: CudaGraphs) -> None:
@@ -92,15 +90,11 @@ class CudaGraphStep:
         self._n_seen = Counter[tuple[str, object]]()
         self._form: str | None = None
         self._batches: list[list[Batch]] = []  # the graphs read their memory
-        self._repeats: dict[object, Run] = {}  # the key is what was drawn before the step
+        self._repeats: dict[object, Run] = {}  # by what was drawn before the step
         self._may_repeat = True
 
     def __call__(self, batches: StepBatches) -> None:
-        """Make one step.
-
-        Raises:
-            CaptureError: The step cannot be captured.
-        """
+        """Make one step. Raise CaptureError if it cannot be captured."""
         form = _form(batches)
         if self._may_repeat and self._form not in (None, form):
             self._give_up("images differ in size")
@@ -122,7 +116,7 @@ class CudaGraphStep:
         return {name: network.frozen for name, network in self._method.networks.items()}
 
     def _repeat(self, drawn: object, form: str, batches: StepBatches) -> Run | None:
-        """Return a function that repeats the step with these batches; None until their form has come often enough."""
+        """Return a function that repeats the step with these batches, or None before enough steps of their form."""
         self._n_seen[form, drawn] += 1
         if self._n_seen[form, drawn] <= WARM_UP_STEPS:
             return None
@@ -137,13 +131,11 @@ class CudaGraphStep:
                 repeat = self._graphs.capture(lambda: self._method.step(self._batches))
             except RuntimeError as error:
                 cause: BaseException = error
-                while cause.__context__ is not None:  # torch adds an error of its own
+                while cause.__context__ is not None:  # torch raises another error from it
                     cause = cause.__context__
                 reason = str(cause).strip().partition("\n")[0]
-                raise CaptureError(
-                    f"a step cannot be a CUDA graph ({reason}): the same command with train.cuda_graph=false "
-                    "continues from the newest checkpoint"
-                ) from error
+                remedy = "Repeat the command with train.cuda_graph=false. It continues from the newest checkpoint."
+                raise CaptureError(f"a step cannot be a CUDA graph: {reason}. {remedy}") from error
             if repeat is None:
                 self._give_up("it would leave too little memory")
                 return None
@@ -156,7 +148,7 @@ class CudaGraphStep:
         self._forget()
 
     def _forget(self) -> None:
-        """Give the memory of the graphs back."""
+        """Release the memory of the graphs."""
         self._form, self._batches = None, []
         self._n_seen.clear()
         self._repeats.clear()

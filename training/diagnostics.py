@@ -8,32 +8,32 @@ from torch import Tensor
 
 from utils.pictures import resize
 
-# mean logits (real, translated) beyond which the discriminator has nothing left to learn, by adversarial loss
+# mean logits (real, translated) of a discriminator that has nothing left to learn, by adversarial loss
 _WON = {"lsgan": (0.9, 0.1), "hinge": (1.0, -1.0), "vanilla": (4.0, -4.0)}
-_REPORTS = 3  # in a row, since one may be chance
+_REPORTS = 3  # reports in a row, because one may be chance
 _THUMBNAIL = 32  # pixels
-_NEGATIVE = -0.5  # correlation of brightness; -1 of a negative, 0.2 of one photo of a street with another
-_ALIKE = 0.1  # share of the variety of sources; 0.01 of translations that mix one photo with 10 % of each source
-_LEAST_CONTRAST = 8.0  # levels of 255: what varies less is grey to the eye
-_UNCHANGED = 2.0  # levels of 255; photos change by 1.9 as JPEG of quality 85
-_HIGH_RATE = 0.01  # Adam changes each weight by about the rate; initial weights have a deviation of 0.02
-_HIGH_LOSS = 1e6  # terms begin below 100, and the networks see values from -1 to 1
+_NEGATIVE = -0.5  # correlation of brightness: -1 for a negative, 0.2 for two photos of streets
+_ALIKE = 0.1  # share of the variety of sources: 0.01 if translations mix one photo with 10 % of each source
+_LEAST_CONTRAST = 8.0  # levels of 255: less contrast looks grey
+_UNCHANGED = 2.0  # levels of 255: JPEG of quality 85 changes photos by 1.9
+_HIGH_RATE = 0.01  # Adam changes each weight by about the rate, and initial weights have a deviation of 0.02
+_HIGH_LOSS = 1e6  # terms begin below 100
 _LOW_SCALE = 64.0  # GradScaler begins at 65536
 
 
 class _InARow(Counter[str]):
-    """How often in a row something has held, by name."""
+    """Counts how often in a row a condition was true, by name."""
 
     def reaches(self, name: str, holds: bool, times: int = _REPORTS) -> bool:
-        """Count once more. Return True once, when it has held `times` times, until it ceases to hold."""
+        """Count a condition. Return True once, when it was true `times` times in a row."""
         self[name] = self[name] + 1 if holds else 0
         return self[name] == times
 
 
 class Diagnostics:
-    """Gives hints on the figures of a report: each once, and again after its cause has disappeared and returned.
+    """Gives hints on the figures of a report: each hint once, and again if its cause returns.
 
-    gan_mode: Adversarial loss. The logits of wgan have no bounds and are ignored.
+    gan_mode: Adversarial loss. The logits of wgan are ignored, because they have no bounds.
     """
 
     def __init__(self, gan_mode: str) -> None:
@@ -44,47 +44,50 @@ class Diagnostics:
         """Return the hints for one report, given its scalars by tag."""
         hints = []
         for tag, value in scalars.items():
+            times = 1
             match tag.split("/"):
                 case ["logits", name, "real"] if self._won:
-                    fake, (above, below) = scalars[f"logits/{name}/fake"], self._won
-                    if self._in_a_row.reaches(tag, value > above and fake < below):
-                        domain = name.removeprefix("D").replace("_", " ")
-                        hints.append(
-                            f"the discriminator{domain} has won: in the mean it gives real images {value:.2f} and "
-                            f"translated ones {fake:.2f}, from which the generator learns little. Lower "
-                            "optimizer.discriminator_learning_rate, or set discriminator.spectral_norm=all in a new run"
-                        )
+                    fake, (above, below), domain = scalars[f"logits/{name}/fake"], self._won, name[1:].replace("_", " ")
+                    holds, times = value > above and fake < below, _REPORTS
+                    hint = (
+                        f"the discriminator{domain} has won: its mean output is {value:.2f} for real images and "
+                        f"{fake:.2f} for translated images, from which the generator learns little. Lower "
+                        "optimizer.discriminator_learning_rate, or set discriminator.spectral_norm=all in a new run"
+                    )
                 case ["amp", "scale", name]:
-                    is_low = 1.0 != value < _LOW_SCALE  # 1: there is no scaler
-                    if self._in_a_row.reaches(tag, is_low, times=1):
-                        hints.append(
-                            f"the scale of the {name}'s gradients has fallen to {value:g}, since float16 overflows "
-                            "repeatedly: use amp.dtype=bfloat16, or amp.opt_level=O0"
-                        )
+                    holds = 1.0 != value < _LOW_SCALE  # 1: there is no scaler
+                    hint = (
+                        f"the scale of the {name}'s gradients has fallen to {value:g}, because float16 overflows "
+                        "repeatedly. Use amp.dtype=bfloat16, or amp.opt_level=O0"
+                    )
                 case ["learning_rate", name]:
-                    if self._in_a_row.reaches(tag, value > _HIGH_RATE, times=1):
-                        hints.append(
-                            f"the learning rate of the {name} is {value:.4g}, and each step changes its weights by "
-                            "about that: set optimizer.learning_rate to 0.0002, or at most to 0.001"
-                        )
-                case ["loss", network, "total"]:
-                    if self._in_a_row.reaches(tag, abs(value) > _HIGH_LOSS, times=1):
-                        hints.append(
-                            f"the loss of {network} is {value:.4g}: the training has diverged. Start again with a "
-                            "lower optimizer.learning_rate, or with lower weights of losses"
-                        )
+                    holds = value > _HIGH_RATE
+                    hint = (
+                        f"the learning rate of the {name} is {value:.4g}, and each step changes its weights by about "
+                        "as much. Set optimizer.learning_rate to 0.0002, or at most to 0.001"
+                    )
+                case ["loss", name, "total"]:
+                    holds = abs(value) > _HIGH_LOSS
+                    hint = (
+                        f"the loss of {name} is {value:.4g}: the training has diverged. Start again with a lower "
+                        "optimizer.learning_rate, or with lower weights of losses"
+                    )
+                case _:
+                    continue
+            if self._in_a_row.reaches(tag, holds, times):
+                hints.append(hint)
         return hints
 
 
 class TranslationHints:
     """Gives hints on translations of unpaired images: colours inverted, all alike, nothing changed.
 
-    Each hint is given if it holds in several validations in a row, and again after its cause has disappeared.
+    Each hint is given if it is true in several validations in a row, and again if its cause returns.
     """
 
     def __init__(self) -> None:
         self._in_a_row = _InARow()
-        self._seen: list[tuple[Tensor, Tensor, Tensor]] = []  # thumbnails and difference of each pair of a validation
+        self._seen: list[tuple[Tensor, Tensor, Tensor]] = []  # thumbnails and difference of each pair
 
     def add(self, source: Tensor, fake: Tensor) -> None:
         """Add the pictures of a source and its translation: (3, H, W) uint8, of one size."""

@@ -20,59 +20,53 @@ from losses.perceptual import VGG19
 from metrics import METRICS
 from metrics.metric import FeatureSource, PairMetric, SetMetric
 from training.cuda_graph import WARM_UP_STEPS, make_step
-from training.disk_space import describe_shortage, size
 from training.methods.method import Method, uses_cuda_graph
 from training.report.plan import describe
 from training.resume import ResumeOptions, find_checkpoint_together, start
 from training.run import Training, build_training, joined, run_folder
-from utils.distributed import World
+from training.run_folder import describe_shortage, size
 from utils.log import logger
 from utils.pretrained import PretrainedFile
 
 CHECKED_SAMPLES = 100
 MOST_STEPS = 5
-ENOUGH_S = 5  # after which a step is not repeated
+ENOUGH_S = 5  # steps are timed for so long
 
 
 def dry_run(config: Config, options: ResumeOptions) -> None:
-    """Check everything and print what would be done, and how long it takes; nothing is written or downloaded."""
+    """Check everything and print what would be done, and how long it takes. Nothing is written or downloaded."""
     with joined(config) as world:
-        _dry_run(config, world, options)
-
-
-def _dry_run(config: Config, world: World, options: ResumeOptions) -> None:
-    build.prepare_device(config, world.device)
-    missing = downloads(config)
-    found = find_checkpoint_together(run_folder(config), options.source, world)
-    training = build_training(without_downloads(config), world, found)
-    training.config = replace(config, data=training.config.data)
-    initialized = start(training, found, options)
-    shortage = describe_shortage(training, continues=training.continues)
-    for line in [*describe(training), *initialized, *shortage, *(file.announcement for file in missing)]:
-        logger.info(line)
-    begin_s = time.perf_counter()
-    batch, n_checked = load_samples(training)
-    loading_s = (time.perf_counter() - begin_s) / n_checked
-    for line in [
-        *layer_tables(training.method, batch),
-        *describe_memory(training, batch),
-        f"checked        {n_checked} of {len(training.layout)} training samples, networks and losses on a batch of "
-        "them: good",
-        *describe_time(training, batch, loading_s),
-    ]:
-        logger.info(line)
+        build.prepare_device(config, world.device)
+        found = find_checkpoint_together(run_folder(config), options.source, world)
+        training = build_training(without_downloads(config), world, found)
+        training.config = replace(config, data=training.config.data)
+        initialized = start(training, found, options)
+        missing = [file.announcement for file in downloads(config)]
+        for line in [*describe(training), *initialized, *describe_shortage(training), *missing]:
+            logger.info(line)
+        begin_s = time.perf_counter()
+        batch, n_checked = load_samples(training)
+        loading_s = (time.perf_counter() - begin_s) / n_checked
+        layers, n_kept_bytes = watch_pass(training.method, batch)
+        for line in [
+            *layers,
+            *describe_memory(training, n_kept_bytes),
+            f"checked        {n_checked} of {len(training.splits.train)} training samples, and networks and losses on "
+            "a batch of them: good",
+            *describe_time(training, batch, loading_s),
+        ]:
+            logger.info(line)
 
 
 def load_samples(training: Training) -> tuple[Batch, int]:
     """Load up to CHECKED_SAMPLES training samples from all over the data set.
 
-    Returns a batch of the first ones on the device, and the number of loaded samples.
+    Returns a batch of the first samples on the device, and the number of loaded samples.
 
     Raises:
         DataError: A sample cannot be used.
     """
-    dataset, batch_size = training.dataset(training.layout), training.config.train.batch_size
-    n_samples = len(training.layout)
+    dataset, batch_size, n_samples = training.dataset(), training.config.train.batch_size, len(training.splits.train)
     indices = range(0, n_samples, -(-n_samples // max(CHECKED_SAMPLES, batch_size)))
     samples, bad_samples = list[Sample](), BadSamples(n_samples)
     for index in indices:
@@ -84,34 +78,12 @@ def load_samples(training: Training) -> tuple[Batch, int]:
     return Batch.of(samples).to(training.world.device), len(indices)
 
 
-def describe_memory(training: Training, batch: Batch) -> list[str]:
-    """Return lines on the memory to expect, after computing the losses of a batch, and on the size of checkpoints."""
-    networks = training.method.networks.values()
-    n_kept_bytes = activation_bytes(training.method, batch)
-    weights = sum(network.n_weight_bytes for network in networks)
-    gradients = sum(parameter.nbytes for network in networks for parameter in network.parameters)
-    n_kept = training.config.checkpoint.keep or "all"
-    return [
-        f"memory         about {size(3 * weights + gradients + n_kept_bytes)}: {size(weights)} of weights, twice that "
-        f"of moments, {size(gradients)} of gradients, {size(n_kept_bytes)} kept for the backward passes of a batch",
-        f"checkpoint     about {size(training.n_bytes)}, {n_kept} of them are kept"
-        f"{' and best.pt' if training.best.is_kept else ''}",
-    ]
+def watch_pass(method: Method, batch: Batch) -> tuple[list[str], int]:
+    """Compute the losses of a pass.
 
-
-def layer_tables(method: Method, batch: Batch) -> list[str]:
-    """Return the networks layer by layer, as lines: outputs, parameters and arithmetic of one pass."""
-    with ExitStack() as stack:
-        watched = {
-            name: stack.enter_context(watched_layers(network.compute_copy)) for name, network in method.networks.items()
-        }
-        with torch.no_grad(), method.precision.autocast():
-            method.pass_once(method.inputs(batch))
-    return [line for name, layers in watched.items() for line in table(name, layers)]
-
-
-def activation_bytes(method: Method, batch: Batch) -> int:
-    """Compute the losses of a pass; return the bytes that are kept for the backward passes, without the weights."""
+    Returns tables of the networks' layers, as lines, and the bytes that are kept for the backward passes, without the
+    weights. A discriminator that sees real and translated images in one pass has them in one batch.
+    """
     modules = [network.module for network in method.networks.values()]
     known = {parameter.untyped_storage().data_ptr() for module in modules for parameter in module.parameters()}
     kept: dict[int, int] = {}
@@ -122,11 +94,30 @@ def activation_bytes(method: Method, batch: Batch) -> int:
             kept[storage.data_ptr()] = storage.nbytes()
         return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+    with ExitStack() as stack:
+        stack.enter_context(torch.compiler.set_stance("force_eager"))  # compiled code runs no hooks
+        layers = {n: stack.enter_context(watched_layers(one.compute_copy)) for n, one in method.networks.items()}
+        stack.enter_context(torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor))
         losses = method.losses(method.inputs(batch))  # alive until the sum, so that no memory is counted twice
-    n_bytes = sum(kept.values())
-    del losses
-    return n_bytes
+        n_bytes = sum(kept.values())
+        del losses
+    return [line for name, of_network in layers.items() for line in table(name, of_network)], n_bytes
+
+
+def describe_memory(training: Training, n_kept_bytes: int) -> list[str]:
+    """Return lines on the expected memory and on the size of checkpoints.
+
+    n_kept_bytes: Bytes that are kept for the backward passes of a batch.
+    """
+    networks, n_kept = training.method.networks.values(), training.config.checkpoint.keep or "all"
+    weights = sum(network.n_weight_bytes for network in networks)
+    gradients = sum(parameter.nbytes for network in networks for parameter in network.parameters)
+    best = " and best.pt" if training.best.is_kept else ""
+    return [
+        f"memory         about {size(3 * weights + gradients + n_kept_bytes)}: {size(weights)} of weights, twice as "
+        f"much of moments, {size(gradients)} of gradients, {size(n_kept_bytes)} for the backward passes of a batch",
+        f"checkpoint     about {size(training.n_bytes)}, {n_kept} of them are kept{best}",
+    ]
 
 
 def describe_time(training: Training, batch: Batch, loading_s: float) -> list[str]:
@@ -148,7 +139,7 @@ def describe_time(training: Training, batch: Batch, loading_s: float) -> list[st
 
 
 def time_steps(training: Training, batch: Batch) -> float:
-    """Return the median of the seconds of a few steps with `batch`, after those that are slower."""
+    """Return the median time of a few steps with `batch` in seconds, without the first steps, which are slower."""
     train, world = training.config.train, training.world
     batches = [[batch] * train.accumulation_steps] * train.discriminator_steps
     step, n_slower = make_step(training.method, training.config, world), 1
@@ -162,13 +153,13 @@ def time_steps(training: Training, batch: Batch) -> float:
             torch.cuda.synchronize(world.device)
         if number >= n_slower:
             durations_s.append(time.perf_counter() - begin_s)
-            if world.all_reduce_max(int(sum(durations_s) > ENOUGH_S)):  # each process has to make as many
+            if world.all_reduce_max(int(sum(durations_s) > ENOUGH_S)):  # all processes make as many steps
                 break
     return statistics.median(durations_s)
 
 
 class Layer(NamedTuple):
-    """One call of a layer with weights.
+    """The first call of a layer with weights.
 
     shape: Shape of its output.
     flop: Number of floating-point operations of its convolution. A multiplication and an addition are two.
@@ -182,7 +173,7 @@ class Layer(NamedTuple):
 
 @contextmanager
 def watched_layers(network: nn.Module) -> Iterator[list[Layer]]:
-    """Yield a list that records each call of a layer with weights."""
+    """Yield a list that records the first call of each layer with weights."""
     layers: list[Layer] = []
     names = {  # a weight under spectral norm belongs to its convolution
         module: name
@@ -191,12 +182,14 @@ def watched_layers(network: nn.Module) -> Iterator[list[Layer]]:
     }
 
     def record(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        if module not in names:
+            return
         parameters = _weights_of(module)
         weight = max(parameters, key=Tensor.numel)
         images = inputs[0] if isinstance(module, nn.ConvTranspose2d) else output  # each of its pixels meets all weights
         flop = 2 * images.numel() * weight.numel() // len(weight) if weight.dim() > 1 else 0
         n_parameters = sum(parameter.numel() for parameter in parameters)
-        layers.append(Layer(names[module], tuple(output.shape), n_parameters, flop))
+        layers.append(Layer(names.pop(module), tuple(output.shape), n_parameters, flop))
 
     with ExitStack() as stack:
         for module in names:
@@ -229,18 +222,14 @@ def downloads(config: Config) -> list[PretrainedFile]:
 
 def without_downloads(config: Config) -> Config:
     """Return the configuration without the losses and metrics whose weights would be downloaded."""
-    missing = downloads(config)
+    missing, loss, best = downloads(config), config.loss, config.checkpoint.best
     extra = [name for name in config.metrics.extra if _file_of(name) not in missing]
     if VGG19 in missing:
-        others = sum(weight for name, weight in config.loss.weights_of_images.items() if name != "vgg")
-        config = replace(config, loss=replace(config.loss, vgg=0.0, l1=config.loss.l1 if others else 1.0))
-    best = config.checkpoint.best
-    is_measured = best not in config.metrics.extra or best in extra
-    return replace(
-        config,
-        metrics=replace(config.metrics, extra=extra),
-        checkpoint=config.checkpoint if is_measured else replace(config.checkpoint, best="none"),
-    )
+        others = sum(weight for name, weight in loss.weights_of_images.items() if name != "vgg")
+        loss = replace(loss, vgg=0.0, l1=loss.l1 if others else 1.0)
+    best = "none" if best in config.metrics.extra and best not in extra else best
+    metrics, checkpoint = replace(config.metrics, extra=extra), replace(config.checkpoint, best=best)
+    return replace(config, loss=loss, metrics=metrics, checkpoint=checkpoint)
 
 
 def _file_of(metric: str) -> PretrainedFile | None:

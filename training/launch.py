@@ -3,32 +3,25 @@
 import math
 import shlex
 from collections.abc import Mapping
-from contextlib import ExitStack, closing, nullcontext, suppress
+from contextlib import ExitStack, closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from configs import build
-from configs.schema import Config, changed_settings
-from configs.splits import HELD_BACK, has_split
-from data.batch import DataError
+from configs.schema import Config
 from training.best import BEST, read_best
 from training.callbacks import Callback, Callbacks
 from training.cuda_graph import WARM_UP_STEPS
-from training.disk_space import describe_shortage
 from training.loaded_run import Run
 from training.loop import open_loop
 from training.methods.method import uses_cuda_graph
-from training.report.console import Console
-from training.report.metrics_file import MetricsFile
-from training.report.page import Page
 from training.report.plan import describe
-from training.report.report import Report, Sink
 from training.report.session import Session, recorded
-from training.report.tensorboard import TensorBoard
+from training.report.sinks import Console, MetricsFile, Page, Report, Sink, TensorBoard
 from training.resume import ResumeOptions, find_checkpoint_together, start
 from training.run import Training, build_training, joined, run_folder
-from training.run_folder import prepare_folder, run_lock, write_settings
+from training.run_folder import describe_shortage, prepare_folder, run_lock
 from utils.distributed import World
 from utils.errors import ConfigError, Interrupted
 from utils.log import logger
@@ -45,22 +38,22 @@ def train(
     resume: str | Path = "auto",
     accepts_changed_data: bool = False,
 ) -> Run:
-    """Train a run to its end, as train.py does. Progress is printed, and recorded in the run's folder.
+    """Train a run to its end, as train.py does. Print progress, and record it in the run's folder.
 
-    on_report, on_validation: Called only in the main process; see `Callbacks`. If one returns True or raises an
-        exception, the run ends early, saved, in all its processes. The main process raises the exception here.
+    on_report, on_validation: Functions for the main process; see `Callbacks`. If one returns True or raises an
+        exception, all processes save the run and end. The main process raises the exception here.
     resume, accepts_changed_data: See `ResumeOptions`.
 
     Raises:
         UserError, OSError: A setting, the data or a file cannot be used, this process trains already, or the run is
             finished and would have another result with these settings.
-        Interrupted: A signal stopped the run, which is saved; only in the main thread, which alone gets signals.
+        Interrupted: A signal stopped the run, which is saved. Only the main thread gets signals.
     """
     folder, options = run_folder(config), ResumeOptions(resume, accepts_changed_data)
     callbacks = Callbacks(on_report, on_validation)
     with joined(config) as world, GracefulStop() as stop, run_lock(folder) if world.is_main else nullcontext():
         run_to_end(config, world, options, stop, callbacks if world.is_main else Callbacks())
-        logger.info("finished: %s", translation_command(config, folder))
+        logger.info("finished: %s", shlex.join(["python", "test.py", "--checkpoint", str(folder)]))
     metrics = last_figures(folder)
     if config.checkpoint.best == "none" or not (best := read_best(folder)):  # best.pt may be from an earlier session
         return Run(folder, metrics, None)
@@ -68,7 +61,7 @@ def train(
 
 
 def last_figures(folder: Path, last_step: float = math.inf) -> Mapping[str, float]:
-    """Return the figures of the last validation up to a step, by name; empty if there is none."""
+    """Return the figures of the last validation up to a step, by name."""
     validation = last_validation(folder, last_step)
     return validation.figures if validation else {}
 
@@ -101,7 +94,7 @@ def sinks_of(training: Training, session: Session) -> list[Sink]:
     can_draw = training.method.conditioning.source_image_channels == 0
     return [
         MetricsFile(folder / METRICS_FILE),
-        TensorBoard(folder, changed_settings(config)),
+        TensorBoard(folder),
         session,
         Console(training.total_steps, config.loss.gan_mode),
         Page(folder / "web", classes, can_draw=can_draw),
@@ -111,7 +104,7 @@ def sinks_of(training: Training, session: Session) -> list[Sink]:
 def start_training(
     config: Config, world: World, options: ResumeOptions, stop: GracefulStop, session: Session | None
 ) -> Training | None:
-    """Return a run at its first step, with its folder; None if it is finished already.
+    """Return a run at its first step, with its folder, or None if it is finished already.
 
     session: Record of the main process. Other processes write nothing.
 
@@ -132,36 +125,21 @@ def start_training(
             raise ConfigError(f"{folder}: finished at step {step} with other settings ({training.changes}). {remedy}.")
         logger.info("finished at step %d; raise train.epochs or train.max_steps to train on", step)
         return None
-    lines += describe_shortage(training, continues=training.continues)
-    # all processes have read the checkpoint, and nothing can fail before the loop: another run may be archived now
-    world.barrier()
-    stop.stop_between_steps()  # once another run is archived, or this one starts from elsewhere, its state is saved
+    lines += describe_shortage(training)
+    world.barrier()  # all processes have read the checkpoint, so that another run may be archived
+    stop.stop_between_steps()  # from now on a signal saves the state
     if session:
-        prepare_folder(folder, found.damaged if found else [], continues=training.continues)
-        write_settings(folder, training.config)
+        prepare_folder(training.config, folder, found.damaged if found else [], continues=training.continues)
         session.begin(step)
     for line in lines:
         logger.info(line)
     return training
 
 
-def translation_command(config: Config, folder: Path) -> str:
-    """Return the command that translates with the run.
-
-    It names the test split, or else val or the split that was held back from training, or else a folder to fill in.
-    """
-    splits = [config.data.test_split, config.data.validation_split or "val", HELD_BACK]
-    options = ["--input", "FOLDER", *(["--instances", "DIR"] if build.data_facts(config).reads_instances else [])]
-    with suppress(DataError):  # the data set has moved since
-        if found := next((split for split in splits if has_split(config, split)), None):
-            options = ["--split", found] if found != config.data.test_split else []
-    return shlex.join(["python", "test.py", "--checkpoint", str(folder), *options])
-
-
 def smoke(config: Config) -> None:
     """Make some steps, a validation, a checkpoint, and a step from it, in a folder that is removed.
 
-    The folder is in run.root, or above it if run.root does not exist: the only place that all machines of a run see.
+    The folder is in run.root, which all machines of a run see, or above it if run.root does not exist.
     """
     root = expanded(config.run.root, "run.root")
     place = next(folder for folder in (root, *root.parents) if folder.is_dir())

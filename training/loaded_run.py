@@ -1,4 +1,4 @@
-"""A run in memory, for programs that use or examine it: its networks, the translator, and its losses."""
+"""A run that other programs load: its networks, its predictor and its losses."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,9 +31,9 @@ from utils.distributed import World
 class Run:
     """A run that has ended.
 
-    metrics: Finite figures of its last validation, by name; empty without a validation.
-    best: Checkpoint that was best on the validation samples, or None.
-    best_metrics: Finite figures of the validation that chose `best`, by name; empty without a best checkpoint.
+    metrics: Finite figures of its last validation, by name.
+    best: Best checkpoint on the validation samples, or None.
+    best_metrics: Finite figures of the validation that chose `best`, by name.
     """
 
     folder: Path
@@ -46,9 +46,9 @@ class Run:
 class Losses:
     """The losses of one pass.
 
-    generator, discriminator: the weighted sums, 0-d, each of both directions. They may share a graph: the first of two
-        backward passes takes retain_graph=True, and its gradients reach all networks, or those that `inputs` names.
-    terms: the single losses, unweighted, and other scalars by their tags, as metrics.jsonl has them.
+    generator, discriminator: Weighted sums over all directions, 0-d. They may share a graph. The first of two backward
+        passes needs retain_graph=True, and its gradients reach all networks unless it gets `inputs`.
+    terms: Losses without weights, and other scalars, by their tags in metrics.jsonl.
     """
 
     generator: Tensor
@@ -58,7 +58,7 @@ class Losses:
 
 @dataclass(frozen=True)
 class _SplitSamples(Sequence[Sample]):
-    """The samples of a split, each read when it is asked for: a split may not fit into memory."""
+    """The samples of a split, which are read when they are needed, because a split may not fit into memory."""
 
     layout: Layout
     preprocessing: Preprocessing
@@ -76,8 +76,8 @@ class _SplitSamples(Sequence[Sample]):
 class LoadedRun:
     """A run with the weights of one of its checkpoints.
 
-    predictor: translates batches as test.py does: by the moving average of the weights where there is one.
-    method: the way to train, which has all networks as they were trained.
+    predictor: Predictor of test.py. It uses the moving average of the weights if there is one.
+    method: Training method with all trained networks.
     """
 
     file: Path
@@ -92,10 +92,10 @@ class LoadedRun:
         return {name: network.module for name, network in self.method.networks.items()}
 
     def batch(self, split: str, indices: Iterable[int] = (0,)) -> Batch:
-        """Read samples of a split of the data set, with their targets, as `predictor` and `losses` take them.
+        """Read samples of a split, with their targets, for `predictor` and `losses`.
 
         Raises:
-            DataError: there is no such split or sample, or a file cannot be used.
+            DataError: There is no such split or sample, or a file cannot be used.
         """
         layout, wanted = open_split(self.config, split, needs_targets=True), list(indices)
         if not wanted or any(index not in range(len(layout)) for index in wanted):
@@ -104,9 +104,9 @@ class LoadedRun:
         return Batch.of([read_fixed(layout, preprocessing, index) for index in wanted]).to(self.method.device)
 
     def evaluate(self, split: str) -> dict[str, float]:
-        """Translate a split and return the figures of all its images, by name, as `test.py` measures them.
+        """Translate a split. Return the figures of all its images by name, as `test.py` computes them.
 
-        Images without pairs are measured as a set: `swd` and the metrics of metrics.extra.
+        Images without pairs are compared as sets: `swd` and the metrics of metrics.extra.
 
         Raises:
             UserError: There is no such split, a file cannot be used, or the weights of a metric are not available.
@@ -118,16 +118,18 @@ class LoadedRun:
         return validation.evaluator.summarize([validation.measure(*numbered) for numbered in enumerate(fakes)]).figures
 
     def losses(self, batch: Batch) -> Losses:
-        """Return the losses of all networks for a batch, as a step of the training computes them."""
+        """Return the losses of all networks for a batch, as in a training step."""
         generator, discriminator = self.method.losses(self.method.inputs(batch))
         return Losses(generator, discriminator, self.method.means.flush(World(0, 1, self.method.device)))
 
 
 def load(run: Run | Path | str, device: Literal["auto", "cpu", "cuda"] = "auto") -> LoadedRun:
-    """Load a run that has been trained: what `train` returned, its folder, or one of its checkpoints.
+    """Load a trained run.
+
+    run: Result of `train`, folder of the run, or one of its checkpoints.
 
     Raises:
-        UserError: there is no such checkpoint, or it, the weights of a loss or the device cannot be used.
+        UserError: There is no such checkpoint, or it, the weights of a loss or the device cannot be used.
     """
     chosen = choose_device(device, option="device=")
     own_gpus = [chosen] if chosen.type == "cuda" else []

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from training.averages import read_statistics_batches
 from training.batches import BatchReader, open_batches, sample_names
 from training.callbacks import Callbacks
-from training.checkpointing import CheckpointManager
 from training.cuda_graph import make_step
 from training.optimizer_group import CHECKED_EVERY_STEPS, SkippedUpdates
-from training.report.report import Progress, Report
+from training.report.sinks import Progress, Report
 from training.run import Training
+from training.run_folder import CheckpointManager
 from training.trained_network import freeze_parts
 from utils.errors import Interrupted
 from utils.signals import END, GracefulStop
@@ -22,8 +22,8 @@ from utils.signals import END, GracefulStop
 class TrainingLoop:
     """Trains from the present state of `training` to its last step.
 
-    callbacks: Functions of the caller; none in processes other than the main one.
-    end_reason: Why the run must end before its last step. The main process sets it, and all end together.
+    callbacks: Functions of the caller. Only the main process has them.
+    end_reason: Why the run must end before its last step. The main process sets it, and all processes end together.
     """
 
     training: Training
@@ -34,11 +34,11 @@ class TrainingLoop:
     end_reason: str | None = None
 
     def run(self, stop: GracefulStop) -> None:
-        """Train to the end, to `end_reason`, or until a signal asks to stop.
+        """Train to the end, to `end_reason`, or until a signal asks to stop. Save everything.
 
         Raises:
-            Interrupted: A signal asked to stop; everything is saved.
-            NotFiniteError: Too many updates in a row were not finite; everything is saved.
+            Interrupted: A signal asked to stop.
+            NotFiniteError: Too many updates in a row were not finite.
         """
         training, method, state = self.training, self.training.method, self.training.loop
         total_steps, skipped = training.total_steps, SkippedUpdates(method.optimizers)
@@ -49,13 +49,13 @@ class TrainingLoop:
             freeze_parts(method.networks, training.config.train, epoch)
             training.schedule.apply(method.optimizers, epoch)
             batches = self.batches.read_step()
-            # between two steps, all processes learn together whether any of them has a reason to stop
+            # all processes learn together whether any of them has a reason to stop
             request = training.world.all_reduce_max(END if self.end_reason else stop.poll())
             if request == END:
                 break
             if request:
                 self.checkpoints.save_with_retries(state.step)
-                training.world.barrier()  # torchrun ends all once one has ended: the main process has to have saved
+                training.world.barrier()  # once one process ends, torchrun ends all: wait until the main one has saved
                 raise Interrupted(request, state.step or None)
             assert batches is not None, "waiting ends only for a signal"
             step(batches)
@@ -69,7 +69,7 @@ class TrainingLoop:
         self.checkpoints.save_with_retries(state.step)  # also a run that began with no step left
 
     def _follow_up(self, skipped: SkippedUpdates, *, is_last: bool, is_new_epoch: bool) -> None:
-        """Check, report, validate and save, as far as each is due after a step."""
+        """After a step: check, report, validate and save, if due."""
         training, settings, step = self.training, self.training.config.log, self.training.loop.step
         plateau, is_validated = training.schedule.plateau, step % settings.images_every_steps == 0
         if (is_last or step % CHECKED_EVERY_STEPS == 0) and (error := skipped.error(step)):
@@ -87,9 +87,9 @@ class TrainingLoop:
             self.checkpoints.save_if_due(step)
 
     def _report(self, *, is_periodic: bool) -> None:
-        """Report the means since the last periodic report: the one transfer of losses from device to host.
+        """Report the means since the last periodic report. Only this transfers losses from the device to the host.
 
-        is_periodic: Otherwise the run ends, and the means stay in its checkpoint, because it may continue later.
+        is_periodic: If not, the run ends, and its checkpoint keeps the means, because it may continue later.
         """
         training, state = self.training, self.training.loop
         means = training.method.means.flush(training.world, resets=is_periodic)
@@ -103,13 +103,13 @@ class TrainingLoop:
         scalars["progress/images_per_s"] = steps_per_s * state.joint_batch_size * training.config.batches_per_step
         scalars["progress/waiting_for_data"] = waiting_share
         self.report.progress(Progress(state.step, scalars, (training.total_steps - state.step) / steps_per_s))
-        self.end_reason = self.callbacks.report(state.step, scalars) or self.end_reason
+        self.end_reason = self.callbacks.call("on_report", state.step, scalars) or self.end_reason
 
     def _validate(self, *, is_periodic: bool) -> Mapping[str, float]:
-        """Validate in the main process, with networks that are not wrapped, so that no other process waits.
+        """Validate in the main process, without DistributedDataParallel, so that other processes do not wait.
 
-        is_periodic: Whether the validation counts for train.patience. The last one of a run does not.
-        Returns the figures by name; empty in the other processes.
+        is_periodic: Whether the validation counts for train.patience. The last validation of a run does not.
+        Returns the figures by name. They are empty in the other processes.
         """
         training, step = self.training, self.training.loop.step
         training.prepare_averages()
@@ -121,16 +121,17 @@ class TrainingLoop:
         if is_periodic:
             training.patience.update(figures)
         self.checkpoints.save_best(figures)
-        self.end_reason = self.callbacks.validated(step, figures) or training.patience.end_reason or self.end_reason
+        reason = self.callbacks.call("on_validation", step, figures) or training.patience.end_reason
+        self.end_reason = reason or self.end_reason
         return figures
 
 
 @contextmanager
 def open_loop(training: Training, stop: GracefulStop, report: Report, callbacks: Callbacks) -> Iterator[TrainingLoop]:
-    """Open the loop of a run that continues at its present state, with its data."""
+    """Open the loop of a run at its present state, with its data."""
     config = training.config
     training.statistics_batches = read_statistics_batches(
-        training.averages, training.dataset(training.layout), config.train.batch_size, training.world
+        training.averages, training.dataset(), config.train.batch_size, training.world
     )
     with open_batches(training, stop) as batches:
         yield TrainingLoop(training, batches, report, CheckpointManager(training), callbacks)

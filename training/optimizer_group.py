@@ -1,4 +1,4 @@
-"""An optimizer group: one or more networks with one Adam, one GradScaler, and one decision to leave an update out."""
+"""An optimizer group (networks with one Adam and one GradScaler), its learning rates, and its skipped updates."""
 
 import math
 from collections import deque
@@ -13,6 +13,7 @@ from torch.amp import GradScaler
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from torch.optim import Adam
 
+from configs.schema import OptimizerConfig
 from models.running_statistics import restore_broken, running_statistics
 from training.running_means import RunningMeans
 from training.trained_network import Role, TrainedNetwork
@@ -23,9 +24,9 @@ from utils.errors import UserError
 class OptimizerGroup:
     """Networks that step together.
 
-    optimizer: Adam of all their parameters; fused, so that it skips an update if `found_inf` is set on the device.
-    skipped_steps: 0-d int64 on the device: updates skipped because a gradient was not finite.
-    skipped_in_a_row: Updates skipped since the latest update that was made.
+    optimizer: Fused Adam of all their parameters. It skips an update if `found_inf` is set on the device.
+    skipped_steps: Number of updates that were skipped because a gradient was not finite, 0-d int64 on the device.
+    skipped_in_a_row: Number of skipped updates since the latest update.
     """
 
     networks: Mapping[str, TrainedNetwork]
@@ -43,17 +44,17 @@ class OptimizerGroup:
 
     @property
     def role(self) -> Role:
-        """The role of its networks, which is one."""
+        """The role of its networks. They have the same role, except for a projection."""
         return next(iter(self.networks.values())).role
 
     @property
     def parameters(self) -> list[nn.Parameter]:
-        """The parameters that are trained at present."""
+        """The parameters that are not frozen."""
         return [parameter for network in self.networks.values() for parameter in network.parameters]
 
     @contextmanager
     def undoing_statistics(self) -> Iterator[None]:
-        """Restore the running statistics of batch norm at the end if an update is skipped or one is not finite."""
+        """At the end, restore the running statistics of batch norm if an update was skipped or they are not finite."""
         if not self._statistics:
             yield
             return
@@ -64,7 +65,7 @@ class OptimizerGroup:
     def backward(self, loss: Tensor, *, retain_graph: bool = False) -> None:
         """Add the gradients of a 0-d loss to the parameters of these networks, and to no others.
 
-        A loss that is not finite gives gradients of NaN, even where its infinity is a constant without gradient.
+        If a loss is not finite, the gradients are NaN, even if its infinity is a constant without gradient.
         """
         loss = loss * torch.where(loss.detach().isfinite(), 1.0, torch.nan)
         receivers = [parameter for network in self.networks.values() for parameter in network.receivers]
@@ -73,9 +74,9 @@ class OptimizerGroup:
     def step(self, name: str, means: RunningMeans) -> None:
         """Update the weights from the accumulated gradients, or skip the update if one of them is not finite.
 
-        The device decides that in every precision, without asking the host. Other groups step nevertheless.
+        The device decides that in every precision, without a wait for the host. Other groups step nevertheless.
 
-        name, means: Name and place of the gradient norm before clipping, if gradients are clipped.
+        means: Receives the gradient norm before clipping under `name`, if gradients are clipped.
         """
         for network in self.networks.values():
             network.receive_gradients()
@@ -99,14 +100,14 @@ class OptimizerGroup:
 
     @property
     def learning_rate(self) -> float:
-        """The learning rate of the next steps."""
+        """The learning rate."""
         return self._learning_rate
 
     @learning_rate.setter
     def learning_rate(self, value: float) -> None:
         if value == self._learning_rate:
             return
-        self._learning_rate = value  # a CUDA graph reads a float32 tensor
+        self._learning_rate = value  # exact: a CUDA graph reads a float32 tensor
         for group in self.optimizer.param_groups:
             if isinstance(group["lr"], Tensor):
                 group["lr"].fill_(value)
@@ -120,21 +121,22 @@ class OptimizerGroup:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the moments by network and parameter, scaler and count of skipped steps, as plain types."""
-        states, modules = self.optimizer.state, {name: network.module for name, network in self.networks.items()}
+        states = self.optimizer.state
         return {
             "moments": {
-                name: {key: states[weight] for key, weight in module.named_parameters() if weight in states}
-                for name, module in modules.items()
+                name: {key: states[weight] for key, weight in one.module.named_parameters() if weight in states}
+                for name, one in self.networks.items()
             },
             "scaler": self.scaler.state_dict(),
             "skipped_steps": int(self.skipped_steps),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load a state, but not its learning rate and betas. A scaler without a state starts from its first scale."""
+        """Load the state that `state_dict` returned. A scaler without a state starts from its first scale."""
         self.optimizer.state.clear()
         for name, network in self.networks.items():
-            for parameter, saved in _by_parameter(network.module, state["moments"][name]).items():
+            saved_by_name, named = state["moments"][name], dict(network.module.named_parameters())
+            for parameter, saved in ((named[key], saved_by_name[key]) for key in named if key in saved_by_name):
                 if {saved[key].shape for key in ("exp_avg", "exp_avg_sq")} != {parameter.shape}:
                     raise ValueError(f"moments of {name} have other shapes than its weights")
                 self.optimizer.state[parameter] = {  # copies: the originals may be in the checkpoint's file
@@ -146,25 +148,92 @@ class OptimizerGroup:
         self.skipped_steps.fill_(state["skipped_steps"])
 
 
-def _by_parameter(module: nn.Module, moments: Mapping[str, Any]) -> dict[nn.Parameter, Any]:
-    """Return saved moments by the parameters that they belong to."""
-    named = dict(module.named_parameters())
-    return {parameter: moments[name] for name, parameter in named.items() if name in moments}
-
-
 def all_finite(tensors: Sequence[Tensor]) -> Tensor:
-    """Return whether the tensors, at least one, hold neither NaN nor infinity: 0-d bool on the device, without a wait.
+    """Return whether tensors (at least one) hold neither NaN nor infinity, 0-d bool on the device, without a wait.
 
-    It checks their extremes, because a sum of squares could overflow.
+    Check their extremes, because a sum of squares could overflow.
     """
-    if tensors[0].device.type != "cpu":  # a few kernels for all, where aminmax starts one for each; slower on a CPU
+    if tensors[0].device.type != "cpu":  # a few kernels for all tensors; on a CPU it is slower
         return get_total_norm(tensors, norm_type=math.inf).isfinite()
     return torch.stack([bound.float() for tensor in tensors for bound in tensor.aminmax()]).isfinite().all()
 
 
+@dataclass
+class Plateau:
+    """A factor of the learning rates that falls to a fifth when progress stops, with pix2pix's numbers.
+
+    patience: Number of epochs without progress before it falls. Progress is a metric 1 % below the best.
+    """
+
+    patience: int = 5
+    factor: float = 1.0
+    best: float = math.inf
+    bad_epochs: int = 0
+
+    def update(self, metric: float) -> None:
+        """Record the metric of an epoch. Lower is better."""
+        if metric < self.best * 0.99:
+            self.best, self.bad_epochs = metric, 0
+            return
+        self.bad_epochs += 1
+        if self.bad_epochs > self.patience:
+            self.factor, self.bad_epochs = self.factor * 0.2, 0
+
+    def state_dict(self) -> dict[str, float]:
+        """Return the factor, the best metric and the number of epochs without progress."""
+        return {"factor": self.factor, "best": self.best, "bad_epochs": self.bad_epochs}
+
+    def load_state_dict(self, state: dict[str, float]) -> None:
+        """Load the state that `state_dict` returned."""
+        self.factor, self.best, self.bad_epochs = state["factor"], state["best"], int(state["bad_epochs"])
+
+
+STEP_EPOCHS = 50  # pix2pix
+
+
+@dataclass(frozen=True)
+class LearningRateSchedule:
+    """Sets the learning rates of optimizer groups. Discriminators may have a rate of their own.
+
+    settings: Rates before the decay, and the decay. It multiplies all rates with a factor:
+        linear: 1 for constant_epochs + 1 epochs, then it falls to 1/decay_epochs in the last epoch (pix2pixHD).
+        linear_pix2pix: 1 for constant_epochs epochs, then it falls to 1/(decay_epochs + 1) in the last epoch (pix2pix).
+        step: a tenth after every 50 epochs.
+        cosine: half a wave from 1 to 0 at the end of all epochs (Loshchilov & Hutter 2017, without restarts).
+        plateau: the factor of `plateau`, which is None with another decay.
+    """
+
+    settings: OptimizerConfig
+    constant_epochs: int
+    decay_epochs: int
+    plateau: Plateau | None = None
+
+    def factor(self, epoch: int) -> float:
+        """Return the factor of all rates in `epoch`, from 0."""
+        decayed = epoch - self.constant_epochs
+        match self.settings.decay:
+            case "linear":
+                return 1.0 if decayed <= 0 else 1.0 - decayed / self.decay_epochs
+            case "linear_pix2pix":
+                return 1.0 - max(0, decayed + 1) / (self.decay_epochs + 1)
+            case "step":
+                return float(0.1 ** (epoch // STEP_EPOCHS))
+            case "cosine":
+                return 0.5 * (1.0 + math.cos(math.pi * epoch / (self.constant_epochs + self.decay_epochs)))
+            case "plateau":
+                assert self.plateau is not None
+                return self.plateau.factor
+
+    def apply(self, optimizers: Mapping[str, OptimizerGroup], epoch: int) -> None:
+        """Set the rates of `epoch`."""
+        factor, rate, own = self.factor(epoch), self.settings.learning_rate, self.settings.discriminator_learning_rate
+        for group in optimizers.values():
+            group.learning_rate = factor * (own if group.role == "discriminator" and own is not None else rate)
+
+
 CHECKED_EVERY_STEPS = 10  # a check waits for the device
-MAX_SKIPPED = 10  # updates left out in a row; so many cannot be a batch's fault
-MAX_SKIPPED_SCALED = 50  # under float16, where a scale that is too high is found by leaving updates out
+MAX_SKIPPED = 10  # so many skipped updates in a row cannot be the fault of one batch
+MAX_SKIPPED_SCALED = 50  # for float16: GradScaler skips updates until it finds a scale
 
 
 class NotFiniteError(UserError):
@@ -172,7 +241,7 @@ class NotFiniteError(UserError):
 
 
 def are_finite(tensors: Iterable[Tensor]) -> bool:
-    """Return whether no floating-point tensor holds NaN or infinity; waits for the device."""
+    """Return whether no floating-point tensor holds NaN or infinity. Wait for the device."""
     checks = [tensor.isfinite().all() for tensor in tensors if tensor.is_floating_point()]
     return not checks or bool(torch.stack([check.cpu() for check in checks]).all())
 
@@ -189,7 +258,7 @@ class SkippedUpdates:
         self._recent_names.append(names)
 
     def error(self, step: int) -> NotFiniteError | None:
-        """Return the error that ends the run if too many updates were skipped; wait for the device."""
+        """Return the error that ends the run if too many updates were skipped. Wait for the device."""
         for name, group in self._optimizers.items():
             has_scale, in_a_row = group.scaler.is_enabled(), int(group.skipped_in_a_row)
             scale = group.scaler.get_scale()
@@ -197,8 +266,8 @@ class SkippedUpdates:
                 continue
             how = f", and its scale has fallen to {scale:g}" if has_scale else ""
             return NotFiniteError(
-                f"step {step}: gradients of the {name} were not finite {in_a_row} times in a row{how}; "
-                f"weights were not updated from them. The latest samples: {', '.join(self._recent_names)}. Lower "
-                "optimizer.learning_rate, or use amp.opt_level=O0"
+                f"step {step}: gradients of the {name} were not finite {in_a_row} times in a row{how}, and these "
+                f"updates were skipped. The latest samples: {', '.join(self._recent_names)}. Lower "
+                "optimizer.learning_rate, or use amp.opt_level=O0."
             )
         return None

@@ -1,8 +1,9 @@
-"""Restoring a run from a checkpoint."""
+"""Where a run starts: at a checkpoint, or with initial weights from other files (section init)."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,26 +14,24 @@ from configs.load import config_from_dict
 from configs.schema import Config, config_differences
 from configs.splits import validation_split
 from data.fingerprint import difference
+from inference.load import load_from, load_network
+from inference.original_weights import encoder_file, original_direction
 from losses import registered_weights
+from models.initialization import transfer_weights
+from models.originals.format import FileRole
 from training.best import can_be_compared, has_scores_of, read_best
-from training.initial_weights import initialize_networks
 from training.run import Training
-from training.trained_network import freeze_parts
+from training.trained_network import TrainedNetwork, freeze_parts
 from utils.checkpoint import CheckpointError, check_training_state, checkpoints_beside, load_checkpoint
 from utils.checkpoint_folder import LoadedCheckpoint, latest_valid, list_checkpoints
 from utils.distributed import World
 from utils.errors import ConfigError
 from utils.log import logger
+from utils.paths import expanded
 
 _OF_NETWORKS = (
-    "method.",
-    "generator.",
-    "discriminator.",
-    "features.",
-    "style.",
-    "contrastive.channels",
-    "data.source_range",
-    "data.target_range",
+    *("method.", "generator.", "discriminator.", "features.", "style.", "contrastive.channels"),
+    *("data.source_range", "data.target_range"),
 )
 _NOT_OF_RESULTS = (
     *("run.name", "run.root", "run.device", "log.", "checkpoint.every_steps", "checkpoint.keep"),
@@ -53,8 +52,8 @@ Changes = dict[str, tuple[object, object]]
 class ResumeOptions:
     """Where a run starts.
 
-    source: "auto" resumes from the run's latest checkpoint, "never" starts a new run, a path resumes from there.
-    accepts_changed_data: Resume, from the next epoch, with a data set that has changed.
+    source: "auto" resumes from the run's latest checkpoint, "never" starts a new run, and a path resumes from there.
+    accepts_changed_data: Whether to resume with a data set that has changed, from the next epoch.
     """
 
     source: str | Path = "auto"
@@ -62,9 +61,9 @@ class ResumeOptions:
 
 
 def start(training: Training, found: LoadedCheckpoint | None, options: ResumeOptions) -> list[str]:
-    """Restore a run from a checkpoint, or load the weights that `init` names into a new one.
+    """Restore a run from a checkpoint, or load the weights that `init` names into a new run.
 
-    Returns lines that list those weights.
+    Returns lines that list these weights.
     """
     # only the main process knows the damaged checkpoints
     training.continues = training.world.gather(continues_in(training.folder, options.source, found))[0]
@@ -76,21 +75,21 @@ def start(training: Training, found: LoadedCheckpoint | None, options: ResumeOpt
 
 
 def find_checkpoint_together(run_folder: Path, source: str | Path, world: World) -> LoadedCheckpoint | None:
-    """Return the checkpoint that the main process finds, in each process: all must resume from the same one."""
+    """Return the checkpoint that the main process finds, in all processes."""
     found = find_checkpoint(run_folder, source) if world.is_main else None
     path = world.gather(found.path if found else None)[0]
     if world.is_main or path is None:
         return found
     if not path.is_file():
-        raise CheckpointError(f"{path}: not there on this machine: run.root has to be the same folder on all of them")
+        raise CheckpointError(f"{path}: not found on this machine. All machines need the same folder run.root.")
     return LoadedCheckpoint(path, load_checkpoint(path))
 
 
 def find_checkpoint(run_folder: Path, source: str | Path) -> LoadedCheckpoint | None:
-    """Return the checkpoint that a run resumes from: a file, a folder's latest valid one, or None.
+    """Return the checkpoint that a run resumes from: a file, or a folder's latest valid checkpoint. None: a new run.
 
     Raises:
-        CheckpointError: The named place has none, or none is valid.
+        CheckpointError: `source` has no valid checkpoint.
     """
     if source == "never":
         return None
@@ -104,7 +103,7 @@ def find_checkpoint(run_folder: Path, source: str | Path) -> LoadedCheckpoint | 
 
 
 def continues_in(folder: Path, source: str | Path, found: LoadedCheckpoint | None) -> bool:
-    """Return whether a run continues the run in its folder, because it resumes from the latest valid checkpoint."""
+    """Return whether a run continues the run in its folder. It then resumes from the latest valid checkpoint there."""
     if source == "auto" or found is None:
         return source == "auto"
     valid = [path for path in list_checkpoints(folder) if path not in found.damaged]
@@ -114,7 +113,7 @@ def continues_in(folder: Path, source: str | Path, found: LoadedCheckpoint | Non
 def restore(training: Training, found: LoadedCheckpoint, *, accepts_changed_data: bool = False) -> None:
     """Load a checkpoint of any batch size and any number of processes.
 
-    accepts_changed_data: If the data set has changed, resume at the beginning of the next epoch.
+    accepts_changed_data: See `ResumeOptions`.
 
     Raises:
         CheckpointError: The file cannot be used, or its networks or data set differ.
@@ -128,16 +127,18 @@ def restore(training: Training, found: LoadedCheckpoint, *, accepts_changed_data
         _restore_scores(training, state)
         if not accepts_changed_data:
             _check_same_validation(saved, training.config, path)
-        changed_data = _changed_data(training, state)
+        before = state.get("data")
+        change = difference(before, training.splits.train) if before is not None and training.world.is_main else None
+        changed_data: str | None = training.world.gather(change)[0]  # only the main process looks at each file
     except (CheckpointError, OutOfMemoryError):
         raise
     except (ConfigError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, IndexError) as error:
         raise CheckpointError(
-            f"{path}: does not fit, or is ill-formed: {' '.join(str(error).split())}; use another checkpoint"
+            f"{path}: does not fit, or is damaged: {' '.join(str(error).split())}. Use another checkpoint."
         ) from error
     if changed_data and not accepts_changed_data:
         raise CheckpointError(
-            f"{path}: the train split has changed since: {changed_data}. Restore it, or {_NEXT_EPOCH}, or {_NEW_RUN}"
+            f"{path}: the train split has changed since: {changed_data}. Restore it, or {_NEXT_EPOCH}, or {_NEW_RUN}."
         )
     if changed_data:
         logger.warning("the train split has changed: %s; resuming from the next epoch", changed_data)
@@ -157,20 +158,20 @@ def check_same_networks(saved: Config, wanted: Config, path: Path) -> Changes:
     """Return the settings that have changed since a checkpoint, and log them.
 
     Raises:
-        CheckpointError: The networks have another form, or take other inputs.
+        CheckpointError: The networks or their inputs differ.
     """
     changes = config_differences(saved, wanted)
     for key, (old, new) in changes.items():
         if key.startswith(_OF_NETWORKS):
             raise CheckpointError(
-                f"{path} was trained with {key}={old}, now it is {new}: set it back, or {_NEW_RUN} or another run.name"
+                f"{path} was trained with {key}={old}, now it is {new}. Set it back, or {_NEW_RUN} or another run.name."
             )
     old_condition, new_condition = (build.data_facts(config).conditioning for config in (saved, wanted))
     if old_condition != new_condition:
         names = [part.name for part in fields(old_condition) if part.compare]
         pairs = {name: (getattr(old_condition, name), getattr(new_condition, name)) for name in names}
         changed = _listed({name: pair for name, pair in pairs.items() if pair[0] != pair[1]})
-        raise CheckpointError(f"{path}: networks take other inputs ({changed}): set data.* back, or {_NEW_RUN}")
+        raise CheckpointError(f"{path}: the networks' inputs differ ({changed}). Set data.* back, or {_NEW_RUN}.")
     if changes:
         logger.info("changed since: %s", _listed(changes))
     return changes
@@ -186,16 +187,8 @@ def _check_same_validation(saved: Config, wanted: Config, path: Path) -> None:
         if old != new:
             raise CheckpointError(
                 f"{path}: train.{key} was {old}, now it is {new}, which moves samples between training and validation. "
-                f"Set it back, or {_NEXT_EPOCH}"
+                f"Set it back, or {_NEXT_EPOCH}."
             )
-
-
-def _changed_data(training: Training, state: Mapping[str, Any]) -> str | None:
-    """Return how the training samples differ from a checkpoint's, None if they do not."""
-    saved = state.get("data")
-    change = difference(saved, training.layout) if saved is not None and training.world.is_main else None
-    changed: str | None = training.world.gather(change)[0]  # only the main process looks at each file
-    return changed
 
 
 def _listed(changes: Mapping[str, tuple[object, object]]) -> str:
@@ -203,7 +196,7 @@ def _listed(changes: Mapping[str, tuple[object, object]]) -> str:
 
 
 def _restore_scores(training: Training, state: dict[str, Any]) -> None:
-    """Restore the best score, and forget scores of other samples or another metric."""
+    """Restore the best scores, unless they belong to other samples or another metric."""
     world, best, plateau, measured_on = training.world, training.best, training.schedule.plateau, training.measured_on
     restarted = []
     if world.is_main and best.is_kept:
@@ -221,5 +214,55 @@ def _restore_scores(training: Training, state: dict[str, Any]) -> None:
             plateau.best, plateau.bad_epochs = math.inf, 0  # the factor stays
             restarted.append("optimizer.decay=plateau")
     if restarted:
-        why = "earlier values are not known to be of the same samples and metric"
-        logger.info("%s: the search for the best starts over: %s", " and ".join(restarted), why)
+        why = "earlier values may belong to other samples or another metric"
+        logger.info("%s: the search for the best starts again: %s", " and ".join(restarted), why)
+
+
+def initialize_networks(training: Training) -> list[str]:
+    """Load the weights that `init` names into the networks of a new run. Return lines that list them.
+
+    A key is a network's name, or a role for all networks of this role. A checkpoint provides the network of the same
+    name. The folder of an original provides the file of the same direction, and the encoder's file next to it.
+    """
+    config, report = training.config, list[str]()
+    given = {"generator": config.init.generator, "discriminator": config.init.discriminator} | config.init.networks
+    encodes = config.has_encoder or config.style.channels > 0
+    for name, network in training.method.networks.items():
+        key = name if name in given else network.role
+        if (setting := given.get(key)) is None:
+            continue
+        way = config.method.direction_of(name) if len(config.method.translators) > 1 else None
+        file, line = _initialize(network, name, network.role, expanded(setting, f"init.{key}"), f"init.{key}", way)
+        if way and (of_file := original_direction(file) or way) != way:
+            name_of = config.method.translator if network.role == "generator" else config.method.discriminator
+            remedy = f"Set init.{name_of(of_file)}, or use a copy with another name"
+            raise ConfigError(f"init.{key}: {file} has direction {of_file}, and {name} has {way}. {remedy}.")
+        report.append(line)
+        if network.role == "generator" and encodes and encoder_file(file).is_file():
+            report.append(_initialize(network, name, "encoder", encoder_file(file), "its encoder")[1])
+    return report
+
+
+def _initialize(
+    network: TrainedNetwork, name: str, role: FileRole, place: Path, title: str, direction: str | None = None
+) -> tuple[Path, str]:
+    """Load weights into a network. Return their file, and a line that begins with the title.
+
+    role, direction: Role and direction of the network in the file.
+    """
+    keeps_biases = getattr(network.module, "biased_downs", False)
+    load = partial(load_network, role=role, name=name, keeps_biases=keeps_biases)
+    file, loaded = load_from(place, load, role, direction)
+    transfer = transfer_weights(loaded, network.module)
+    network.load_weights(network.module.state_dict())
+    if not transfer.loaded:
+        raise ConfigError(f"{title}: no tensor of {file} fits this {role}. It holds {transfer.left[0]}, …")
+    where = "" if name in (role, network.role) else f" into {name}"
+    counts = f"{len(transfer.loaded)} tensors loaded from {file}{where}"
+    return file, f"{title}  {counts}; left: {_some(transfer.left)}; new: {_some(transfer.new)}"
+
+
+def _some(names: list[str]) -> str:
+    if not names:
+        return "none"
+    return names[0] if len(names) == 1 else f"{names[0]} … {names[-1]} ({len(names)})"

@@ -1,10 +1,10 @@
-"""A run: the parts that a configuration gives, how far it has come, and what a checkpoint holds of it."""
+"""A run: its parts, its progress, and its state in a checkpoint."""
 
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,30 +13,31 @@ from torch import Tensor
 
 from configs import build
 from configs.build import check_trained_sizes
-from configs.load import config_to_dict
+from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config
+from configs.splits import HELD_BACK, TRAIN, check_is_complete, open_split, validation_split
 from data.batch import Batch, Sample
 from data.fingerprint import fingerprint
 from data.layout import Layout, check_enough
 from data.loader import TrainingDataset, read_fixed_samples
 from data.preprocessing import Preprocessing
+from data.validation_split import possible_shares, split_validation
 from losses import registered_record
 from models.spectral_norm import settle_spectral_norm
 from models.style_encoder import inference_network
 from training.averages import estimate_statistics, make_averages
-from training.best import BestScore, Patience, best_figure, check_best
-from training.lr_schedule import LearningRateSchedule, Plateau
+from training.best import BestScore, Patience, best_figure
 from training.methods import METHODS
 from training.methods.method import Averages, Method
-from training.optimizer_group import NotFiniteError, are_finite
-from training.splits import Splits, open_data
+from training.optimizer_group import LearningRateSchedule, NotFiniteError, Plateau, are_finite
 from training.trained_network import freeze_parts
 from training.validation import Validation
 from utils.checkpoint_folder import LoadedCheckpoint
 from utils.distributed import LONGEST_WAIT_S, World, joined_world
-from utils.errors import UserError
+from utils.errors import ConfigError, UserError
 from utils.log import log_to_console, logger
 from utils.paths import expanded
+from utils.text import exact
 
 
 def run_folder(config: Config) -> Path:
@@ -44,16 +45,16 @@ def run_folder(config: Config) -> Path:
     return expanded(config.run.root, "run.root") / config.run.name
 
 
-_training = dict[int, object]()  # the run of each process: its threads share torch's random generators
+_training = dict[int, object]()  # the run of each process, because its threads share torch's random generators
 
 
 @contextmanager
 def joined(config: Config) -> Iterator[World]:
-    """Join the processes of a run. Only the main one prints. Refuse a second run within this process."""
+    """Join the processes of a run. Only the main process prints. Refuse a second run within this process."""
     peer_timeout_s = min(3 * config.data.timeout_s or LONGEST_WAIT_S, LONGEST_WAIT_S)
     run = object()
     if _training.setdefault(os.getpid(), run) is not run:
-        raise UserError(f"run {config.run.name}: this process trains another run: train in a process for each")
+        raise UserError(f"run {config.run.name}: this process trains another run. Train each run in its own process.")
     try:
         with joined_world(config.run.device, peer_timeout_s) as world:
             log_to_console(world.is_main)
@@ -64,12 +65,12 @@ def joined(config: Config) -> Iterator[World]:
 
 @dataclass
 class LoopState:
-    """How far a run has come.
+    """The progress of a run.
 
-    batches_per_epoch: Joint batches (one batch of each process) in a pass through the data.
+    batches_per_epoch: Number of joint batches (one batch of each process) in a pass through the data.
     joint_batch_size: Number of samples in a joint batch.
-    step: Number of updates made.
-    batches: Number of joint batches taken from the data.
+    step: Number of updates so far.
+    batches: Number of joint batches read so far.
     steps_per_epoch: Number of steps that count as an epoch of the schedule. None: a pass through the data.
     """
 
@@ -82,19 +83,14 @@ class LoopState:
     @property
     def epoch(self) -> int:
         """The schedule's epoch of the next step, from 0."""
-        position, length = self._position
-        return position // length
+        return self.step // self.steps_per_epoch if self.steps_per_epoch else self.batches // self.batches_per_epoch
 
     @property
     def n_started_epochs(self) -> int:
-        """Number of the schedule's epochs that have begun: the epoch of the latest step, from 1."""
-        position, length = self._position
-        return -(-position // length)
-
-    @property
-    def _position(self) -> tuple[int, int]:
-        """The position in the schedule, and the length of an epoch: both in steps, or both in joint batches."""
-        return (self.step, self.steps_per_epoch) if self.steps_per_epoch else (self.batches, self.batches_per_epoch)
+        """The schedule's epoch of the latest step, from 1."""
+        return -(
+            -self.step // self.steps_per_epoch if self.steps_per_epoch else -self.batches // self.batches_per_epoch
+        )
 
     def last_step(self, n_epochs: int, batches_per_step: int) -> int:
         """Return the step that ends epoch number `n_epochs` of the schedule."""
@@ -104,39 +100,71 @@ class LoopState:
         return self.step + math.ceil(batches_to_go / batches_per_step)
 
     def state_dict(self) -> dict[str, int]:
-        """Return the position as a checkpoint holds it: independent of batch size and number of processes."""
+        """Return the position, independent of batch size and number of processes."""
         epoch, batches = divmod(self.batches, self.batches_per_epoch)
         return {"step": self.step, "epoch": epoch, "samples_into_epoch": batches * self.joint_batch_size}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load the position that `state_dict` returned, with any batch size.
-
-        Raises:
-            TypeError: A value is not a whole number.
-        """
+        """Load the position that `state_dict` returned, with any batch size."""
         if not all(isinstance(state[key], int) for key in self.state_dict()):
             raise TypeError("its step or its place in the data is no number")
-        # not more than an epoch holds, should the data set have become smaller
+        # the data set may have become smaller
         batches_into_epoch = min(state["samples_into_epoch"] // self.joint_batch_size, self.batches_per_epoch)
         self.step = state["step"]
         self.batches = state["epoch"] * self.batches_per_epoch + batches_into_epoch
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The training samples, and the samples that validation selects its samples from.
+
+    validation_name: Split of the validation samples. TRAIN: they are training samples. HELD_BACK:
+        train.validation_share keeps them out of training.
+    """
+
+    train: Layout
+    validation: Layout
+    validation_name: str
+
+
+def open_splits(config: Config) -> Splits:
+    """Return the splits of a run.
+
+    Raises:
+        DataError: A folder is missing or empty, or a file has no partner.
+        ConfigError: train.validation_share holds back no sample or every sample, or train.validation_group finds no
+            group.
+    """
+    needs_labels, share = config.loss.outside_mask > 0, config.train.validation_share
+    train = open_split(config, TRAIN, needs_targets=True, needs_labels=needs_labels)
+    own, group = validation_split(config), config.train.validation_group
+    if own and own != TRAIN:
+        return Splits(train, open_split(config, own, needs_targets=True), own)
+    if own or not share:
+        return Splits(train, train, TRAIN)
+    rest, held_back = split_validation(train, share, group)
+    if len(rest) and len(held_back):
+        return Splits(rest, held_back, HELD_BACK)
+    least, most = possible_shares(train, group)
+    remedy = f"Set it to {exact(least)} or more, up to {exact(most)}."
+    if least > most:
+        remedy = "No share divides so few. Set it to 0, or put images into the folders of a split val."
+    which, unit = "no" if share < least else "every", "sample" if group is None else "group"
+    raise ConfigError(f"train.validation_share is {exact(share)}, which holds back {which} {unit}. {remedy}")
 
 
 @dataclass
 class Training:
     """A run in memory.
 
-    averages: Averages of the weights of the networks that translate, by the network's name; empty without averages.
-    validation: Validation of the main process; None in the other processes.
-    fingerprint: Digests of the training samples, in the main process; None in the other processes.
-    measured_on: Digests of the samples and protocol of the figures for `best` and the plateau, by figure; empty except
-        in the main process.
-    statistics_batches: Batches for the running statistics of averages, read when the loop begins; empty if no average
-        has batch norm.
+    averages: Averages of the weights of the networks that translate, by the network's name.
+    validation, fingerprint, measured_on: Validation, digests of the training samples, and digests of the samples and
+        protocol of figures for `best` and the plateau, by figure. Only the main process has them.
+    statistics_batches: Batches for the running statistics of averages, read when the loop begins.
     estimated_step: Step of the latest estimate of these statistics.
-    continues: Whether the run continues the run in its folder, which is archived otherwise.
+    continues: Whether the run continues the run in its folder. Otherwise that run is archived.
     saved_step: Step of the latest checkpoint of the run in its folder.
-    changes: Settings and registered losses that matter for results and differ from the restored checkpoint, as text.
+    changes: Settings and registered losses that affect results and differ from the restored checkpoint, as text.
     """
 
     config: Config
@@ -164,19 +192,15 @@ class Training:
         return run_folder(self.config)
 
     @property
-    def layout(self) -> Layout:
-        """The training samples."""
-        return self.splits.train
-
-    @property
     def total_steps(self) -> int:
         """The last step of the run."""
         steps = self.loop.last_step(self.config.total_epochs, self.config.batches_per_step)
         return min(steps, self.config.train.max_steps or steps)
 
-    def dataset(self, layout: Layout) -> TrainingDataset:
-        """Return the samples of a layout with their augmentation. `layout` may be a cache of the training samples."""
-        return TrainingDataset(layout, self.preprocessing, self.config.run.seed, self.config.data.on_bad_sample)
+    def dataset(self, cache: Layout | None = None) -> TrainingDataset:
+        """Return the training samples with their augmentation, read from `cache` if there is one."""
+        config, layout = self.config, cache or self.splits.train
+        return TrainingDataset(layout, self.preprocessing, config.run.seed, config.data.on_bad_sample)
 
     @property
     def n_bytes(self) -> int:
@@ -199,15 +223,14 @@ class Training:
     def prepare_averages(self) -> None:
         """Prepare the averages for translation, together with the other processes.
 
-        Their vectors of spectral norm and statistics of batch norm are copies of the network's, and do not belong to
-        the averaged weights.
+        Their vectors of spectral norm and statistics of batch norm are copies that do not fit the averaged weights.
         """
         self.estimate_statistics()
         for average in self.averages.values():
             settle_spectral_norm(inference_network(average.module))
 
     def process_state(self) -> dict[str, Any]:
-        """Return the state that each process has of its own, by the keys of a checkpoint."""
+        """Return the state of this process, by the keys of a checkpoint."""
         random, device = {"cpu": torch.get_rng_state()}, self.world.device
         if device.type == "cuda":
             random["cuda"] = torch.cuda.get_rng_state(device)
@@ -225,8 +248,17 @@ class Training:
         Raises:
             NotFiniteError: Weights, moments or an average are not finite.
         """
-        self._require_finite()
         method = self.method
+        tensors = {name: [*network.module.state_dict().values()] for name, network in method.networks.items()}
+        for name, group in method.optimizers.items():
+            tensors.setdefault(name, []).extend(group.moments)
+        broken = [f"the {name}" for name, values in tensors.items() if not are_finite(values)]
+        broken += ["the average" for average in self.averages.values() if not are_finite(average.state_dict().values())]
+        if broken:
+            raise NotFiniteError(
+                f"step {self.loop.step}: {' and '.join(broken)} is not finite and is not saved. Earlier checkpoints "
+                "stay. Lower optimizer.learning_rate, or use amp.opt_level=O0."
+            )
         return {
             **self.loop.state_dict(),
             "config": config_to_dict(self.config),
@@ -236,7 +268,7 @@ class Training:
             "method": method.state_dict(),
             **{key: [process[key] for process in processes] for key in processes[0]},
             "data": self.fingerprint,
-            "n_samples": len(self.layout),
+            "n_samples": len(self.splits.train),
             **({"plateau": self.schedule.plateau.state_dict()} if self.schedule.plateau else {}),
             **registered_record(),
             **({"best": self.best.value} if self.best.value is not None else {}),
@@ -247,7 +279,7 @@ class Training:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load the state that `state_dict` returned, from any number of processes, except `best` and `patience`.
 
-        A part that the checkpoint lacks starts as in a new run; an average starts from its network's weights.
+        A part that the checkpoint lacks starts as in a new run. An average starts from its network's weights.
         """
         self.loop.load_state_dict(state)
         for name, network in self.method.networks.items():
@@ -264,7 +296,7 @@ class Training:
         if len(of_processes) == self.world.size:
             self.method.load_process_state(of_processes[rank])
         elif any(of_processes):
-            logger.info("train.pool_size: the pools begin empty, since there were %d processes", len(of_processes))
+            logger.info("train.pool_size: the pools begin empty, because there were %d processes", len(of_processes))
         if len(means := state.get("means_of_processes", [])) == self.world.size:
             self.method.means.load_state(means[rank], self.world.device)
         if rank < len(state["random_states"]):
@@ -273,50 +305,44 @@ class Training:
             if self.world.device.type == "cuda" and "cuda" in random:  # a run on a CPU has saved none
                 torch.cuda.set_rng_state(random["cuda"], self.world.device)
 
-    def _require_finite(self) -> None:
-        tensors = {name: [*network.module.state_dict().values()] for name, network in self.method.networks.items()}
-        for name, group in self.method.optimizers.items():
-            tensors.setdefault(name, []).extend(group.moments)
-        broken = [f"the {name}" for name, values in tensors.items() if not are_finite(values)]
-        broken += ["the average" for average in self.averages.values() if not are_finite(average.state_dict().values())]
-        if broken:
-            raise NotFiniteError(
-                f"step {self.loop.step}: {' and '.join(broken)} is not finite and is not saved; earlier "
-                "checkpoints stay. Lower optimizer.learning_rate, or use amp.opt_level=O0"
-            )
-
 
 def build_training(config: Config, world: World, found: LoadedCheckpoint | None = None) -> Training:
     """Build a run and check its data, without writing a file or loading weights.
 
-    found: Checkpoint that the run will resume from. It has ranges of images that `config` lacks.
+    found: Checkpoint that the run will resume from. Checkpoints of earlier versions hold ranges of values that the
+        program measured, and the run keeps them.
 
     Raises:
         UserError, OSError: A setting, the data or a weights file cannot be used.
     """
-    config, splits = open_data(config, found)
-    joint_batch_size = config.train.batch_size * world.size
+    if found:
+        saved = config_from_dict(found.state.get("config"), str(found.path)).data
+        missing = [
+            name for name in ("source_range", "target_range", "target_files") if getattr(config.data, name) is None
+        ]
+        config = replace(config, data=replace(config.data, **{name: getattr(saved, name) for name in missing}))
+    splits, train = open_splits(config), config.train
+    if not found:
+        check_is_complete(config, splits.train)
+    joint_batch_size = train.batch_size * world.size
     check_enough(splits.train, joint_batch_size)
-    loop = LoopState(
-        len(splits.train) // joint_batch_size, joint_batch_size, steps_per_epoch=config.train.steps_per_epoch
-    )
+    loop = LoopState(len(splits.train) // joint_batch_size, joint_batch_size, steps_per_epoch=train.steps_per_epoch)
     preprocessing, samples = build.build_preprocessing(config), list[Sample]()
     check_trained_sizes(config)
     if world.is_main:
         n_samples, on_bad_sample = config.metrics.n_samples, config.data.on_bad_sample
         samples = read_fixed_samples(splits.validation, preprocessing, n_samples, on_bad_sample)
-    check_best(config, world.gather(len(samples))[0])
     method = METHODS[config.method.name](config, world)
-    averages = make_averages(method, config.train.ema_decay)
-    own_gpus = [world.device] if world.device.type == "cuda" else []
-    with torch.random.fork_rng(own_gpus):  # networks of metrics draw weights before they load theirs
-        validation = (
-            method.build_validation(config, splits.validation_name, samples, averages) if world.is_main else None
-        )
-    best = best_figure(config, splits.validation_name, method.progress)
+    best = best_figure(config, splits.validation_name, method.progress, world.gather(len(samples))[0])
+    averages = make_averages(method, train.ema_decay)
+    validation = None
+    if world.is_main:
+        # networks of metrics draw weights before they load theirs
+        with torch.random.fork_rng([world.device] if world.device.type == "cuda" else []):
+            validation = method.build_validation(config, splits.validation_name, samples, averages)
     plateau = Plateau() if config.optimizer.decay == "plateau" else None
     compared = [best] * (best != "none") + [method.progress] * (plateau is not None)
-    freeze_parts(method.networks, config.train, loop.epoch)
+    freeze_parts(method.networks, train, loop.epoch)
     return Training(
         config=config,
         world=world,
@@ -325,9 +351,9 @@ def build_training(config: Config, world: World, found: LoadedCheckpoint | None 
         loop=loop,
         method=method,
         averages=averages,
-        schedule=LearningRateSchedule(config.optimizer, config.train.epochs, config.train.decay_epochs, plateau),
+        schedule=LearningRateSchedule(config.optimizer, train.epochs, train.decay_epochs, plateau),
         best=BestScore(best),
-        patience=Patience(best, limit=config.train.patience),
+        patience=Patience(best, limit=train.patience),
         validation=validation,
         fingerprint=fingerprint(splits.train) if world.is_main else None,
         measured_on={figure: validation.digest(figure) for figure in compared} if validation else {},

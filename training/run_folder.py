@@ -1,18 +1,31 @@
-"""The folder of a run: its lock, config.yaml, and what happens to a run that is there already."""
+"""The folder of a run: its lock, config.yaml, checkpoints and the space that they need, and an earlier run there."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from configs.load import config_to_yaml
 from configs.schema import Config
-from utils.checkpoint_folder import archive_damaged, remove_incomplete_files
+from training.best import BEST, archive_best
+from training.run import Training
+from utils.checkpoint import save_checkpoint
+from utils.checkpoint_folder import (
+    archive_damaged,
+    checkpoint_path,
+    list_checkpoints,
+    remove_incomplete_files,
+    remove_old_checkpoints,
+)
 from utils.errors import ConfigError, UserError
 from utils.files import locked, path_in_errors
 from utils.log import logger
 
 LOG_FILE, STATE_FILE, SETTINGS_FILE = "log.txt", "state.json", "config.yaml"
+MAX_FAILED_SAVES = 3
+RETRY_S = 2.0  # time between tries at the end of a run
 
 
 class RunLockedError(UserError):
@@ -54,18 +67,8 @@ def watched(folder: Path) -> Iterator[Callable[[], None]]:
         os.close(descriptor)
 
 
-def write_settings(folder: Path, config: Config) -> None:
-    """Write config.yaml for people to read. A checkpoint holds the settings too, so a failing disk ends no run."""
-    path = folder / SETTINGS_FILE
-    try:
-        with path_in_errors(path):
-            path.write_text(config_to_yaml(config), encoding="utf-8")
-    except OSError as error:
-        logger.warning("not written: %s", error)
-
-
-def prepare_folder(folder: Path, damaged: Sequence[Path], *, continues: bool) -> None:
-    """Make the folder of a run, and remove incomplete files of a killed run from it.
+def prepare_folder(config: Config, folder: Path, damaged: Sequence[Path], *, continues: bool) -> None:
+    """Make the folder of a run with its settings, and remove incomplete files of a killed run from it.
 
     damaged: Checkpoints of the run that could not be read. They are renamed.
     continues: Whether the run continues the run in the folder. Otherwise that run is archived.
@@ -79,6 +82,12 @@ def prepare_folder(folder: Path, damaged: Sequence[Path], *, continues: bool) ->
         raise ConfigError(f"run.root, run.name: cannot make or write to {folder}: {error.strerror}") from error
     if archived:
         logger.info("the run that was in %s is kept in %s", folder, archived)
+    path = folder / SETTINGS_FILE
+    try:  # a checkpoint holds the settings too, so a failing disk ends no run
+        with path_in_errors(path):
+            path.write_text(config_to_yaml(config), encoding="utf-8")
+    except OSError as error:
+        logger.warning("not written: %s", error)
 
 
 def archive_run(folder: Path) -> Path | None:
@@ -96,3 +105,137 @@ def archive_run(folder: Path) -> Path | None:
         number += 1
     folder.rename(aside)
     return aside
+
+
+def describe_shortage(training: Training) -> list[str]:
+    """Return a warning if the disk is too small for all checkpoints of the run.
+
+    Raises:
+        ConfigError: Not a single checkpoint fits.
+    """
+    folder, n_bytes, free = training.folder, training.n_bytes, free_bytes(training.folder)
+    if free is None or training.loop.step >= training.total_steps or not training.world.is_main:
+        return []
+    if free < n_bytes:
+        raise ConfigError(
+            f"{folder}: a checkpoint takes about {size(n_bytes)}, and {size(free)} is free there. Free space, or set "
+            "run.root to a folder on another disk."
+        )
+    needed, keep = count_more_files(training) * n_bytes, training.config.checkpoint.keep
+    if free >= needed:
+        return []
+    shortage = f"the checkpoints will take about {size(needed)} more, and {size(free)} is free in {folder}"
+    return [f"warning        {shortage}. Free space, or change checkpoint.keep={keep}."]
+
+
+def count_more_files(training: Training) -> int:
+    """Return the largest number of checkpoint files that will be added, including one that is being written."""
+    settings, last = training.config.checkpoint, training.total_steps
+    n_written = (last - 1) // settings.every_steps - training.loop.step // settings.every_steps + 1
+    n_present = len(list_checkpoints(training.folder)) if training.continues else 0
+    n_more = min(n_written, max(settings.keep - n_present, 0) + 1) if settings.keep else n_written
+    return n_more + int(training.best.is_kept and not (training.continues and (training.folder / BEST).is_file()))
+
+
+def free_bytes(folder: Path) -> int | None:
+    """Return the free bytes of a folder that may not exist yet, or None if its file system does not count them."""
+    for place in (folder, *folder.absolute().parents):
+        with suppress(OSError):
+            disk = shutil.disk_usage(place)
+            return disk.free if disk.total else None
+    return None
+
+
+def size(n_bytes: int) -> str:
+    """Return a number of bytes as text, in MiB or GiB."""
+    return f"{n_bytes / 2**30:.2f} GiB" if n_bytes >= 2**30 / 10 else f"{n_bytes / 2**20:.1f} MiB"
+
+
+class CheckpointManager:
+    """Writes the checkpoints of a run. All processes call it at the same steps, and the main process writes."""
+
+    def __init__(self, training: Training) -> None:
+        self._training = training
+        self._n_failures = 0
+        self._next_try = 0
+
+    def save_if_due(self, step: int) -> None:
+        """Save every checkpoint.every_steps. If the disk fails, training continues and saving is tried again.
+
+        Raises:
+            OSError: That was the third failure in a row.
+        """
+        every_steps = self._training.config.checkpoint.every_steps
+        if step % every_steps and step != self._next_try:
+            return
+        next_try = step + max(1, every_steps // 10)
+        what_next = f"training continues and tries again at step {next_try}"
+        if self._succeeds(step, is_last_try=self._n_failures == MAX_FAILED_SAVES - 1, what_next=what_next):
+            self._n_failures = 0
+        else:
+            self._n_failures += 1
+            self._next_try = next_try
+
+    def save_with_retries(self, step: int) -> None:
+        """Save before the run ends, unless that is done. If the disk fails, try three times, some seconds apart.
+
+        Raises:
+            OSError: The third time failed too.
+        """
+        for attempt in range(1, MAX_FAILED_SAVES + 1):
+            if step == self._training.saved_step:
+                return
+            if not self._succeeds(step, is_last_try=attempt == MAX_FAILED_SAVES, what_next="trying again"):
+                time.sleep(RETRY_S)
+
+    def save_best(self, figures: Mapping[str, float]) -> None:
+        """Save best.pt if the figures are the best so far. Only the main process calls it, after a validation.
+
+        The statistics of averages, which all processes estimate together, are up to date then.
+        """
+        training, best = self._training, self._training.best
+        reached = best.improved_by(figures)
+        if reached is None:
+            return
+        before, best.value = best.value, reached
+        path = training.folder / BEST
+        try:
+            if before is None:
+                archive_best(training.folder)
+            save_checkpoint(path, training.state_dict([training.process_state()]))
+        except OSError as error:
+            best.value = before
+            logger.warning("%s not saved: %s", BEST, error)
+            return
+        logger.info("best so far: %s %.4f, saved %s", best.figure, figures[best.figure], path)
+
+    def _succeeds(self, step: int, *, is_last_try: bool, what_next: str) -> bool:
+        """Try to save. All processes learn whether it was possible."""
+        failure = None
+        try:
+            self._save(step)
+        except OSError as error:
+            failure = error
+        if not self._training.world.all_reduce_max(int(failure is not None)):
+            self._training.saved_step = step
+            return True
+        if failure and is_last_try:
+            raise failure
+        if failure:
+            n_bytes = f"{self._training.n_bytes:,}"
+            logger.warning("not saved: %s, a checkpoint takes about %s; %s", failure, n_bytes, what_next)
+        return False
+
+    def _save(self, step: int) -> None:
+        training = self._training
+        training.estimate_statistics()
+        processes = training.world.gather(training.process_state())
+        if not training.world.is_main:
+            return
+        path = checkpoint_path(training.folder, step)
+        save_checkpoint(path, training.state_dict(processes))
+        logger.info("saved %s", path)
+        try:
+            remove_old_checkpoints(training.folder, training.config.checkpoint.keep)
+        except OSError as error:
+            logger.warning("an old checkpoint stays: %s", error)

@@ -1,4 +1,4 @@
-"""Means of 0-d tensors over many passes, without a transfer from the device at each."""
+"""Means of 0-d tensors over many passes, without a transfer from the device in each pass."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -12,9 +12,9 @@ from utils.distributed import World
 
 
 class RunningMeans:
-    """Sums and counts on the device, added to in place; `flush` makes the one transfer.
+    """Sums and counts on the device, which change in place. Only `flush` transfers them.
 
-    A value that is not finite counts for no mean: one overflowing pass would hide all others of an interval.
+    Means ignore values that are not finite, because one overflow would hide all other values of an interval.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class RunningMeans:
     def flush(self, world: World, *, resets: bool = True) -> dict[str, float]:
         """Return the means over the passes since the last reset and over the processes, by tag, and reset them.
 
-        A mean is NaN if no value was finite.
+        A mean is NaN if no value is finite.
         """
         totals = list(self._totals.values())
         taken = world.mean(torch.cat(totals, dim=1)).cpu().double()
@@ -45,10 +45,10 @@ class RunningMeans:
         return {tag: float(total / n_finite) for tag, (total, n_finite, n_seen) in summed.items() if n_seen}
 
     def state(self) -> list[tuple[list[str], Tensor]]:
-        """Return the tags that were added together since the last reset, with sums and counts, (3, tags) float32."""
+        """Return the tags of each pass since the last reset, with sums and counts, (3, tags) float32."""
         return [(list(tags), total.cpu()) for tags, total in self._totals.items() if total[2].any()]
 
     def load_state(self, state: Sequence[Any], device: torch.device) -> None:
-        """Load what `state` returned."""
+        """Load the state that `state` returned."""
         for tags, total in state:
             self._totals[tuple(tags)] = torch.zeros(3, len(tags), device=device).copy_(total)

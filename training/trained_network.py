@@ -1,4 +1,4 @@
-"""A network in training: its weights, what computes with them, and which of its parts are frozen."""
+"""A network in training: its weights, the copy that computes, and its frozen parts."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -24,12 +24,12 @@ class TrainedNetwork:
     module: Network with the weights that are saved.
     compute_copy: Network for the passes: the module itself, or a copy in a lower dtype that receives the weights of
         each update. apex calls the copy's weights model weights, and the module's weights master weights.
-    wrap: Function that compiles the copy or puts it under DDP, as the run has it.
-    role: Selects the learning rate and the frozen parts.
+    wrap: Function that compiles the copy or wraps it in DistributedDataParallel.
+    role: Role, which selects the learning rate.
     network: Result of `wrap`, which training passes call.
     parameters: Trained parameters of the module.
     receivers: Trained parameters of `compute_copy`, which receive the gradients.
-    frozen: Beginnings of the names of frozen parameters.
+    frozen: Prefixes of the names of frozen parameters.
     """
 
     module: nn.Module
@@ -50,7 +50,7 @@ class TrainedNetwork:
         Frozen parameters get no gradient. Their optimizer state stays until they are trained again.
 
         Raises:
-            ValueError: No parameter has such a name, or none would be left.
+            ValueError: No parameter has such a name, or all would be frozen.
         """
         names = [name for name, _ in self.module.named_parameters()]
         for prefix in prefixes:
@@ -65,7 +65,7 @@ class TrainedNetwork:
             raise ValueError("nothing would be left to train")
         self.receivers = [parameter for parameter in self.compute_copy.parameters() if parameter.requires_grad]
         self.frozen = prefixes
-        self.network = self.wrap(self.compute_copy)  # DDP knows only what was trained when it wrapped
+        self.network = self.wrap(self.compute_copy)  # DDP knows only the parameters that were trained when it wrapped
 
     def receive_gradients(self) -> None:
         """Move the gradients of a copy, if there is one, to the module, in the module's dtype."""
@@ -84,7 +84,7 @@ class TrainedNetwork:
                 kept.copy_(passed)
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Load the weights and buffers of a network of the module's form."""
+        """Load weights and buffers."""
         for network in {self.module, self.compute_copy}:
             network.load_state_dict(weights)
 
@@ -95,7 +95,7 @@ class TrainedNetwork:
 
 
 def synchronized_passes(passes: Sequence[T], *networks: TrainedNetwork) -> Iterator[T]:
-    """Yield each pass of an update. The processes average the gradients of these networks only in the last pass."""
+    """Yield each pass of an update. Processes average the gradients of these networks only in the last pass."""
     for number, inputs in enumerate(passes, start=1):
         with ExitStack() as stack:
             for network in networks if number < len(passes) else ():
@@ -109,11 +109,7 @@ def _begins_with(name: str, prefix: str) -> bool:
 
 
 def freeze_parts(networks: Mapping[str, TrainedNetwork], settings: TrainConfig, epoch: int) -> None:
-    """Freeze the parts of `freeze`, and in the first `freeze_global_epochs` the `coarse_parts` of generators.
-
-    Raises:
-        ConfigError: A network has no such part, or nothing would be left to train.
-    """
+    """Freeze the parts of `freeze`, and in the first `freeze_global_epochs` the `coarse_parts` of generators."""
     always = [part.split(".", 1) for part in settings.freeze]
     if unknown := [network for network, _ in always if network not in networks]:
         raise ConfigError(f"train.freeze: no network {unknown[0]!r}; the networks are {', '.join(networks)}")

@@ -1,4 +1,4 @@
-"""Validation: the same few samples each time, as pictures, figures and activations."""
+"""Validation on the same few samples each time: pictures, figures and activations."""
 
 import copy
 import hashlib
@@ -25,7 +25,7 @@ from utils.pictures import difference, picture_table, weights_picture
 
 @dataclass(frozen=True)
 class ShownSample:
-    """A sample as the page shows it: (3, H, W) uint8 pictures by kind, and figures of its translation by name."""
+    """A sample on the page: (3, H, W) uint8 pictures by name, and figures of its translation by name."""
 
     name: str
     pictures: Mapping[str, Tensor]
@@ -36,7 +36,6 @@ class ShownSample:
 class ValidationReport:
     """The results of a validation.
 
-    split: Split of the samples.
     summary: Figures of all samples together.
     scalars: All figures by TensorBoard tag.
     images: (3, H, W) uint8 images for TensorBoard, by tag.
@@ -56,9 +55,9 @@ class ValidationReport:
 class ValidationLogits:
     """Computes the discriminator's mean output for sources and their targets, without any effect on the training.
 
-    discriminator: Network that computes as in training, but only in this process.
+    discriminator: Network without DistributedDataParallel.
     augmentation: Augmentation of the training, because the discriminator knows only augmented images.
-    predictor: Predictor of the validation. Its conditioning, precision and device are the discriminator's too.
+    predictor: Predictor of the validation. The discriminator has the same conditioning, precision and device.
     min_side: Shortest side of an image that the discriminator accepts, in pixels.
     """
 
@@ -69,15 +68,14 @@ class ValidationLogits:
 
     @torch.inference_mode()
     def mean(self, samples: Sequence[Sample], step: int) -> float | None:
-        """Return the mean over patches, then scales, then samples that are large enough; None without such samples.
+        """Return the mean over patches, scales and samples that are large enough, or None without such samples.
 
-        samples: Samples with targets.
-        step: Seed of the augmentation. It keeps the random state of the training unchanged.
+        step: Seed of the augmentation.
         """
         conditioning, device = self.predictor.conditioning, self.predictor.device
         generator = torch.Generator(device).manual_seed(step)
         network = copy.deepcopy(self.discriminator).eval()  # spectral norm makes no step of its power iteration
-        for norm in batch_norms(network):  # as in training: the running statistics mix real and translated images
+        for norm in batch_norms(network):  # running statistics mix real and translated images
             norm.running_mean = norm.running_var = None
         values: list[Tensor] = []
         for sample in samples:
@@ -89,7 +87,7 @@ class ValidationLogits:
             with self.predictor.precision.autocast():
                 source = transform.of_source(conditioning.of_discriminator(conditioning(batch)))
                 outputs = network(source, transform.of_image(target))
-            values.append(mean_logits([scale.logits.float() for scale in outputs]))  # finer than the steps of bfloat16
+            values.append(mean_logits([scale.logits.float() for scale in outputs]))  # bfloat16 is too coarse
         return torch.stack(values).mean().item() if values else None
 
 
@@ -100,10 +98,9 @@ N_SHOWN_CHANNELS = 16
 class Validation:
     """Translates `samples`, measures the translations, and prepares pictures of the first ones.
 
-    split: Split of the samples.
-    n_shown: Number of samples with pictures. The others are only measured.
-    logits: Computes the discriminator's mean output for the samples and their targets; None if it sees no pairs.
-    activations: Name of a module of the generator whose output is shown too, or None.
+    n_shown: Number of samples with pictures. All others are only measured.
+    logits: Computes the discriminator's mean output for samples and targets. None: it sees no pairs.
+    activations: Name of a module of the generator whose output is also shown, or None.
     """
 
     split: str
@@ -117,10 +114,7 @@ class Validation:
     grid: ClassVar = "source_translated_target"
 
     def run(self, step: int) -> ValidationReport:
-        """Translate and measure all samples.
-
-        step: Seed of the discriminator's augmentation.
-        """
+        """Translate and measure all samples. The step is the seed of the discriminator's augmentation."""
         measured, shown_samples, images = [], list[ShownSample](), dict[str, Tensor]()
         for number, sample in enumerate(self.samples):
             with self._watched_activations() as activations:
@@ -141,12 +135,12 @@ class Validation:
         return ValidationReport(self.split, summary, scalars, images, shown_samples)
 
     def measure(self, number: int, fake: Tensor) -> Measurement:
-        """Return what is measured of the translation of sample `number`."""
+        """Measure the translation of sample `number`."""
         sample = self.samples[number]
         return self.evaluator.measure(fake, sample.maps["target"], self.predictor.weights(sample), number)
 
     def pictures(self, sample: Sample, fake: Tensor) -> dict[str, Tensor]:
-        """Return the pictures of a sample and its translation, by kind."""
+        """Return the pictures of a sample and its translation, by name."""
         predictor, weights, target = self.predictor, self.predictor.weights(sample), sample.maps["target"]
         pictures = {"source": predictor.show_source(sample), "translated": predictor.show_target(fake, target)}
         pictures["target"] = predictor.show_target(target)
@@ -154,14 +148,11 @@ class Validation:
         return pictures if weights is None else pictures | {"weights": weights_picture(weights)}
 
     def describe(self) -> list[str]:
-        """Return lines for the report at the start, on what the figures are to be compared with."""
+        """Return lines for the plan, with figures to compare later figures with."""
         return []
 
     def digest(self, figure: str) -> str:
-        """Return a digest of the samples and the protocol of a figure, without the names of the files.
-
-        Values of a figure can be compared if the digests are equal.
-        """
+        """Return a digest of the samples and the protocol of a figure. Figures can be compared if it is the same."""
         digest = hashlib.blake2b(digest_size=16)
         digest.update(json.dumps(self.evaluator.basis(figure), sort_keys=True).encode())
         for sample in self.samples:
@@ -174,7 +165,7 @@ class Validation:
 
     @contextmanager
     def _watched_activations(self) -> Iterator[list[Tensor]]:
-        """Gather the outputs of the chosen module."""
+        """Collect the outputs of the module `activations`."""
         seen: list[Tensor] = []
         if self.activations is None:
             yield seen
@@ -185,7 +176,7 @@ class Validation:
 
 
 def channel_table(activations: Tensor) -> Tensor:
-    """Return the first channels of (1, C, H, W) activations as one (3, H, W) uint8 image, each over its own range."""
+    """Return the first channels of (1, C, H, W) activations as one (3, H, W) uint8 image, each scaled to 0 to 255."""
     channels = activations[0, :N_SHOWN_CHANNELS].detach().float().cpu()
     low, high = (bound(channels, dim=(1, 2), keepdim=True) for bound in (torch.amin, torch.amax))
     grey = ((channels - low) / (high - low).clamp_min(1e-12) * 255).round().to(torch.uint8)
@@ -195,9 +186,9 @@ def channel_table(activations: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class UnpairedValidation(Validation):
-    """Measures the translations of the samples' sources against their targets, which belong to other sources.
+    """Measures translations of sources against targets that belong to other sources.
 
-    back: Predictor from targets to sources; None if the method does not train this direction.
+    back: Predictor from targets to sources. None: the method does not train this direction.
     of_sources: Evaluator of images of the source domain.
     hints, back_hints: Hints on the translations of sources and of targets.
     """
@@ -210,7 +201,7 @@ class UnpairedValidation(Validation):
     grid: ClassVar = "source_translated_real"
 
     def run(self, step: int) -> ValidationReport:
-        """Translate and measure the sources of all samples, and their targets if there is a way back."""
+        """Translate and measure the sources of all samples, and their targets if `back` is set."""
         report = super().run(step)
         hints = self.hints.flush()
         if self.back is None:
@@ -228,7 +219,7 @@ class UnpairedValidation(Validation):
         return shown(self.of_sources.set_figures(features, self._sources))
 
     def measure(self, number: int, fake: Tensor) -> Measurement:
-        """Return the features of a translation and of a real image. A translation has no figures of its own."""
+        """Return the features of a translation and of a real image, without figures of a single image."""
         self.hints.add(self.predictor.show_source(self.samples[number]), self.predictor.show_target(fake))
         return Measurement({}, None, self.evaluator.features(fake, number), self._targets[number])
 
@@ -247,7 +238,7 @@ class UnpairedValidation(Validation):
         return pictures | real
 
     def describe(self) -> list[str]:
-        """Return figures of the sources and of the targets, as a scale for the figures of translations."""
+        """Return figures of the sources and of the targets, to compare figures of translations with."""
         # several samples share a target if there are fewer targets than sources
         distinct = {hash(sample.maps["target"].numpy().tobytes()): n for n, sample in enumerate(self.samples)}
         references = self.evaluator.references(self._sources, [self._targets[n] for n in distinct.values()])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-import training.splits
+import training.run
 from data.batch import DataError
 from data.files.image_files import read_rgb
 from data.files.pixels import StoredForm, read_stored
@@ -143,7 +143,7 @@ def test_a_run_of_an_earlier_version_stays_at_the_high_bytes(
         save_image(pairs / "train_A" / f"{seed}.png", bands(seed)[3])
         save_image(pairs / "train_B" / f"{seed}.png", bands(seed)[0])
     with monkeypatch.context() as patch:  # earlier versions read every image as 8-bit RGB
-        patch.setattr(training.splits, "check_is_complete", lambda *_: None)
+        patch.setattr(training.run, "check_is_complete", lambda *_: None)
         run(array_config, *UNDECIDED, "data.source_channels=1", "run.name=whole")
         run(array_config, *UNDECIDED, "data.source_channels=1", "train.max_steps=2")
     capsys.readouterr()

@@ -180,7 +180,7 @@ def test_cyclegans_file_of_one_direction_starts_no_network_of_the_other(
     tiny_config: Path, heaps: list[str], of_cyclegan: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = of_cyclegan / "latest_net_D_A.pth"
-    refusal = r"_D_A\.pth is of direction AtoB, discriminator_A of BtoA\. Set init\.discriminator_B, or"
+    refusal = r"_D_A\.pth has direction AtoB, and discriminator_A has BtoA\. Set init\.discriminator_B, or"
     with pytest.raises(ConfigError, match=rf"^init\.discriminator_A: \S+{refusal}"):
         run(tiny_config, *heaps, "method.name=cycle", f"init.discriminator_A={file}")
     renamed = file.rename(file.with_name("mine.pth"))

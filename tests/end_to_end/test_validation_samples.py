@@ -14,7 +14,7 @@ from data.validation_split import split_validation
 from tests.conftest import save_image
 from tests.runs import assert_same_state, built, records, run, translate
 from training.report.plan import describe_validation
-from training.splits import Splits, open_splits
+from training.run import Splits, open_splits
 from utils.checkpoint import CheckpointError
 from utils.errors import ConfigError
 
@@ -43,8 +43,8 @@ def test_validation_on_training_samples_is_said_everywhere(
     run(tiny_config, *without_val, "checkpoint.best=l1")
     log = (tiny_config.parent / "runs" / "tiny" / "log.txt").read_text()
     for text in (capfd.readouterr().out, log):
-        assert "validation     2 samples of train, which are trained on: add a split val, or hold samples back" in text
-        assert "warning        checkpoint.best=l1 chooses by training samples" in text
+        assert "validation     2 samples of train, which are training samples. To change this, add a split val" in text
+        assert "warning        checkpoint.best=l1 depends on training samples" in text
         assert "validation (train)   L1" in text
     assert [record["split"] for record in records(tiny_config, "validation/l1")] == ["train"]
     assert shown_split(tiny_config) == "train"
@@ -54,13 +54,15 @@ def test_a_split_of_its_own_is_named(tiny_config: Path, capfd: pytest.CaptureFix
     run(tiny_config, "checkpoint.best=l1", "train.validation_share=0.5")
     out = capfd.readouterr().out
     assert "validation     2 samples of val; train.validation_share has no effect" in out
-    assert "chooses by training samples" not in out
+    assert "depends on training samples" not in out
     assert [record["split"] for record in records(tiny_config, "validation/l1")] == ["val"]
     assert shown_split(tiny_config) == "val"
-    layout = built(tiny_config).layout
+    layout = built(tiny_config).splits.train
     splits = Splits(layout, layout, "train")
     (line,) = describe_validation(load_config(tiny_config, ["data.validation_split=train"]), splits, 2)
-    assert line.endswith("of train, which are trained on: name another data.validation_split, or leave it out")
+    assert line.endswith(
+        "of train, which are training samples. To change this, name another data.validation_split, or leave it out."
+    )
 
 
 def test_groups_that_are_held_back_are_in_no_batch_and_resume_is_exact(
@@ -69,9 +71,9 @@ def test_groups_that_are_held_back_are_in_no_batch_and_resume_is_exact(
     share = [*without_val, "train.validation_share=0.65"]
     settings = [*share, rf"train.validation_group={LAST_DIGIT}", "checkpoint.best=l1"]
     training = built(tiny_config, *settings)
-    rest, held_back = split_validation(built(tiny_config, *without_val).layout, 0.65, LAST_DIGIT)
+    rest, held_back = split_validation(built(tiny_config, *without_val).splits.train, 0.65, LAST_DIGIT)
     assert (rest.names, len(held_back)) == (["1", "11"], 10)
-    assert training.layout.names == rest.names
+    assert training.splits.train.names == rest.names
     assert training.validation is not None
     assert [sample.name for sample in training.validation.samples] == held_back.names[:2]
     assert training.loop.batches_per_epoch == len(rest)
@@ -84,14 +86,14 @@ def test_groups_that_are_held_back_are_in_no_batch_and_resume_is_exact(
         f"2 of {len(held_back)} training samples held back by train.validation_share=0.65, {n_groups} of 10 groups of"
     )
     assert f"{held} train.validation_group={LAST_DIGIT}\n" in out
-    assert out.endswith("runs/whole --split held_back\n")
+    assert out.endswith("runs/whole\n")
     measured_on = "samples held back from training"
     output = ["--split", "held_back", "--output", str(tiny_config.parent / "out")]
     translate("--checkpoint", str(tiny_config.parent / "runs" / "whole"), *output)
     assert f"measured on  {measured_on}\n" in capfd.readouterr().out
     report = json.loads((tiny_config.parent / "out" / "metrics.json").read_text())
     assert (report["measured_on"], sorted(report["images"])) == (measured_on, sorted(held_back.names))
-    assert "chooses by training samples" not in out
+    assert "depends on training samples" not in out
     run(tiny_config, *settings, f"train.max_steps={n_steps - 1}")
     run(tiny_config, *settings, f"train.max_steps={n_steps}")
     assert_same_state(tiny_config, n_steps)

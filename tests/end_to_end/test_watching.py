@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
 from data.files.image_files import read_rgb
 from tests.conftest import write_tiny_config
 from tests.runs import records, run
 from training.diagnostics import Diagnostics
-from training.report.metrics_file import JsonLines
+from training.report.sinks import JsonLines
 from training.validation import channel_table
 from utils.errors import ConfigError
 
@@ -55,22 +54,6 @@ def test_figures_are_in_json_lines_and_tensorboard_once_a_step(watched: Path, ev
     for record in reported:  # LSGAN: the mean of (logit - 1)² is at least the square of the mean's distance
         assert (record["logits/D/real"] - 1) ** 2 <= record["loss/D/real"]
         assert record["logits/D/fake"] ** 2 <= record["loss/D/fake"]
-
-
-def test_the_settings_with_the_last_and_the_best_of_each_metric_are_in_tensorboard(
-    watched: Path, events: EventAccumulator
-) -> None:
-    plugin = events.summary_metadata
-    start = HParamsPluginData.FromString(plugin["_hparams_/session_start_info"].plugin_data.content)
-    assert start.session_start_info.hparams["loss.l1"].number_value == 10
-    assert start.session_start_info.hparams["data.preprocess"].string_value == "none"
-    experiment = HParamsPluginData.FromString(plugin["_hparams_/experiment"].plugin_data.content).experiment
-    listed = {metric.name.tag for metric in experiment.metric_infos}
-    assert {"validation/l1", "best/l1", "validation/psnr", "best/psnr"} <= listed <= set(events.Tags()["scalars"])
-    values = [record["validation/psnr"] for record in records(watched, "validation/psnr")]
-    assert events.Scalars("best/psnr")[-1].value == pytest.approx(max(values))
-    assert events.Scalars("best/psnr")[-1].step == 6  # the second session hides the first
-    assert not [path for path in (watched.parent / "runs" / "tiny").glob("*/events*")]  # no run of its own
 
 
 def test_pictures_and_activations_are_in_tensorboard(events: EventAccumulator) -> None:

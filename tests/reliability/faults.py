@@ -20,8 +20,8 @@ from data import map_reader
 from data.folder import File
 from data.loader import TrainingDataset
 from models.global_generator import GlobalGenerator
-from training import checkpointing as saving
 from training import launch
+from training import run_folder as saving
 from training.batches import BatchReader
 from training.optimizer_group import OptimizerGroup
 from training.validation import Validation

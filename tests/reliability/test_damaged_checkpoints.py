@@ -179,7 +179,7 @@ def test_nothing_is_half_loaded(trained_config: Path) -> None:
     state["networks"]["discriminator"].popitem()
     path = checkpoint_path(trained_config.parent / "runs" / "tiny", 4)
     save_checkpoint(path, {key: value for key, value in state.items() if not key.startswith("format")})
-    with pytest.raises(CheckpointError, match="does not fit, or is ill-formed"):
+    with pytest.raises(CheckpointError, match="does not fit, or is damaged"):
         run(trained_config, "train.max_steps=5")
     assert [found.name for found in list_checkpoints(path.parent)] == [path.name]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.runs import run, with_slow
-from training import checkpointing as saving
+from training import run_folder as saving
 
 pytestmark = pytest.mark.row(21)
 

@@ -20,7 +20,7 @@ from tests import processes
 from tests.reliability.faults import failing, kill_at, strike_at, throw
 from tests.runs import assert_equal, checkpoint, run, uninterrupted, wait_until, without_config
 from training import run_folder
-from training.report import page
+from training.report import sinks
 from utils import files
 from utils.checkpoint import load_checkpoint, manifest_path
 from utils.checkpoint_folder import checkpoint_path, latest_valid, list_checkpoints
@@ -170,7 +170,7 @@ def test_what_is_written_beside_does_not_end_the_run(
         return opened(path, *arguments, **options)
 
     monkeypatch.setattr(Path, "open", full)
-    for owner, name in ((page, "write_png"), (run_folder, "config_to_yaml")):
+    for owner, name in ((sinks, "write_png"), (run_folder, "config_to_yaml")):
         monkeypatch.setattr(owner, name, lambda *_, **__: throw(OSError(28, "No space left on device")))
     run(tiny_config)
     out = capfd.readouterr().out

@@ -58,9 +58,6 @@ class FakeMethod(Method):
         painted = self.networks["painter"].network(self.conditioning(batch))
         return (painted - target).abs().mean(), self.networks["critic"].network(target).abs().mean()
 
-    def pass_once(self, inputs: Batch) -> None:
-        self.losses(inputs)
-
     def build_validation(self, config: Config, split: str, samples: Sequence[Sample], averages: Averages) -> Validation:
         evaluator = build.build_evaluator(config, self.device, len(samples))
         return Validation(split, samples, self.predictor(config, averages), evaluator, None, n_shown=0)

@@ -22,7 +22,7 @@ from tests.runs import STYLE, assert_equal, built, checkpoint, run
 from training.averages import WeightAverage, read_statistics_batches
 from training.callbacks import Callbacks
 from training.loop import open_loop
-from training.report.report import Report
+from training.report.sinks import Report
 from training.run import build_training
 from training.validation import Validation, ValidationReport
 from utils.checkpoint_folder import checkpoint_path
@@ -101,9 +101,9 @@ def test_samples_are_spread_over_the_split_and_shared_by_the_processes(
     places = []
     for rank in (0, 1):
         training = build_training(config, World(rank, 2, torch.device("cpu")))
-        batches = read_statistics_batches(training.averages, training.dataset(training.layout), 2, training.world)
+        batches = read_statistics_batches(training.averages, training.dataset(), 2, training.world)
         assert [len(batch.names) for batch in batches] == [2] * 20
-        places.append([[training.layout.names.index(name) for name in batch.names] for batch in batches])
+        places.append([[training.splits.train.names.index(name) for name in batch.names] for batch in batches])
     assert places[0][:2] == [[0, 2], [10, 12]]
     assert places[1][:2] == [[5, 7], [15, 17]]
     assert places[1][-1] == [195, 197]

@@ -16,21 +16,20 @@ from tests.runs import built
 from training import dry_run
 from training.dry_run import (
     Layer,
-    activation_bytes,
     describe_time,
     downloads,
-    layer_tables,
     table,
+    watch_pass,
     watched_layers,
     without_downloads,
 )
 
 
-@pytest.mark.parametrize("retain_graph", ["true", "false"])
-def test_each_layer_is_listed_once(tiny_config: Path, retain_graph: str) -> None:
-    training = built(tiny_config, f"train.retain_graph={retain_graph}")
-    batch = Batch.of([read_fixed(training.layout, training.preprocessing, 0)])
-    lines = layer_tables(training.method, batch)
+@pytest.mark.parametrize("settings", [[], ["train.retain_graph=false", "amp.opt_level=O2", "amp.dtype=bfloat16"]])
+def test_each_layer_is_listed_once(tiny_config: Path, settings: list[str]) -> None:
+    training = built(tiny_config, *settings)
+    batch = Batch.of([read_fixed(training.splits.train, training.preprocessing, 0)])
+    lines, _ = watch_pass(training.method, batch)
     sums = [int(line.split()[2].replace(",", "")) for line in lines if line.startswith("in all")]
     networks = training.method.networks.values()
     assert sums == [sum(weight.numel() for weight in network.module.parameters()) for network in networks]
@@ -38,8 +37,8 @@ def test_each_layer_is_listed_once(tiny_config: Path, retain_graph: str) -> None
 
 def test_what_is_kept_for_the_backward_passes_grows_with_the_batch(tiny_config: Path) -> None:
     training = built(tiny_config)
-    samples = [read_fixed(training.layout, training.preprocessing, index) for index in range(2)]
-    one, two = (activation_bytes(training.method, Batch.of(samples[:n])) for n in (1, 2))
+    samples = [read_fixed(training.splits.train, training.preprocessing, index) for index in range(2)]
+    one, two = (watch_pass(training.method, Batch.of(samples[:n]))[1] for n in (1, 2))
     assert two == pytest.approx(2 * one, rel=0.1)
 
 
@@ -57,13 +56,13 @@ def test_loading_counts_where_it_takes_longer(
 ) -> None:
     monkeypatch.setattr(dry_run, "time_steps", lambda *_: 0.25)
     training = built(tiny_config, "train.max_steps=1000", *settings)
-    batch = Batch.of([read_fixed(training.layout, training.preprocessing, 0)])
+    batch = Batch.of([read_fixed(training.splits.train, training.preprocessing, 0)])
     assert describe_time(training, batch, loading_s) == [f"time           {expected}"]
     training.loop.step = 1000
     assert describe_time(replace(training), batch, loading_s) == []
 
 
-def test_each_call_of_a_layer_has_its_output_parameters_and_arithmetic() -> None:
+def test_the_first_call_of_a_layer_has_its_output_parameters_and_arithmetic() -> None:
     network = nn.Sequential(
         nn.Conv2d(3, 4, 3, padding=1, stride=2),
         nn.InstanceNorm2d(4),
@@ -71,7 +70,7 @@ def test_each_call_of_a_layer_has_its_output_parameters_and_arithmetic() -> None
     )
     with watched_layers(network) as layers:
         network(torch.zeros(2, 3, 8, 6))
-    network(torch.zeros(2, 3, 8, 6))  # is not counted any more
+        network(torch.zeros(1, 3, 8, 6))
     assert layers == [
         Layer("0", (2, 4, 4, 3), 3 * 4 * 9 + 4, 2 * 3 * 4 * 9 * 2 * 4 * 3),
         Layer("2", (2, 2, 8, 6), 4 * 2 * 9, 2 * 4 * 2 * 9 * 2 * 4 * 3),  # its weights meet each position of the input

@@ -163,8 +163,6 @@ def watched_steps(config: Config, device: torch.device, *, has_more: bool = True
     averages = make_averages(method, config.train.ema_decay)
     batch = batch_of(config, device)
     more = [] if config.method.name == "cycle" else [[batch]]
-    with torch.no_grad(), method.precision.autocast():
-        method.pass_once(method.inputs(batch))
     with torch_watches() if device.type == "cuda" else Watch(device):
         for groups in ([[batch]], [*more, [batch, batch]])[: 1 + has_more]:
             method.step(groups)

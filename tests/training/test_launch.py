@@ -10,47 +10,14 @@ from multiprocessing import get_context
 from pathlib import Path
 from unittest.mock import Mock
 
-import numpy as np
 import pytest
 import torch
 
 from configs.load import load_config
-from tests.conftest import save_image
 from tests.runs import assert_equal, checkpoint, run, translate, translation_script, uninterrupted, without_config
 from training import launch
-from training.launch import translation_command
 from utils.errors import ConfigError, Interrupted, UserError
 from utils.log import logger
-
-LABELS = ["data.layout=paired_folders", "data.n_classes=5", "data.instance_edges=true"]
-
-
-@pytest.mark.parametrize(
-    ("splits", "settings", "options"),
-    [
-        (["test", "val"], [], []),
-        (["val"], [], ["--split", "val"]),
-        (["dev"], ["data.validation_split=dev"], ["--split", "dev"]),
-        (["dev"], ["data.test_split=dev"], []),
-        ([], ["train.validation_share=0.5"], ["--split", "held_back"]),
-        ([], [], ["--input", "FOLDER"]),
-        (
-            [],
-            ["data.layout=paired_folders", "data.n_classes=5", "data.instance_edges=true"],
-            ["--input", "FOLDER", "--instances", "DIR"],
-        ),
-    ],
-    ids=str,
-)
-def test_the_command_names_a_split_that_exists(
-    tiny_config: Path, tmp_path: Path, splits: list[str], settings: list[str], options: list[str]
-) -> None:
-    root = tmp_path / "a set"
-    for split in ("train", *splits):
-        save_image(root / split / "x.png", np.zeros((2, 4, 3), np.uint8))
-    data = ["data.layout=side_by_side", f"data.root={root}", "data.instance_edges=false"]
-    command = translation_command(load_config(tiny_config, [*data, *settings]), Path("runs/a run"))
-    assert shlex.split(command) == ["python", "test.py", "--checkpoint", "runs/a run", *options]
 
 
 def test_the_printed_command_runs_as_printed(

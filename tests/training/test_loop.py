@@ -13,9 +13,9 @@ from data.batch import Batch
 from data.loader import read_fixed
 from tests.training.conftest import Build
 from training.batches import BatchReader
-from training.checkpointing import CheckpointManager
 from training.loop import TrainingLoop
 from training.run import Training
+from training.run_folder import CheckpointManager
 from training.validation import Validation
 from utils.distributed import World
 from utils.signals import END, GracefulStop
@@ -39,7 +39,7 @@ def watched(training: Training) -> Watched:
 
         return Mock(side_effect=called)
 
-    batches = [[Batch.of([read_fixed(training.layout, training.preprocessing, 0)])]]
+    batches = [[Batch.of([read_fixed(training.splits.train, training.preprocessing, 0)])]]
     reader, report = Mock(spec=BatchReader), Mock()
     reader.read_step.return_value, reader.lap.return_value = batches, (1.0, 0.0)
     report.progress = note("report")

@@ -5,7 +5,7 @@ import torch
 from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, ReduceLROnPlateau, StepLR
 
 from configs.schema import OptimizerConfig
-from training.lr_schedule import STEP_EPOCHS, LearningRateSchedule, Plateau
+from training.optimizer_group import STEP_EPOCHS, LearningRateSchedule, Plateau
 
 CONSTANT, DECAYING = 3, 4
 

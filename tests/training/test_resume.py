@@ -13,8 +13,8 @@ from torch import nn
 from configs.load import load_config
 from tests.mapped_files import lists_mapped_files, mapped_bytes
 from tests.training.conftest import Build
-from training import initial_weights
-from training.lr_schedule import Plateau
+from training import resume
+from training.optimizer_group import Plateau
 from training.resume import (
     ResumeOptions,
     check_same_networks,
@@ -39,7 +39,7 @@ class SecondMachine(World):
 
 
 def test_a_checkpoint_that_only_one_machine_sees_is_an_error_with_its_remedy(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"run\.root has to be the same folder on all"):
+    with pytest.raises(CheckpointError, match=r"same folder run\.root"):
         find_checkpoint_together(tmp_path, "auto", SecondMachine(1, 2, torch.device("cpu")))
 
 
@@ -139,8 +139,8 @@ def test_a_plateau_is_continued_where_its_metric_is_of_the_same_samples(
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (["generator.base_channels=5"], "was trained with generator.base_channels=4, now it is 5: set it back, or"),
-        (["data.instance_edges=false"], "networks take other inputs (instance_edges True -> False)"),
+        (["generator.base_channels=5"], "was trained with generator.base_channels=4, now it is 5. Set it back, or"),
+        (["data.instance_edges=false"], "the networks' inputs differ (instance_edges True -> False)"),
     ],
 )
 def test_other_networks_are_refused(build_fake: Build, settings: list[str], message: str) -> None:
@@ -152,12 +152,12 @@ def test_another_projection_network_is_refused() -> None:
     setting = "contrastive.channels=8"
     saved, wanted = (load_config(Path("configs/cut_256.yaml"), ["data.root=x", *more]) for more in ([], [setting]))
     key = setting.partition("=")[0]
-    with pytest.raises(CheckpointError, match=rf"was trained with {re.escape(key)}=.*, now it is .*: set it back, or"):
+    with pytest.raises(CheckpointError, match=rf"was trained with {re.escape(key)}=.*, now it is .*Set it back, or"):
         check_same_networks(saved, wanted, Path("x.pt"))
 
 
 def load(monkeypatch: pytest.MonkeyPatch, weights: Mapping[str, nn.Module]) -> None:
-    monkeypatch.setattr(initial_weights, "load_from", lambda path, _, kind, direction: (path, weights[kind]))
+    monkeypatch.setattr(resume, "load_from", lambda path, _, kind, direction: (path, weights[kind]))
 
 
 def test_a_new_run_starts_from_the_weights_of_a_role_whatever_its_networks_are_called(
@@ -172,5 +172,5 @@ def test_a_new_run_starts_from_the_weights_of_a_role_whatever_its_networks_are_c
     assert second.endswith("into critic; left: none; new: 1.weight … 1.bias (2)")
     assert torch.equal(painter.state_dict()["weight"], given.weight)
     load(monkeypatch, {"generator": nn.Linear(2, 2)})
-    with pytest.raises(ConfigError, match=r"init\.generator: nothing of g\.pt has a place in this generator"):
+    with pytest.raises(ConfigError, match=r"init\.generator: no tensor of g\.pt fits this generator"):
         start(build_fake("init.generator=g.pt"), None, ResumeOptions())

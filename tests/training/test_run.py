@@ -10,7 +10,7 @@ from data.batch import Batch
 from data.loader import read_fixed
 from tests.runs import assert_equal
 from tests.training.conftest import Build, FakeMethod
-from training.lr_schedule import Plateau
+from training.optimizer_group import Plateau
 from training.run import LoopState, Training
 from utils.errors import ConfigError
 
@@ -18,7 +18,7 @@ AVERAGED = ["train.ema_decay=0.9", "optimizer.decay=plateau"]
 
 
 def step(training: Training) -> None:
-    training.method.step([[Batch.of([read_fixed(training.layout, training.preprocessing, 0)])]])
+    training.method.step([[Batch.of([read_fixed(training.splits.train, training.preprocessing, 0)])]])
     training.update_averages()
 
 

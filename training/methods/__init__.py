@@ -1,4 +1,4 @@
-"""How networks are trained; each way is listed here by its name in a configuration."""
+"""Training methods."""
 
 from collections.abc import Callable
 
@@ -14,4 +14,4 @@ METHODS: dict[str, Callable[[Config, World], Method]] = {
     "contrastive": build_contrastive,
     "cycle": build_cycle,
 }
-"""By name: what builds the method with initial weights, on the device of the world."""
+"""Functions that build a method with initial weights, by the method's name in a configuration."""

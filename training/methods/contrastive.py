@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -26,11 +26,11 @@ from utils.distributed import World
 from utils.signatures import accepted
 
 Features = Sequence[Tensor]
-"""The features of images at each tap, (N, C, H, W)."""
+"""Features of images at each tap, (N, C, H, W)."""
 
 
 class TappedGenerator(nn.Module):
-    """A generator that also returns its features at some layers, as one module to wrap and to compile."""
+    """A generator that also returns its features at some layers. It is one module, so that it can be compiled."""
 
     def __init__(self, generator: nn.Module, taps: Sequence[str]) -> None:
         super().__init__()
@@ -42,13 +42,8 @@ class TappedGenerator(nn.Module):
         return self.generator.translate_with_features(images, self.taps)
 
 
-@dataclass(frozen=True)
-class _Translation:
-    """A translation of images.
-
-    keys: the features of the images, without graph.
-    flipped: whether the images were mirrored; the keys are not.
-    """
+class _Translation(NamedTuple):
+    """A translation of images, perhaps of mirrored images, and the features of the unmirrored images without graph."""
 
     fake: Tensor
     keys: Features
@@ -62,13 +57,12 @@ class Contrastive(Unpaired):
     The discriminator steps first, then generator and projection (Park et al. 2020).
 
     generator: Its `network` is a TappedGenerator.
-    objective: Losses of the translations, besides the contrastive loss.
-    optimizers: Groups "generator", which holds the projection too, since their loss is one sum, and "discriminator".
-        One Adam for two networks makes the same steps as one for each.
+    objective: Losses of the translations in addition to the contrastive loss.
+    optimizers: Groups "generator", which also holds the projection because their loss is one sum, and "discriminator".
     taps: Names of the generator's layers whose features are compared.
-    shares_encoder: Whether the keys may come from the pass that translates. They may not if two passes of the generator
-        differ, as with dropout, or with batch norm's statistics of other images.
-    is_flipped: Whether the next pass mirrors its images, if that is drawn ahead.
+    shares_encoder: Whether the keys may come from the pass that translates. This is wrong if two passes of the
+        generator differ, with dropout or with batch norm.
+    is_flipped: Whether the next pass mirrors its images, if that was drawn ahead.
     """
 
     generator: TrainedNetwork
@@ -81,7 +75,7 @@ class Contrastive(Unpaired):
     is_flipped: bool | None = None
 
     def draw_ahead(self, batches: StepBatches) -> object:
-        """Draw the coin of the one pass, since a pass of mirrored images has other kernels."""
+        """Draw whether the only pass is mirrored, because a pass of mirrored images has other kernels."""
         if not self.contrastive.flip_equivariance:
             return ()
         if sum(map(len, batches)) > 1:
@@ -90,7 +84,7 @@ class Contrastive(Unpaired):
         return self.is_flipped
 
     def settle(self) -> None:
-        """Forget the coin."""
+        """Forget what was drawn ahead."""
         self.is_flipped = None
 
     def update(self, groups: Sequence[Sequence[Pair]]) -> None:
@@ -125,7 +119,7 @@ class Contrastive(Unpaired):
         return made
 
     def _update_generator(self, passes: Sequence[Pair], made: Sequence[_Translation]) -> None:
-        """Update from the translations of the sources and of the targets, whose graphs are not kept together."""
+        """Update from the translations of the sources, then of the targets, so that only one graph is in memory."""
         sides = ("source", "target") if self.contrastive.identity else ("source",)
         halves = [(pair, kept, side) for pair, kept in zip(passes, made, strict=True) for side in sides]
         terms: dict[str, Tensor] = {}
@@ -161,7 +155,7 @@ class Contrastive(Unpaired):
         return self.objective(inputs, {"contrastive": (lambda _: self._contrastive_loss(made), self._weight)})
 
     def _target_terms(self, pair: Pair, made: _Translation) -> dict[str, Tensor]:
-        """Return the loss of the translations of the targets, which are mirrored if the sources were."""
+        """Return the loss of the translations of the targets, mirrored if the sources were."""
         identity = self._contrastive_loss(self._translate(pair.target, made.flipped))
         return {"identity": identity, "total": self._weight * identity}
 
@@ -180,16 +174,9 @@ class Contrastive(Unpaired):
         losses = [patch_nce(q, k, n_groups=len(made.fake)) for q, k in vectors]
         return torch.stack(losses).mean()
 
-    def pass_once(self, pair: Pair) -> None:
-        """Translate the sources, discriminate the translations and project the features."""
-        fake, features = TappedGenerator(self.generator.compute_copy, self.taps)(pair.source)
-        self.discriminator.trained.compute_copy(fake[:, :0], fake)
-        first = torch.zeros(1, dtype=torch.long, device=self.device)
-        self.projection.compute_copy(features, [first] * len(features))
-
 
 def draw_coin() -> float:
-    """Return a number of [0, 1), from torch's global generator of the CPU, which checkpoints hold."""
+    """Draw a number of [0, 1) from torch's global generator of the CPU, whose state checkpoints hold."""
     return float(torch.rand(()))
 
 
@@ -199,12 +186,8 @@ def compared_layers(config: Config) -> Sequence[str]:
     return generator.compared_layers(**accepted(generator.compared_layers, vars(config.generator)))
 
 
-def build_projection(config: Config, generator: Generator) -> PatchProjection:
-    """Return the projection of a generator's features at its compared layers, with random weights.
-
-    Raises:
-        ConfigError: The generator has no features.
-    """
+def _build_projection(config: Config, generator: Generator) -> PatchProjection:
+    """Return the projection of a generator's features at its compared layers, with random weights."""
     settings, side = config.contrastive, 4 * image_sides(config).minimum
     images = torch.empty(1, config.data.source_channels, side, side, device="meta")
     features = deepcopy(generator).to("meta").features(images, compared_layers(config))
@@ -214,15 +197,11 @@ def build_projection(config: Config, generator: Generator) -> PatchProjection:
 
 
 def build_contrastive(config: Config, world: World) -> Contrastive:
-    """Return networks, optimizers and losses with initial weights, on the device of `world`.
-
-    Raises:
-        ConfigError: The generator has no features.
-    """
+    """Return networks, optimizers and losses with initial weights, on the device of `world`."""
     torch.manual_seed(config.run.seed)
     builder, taps = NetworkBuilder(config, world, layout_on_cpu()), compared_layers(config)
     modules = build.build_generator(config), build.build_discriminator(config)
-    projection_module = build_projection(config, cast(Generator, modules[0]))
+    projection_module = _build_projection(config, cast(Generator, modules[0]))
     torch.manual_seed(config.run.seed + world.rank)  # patches differ by process
     generator = builder.network(modules[0], "generator", lambda network: TappedGenerator(network, taps))
     projection = builder.network(projection_module, "projection")

@@ -1,4 +1,4 @@
-"""Training without pairs in both directions, there and back again (CycleGAN)."""
+"""Training without pairs in both directions (CycleGAN)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,9 +25,9 @@ SIDES: tuple[Side, Side] = ("A", "B")
 
 
 class _Half(NamedTuple):
-    """The translations of the images of a domain, without graph, and the generators' losses on them.
+    """The translations of the images of a domain, and the generators' losses on them.
 
-    loss: The weighted sum, with its graph until the backward pass.
+    loss: Weighted sum of the losses, with its graph until the backward pass. Nothing else has a graph.
     """
 
     fake: Tensor
@@ -37,15 +37,15 @@ class _Half(NamedTuple):
 
 @dataclass
 class Cycle(Unpaired):
-    """A generator for each direction, whose compositions give back the images, and a discriminator for each domain.
+    """A generator for each direction and a discriminator for each domain (Zhu et al. 2017).
 
-    Both generators step first, then both discriminators, on the fakes of before that step.
+    Both generators step first, then both discriminators, on the translations from before that step.
 
-    a_to_b, b_to_a: The generators.
-    a, b: Judge the translations into A and into B.
+    a_to_b, b_to_a: Generators.
+    a, b: Discriminators of the domains A and B.
     objectives: Losses of the translations, by the domain of their sources.
-    weights: Weights of the losses of Zhu et al. 2017, section 3, and of its identity loss (5.2).
-    optimizers: Groups "generators" and "discriminators", since the losses of two networks are one sum.
+    weights: Weights of the cycle consistency losses (section 3) and of the identity loss (5.2).
+    optimizers: Groups "generators" and "discriminators", because the losses of two networks are one sum.
     """
 
     a_to_b: TrainedNetwork
@@ -67,7 +67,7 @@ class Cycle(Unpaired):
             return made[0].loss + made[1].loss, self._discriminator_loss(pair, self._summed_up(made))
 
     def _update_generators(self, passes: Sequence[Pair]) -> list[Pair]:
-        """Return the translations into A and into B of each pass, without graph."""
+        """Update both generators. Return the translations into A and into B of each pass, without graph."""
         halves, made = [(pair, side) for pair in passes for side in SIDES], []
         for pair, side in synchronized_passes(halves, self.a_to_b, self.b_to_a):
             with self.precision.autocast():
@@ -86,7 +86,7 @@ class Cycle(Unpaired):
         self.optimizers["discriminators"].step("discriminators", self.means)
 
     def _there_and_back(self, pair: Pair, side: Side) -> _Half:
-        """Translate the images of a domain to the other one and back."""
+        """Translate the images of a domain to the other domain and back."""
         if side == "A":
             images, others, there, back, judge = pair.source, pair.target, self.a_to_b, self.b_to_a, self.b
         else:
@@ -105,40 +105,30 @@ class Cycle(Unpaired):
         return _Half(fake.detach(), {name: term.detach() for name, term in terms.items()}, loss)
 
     def _summed_up(self, made: Sequence[_Half]) -> Pair:
-        """Add the losses of both domains to the means; return the translations into A and into B."""
+        """Add the losses of both domains to the means. Return the translations into A and into B."""
         of_a, of_b = made
         self.means.add(of_a.terms | of_b.terms | {"total": of_a.loss + of_b.loss}, "loss/G/")
         return Pair(of_b.fake, of_a.fake)
 
     def _discriminator_loss(self, pair: Pair, fake: Pair) -> Tensor:
-        # B first, as in the original, whose pools share a random generator
+        # B first, as in the original: both pools draw from one random generator
         of_b = self.b.loss(pair.source, fake.target, pair.target)
         return of_b + self.a.loss(pair.target, fake.source, pair.source)
-
-    def pass_once(self, pair: Pair) -> None:
-        """Translate the images of both sides, and discriminate the translations."""
-        fake_b, fake_a = self.a_to_b.compute_copy(pair.source), self.b_to_a.compute_copy(pair.target)
-        self.a.trained.compute_copy(fake_a[:, :0], fake_a)
-        self.b.trained.compute_copy(fake_b[:, :0], fake_b)
 
     @property
     def pools(self) -> list[tuple[ImagePool, str]]:
         """The pools of both discriminators, if there are any."""
         return [(pool, name) for pool, name in ((self.b.pool, "source"), (self.a.pool, "target")) if pool]
 
-    @property
-    def _pools(self) -> dict[str, ImagePool]:
-        pools = {"A": self.a.pool, "B": self.b.pool}
-        return {side: pool for side, pool in pools.items() if pool}
-
     def process_state(self) -> dict[str, Any]:
-        """Return the pools of this process."""
-        return {side: pool.state_dict() for side, pool in self._pools.items()}
+        """Return the pools of this process by domain."""
+        return {side: judge.pool.state_dict() for side, judge in (("A", self.a), ("B", self.b)) if judge.pool}
 
     def load_process_state(self, state: Mapping[str, Any]) -> None:
-        """Load what `process_state` returned; a pool that is not there is empty."""
-        for side, pool in self._pools.items():
-            pool.load_state_dict(state.get(side, []), self.device)
+        """Load the state that `process_state` returned. A pool that it lacks is empty."""
+        for side, judge in (("A", self.a), ("B", self.b)):
+            if judge.pool:
+                judge.pool.load_state_dict(state.get(side, []), self.device)
 
 
 def build_cycle(config: Config, world: World) -> Cycle:
@@ -171,7 +161,7 @@ def build_cycle(config: Config, world: World) -> Cycle:
 def objectives_of(losses: Mapping[str, WeightedLoss]) -> dict[Side, GeneratorObjective]:
     """Return the losses of each direction, by the domain of its sources.
 
-    Losses of both directions are named by the domain that they translate into. Only sources of A have label maps.
+    A loss of both directions gets the name of the target domain as a suffix. Only sources of A have label maps.
     """
     of_a_only = {name for name in losses if name in GENERATOR_LOSSES and GENERATOR_LOSSES[name].needs_labels}
     named = {name: name if name in of_a_only else f"{name}_B" for name in losses}

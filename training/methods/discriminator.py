@@ -1,4 +1,4 @@
-"""A discriminator in training: its passes, its loss, and what the losses of the generator read of it."""
+"""A discriminator in training: its passes, its loss, and the inputs of the generator's losses."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,10 +27,10 @@ class TrainedDiscriminator:
     """A discriminator with its loss.
 
     sees_source: Whether it sees the source in addition to the image.
-    joint: Whether real and translated images share a pass; a norm over the batch would mix their statistics.
-    means, tag: Where its losses and logits are added, and under which name.
-    augmentation: Changes the images that it sees; images that are compared share a transform.
-    pool: Earlier translations; it is trained on some of them instead of the present ones.
+    joint: Whether real and translated images share a pass. Norms over the batch would mix their statistics.
+    means: Receives its losses and logits, under the name `tag`.
+    augmentation: Augmentation of the images that it sees. Images that are compared share a transform.
+    pool: Earlier translations. The discriminator is trained on some of them instead of the present translations.
     """
 
     trained: TrainedNetwork
@@ -44,7 +44,7 @@ class TrainedDiscriminator:
 
     @classmethod
     def of(cls, builder: NetworkBuilder, module: nn.Module, means: RunningMeans, tag: str = "D") -> Self:
-        """Return a discriminator with its loss, and with a pool if the settings want one."""
+        """Return a discriminator with its loss, and with a pool if train.pool_size is set."""
         config = builder.config
         sees_source = config.method.declaration.pairs
         return cls(
@@ -59,9 +59,9 @@ class TrainedDiscriminator:
         )
 
     def loss(self, source: Tensor, fake: Tensor, real: Tensor) -> Tensor:
-        """Return the loss, 0-d, on real images and on translations, which get no gradient.
+        """Return the loss, 0-d, on real images and translations, (N, C, H, W) in [-1, 1]. Translations get no gradient.
 
-        source: Condition or source image of both, (N, C, H, W). fake, real: (N, C, H, W) in [-1, 1].
+        source: Condition or source image of both, (N, C, H, W).
         """
         shown = self.shown(source, fake)
         transform = self.augmentation.draw(real)
@@ -69,15 +69,12 @@ class TrainedDiscriminator:
         return self.loss_of(source, fake, real, transform, fakes=fakes, reals=reals)
 
     def shown(self, source: Tensor, fake: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the condition and the translations to train on, without graph; a pool exchanges some of them."""
+        """Return the condition and the translations to train on, without graph. A pool exchanges some of them."""
         condition = self._condition(source, fake)
         return self.pool.exchange(condition, fake) if self.pool else (condition, fake.detach())
 
     def outputs(self, transform: Transform, *pairs: tuple[Tensor, Tensor]) -> list[Outputs]:
-        """Return the outputs for each pair of a condition and an image, both transformed.
-
-        They come from one pass if that gives the same.
-        """
+        """Return the outputs for pairs of a condition and an image, transformed, from one pass if possible."""
         discriminator = self.trained.network
         seen = {id(source): transform.of_source(source) for source, _ in pairs}  # one source has several images
         sources = [seen[id(source)] for source, _ in pairs]
@@ -126,8 +123,9 @@ class TrainedDiscriminator:
         weights: Tensor | None = None,
         outside: PixelWeights | None = None,
     ) -> LossInputs:
-        """Return what the losses of the generator read, in a transform of its own unless one is given.
+        """Return the inputs of the generator's losses.
 
+        transform: Transform of the images that the discriminator sees. None: draw one.
         weights: Weights of the target's pixels, (N, 1, H, W) float32.
         """
         transform = transform or self.augmentation.draw(target)
@@ -149,13 +147,13 @@ class TrainedDiscriminator:
         )
 
     def _condition(self, source: Tensor, image: Tensor) -> Tensor:
-        """Return what the network gets as the source of an image: no channels if it sees only the image."""
+        """Return the network's first argument: a tensor without channels if it sees only the image."""
         return source if self.sees_source else image[:, :0]
 
     def _bare(self, source: Tensor, transform: Transform) -> Callable[[Tensor], Outputs]:
-        """Return the network for transformed images, without DistributedDataParallel.
+        """Return the network as a function of transformed images, without DistributedDataParallel.
 
-        The gradients of its weights are not needed there, or they are added to a pass that synchronizes them.
+        Its weights need no gradients there, or another pass synchronizes them.
         """
         network = self.trained.compute_copy
         seen = transform.of_source(source) if self.sees_source else None

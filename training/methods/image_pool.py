@@ -1,4 +1,4 @@
-"""A pool of earlier translations. A discriminator sees some of them instead of the present ones."""
+"""A pool of earlier translations. A discriminator sees some of them instead of the present translations."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,10 +14,13 @@ Pair = tuple[Tensor, Tensor]
 
 @dataclass
 class _Ahead:
-    """An exchange of one image whose place is drawn, in fixed memory for a CUDA graph.
+    """The exchange of one image whose place was drawn ahead, in fixed memory for a CUDA graph.
 
-    earlier: The pair at the place. present: The pair to exchange. is_shown: 0-d bool, whether `earlier` is shown.
-    place: None if it is not shown. is_drawn: Whether the exchange still has to be settled.
+    earlier: Pair in the pool at the place.
+    present: Pair to exchange.
+    is_shown: Whether `earlier` is shown, 0-d bool.
+    place: Place in the pool, or None if the present pair is shown.
+    is_drawn: Whether the exchange still has to be settled.
     """
 
     earlier: Pair
@@ -28,12 +31,13 @@ class _Ahead:
 
 
 class ImagePool:
-    """Up to `size` earlier translations; half of the time one of them is shown instead of a present one.
+    """Up to `size` earlier translations. Half of the time one of them is shown instead of a present translation.
 
-    Shrivastava et al. 2017, section 2.3, as in pix2pixHD and pix2pix: a translation that is not shown replaces the one
-    that is. Draws come from torch's global generator of the CPU.
+    The present translation then takes its place (Shrivastava et al. 2017, section 2.3). Draws come from torch's global
+    generator of the CPU.
 
-    coin_first: Whether a place is drawn only if the coin wants one, as in CycleGAN.
+    coin_first: Whether a place is drawn only if an earlier translation is shown, as in CycleGAN. pix2pixHD and pix2pix
+        always draw a place.
     """
 
     def __init__(self, size: int, *, coin_first: bool = False) -> None:
@@ -43,11 +47,11 @@ class ImagePool:
         self._ahead: _Ahead | None = None
 
     def can_draw_ahead(self, sides: Sequence[int]) -> bool:
-        """Return whether `draw_ahead` works for a height and width: the pool is full of images of this size."""
+        """Return whether `draw_ahead` works for a height and width: the pool must be full of images of this size."""
         return len(self._pairs) == self._size and {fake.shape[-2:] for _, fake in self._pairs} == {tuple(sides)}
 
     def draw_ahead(self) -> None:
-        """Draw the place for the next exchange of one image, and copy its pair to the fixed memory."""
+        """Draw the place for the next exchange of one image, and copy the pair at this place to the fixed memory."""
         place = self.draw_place()
         earlier = self._pairs[place or 0]
         if self._ahead is None or self._ahead.earlier[1].shape != earlier[1].shape:
@@ -57,16 +61,16 @@ class ImagePool:
         self._ahead.is_shown.fill_(place is not None)
 
     def settle(self) -> None:
-        """Put the translation of an exchange that was drawn ahead into its place."""
+        """Store the translation of an exchange that was drawn ahead."""
         if self._ahead and self._ahead.is_drawn:
             self._ahead.is_drawn = False
             if self._ahead.place is not None:
                 self._pairs[self._ahead.place] = _copy(self._ahead.present)
 
     def exchange(self, source: Tensor, fake: Tensor) -> Pair:
-        """Return the conditions (N, C, H, W) and float32 translations (N, 3, H, W) without graph to show.
+        """Return the conditions (N, C, H, W) and float32 translations (N, 3, H, W) to show, without graph.
 
-        In a batch, a translation is exchanged only for one of the same size. A batch of one takes any size.
+        The images of a batch keep their size. A batch of one image may get an image of another size.
         """
         if self._ahead and self._ahead.is_drawn:
             present = source, at_least_float32(fake.detach())
@@ -86,13 +90,13 @@ class ImagePool:
         if place is None:
             return pair
         earlier, self._pairs[place] = self._pairs[place], _copy(pair)
-        # the images of a batch have one size: an earlier image of another size, or with other channels, is dropped
+        # an earlier image with another size or other channels does not fit into the batch
         first = 2 if is_alone else 4
         is_fit = all(old.shape[:first] == new.shape[:first] for old, new in zip(earlier, pair, strict=True))
         return earlier if is_fit else pair
 
     def draw_place(self) -> int | None:
-        """Return the place of the translation to show; None: the present one."""
+        """Draw the place of the translation to show; None: show the present translation."""
         if self._coin_first:
             return int(torch.randint(self._size, ())) if torch.rand(()) > 0.5 else None
         place = int(torch.randint(self._size, ()))
@@ -103,7 +107,7 @@ class ImagePool:
         return [(source.cpu(), fake.cpu()) for source, fake in self._pairs]
 
     def load_state_dict(self, pairs: list[Pair], device: torch.device) -> None:
-        """Load copies of pairs, as many as fit; raise ValueError if a pair does not hold two single images."""
+        """Load copies of as many pairs as fit. Raise ValueError if a pair does not consist of two single images."""
         are_single = all(image.dim() == 4 and len(image) == 1 for pair in pairs for image in pair)
         if not (are_single and all(fake.is_floating_point() for _, fake in pairs)):
             raise ValueError("its pool of translations does not hold pairs of images")
@@ -111,7 +115,7 @@ class ImagePool:
 
 
 def _copy(pair: Pair) -> Pair:
-    """Return a pair with memory of its own: a view would keep its batch in memory."""
+    """Copy a pair, because a view would keep its batch in memory."""
     return pair[0].clone(), pair[1].clone()
 
 

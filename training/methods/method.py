@@ -28,15 +28,15 @@ from utils.errors import ConfigError
 from utils.precision import Precision, choose_precision
 
 StepBatches = Sequence[Sequence[Batch]]
-"""uint8 batches on the device: those of each update of the discriminator, the last of which the generator shares."""
+"""uint8 batches on the device, for each update of the discriminator. The generator is updated from the last group."""
 
 Averages = Mapping[str, AveragedModel]
-"""Averages of the weights of what translates, by the network's name."""
+"""Averages of the weights of the networks that translate, by the network's name."""
 
 
 @dataclass(frozen=True)
 class Translator:
-    """The name of a network that translates in one direction, and the conditioning that makes its inputs."""
+    """The name of a network that translates in one direction, and the conditioning that computes its inputs."""
 
     network: str
     conditioning: Conditioning
@@ -44,7 +44,7 @@ class Translator:
 
 @dataclass(frozen=True)
 class Passes(Sequence[Any]):
-    """The passes of an update; the float tensors of a pass are made when it begins."""
+    """The inputs of the passes of an update. The float tensors of a pass are computed when it begins."""
 
     batches: Sequence[Batch]
     inputs: Callable[[Batch], Any]
@@ -58,12 +58,12 @@ class Passes(Sequence[Any]):
 
 @dataclass
 class Method(ABC):
-    """A training method: networks by name, their optimizer groups, and the update that they make together.
+    """A training method: networks by name, their optimizer groups, and their joint update.
 
-    progress: The metric of a validation that measures progress; lower is better.
+    progress: Metric of a validation that measures progress. Lower is better.
     networks: Every trained network by its name in checkpoints, in the order of the groups.
-    optimizers: The optimizer groups by name; each trained network is in one of them.
-    translators: The networks that translate, by direction, the default one first.
+    optimizers: Optimizer groups by name. Each trained network belongs to one group.
+    translators: Networks that translate, by direction, the default direction first.
     means: Means of losses and other scalars since the last report, by tag.
     """
 
@@ -89,24 +89,26 @@ class Method(ABC):
 
     @property
     def pools(self) -> Sequence[tuple[ImagePool, str]]:
-        """Pools in the order of their draws in a step, each with the map of a batch that has its images' size."""
+        """Pools in the order of their draws in a step, each with the name of the batch's tensor of the same size."""
         return ()
 
     def draw_ahead(self, batches: StepBatches) -> object:
-        """Make the CPU's draws of a step before it, as a CUDA graph needs it.
+        """Draw the CPU's random numbers of a step before it, because a CUDA graph cannot.
 
-        Return the key of the graph for these draws; None, without a draw, if no graph can make the step.
+        Return the key of the graph for these draws. Return None, without a draw, if no graph can compute the step.
         """
-        if self.pools and not are_one_image(batches):
+        has_one_image = [[len(batch.names) for batch in group] for group in batches] == [[1]]
+        sides = [batches[0][0].maps[name].shape[-2:] for _, name in self.pools]
+        if self.pools and not has_one_image:
             return None
-        if not all(pool.can_draw_ahead(batches[0][0].maps[name].shape[-2:]) for pool, name in self.pools):
+        if not all(pool.can_draw_ahead(size) for (pool, _), size in zip(self.pools, sides, strict=True)):
             return None
         for pool, _ in self.pools:
             pool.draw_ahead()
         return ()
 
     def settle(self) -> None:
-        """End a step whose draws were made ahead."""
+        """End a step for which `draw_ahead` was called."""
         for pool, _ in self.pools:
             pool.settle()
 
@@ -123,44 +125,32 @@ class Method(ABC):
 
     @abstractmethod
     def update(self, groups: Sequence[Sequence[Any]]) -> None:
-        """Update all networks; the passes of each group, given by their inputs, are one update of the discriminator."""
+        """Update all networks. A group holds the inputs of the passes of one update of the discriminator."""
 
     @abstractmethod
     def losses(self, inputs: Any) -> tuple[Tensor, Tensor]:
         """Return the losses of generators and discriminators, 0-d each, for one pass."""
 
     @abstractmethod
-    def pass_once(self, inputs: Any) -> None:
-        """Make one pass of the `compute_copy` of each network, for the table of their layers."""
-
-    @abstractmethod
     def build_validation(self, config: Config, split: str, samples: Sequence[Sample], averages: Averages) -> Validation:
-        """Return the validation of the main process on samples of a split, with the averages if there are any.
-
-        Raises:
-            ConfigError: A setting contradicts the networks.
-        """
+        """Return the validation of the main process on samples of a split, with the averages if there are any."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state besides networks, optimizers and random states, as plain types."""
+        """Return the state in addition to networks, optimizers and random states, as plain types."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:  # noqa: B027 - most methods have no state
-        """Load a state; missing parts start as in a new run."""
+        """Load a state. Missing parts start as in a new run."""
 
     def process_state(self) -> dict[str, Any]:
-        """Return the state of each process besides random states, as plain types."""
+        """Return the state of this process in addition to random states, as plain types."""
         return {}
 
     def load_process_state(self, state: Mapping[str, Any]) -> None:  # noqa: B027 - most methods have none
-        """Load what `process_state` of a process of this rank returned."""
+        """Load the state that `process_state` returned in the process of this rank."""
 
     def predictor(self, config: Config, averages: Averages, direction: str | None = None) -> Predictor:
-        """Return the translation in a direction, by default the first, with the network's average if there is one.
-
-        Raises:
-            ConfigError: The network has no module of the name in log.activations.
-        """
+        """Return the predictor of a direction, by default the first, with the network's average if there is one."""
         translator = self.translators[direction or next(iter(self.translators))]
         facts = build.data_facts(config, direction)
         average = averages.get(translator.network)
@@ -179,15 +169,10 @@ class Method(ABC):
         )
 
 
-def are_one_image(batches: StepBatches) -> bool:
-    """Return whether a step makes one pass with a batch of one."""
-    return [[len(batch.names) for batch in group] for group in batches] == [[1]]
-
-
 def uses_cuda_graph(config: Config, world: World) -> bool:
-    """Return whether one process with a GPU repeats its steps as a CUDA graph.
+    """Return whether a run repeats its steps as a CUDA graph. It needs a GPU, and a single process.
 
-    Dropout in recomputed activations asks the GPU for its random state, which a graph cannot do.
+    Dropout in recomputed activations reads the GPU's random state, which a graph cannot do.
     """
     asks_for_state = config.train.activation_checkpointing and config.generator.dropout
     return config.train.cuda_graph and world.device.type == "cuda" and world.size == 1 and not asks_for_state
@@ -195,9 +180,9 @@ def uses_cuda_graph(config: Config, world: World) -> bool:
 
 @dataclass(frozen=True)
 class NetworkBuilder:
-    """Puts networks on the device of `world`, in the precision and the memory layout of the settings.
+    """Moves networks to the device of `world`, in the precision of the settings.
 
-    layout_on_cpu: The layout if the settings are `auto`.
+    layout_on_cpu: Memory layout on a CPU.
     """
 
     config: Config
@@ -210,9 +195,9 @@ class NetworkBuilder:
         return choose_precision(self.config.amp.opt_level, self.config.amp.dtype, self.world.device)
 
     def network(self, module: nn.Module, role: Role, as_called: Wrap = lambda network: network) -> TrainedNetwork:
-        """Return a network in training; a generator is compiled if the settings want that.
+        """Return a network in training. If train.compile is set, a generator is compiled.
 
-        as_called: Returns the module that training calls.
+        as_called: Function that returns the module that training calls.
         """
         device, is_compiled = self.world.device, role == "generator" and self.config.train.compile
         module.to(device).to(memory_format=build.memory_format(device, self.layout_on_cpu))

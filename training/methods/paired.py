@@ -1,4 +1,4 @@
-"""Training on pairs: one generator against one discriminator, which sees source and image (pix2pixHD, SPADE, OASIS)."""
+"""Training on pairs: the discriminator sees the source and the image (pix2pixHD, SPADE, OASIS)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,18 +23,17 @@ from utils.distributed import World
 from utils.errors import ConfigError
 
 Translation = tuple[Tensor, StyleDistribution | None]
-"""Translated images (N, C, H, W) in [-1, 1], and the distributions of their styles where an encoder gives them."""
+"""Translated images (N, C, H, W) in [-1, 1], and the distributions of their styles if an encoder computes them."""
 
 
 @dataclass(frozen=True)
 class ModelInputs:
     """The float tensors of one pass.
 
-    source: (N, C, H, W) float32, the condition that the discriminator sees, of the target's size.
+    source: Condition that the discriminator sees, (N, C, H, W) float32, of the target's size.
     target: (N, 3 or 1, H, W) float32 in [-1, 1].
-    generator_inputs: the arguments of the generator: the source, and instance features or what they are encoded from,
-        or the image whose style is encoded.
-    weights: (N, 1, H, W) float32, of the target's pixels; None where all weigh the same.
+    generator_inputs: Arguments of the generator: the source, and inputs for instance features or style.
+    weights: Weights of the target's pixels, (N, 1, H, W) float32. None: all weigh the same.
     """
 
     source: Tensor
@@ -53,8 +52,8 @@ def translate(generator: nn.Module, inputs: tuple[Tensor, ...]) -> Translation:
 class Paired(Method):
     """One generator and one discriminator, with an update of both in one of two orders.
 
-    optimizers: groups "generator" and "discriminator", of these networks.
-    retain_graph: whether one pass of the discriminator, whose graph is kept, serves the losses of both networks.
+    optimizers: Groups "generator" and "discriminator".
+    retain_graph: Whether the losses of both networks use one pass of the discriminator, whose graph is kept.
     """
 
     progress = "l1"
@@ -66,7 +65,7 @@ class Paired(Method):
 
     @property
     def pools(self) -> list[tuple[ImagePool, str]]:
-        """The discriminator's, if it has one."""
+        """The discriminator's pool, if it has one."""
         return [(self.discriminator.pool, "target")] if self.discriminator.pool else []
 
     def inputs(self, batch: Batch) -> ModelInputs:
@@ -86,9 +85,9 @@ class Paired(Method):
         (self.joint_update if self.retain_graph else self.alternating_update)(groups[-1])
 
     def joint_update(self, passes: Sequence[ModelInputs]) -> None:
-        """Make pix2pixHD's update: the fake is discriminated once, and the losses of both networks use that graph.
+        """Make pix2pixHD's update: the losses of both networks use one pass of the discriminator.
 
-        The discriminator steps after both backward passes, because it changes weights that the generator's graph needs.
+        Both steps follow both backward passes, because a step changes weights that the graph needs.
         """
         for inputs in synchronized_passes(passes, *self.networks.values()):
             self._joint_pass(inputs, share=1 / len(passes))
@@ -96,7 +95,7 @@ class Paired(Method):
         self.optimizers["generator"].step("generator", self.means)
 
     def _joint_pass(self, inputs: ModelInputs, share: float) -> None:
-        of_generator, of_discriminator = self.losses(inputs)  # freed at the end, with the graph, before the next pass
+        of_generator, of_discriminator = self.losses(inputs)  # local, so that the graph is freed before the next pass
         self.optimizers["discriminator"].backward(of_discriminator * share, retain_graph=True)
         self.optimizers["generator"].backward(of_generator * share)
 
@@ -114,7 +113,7 @@ class Paired(Method):
             return self._generator_loss(made), loss
 
     def discriminator_update(self, passes: Sequence[ModelInputs], *, keeps_graph: bool = False) -> Translation:
-        """Update only the discriminator; return the translation of the last pass, with its graph if wanted."""
+        """Update only the discriminator. Return the translation of the last pass, with its graph if `keeps_graph`."""
         made: Translation
         for inputs in synchronized_passes(passes, *self.networks.values()):
             with self.precision.autocast():
@@ -126,10 +125,9 @@ class Paired(Method):
         return made
 
     def alternating_update(self, passes: Sequence[ModelInputs]) -> None:
-        """Make pix2pix's update: the discriminator steps first, then discriminates the fake again for the generator.
+        """Make pix2pix's update: the discriminator steps first, and then judges the translation for the generator.
 
-        With one pass the fake is made once. With more it is made twice, since several graphs would cost the memory that
-        accumulation is there to save.
+        With several passes each translation is computed twice, because several graphs would need too much memory.
         """
         is_single = len(passes) == 1
         made = self.discriminator_update(passes, keeps_graph=is_single)
@@ -137,12 +135,9 @@ class Paired(Method):
             with self.precision.autocast():
                 if not is_single:
                     made = translate(self.generator.network, inputs.generator_inputs)
-                fake, style = made
-                loss = self._generator_loss(
-                    self.discriminator.loss_inputs(
-                        inputs.source, fake, inputs.target, style=style, weights=inputs.weights
-                    )
-                )
+                fake, style, judge = *made, self.discriminator
+                read = judge.loss_inputs(inputs.source, fake, inputs.target, style=style, weights=inputs.weights)
+                loss = self._generator_loss(read)
             self.optimizers["generator"].backward(loss * (1 / len(passes)))
         self.optimizers["generator"].step("generator", self.means)
 
@@ -151,13 +146,8 @@ class Paired(Method):
         self.means.add(terms, "loss/G/")
         return terms["total"]
 
-    def pass_once(self, inputs: ModelInputs) -> None:
-        """Translate the sources, and discriminate the translations."""
-        fake, _ = translate(self.generator.compute_copy, inputs.generator_inputs)
-        self.discriminator.trained.compute_copy(inputs.source, fake)
-
     def build_validation(self, config: Config, split: str, samples: Sequence[Sample], averages: Averages) -> Validation:
-        """Return the validation against targets."""
+        """Return the validation, which compares each translation with its target."""
         predictor = self.predictor(config, averages)
         judge, min_side = self.discriminator, discriminated_side(config)
         logits = ValidationLogits(judge.trained.compute_copy, judge.augmentation, predictor, min_side)
@@ -165,25 +155,20 @@ class Paired(Method):
         return Validation(split, samples, predictor, evaluator, logits, activations=shown)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of the pool if there is one."""
+        """Return the state of the pool, if there is one."""
         return {"pool": self.discriminator.pool.state_dict()} if self.discriminator.pool else {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load what `state_dict` returned; a pool that is not there is empty."""
+        """Load the state that `state_dict` returned. A pool that it lacks is empty."""
         if self.discriminator.pool:
             self.discriminator.pool.load_state_dict(state.get("pool", []), self.device)
 
 
 def build_paired(config: Config, world: World) -> Paired:
-    """Return networks, optimizers and losses with initial weights, on the device of `world`.
-
-    Raises:
-        ConfigError, WeightsError: settings contradict the number of processes, or a loss lacks its weights.
-    """
+    """Return networks, optimizers and losses with initial weights, on the device of `world`."""
     if config.train.pool_size and world.size > 1:
-        raise ConfigError(
-            f"train.pool_size is {config.train.pool_size}, expected 0 with several processes: each would have its own"
-        )
+        expected = "0 with several processes. Each process would have its own pool"
+        raise ConfigError(f"train.pool_size is {config.train.pool_size}, expected {expected}.")
     torch.manual_seed(config.run.seed)
     builder = NetworkBuilder(config, world)
     modules = build.build_generator(config), build.build_discriminator(config)

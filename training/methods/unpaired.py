@@ -1,4 +1,4 @@
-"""The parts that training methods without pairs share: their inputs and their validation."""
+"""Inputs and validation of training methods without pairs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ from utils.device import cpu_has_avx2_alone
 
 
 class Pair(NamedTuple):
-    """Images of the two domains that do not belong together: (N, C, H, W) float32 in [-1, 1] each.
+    """Images of two domains that do not belong together: (N, C, H, W) float32 in [-1, 1].
 
-    outside: Weights of the sources' pixels, 0 where translations may differ from these; None: they may everywhere.
+    outside: Weights of the sources' pixels. Translations may change pixels of weight 0. None: they may change all.
     """
 
     source: Tensor
@@ -29,7 +29,7 @@ class Pair(NamedTuple):
 
 
 def layout_on_cpu() -> torch.memory_format:
-    """Return the memory layout with the fastest measured step without pairs on a CPU."""
+    """Return the memory layout with the fastest training step without pairs on a CPU."""
     return torch.contiguous_format if cpu_has_avx2_alone() else torch.channels_last
 
 
@@ -40,7 +40,7 @@ class Unpaired(Method):
     progress = "swd"
 
     def inputs(self, batch: Batch) -> Pair:
-        """Return the float tensors of a batch, on its device."""
+        """Return the float tensors of a batch on its device."""
         images, labels = (self.conditioning(batch), self.conditioning.target(batch)), batch.labels
         if labels is None:
             return Pair(*images)
@@ -48,7 +48,7 @@ class Unpaired(Method):
         return Pair(*images, PixelWeights(weights))
 
     def build_validation(self, config: Config, split: str, samples: Sequence[Sample], averages: Averages) -> Validation:
-        """Return the validation of translations as a set, in both directions if both are trained."""
+        """Return the validation, which compares translations with real images as sets, in all trained directions."""
         evaluator = build.build_evaluator(config, self.device, len(samples))
         first, *others = (self.predictor(config, averages, direction) for direction in self.translators)
         return UnpairedValidation(

@@ -1,4 +1,4 @@
-"""One session of a run: its messages in log.txt, and how far it came and how it ended in state.json."""
+"""One session of a run: its messages in log.txt, and its progress and end in state.json."""
 
 import json
 import logging
@@ -11,7 +11,7 @@ from signal import Signals
 from typing import Any, Literal
 
 from losses import registered_record
-from training.report.report import Progress, Sink
+from training.report.sinks import Progress, Sink
 from training.run_folder import LOG_FILE, STATE_FILE, watched
 from utils.checkpoint_folder import latest_step
 from utils.distributed import is_of_a_lost_peer
@@ -25,11 +25,11 @@ State = Literal["running", "finished", "stopped", "lost", "failed"]
 
 
 class Session(Sink):
-    """The record of one start of a run. Until the run begins, messages are collected, because a new run has no folder.
+    """The record of one start of a run. It collects messages until the run begins, because a new run has no folder.
 
-    step: Number of steps made, before the run begins the number in its latest checkpoint.
+    step: Latest step. Before the run begins: the step of its latest checkpoint.
     end_reason: Why a finished run ended before its last step.
-    has_begun: Whether the run trains, and no longer only prepares.
+    has_begun: Whether training has begun.
     """
 
     place = STATE_FILE
@@ -51,7 +51,7 @@ class Session(Sink):
         logger.addHandler(self._messages)
 
     def begin(self, step: int) -> None:
-        """Write to the folder from now on: messages, and that the run trains from `step` with the registered losses."""
+        """Begin at `step`, and write to the folder from now on."""
         self.step, self.has_begun, self._losses = step, True, registered_record()
         self._write_messages()
         self._write_state("running")
@@ -64,13 +64,13 @@ class Session(Sink):
         self.step += 1
 
     def progress(self, report: Progress) -> None:
-        """Record the latest step for other programs."""
+        """Write the latest step to state.json."""
         self._write_state("running")
 
     def end(self, state: State, line: str | None, *, signal: str | None = None, reason: str | None = None) -> None:
         """Write how the session ended, and close the log.
 
-        A run that fails before there is a folder leaves none. After a signal there is one, so that job scripts see an
+        If a run fails before its folder exists, no folder is made. A signal makes one, so that job scripts see an
         interrupted run.
 
         line: Last line of log.txt.
@@ -89,12 +89,12 @@ class Session(Sink):
             self._write_state(state, signal, reason)
 
     def _log(self, text: str) -> None:
-        """Add a line to log.txt, and not to the console."""
+        """Add a line only to log.txt."""
         line = " ".join(text.split())
         self._messages.handle(logger.makeRecord(logger.name, logging.INFO, "", 0, "%s", (line,), None))
 
     def _write_messages(self) -> None:
-        """Write the collected messages if there is a folder, and each later message at once."""
+        """If the folder exists, write the collected messages, and from then on each message at once."""
         if self._folder.is_dir():
             try:
                 self._messages.flush()
@@ -120,7 +120,7 @@ class Session(Sink):
 
 @contextmanager
 def recorded(folder: Path) -> Iterator[Session]:
-    """Record how the run within the context ends, also if it ends before its loop."""
+    """Record how a run ends, also if it ends before its loop."""
     session = Session(folder)
     try:
         yield session
@@ -138,7 +138,7 @@ def recorded(folder: Path) -> Iterator[Session]:
 
 
 def read_state(folder: Path) -> dict[str, Any]:
-    """Return the content of state.json; empty if it cannot be read."""
+    """Return the content of state.json. It is empty if the file cannot be read."""
     with suppress(OSError, ValueError):
         content = read_json((folder / STATE_FILE).read_text(encoding="utf-8"))
         return content if isinstance(content, dict) else {}

@@ -13,7 +13,7 @@ from tests import processes  # noqa: F401 - its server forks at once
 from tests.conftest import save_image
 from tests.reliability.images import WHOLE
 from training.report.plan import check_palettes
-from training.splits import open_splits
+from training.run import open_splits
 
 COLORS = np.array([[200, 0, 0], [0, 200, 0], [0, 0, 200], [90, 90, 90]], np.uint8)
 IDS = np.arange(32 * 32).reshape(32, 32) // 8 % 3

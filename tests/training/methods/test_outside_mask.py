@@ -20,7 +20,7 @@ from training.methods import METHODS
 from training.methods.contrastive import Contrastive, build_contrastive
 from training.methods.cycle import build_cycle
 from training.methods.unpaired import Pair
-from training.splits import open_splits
+from training.run import open_splits
 from utils.distributed import World
 
 COMMON: dict[str, Any] = {

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from training.report.page import MOST_LATEST, Page, shown_steps
+from training.report.sinks import MOST_LATEST, Page, shown_steps
 
 
 def test_the_page_of_a_long_run_shows_the_latest_steps_and_some_of_the_earlier_ones(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from data.paired_folders import SideBySide
 from data.validation_split import Subset
 from tests.conftest import save_image
 from training.report.plan import describe_validation
-from training.splits import Splits
+from training.run import Splits
 
 
 def test_the_plan_warns_of_names_that_begin_alike_unless_groups_are_named(tiny_config: Path, tmp_path: Path) -> None:

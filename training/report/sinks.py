@@ -1,0 +1,358 @@
+"""The record of a report, and the places that reports are written to: console, metrics.jsonl, TensorBoard, page."""
+
+import shlex
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch.utils.tensorboard import SummaryWriter
+from tqdm import tqdm
+from tqdm.contrib.logging import logging_redirect_tqdm
+
+from data.files.image_files import write_png
+from metrics.evaluator import TITLES
+from metrics.segmentation import class_line
+from training.diagnostics import Diagnostics
+from training.validation import ValidationReport
+from utils.files import replacing
+from utils.gallery import Row, Swatch, write_gallery
+from utils.log import logger
+from utils.plain_values import strict_json
+from utils.run_figures import read_rows
+
+_NOT_IN_LINES = ("learning_rate", "amp", "progress")  # sections of tags that the console leaves out
+_CONSTANT = ("source", "target", "real", "weights")  # pictures that are the same at each step
+MOST_LATEST = 100  # the page shows so many of the latest validations, and at most as many earlier ones
+
+# the tab "custom scalars" shows these curves in one chart each; tags are regular expressions
+CHARTS = {
+    "losses": {
+        "generator": ["Multiline", ["loss/G/.*"]],
+        "discriminator": ["Multiline", ["loss/D/.*"]],
+        "output of the discriminator": ["Multiline", ["logits/D/.*"]],
+    },
+    "validation": {
+        "L1": ["Multiline", ["validation/l1(_weighted)?"]],
+        "PSNR": ["Multiline", ["validation/psnr(_weighted)?"]],
+        "SSIM": ["Multiline", ["validation/(ms_)?ssim(_weighted)?"]],
+    },
+    "progress": {
+        "images per second": ["Multiline", ["progress/images_per_s"]],
+        "scales and skipped steps": ["Multiline", ["amp/.*"]],
+        "gradient norms": ["Multiline", ["gradient_norm/.*"]],
+    },
+}
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The figures of the steps since the last report.
+
+    scalars: All figures by TensorBoard tag: means of losses and logits, learning rates, scales, speed.
+    left_s: Estimated time to the last step, in seconds.
+    """
+
+    step: int
+    scalars: Mapping[str, float]
+    left_s: float
+
+
+class Sink:
+    """A place that reports of a run are written to. A method that a sink does not define does nothing.
+
+    Each method may raise OSError if the disk fails. The run then continues, with a warning.
+
+    place: File, folder or program that warnings name.
+    """
+
+    place: Path | str
+
+    def open(self, first_step: int) -> None:
+        """Begin a session of the run, and hide what a killed session wrote of `first_step` and later steps."""
+
+    def end_step(self) -> None:
+        """Note the end of a training step."""
+
+    def progress(self, report: Progress) -> None:
+        """Write the figures of the latest steps."""
+
+    def validation(self, step: int, report: ValidationReport) -> None:
+        """Write the figures and pictures of a validation."""
+
+    def close(self) -> None:
+        """Write what is left."""
+
+
+class Report:
+    """Passes each record to all sinks. Processes other than the main one have no sinks."""
+
+    def __init__(self, sinks: Sequence[Sink], first_step: int) -> None:
+        """Begin a session with `first_step`."""
+        self._sinks = sinks
+        self._failed: set[Sink] = set()
+        self._each(lambda sink: sink.open(first_step))
+
+    def end_step(self) -> None:
+        """Note the end of a training step."""
+        self._each(lambda sink: sink.end_step())
+
+    def progress(self, report: Progress) -> None:
+        """Report the figures of the latest steps."""
+        self._each(lambda sink: sink.progress(report))
+
+    def validation(self, step: int, report: ValidationReport) -> None:
+        """Report a validation."""
+        self._each(lambda sink: sink.validation(step, report))
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._each(lambda sink: sink.close())
+
+    def _each(self, write: Callable[[Sink], None]) -> None:
+        for sink in self._sinks:
+            try:
+                write(sink)
+            except OSError as error:
+                if sink not in self._failed:
+                    text = "%s: %s. The run continues, and records are missing there."
+                    logger.warning(text, sink.place, error.strerror or error)
+                self._failed.add(sink)
+
+
+class Console(Sink):
+    """Logs a line for each report, with hints if the training is stuck, and shows a progress bar in a terminal."""
+
+    place = "console"
+
+    def __init__(self, total_steps: int, gan_mode: str) -> None:
+        self._total_steps = total_steps
+        self._diagnostics = Diagnostics(gan_mode)
+        self._stack = ExitStack()
+
+    def open(self, first_step: int) -> None:
+        """Show the bar."""
+        has_bar = sys.stderr.isatty()
+        self._bar = self._stack.enter_context(
+            tqdm(total=self._total_steps, initial=first_step - 1, unit="step", disable=not has_bar, leave=False)
+        )
+        if has_bar:  # log lines appear above the bar
+            self._stack.enter_context(logging_redirect_tqdm([logger]))
+
+    def end_step(self) -> None:
+        """Move the bar."""
+        self._bar.update()
+
+    def progress(self, report: Progress) -> None:
+        """Log the figures, and hints on them."""
+        scalars, images_per_s = report.scalars, report.scalars["progress/images_per_s"]
+        n_skipped = sum(int(value) for tag, value in scalars.items() if tag.startswith("amp/skipped_steps/"))
+        means = {tag: value for tag, value in scalars.items() if tag.partition("/")[0] not in _NOT_IN_LINES}
+        terms = "  ".join(f"{_short(tag)} {value:.3f}" for tag, value in means.items())
+        logger.info(
+            f"step {report.step:>6}/{self._total_steps}  epoch {scalars['progress/epoch']:>3.0f}  "
+            f"{images_per_s:6.1f} images/s  {scalars['progress/waiting_for_data']:4.0%} waiting for data  "
+            f"{tqdm.format_interval(report.left_s)} left  {terms}{f'  skipped {n_skipped}' if n_skipped else ''}"
+        )
+        totals = {tag.split("/")[1]: f"{value:.3f}" for tag, value in means.items() if tag.endswith("/total")}
+        skipped = {"skipped": n_skipped} if n_skipped else {}
+        self._bar.set_postfix({**totals, "images/s": f"{images_per_s:.1f}", **skipped})
+        _log_hints(self._diagnostics(scalars))
+
+    def validation(self, step: int, report: ValidationReport) -> None:
+        """Log the figures of the validation samples, and hints on the translations."""
+        logits = report.scalars.get("logits/D/validation")
+        seen = "" if logits is None else f"  {_short('logits/D/validation')} {logits:.3f}"
+        logger.info("validation (%s)   %s%s", report.split, report.summary, seen)
+        if report.summary.classes:
+            logger.info("validation (%s)   IoU  %s", report.split, class_line(report.summary.classes))
+        _log_hints(report.hints)
+
+    def close(self) -> None:
+        """Remove the bar."""
+        self._stack.close()
+
+
+def _log_hints(hints: Sequence[str]) -> None:
+    for hint in hints:
+        logger.warning("hint: %s", hint)
+
+
+def _short(tag: str) -> str:
+    """Shorten a tag for a line: loss/G/l1 to G/l1, logits/D_A/real to D_A(real)."""
+    section, _, name = tag.partition("/")
+    if section == "logits":
+        network, _, of_what = name.partition("/")
+        return f"{network}({of_what})"
+    return f"|g| {name}" if section == "gradient_norm" else name
+
+
+class JsonLines:
+    """A file of records with their step, one a line. Numbers that are not finite are written as null."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.place: Path | str = path
+        self._begin = ""
+
+    def open(self, first_step: int) -> None:
+        """Remove damaged lines, and records of `first_step` and later, which a killed session left."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        content = "".join(_line(row) for row in read_rows(self.path) if row["step"] < first_step).encode()
+        if self.path.is_file() and self.path.read_bytes() != content:
+            with replacing(self.path) as unfinished:
+                unfinished.write_bytes(content)
+
+    def append(self, step: int, record: Mapping[str, Any]) -> None:
+        """Write one record."""
+        begin, self._begin = self._begin, "\n"  # after a failure it ends the line that may be incomplete
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(begin + _line({"step": step, **record}))
+        self._begin = ""
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    return strict_json(row) + "\n"
+
+
+class MetricsFile(JsonLines, Sink):
+    """Writes the scalars of each report and validation to metrics.jsonl."""
+
+    def progress(self, report: Progress) -> None:
+        """Write the scalars."""
+        self.append(report.step, report.scalars)
+
+    def validation(self, step: int, report: ValidationReport) -> None:
+        """Write the figures, and the split of the samples."""
+        self.append(step, {"split": report.split, **report.scalars})
+
+
+class Page(Sink):
+    """Writes the pictures of the validation samples, and web/index.html with the latest validation first.
+
+    For a long run the page shows only the validations of `shown_steps`, so that writing and opening it stays fast.
+    rows.jsonl and the images cover all validations.
+
+    legend: Classes of label maps.
+    can_draw: Whether the playground accepts the network. The page then shows its command.
+    """
+
+    def __init__(self, folder: Path, legend: Sequence[Swatch] = (), *, can_draw: bool = True) -> None:
+        self.place = folder
+        self._legend = legend
+        self._command = shlex.join(["python", "-m", "tools.playground", "--checkpoint", str(folder.parent)])
+        self._can_draw = can_draw
+        self._rows = JsonLines(folder / "rows.jsonl")
+
+    def open(self, first_step: int) -> None:
+        """Remove the rows of a killed session."""
+        self._rows.open(first_step)
+
+    def validation(self, step: int, report: ValidationReport) -> None:
+        """Write the pictures and the page."""
+        for number, sample in enumerate(report.samples):
+            steps = {kind: "" if kind in _CONSTANT else f"_{step:08d}" for kind in sample.pictures}
+            files = {kind: f"images/sample_{number}_{kind}{of_step}.png" for kind, of_step in steps.items()}
+            for kind, picture in sample.pictures.items():
+                write_png(self._rows.path.parent / files[kind], picture)
+            self._rows.append(step, {"name": sample.name, "images": files, "metrics": sample.figures})
+        self.write()
+
+    def write(self) -> None:
+        """Write the page from the recorded rows."""
+        recorded = [row for row in read_rows(self._rows.path) if _is_sample(row)]
+        steps = list(dict.fromkeys(row["step"] for row in recorded))
+        shown = frozenset(shown_steps(steps))
+        left_out = f", {len(shown)} of {len(steps)} validations" if len(shown) < len(steps) else ""
+        write_gallery(
+            self._rows.path.with_name("index.html"),
+            [_row(row) for row in reversed(recorded) if row["step"] in shown],
+            self._rows.path.parent.parent.name + left_out,
+            order="latest validation first",
+            command=self._command if self._can_draw else None,
+            legend=self._legend,
+        )
+
+
+def _is_sample(row: Mapping[str, Any]) -> bool:
+    """Return whether `Page` wrote a row; a damaged file must not end the run."""
+    images, figures = row.get("images"), row.get("metrics")
+    if not (isinstance(images, dict) and isinstance(figures, dict)):
+        return False
+    are_texts = all(isinstance(text, str) and "\0" not in text for text in (row.get("name"), *images.values()))
+    return are_texts and all(isinstance(value, int | float | None) for value in figures.values())
+
+
+def _row(record: Mapping[str, Any]) -> Row:
+    step, figures = record["step"], {TITLES.get(name, name): value for name, value in record["metrics"].items()}
+    return Row(f"{record['name']}, step {step}", record["images"], metrics={"step": step, **figures})
+
+
+def shown_steps(steps: Sequence[int]) -> list[int]:
+    """Return the latest MOST_LATEST of the steps in order, and at most as many earlier ones at even distances."""
+    earlier, latest, stride = steps[:-MOST_LATEST], steps[-MOST_LATEST:], 1
+    while len(earlier) > MOST_LATEST * stride:
+        stride *= 2  # a step that is left out once is left out in all later pages
+    return [*earlier[::stride], *latest]
+
+
+class TensorBoard(Sink):
+    """Writes curves and pictures into the folder of a run. After a failure of the disk it writes none any more."""
+
+    place = "TensorBoard's events"
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._writer: SummaryWriter | None = None
+        self._previous_hook = threading.excepthook
+
+    def open(self, first_step: int) -> None:
+        """Open a file of events."""
+        self._previous_hook, threading.excepthook = threading.excepthook, self._report_thread
+        # also in the first session: TensorBoard takes the first mark for no restart, and hides nothing
+        self._writer = SummaryWriter(str(self._folder), purge_step=first_step)
+        self._write(lambda writer: writer.add_custom_scalars(CHARTS))
+
+    def progress(self, report: Progress) -> None:
+        """Write the scalars."""
+        self._write(lambda writer: _add_scalars(writer, report.scalars, report.step))
+
+    def validation(self, step: int, report: ValidationReport) -> None:
+        """Write the figures, the split of the samples, and their pictures."""
+
+        def add(writer: SummaryWriter) -> None:
+            _add_scalars(writer, report.scalars, step)
+            writer.add_text("validation/split", report.split, step)
+            for tag, image in report.images.items():
+                writer.add_image(tag, image, step)
+
+        self._write(add)
+
+    def close(self) -> None:
+        """Write what is left."""
+        try:
+            self._write(SummaryWriter.close)
+        finally:
+            threading.excepthook = self._previous_hook
+
+    def _write(self, add: Callable[[SummaryWriter], object]) -> None:
+        """Call `add` with torch's writer, and flush what it adds to the disk."""
+        writer, self._writer = self._writer, None
+        if writer:
+            add(writer)
+            writer.flush()
+            self._writer = writer
+
+    def _report_thread(self, failure: threading.ExceptHookArgs) -> None:
+        """Omit the traceback of the thread that writes the events. The next call here raises its OSError."""
+        is_ours = type(failure.thread).__module__.startswith("tensorboard.")
+        if not (is_ours and isinstance(failure.exc_value, OSError)):
+            self._previous_hook(failure)
+
+
+def _add_scalars(writer: SummaryWriter, scalars: Mapping[str, float], step: int) -> None:
+    for tag, value in scalars.items():
+        writer.add_scalar(tag, value, step)
