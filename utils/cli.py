@@ -1,7 +1,4 @@
-"""Entry points: parsing, exit codes, and errors of the user in one line each on standard error.
-
-Imports nothing slow, so that --help answers at once.
-"""
+"""Entry points: parsing, exit codes, and errors of the user in one line each. Imports nothing slow."""
 
 import argparse
 import errno
@@ -19,29 +16,27 @@ from utils.errors import ConfigError, Interrupted, UserError
 from utils.signals import INTERRUPTED, deferred, handling_ctrl_c
 from utils.text import did_you_mean, printable
 
-TO_MEND = 2  # exit code: the user has something to mend; Python exits with 1 after a fault of the program
-MAX_PROBLEMS = 10  # printed of one error
-PATIENCE_S = 1.0  # of waiting for the message of a process that has failed
+USER_ERROR = 2  # exit code after an error of the user; Python exits with 1 after a fault of the program
+MAX_PROBLEMS = 10  # problems of one error that are printed
+PATIENCE_S = 1.0  # time to wait for the message of a process that has failed
 _LESS_MEMORY = (
     "train with train.activation_checkpointing=true, smaller images (data.crop_width, data.load_width) or a smaller "
     "train.batch_size; translate with --tile 512 or a smaller --batch-size"
 )
-_OUT_OF_MEMORY = (  # in RuntimeErrors: torch's tensors on a CPU, libraries on a GPU
+_OUT_OF_MEMORY = (  # texts of RuntimeErrors: torch's tensors on a CPU, libraries on a GPU
     "DefaultCPUAllocator",
     "CUDA error: out of memory",
     "CUDNN_STATUS_ALLOC_FAILED",
     "CUBLAS_STATUS_ALLOC",
 )
 _REMEDIES = {
-    errno.EACCES: "change its permissions, or choose another place",
-    errno.EPERM: "change its permissions, or choose another place",
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "change its permissions, or choose another place"),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free space there, or choose another place"),
     errno.EROFS: "choose a place that can be written to",
     errno.ENAMETOOLONG: "choose a shorter name",
     errno.ENOTDIR: "a file is in the place of a folder; choose another place",
     errno.EISDIR: "name a file in it",
     errno.ENOENT: "check the path",
-    errno.ENOSPC: "free space there, or choose another place",
-    errno.EDQUOT: "free space there, or choose another place",
     errno.ENOMEM: "close other programs, or use smaller sizes",
     errno.EIO: "the disk fails; try again, or choose another place",
 }
@@ -59,7 +54,7 @@ class ArgumentParser(argparse.ArgumentParser):
         super().__init__(**{"prog": _program()} | options)
 
     def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
-        """Add an argument, as in argparse; an empty text is no path."""
+        """Add an argument, as in argparse. An empty text is no path."""
         if options.get("type") is Path:
             options["type"] = _path
         action = super().add_argument(*names, **options)
@@ -73,29 +68,23 @@ class ArgumentParser(argparse.ArgumentParser):
         return action
 
     def error(self, message: str) -> NoReturn:
-        """Print `message` in one line, with what may have been meant, and exit with code 2."""
-        options = [*self._options, *(option for command in self._commands.values() for option in command._options)]
-        hint = self._hint(message, self._unknown(message, options), options)
-        sys.exit(_report([f"{message}; {hint}"]))
+        """Print `message` in one line with a suggestion, and exit with code 2."""
+        sys.exit(_report([f"{message}; {self._hint(message)}"]))
 
-    def _unknown(self, message: str, options: Sequence[str]) -> list[str]:
-        """Return the options of the command line that are not of this program."""
-        if message.startswith("the following arguments are required"):  # which argparse reports first
-            given = sys.argv[1:]
-        else:
-            given = message.split() if message.startswith("unrecognized") else []
-        names = [word.partition("=")[0] for word in given if _OPTION.match(word)]
-        return [name for name in dict.fromkeys(names) if not any(option.startswith(name) for option in options)]
-
-    def _hint(self, message: str, unknown: Sequence[str], options: Sequence[str]) -> str:
+    def _hint(self, message: str) -> str:
         if choice := _INVALID_CHOICE.search(message):
             return did_you_mean(choice[1], _WORD.findall(choice[2])) or f"see {self.prog} --help"
+        known = [*self._options, *(option for command in self._commands.values() for option in command._options)]
+        is_missing = message.startswith("the following arguments are required")  # reported before unknown options
+        words = sys.argv[1:] if is_missing else message.split() if message.startswith("unrecognized") else []
+        names = [word.partition("=")[0] for word in words if _OPTION.match(word)]
+        unknown = [name for name in names if not any(option.startswith(name) for option in known)]
         for option in unknown:
-            if "." not in option and (meant := did_you_mean(option, options, cutoff=0.7)):
+            if "." not in option and (meant := did_you_mean(option, known, cutoff=0.7)):
                 return meant
-        recipe = next((word for word in sys.argv[1:] if word.endswith((".yaml", ".yml"))), None)
         if "required: --config" in message:
-            return f"write --config {recipe or 'configs/demo.yaml'}"
+            recipe = next((word for word in sys.argv[1:] if word.endswith((".yaml", ".yml"))), "configs/demo.yaml")
+            return f"write --config {recipe}"
         if unknown and "section.key=value" in self.format_usage():
             return "settings are written section.key=value, without dashes"
         return f"see {self.prog} --help"
@@ -125,7 +114,7 @@ def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
 
 
 def _path(text: str) -> Path:
-    """Return the path of an argument; Path would take an empty text, as of an unset variable, for this folder."""
+    """Return the path of an argument. Path would take an empty text, from an unset variable, for this folder."""
     if not text:
         raise argparse.ArgumentTypeError("'' is no path: name one, or leave the option out")
     return Path(text)
@@ -140,9 +129,9 @@ def _program() -> str:
 def run_entry_point(main: Callable[[Sequence[str]], None]) -> int:
     """Call `main` with the command line and return the exit code.
 
-    The code is TO_MEND after a UserError, an OSError or a lack of memory, 128 + N after signal N stopped a run,
-    otherwise 0. Programs that do their work but for some files exit with TO_MEND themselves. Any other exception is a
-    fault of the application and keeps its traceback.
+    The code is USER_ERROR after a UserError, an OSError or a lack of memory, 128 + N after signal N stopped a run,
+    otherwise 0. Programs that leave some files out exit with USER_ERROR themselves. Any other exception is a fault of
+    the application and keeps its traceback.
     """
     _prepare_streams()
     try:
@@ -151,18 +140,19 @@ def run_entry_point(main: Callable[[Sequence[str]], None]) -> int:
     except KeyboardInterrupt:
         sys.stderr.write(INTERRUPTED)
         return 130
-    except BrokenPipeError:  # as of `| head`
+    except BrokenPipeError:  # for example after `| head`
         return 141  # 128 + SIGPIPE
     except Interrupted as error:
         sys.stderr.write(f"{error}; {error.remedy}\n")
         return error.exit_code
     except (UserError, OSError) as error:
-        is_consequence = isinstance(error, UserError) and error.is_consequence
-        return _report(_problems(error), is_consequence=is_consequence)
+        return _report(_problems(error), is_consequence=isinstance(error, UserError) and error.is_consequence)
     except Exception as error:
         if not is_out_of_memory(error):
             raise
-        return _report([f"out of memory: could not allocate {_requested(error)}; {_LESS_MEMORY}"])
+        size = re.search(r"(?:tried|unable) to allocate ([\d.]+ \w+)", str(error), re.IGNORECASE)
+        amount = f"{size[1]} more" if size else "enough"
+        return _report([f"out of memory: could not allocate {amount}; {_LESS_MEMORY}"])
     finally:
         _flush_output()
     return 0
@@ -178,7 +168,7 @@ def _prepare_streams() -> None:
 
 
 def _flush_output() -> None:
-    """Flush standard output; a reader that has closed it, as `head` does, is no error."""
+    """Flush standard output. A reader such as `head` may have closed it."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -188,11 +178,11 @@ def _flush_output() -> None:
 def _report(problems: Sequence[str], *, is_consequence: bool = False) -> int:
     lines = [f"error: {printable(' '.join(problem.split()))}\n" for problem in problems]
     print_first(lines, is_consequence=is_consequence)
-    return TO_MEND
+    return USER_ERROR
 
 
 def _problems(error: UserError | OSError) -> list[str]:
-    """Return the problems of an error, with the remedy for those of the operating system."""
+    """Return the problems of an error. Those of the operating system get a remedy."""
     if isinstance(error, OSError):
         subject = error.strerror or str(error)
         if error.filename is not None and error.strerror:
@@ -206,54 +196,41 @@ def _problems(error: UserError | OSError) -> list[str]:
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Return whether an error is a lack of memory, of the CPU or of a GPU."""
+    """Return whether the memory of the CPU or of a GPU was too small."""
     import torch
 
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True
-    if not isinstance(error, RuntimeError):
-        return False
-    return any(sign in str(error) for sign in _OUT_OF_MEMORY)
-
-
-def _requested(error: Exception) -> str:
-    """Return the size of the failed allocation, without torch's report on its allocator."""
-    size = re.search(r"(?:tried|unable) to allocate ([\d.]+ \w+)", str(error), re.IGNORECASE)
-    return f"{size[1]} more" if size else "enough"
+    is_sign = isinstance(error, RuntimeError) and any(sign in str(error) for sign in _OUT_OF_MEMORY)
+    return is_sign or isinstance(error, MemoryError | torch.OutOfMemoryError)
 
 
 def print_first(lines: list[str], *, is_consequence: bool = False) -> None:
     """Write lines to standard error, unless another process of this run on this machine has printed its error.
 
-    Under torchrun an error of the user usually occurs in every process, and one report is enough. torchrun ends all
-    processes as soon as one has ended, so the others wait here until the first has written its lines.
+    Under torchrun an error of the user usually occurs in every process, and one report is enough.
 
-    is_consequence: the error only reports that another process has failed. This process waits a second for that one to
-        print its own error, and does not count as the first.
+    is_consequence: Whether the error only reports that another process has failed. This process then waits a second for
+        the error of the other one, and does not count as the first.
     """
-    folder = _shared_folder()
-    if folder is None:
-        sys.stderr.writelines(lines)
-        return
-    from filelock import FileLock  # of several processes alone
-
-    printed = folder / "error_printed"
-    deadline = time.monotonic() + (PATIENCE_S if is_consequence else 0)
-    while time.monotonic() < deadline and not printed.exists():
-        time.sleep(0.01)
-    try:
-        with FileLock(printed.with_suffix(".lock")):
-            if printed.exists():
+    if folder := _shared_folder():
+        printed = folder / "error_printed"
+        deadline = time.monotonic() + (PATIENCE_S if is_consequence else 0)
+        while time.monotonic() < deadline and not printed.exists():
+            time.sleep(0.01)
+        try:
+            if is_consequence and not printed.exists():
+                sys.stderr.writelines(lines)
                 return
-            sys.stderr.writelines(lines)
-            if not is_consequence:
-                printed.touch()
-    except OSError:
-        sys.stderr.writelines(lines)
+            printed.touch(exist_ok=False)
+        except FileExistsError:
+            time.sleep(0.1)  # torchrun ends all processes after the first end: let the other one write its lines
+            return
+        except OSError:  # the folder cannot be written to
+            pass
+    sys.stderr.writelines(lines)
 
 
 def _shared_folder() -> Path | None:
-    """Return the folder that torchrun makes for the processes of this start on this machine, None without one."""
+    """Return the folder that torchrun makes for the processes of this start on this machine, or None."""
     file = os.environ.get("TORCHELASTIC_ERROR_FILE")  # FOLDER/attempt_N/LOCAL_RANK/error.json
     if not file or int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return None

@@ -1,4 +1,4 @@
-"""One process or several: a run without torchrun is a world of one, so no other module has two cases."""
+"""One process or several. A run without torchrun is a world of one."""
 
 import gc
 import os
@@ -20,8 +20,8 @@ from torch.nn.parallel import DistributedDataParallel
 from utils.device import choose_device
 from utils.errors import UserError
 
-LONGEST_WAIT_S = 24 * 3600.0  # a process waits for the others
-_POLL_S = 0.02  # between two checks whether the other processes have asked for the store
+LONGEST_WAIT_S = 24 * 3600.0  # maximum time that a process waits for the others
+_POLL_S = 0.02  # time between two checks whether the other processes have asked for the store
 _SIGNS_OF_A_LOST_PEER = (  # texts of RuntimeErrors of gloo, NCCL and the store
     "Connection closed by peer",
     "Connection reset by peer",
@@ -106,7 +106,7 @@ class World:
 
 
 def is_of_a_lost_peer(error: BaseException) -> bool:
-    """Return whether an error says that another process has ended, or does not answer."""
+    """Return whether an error says that another process has ended or does not answer."""
     return isinstance(error, RuntimeError) and any(sign in str(error) for sign in _SIGNS_OF_A_LOST_PEER)
 
 
@@ -150,10 +150,9 @@ def joined_world(device: str, timeout_s: float, option: str = "run.device=") -> 
 
 
 def _free_networks() -> None:
-    """Free objects that would keep the process group and its threads alive.
+    """Free objects that keep threads of gloo alive.
 
-    A thread of gloo that frees its last tensor while the interpreter ends aborts the process (torch 2.15, Python 3.11),
-    after a run that was finished. After the loss of a peer nothing is freed, because threads may wait for the peer.
+    A thread that frees its last tensor while the interpreter ends aborts the process (torch 2.15, Python 3.11).
     """
     if error := sys.exception():
         traceback.clear_frames(error.__traceback__)
@@ -163,8 +162,8 @@ def _free_networks() -> None:
 def fresh_store(timeout: timedelta) -> tuple[dist.Store, int, int]:
     """Return a store that only this start of the processes shares, the rank and the number of processes.
 
-    torchrun's own store outlives a restart (torch 2.15) and still has addresses of processes that have ended. So the
-    first process draws a prefix, and hands it to every other process that asks with a random word of its own.
+    torchrun's own store outlives a restart (torch 2.15) and still has addresses of processes that have ended. Therefore
+    the first process draws a prefix and gives it to each process that asks with a random word.
 
     Raises:
         RuntimeError: Another process does not ask within `timeout`.

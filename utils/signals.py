@@ -1,7 +1,4 @@
-"""Signals. Windows has fewer than Linux and macOS. They may come while modules are imported.
-
-An exception that a handler raises within an import is lost, or becomes another error of the module.
-"""
+"""Signals. Windows has fewer than Linux and macOS."""
 
 import os
 import signal
@@ -30,7 +27,7 @@ END = int(signal.NSIG)  # above the number of each signal: the run asks for its 
 
 @contextmanager
 def blocked(numbers: Sequence[signal.Signals]) -> Iterator[None]:
-    """Hold signals back, also in processes that start within the context, until they call `ignore`."""
+    """Block signals, also in processes that start within the context, until they call `ignore`."""
     mask = _change_mask("SIG_BLOCK", numbers)
     try:
         yield
@@ -39,7 +36,7 @@ def blocked(numbers: Sequence[signal.Signals]) -> Iterator[None]:
 
 
 def ignore(numbers: Sequence[signal.Signals]) -> None:
-    """Ignore signals, also those that were held back."""
+    """Ignore signals, also those that were blocked."""
     for number in numbers:
         signal.signal(number, signal.SIG_IGN)
     _change_mask("SIG_UNBLOCK", numbers)
@@ -53,10 +50,16 @@ def _change_mask(how: str, numbers: Any) -> Any:
 
 
 def deferred(handle: Handler) -> Handler:
-    """Return a handler of signals that calls `handle` at once, or after the current import."""
+    """Return a handler that calls `handle` at once, or after the current import.
+
+    An exception that a handler raises within an import is lost, or becomes another error of the module.
+    """
 
     def handle_later(number: int, frame: FrameType | None) -> None:
-        if not _is_importing(frame):
+        outer = frame
+        while outer and not outer.f_code.co_filename.startswith("<frozen importlib"):
+            outer = outer.f_back
+        if outer is None:
             handle(number, frame)
             return
         again = threading.Timer(RETRY_S, os.kill, (os.getpid(), number))
@@ -67,7 +70,7 @@ def deferred(handle: Handler) -> Handler:
 
 
 def leave_at_once(number: int, _frame: FrameType | None) -> None:
-    """End the program, as a handler of Ctrl-C during the imports at its start, which take seconds."""
+    """End the program. This handles Ctrl-C during the imports at the start, which take seconds."""
     os.write(2, INTERRUPTED.encode())
     os._exit(128 + number)
 
@@ -90,18 +93,10 @@ def handling_ctrl_c(handle: Handler) -> AbstractContextManager[None]:
     return handling(handle, [signal.SIGINT])
 
 
-def _is_importing(frame: FrameType | None) -> bool:
-    while frame and not frame.f_code.co_filename.startswith("<frozen importlib"):
-        frame = frame.f_back
-    return frame is not None
-
-
 class GracefulStop(ExitStack):
-    """Remembers, inside its context, the first signal that asks to stop. A second Ctrl-C ends the process at once.
+    """A context that remembers the first signal that asks to stop. A second Ctrl-C ends the process at once.
 
-    Only the main thread receives signals.
-
-    signal_number: The signal that came, or None.
+    signal_number: Signal that came, or None. Only the main thread receives signals.
     """
 
     def __init__(self) -> None:
@@ -119,7 +114,7 @@ class GracefulStop(ExitStack):
         self._is_deferred = True
 
     def poll(self) -> int:
-        """Return the number of the signal that came, SIGTERM if torchrun has died without its processes, or 0."""
+        """Return the number of the signal that came, SIGTERM if torchrun has died, or 0."""
         if self.signal_number is None and self._launcher not in (None, os.getppid()):
             self.signal_number = signal.SIGTERM
         return self.signal_number or 0

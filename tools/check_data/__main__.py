@@ -14,7 +14,7 @@ from pathlib import Path
 
 from configs.load import load_config
 from configs.schema.loss import LossConfig
-from utils.cli import TO_MEND, ArgumentParser, OnlyOnce, run_entry_point, whole_number
+from utils.cli import USER_ERROR, ArgumentParser, OnlyOnce, run_entry_point, whole_number
 from utils.errors import ConfigError
 from utils.log import log_to_console, logger
 from utils.paths import data_root_problem, expanded
@@ -71,7 +71,7 @@ def main(argv: Sequence[str]) -> None:
     if not arguments.config and config.data.layout in _RECOGNIZED:
         logger.info("%s", _RECOGNIZED[config.data.layout])
     if check(config, splits, n_shown=arguments.show, sheet=arguments.sheet):
-        raise SystemExit(TO_MEND)
+        raise SystemExit(USER_ERROR)
 
 
 if __name__ == "__main__":

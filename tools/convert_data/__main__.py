@@ -18,7 +18,7 @@ from tools.convert_data.conversion import convert_all, found_images
 from tools.convert_data.label_maps import colors_to_ids
 from tools.convert_data.photos import SUFFIXES, PhotoPairs, Source, sources_of, split_of
 from tools.convert_data.shards import index_shards, to_shards
-from utils.cli import TO_MEND, ArgumentParser, run_entry_point, whole_number
+from utils.cli import USER_ERROR, ArgumentParser, run_entry_point, whole_number
 from utils.limits import TARGET_SCALES
 from utils.log import log_to_console, logger
 from utils.text import counted
@@ -177,7 +177,7 @@ def main(argv: Sequence[str]) -> None:
     for line in lines:
         logger.info("%s", line)
     if problems:
-        raise SystemExit(TO_MEND)
+        raise SystemExit(USER_ERROR)
 
 
 if __name__ == "__main__":
