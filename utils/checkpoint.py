@@ -2,27 +2,30 @@
 
 import errno
 import json
+import math
 import os
 import shutil
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, cast
 
 import torch
+from torch import Tensor
 
 from utils import files
-from utils.checkpoint_form import content_fault, training_fault
 from utils.errors import UserError
 from utils.files import path_in_errors, replacing, sha256_of_file, sync_folder, unreplaced
-from utils.plain_values import read_json
+from utils.plain_values import NestingError, distinct_values, plain_parts, read_json
 from utils.torch_private import is_refused_type, is_system_error
 
 FORMAT = "pairgan-training"
 FORMAT_VERSION = 3
 
 MOST_NAMED = 8  # checkpoints in a message
+MOST_VALUES = 10**6
+MOST_TENSORS = 20_000  # tensors of a network; the deepest one that the settings allow has about 8,000
 _REMEDY = "use another file"
 
 
@@ -53,9 +56,7 @@ def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
     """
     manifest = manifest_path(path)
     content = {"format": FORMAT, "format_version": FORMAT_VERSION, **state}
-    _write_atomically(
-        path, lambda file: _serialize(content, file), before_it_counts=lambda: manifest.unlink(missing_ok=True)
-    )
+    _write_atomically(path, lambda file: _serialize(content, file), outdated=manifest)
     facts: dict[str, Any] = {
         "file": path.name,
         "sha256": sha256_of_file(path),
@@ -70,11 +71,7 @@ def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
 
 
 def write_weights_file(path: Path, state: dict[str, Any]) -> None:
-    """Write a file that `read_weights_file` reads, atomically; missing folders are created.
-
-    Raises:
-        OSError: as for `save_checkpoint`.
-    """
+    """Write a file that `read_weights_file` reads, atomically; raise OSError as `save_checkpoint`."""
     _write_atomically(path, lambda file: _serialize(state, file))
 
 
@@ -108,11 +105,11 @@ def _read(path: Path, *, checks_content: bool) -> dict[str, Any]:
         raise _unreadable(path, error, is_verified=is_verified) from error
     if not isinstance(state, dict):
         raise CheckpointError(f"{path}: not a checkpoint, but a {type(state).__name__}; {_REMEDY}")
-    fault = content_fault(state, path.stat().st_size)
+    fault = _content_fault(state, path.stat().st_size)
     if not fault and is_training_state(state):
         if checks_content and not is_verified:
             _check_records(path)
-        fault = training_fault(state)
+        fault = _training_fault(state)
     if fault:
         raise CheckpointError(f"{path}: ill-formed: {fault}; {_REMEDY}")
     return cast(dict[str, Any], state)
@@ -149,11 +146,7 @@ def is_training_state(state: dict[str, Any]) -> bool:
 
 
 def load_checkpoint(path: Path, *, checks_content: bool = True) -> dict[str, Any]:
-    """Return the state that `save_checkpoint` wrote, as `read_weights_file` does.
-
-    Raises:
-        CheckpointError: the file is missing, damaged, or not of this application.
-    """
+    """Return the state that `save_checkpoint` wrote; raise CheckpointError for other files. See `read_weights_file`."""
     state = read_weights_file(path, checks_content=checks_content)
     check_training_state(state, path, needed_keys=())
     return state
@@ -178,29 +171,21 @@ def check_training_state(state: dict[str, Any], path: Path, needed_keys: Sequenc
 
 
 def _has(state: object, key: str) -> bool:
-    """Return whether nested dicts have a key, whose levels dots separate."""
-    for part in key.split("."):
-        if not isinstance(state, dict) or part not in state:
-            return False
-        state = state[part]
-    return True
+    """Return whether nested dicts have a key such as `networks.generator`."""
+    first, _, rest = key.partition(".")
+    return isinstance(state, dict) and first in state and (not rest or _has(state[first], rest))
 
 
 def checkpoints_beside(path: Path) -> str:
-    """Return the end of a message on a missing checkpoint: the best and the latest in its folder; or nothing."""
+    """Return the end of a message about a missing checkpoint: the best and the latest ones in its folder, if any."""
     names = sorted((manifest.stem for manifest in path.parent.glob("*.pt.json")), reverse=True)
     names.sort(key=lambda name: name.startswith("checkpoint-"))  # after best.pt
     left = ", …" if len(names) > MOST_NAMED else ""
     return f"; checkpoints in {path.parent}: {', '.join(names[:MOST_NAMED])}{left}" if names else ""
 
 
-def _write_atomically(
-    path: Path, write: Callable[[IO[bytes]], object], *, before_it_counts: Callable[[], object] = lambda: None
-) -> None:
-    """Write a file next to `path`, sync it to the disk, and rename it.
-
-    before_it_counts: Called when the content is on the disk, but does not have its name yet.
-    """
+def _write_atomically(path: Path, write: Callable[[IO[bytes]], object], *, outdated: Path | None = None) -> None:
+    """Write a file next to `path`, sync it to the disk, delete the file `outdated`, and rename the new file."""
     try:
         with replacing(path) as temporary:
             with temporary.open("wb") as file:
@@ -208,7 +193,8 @@ def _write_atomically(
                 file.flush()
                 files.fault_point("written", path)
                 os.fsync(file.fileno())
-            before_it_counts()
+            if outdated:
+                outdated.unlink(missing_ok=True)
             files.fault_point("synced", path)
         files.fault_point("renamed", path)
         sync_folder(path.parent)
@@ -218,7 +204,7 @@ def _write_atomically(
 
 
 def listed_digest(path: Path) -> tuple[int, str] | None:
-    """Return the bytes and the SHA-256 of a checkpoint by its manifest; None without a readable one."""
+    """Return the size and the SHA-256 of a checkpoint in its manifest, or None without a readable manifest."""
     try:
         facts = read_json(manifest_path(path).read_text(encoding="utf-8"))
         return facts["bytes"], str(facts["sha256"])
@@ -227,7 +213,7 @@ def listed_digest(path: Path) -> tuple[int, str] | None:
 
 
 def _matches_manifest(path: Path, *, checks_content: bool) -> bool:
-    """Return True if a file matches its manifest, False without a readable one; raise if they differ."""
+    """Return True if a file matches its manifest, False without a readable manifest; raise if they differ."""
     listed, n_bytes = listed_digest(path), path.stat().st_size
     if listed is None:
         return False
@@ -240,7 +226,7 @@ def _matches_manifest(path: Path, *, checks_content: bool) -> bool:
 
 @contextmanager
 def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Open an archive. Raise BadZipFile if the system refuses a position that only a damaged directory has."""
+    """Open an archive. Raise BadZipFile if the system refuses a position, which only a damaged directory contains."""
     try:
         with path_in_errors(path), zipfile.ZipFile(path) as archive:
             yield archive
@@ -263,7 +249,7 @@ def _check_container(path: Path) -> None:
 
 
 def _check_records(path: Path) -> None:
-    """Raise if a checkpoint does not match the checksums of its own records, for lack of a manifest."""
+    """Raise DamagedCheckpointError if a checkpoint does not match the checksums of its own records."""
     try:
         with _archive(path) as archive:
             damaged = archive.testzip()
@@ -274,7 +260,7 @@ def _check_records(path: Path) -> None:
 
 
 def _serialize(state: dict[str, Any], file: IO[bytes]) -> None:
-    """Call torch.save, and raise the OSError of a full disk, which torch's writer turns into a RuntimeError."""
+    """Call torch.save. For a full disk raise the OSError that torch's writer turns into a RuntimeError."""
     try:
         torch.save(state, file)
     except RuntimeError as error:
@@ -282,3 +268,84 @@ def _serialize(state: dict[str, Any], file: IO[bytes]) -> None:
         while cause is not None and not isinstance(cause, OSError):
             cause = cause.__context__
         raise (cause or error) from None
+
+
+def _content_fault(state: object, n_bytes: int) -> str | None:
+    """Return why the content of a file of `n_bytes` cannot be read safely, or None.
+
+    Its tensors may not be larger than the file, as views that repeat one number are.
+    """
+    n_tensor_bytes = n_expanded = 0
+    try:
+        for value, n_values in distinct_values(state, plain_parts):
+            n_expanded = n_values
+            if isinstance(value, Tensor):
+                if value.layout != torch.strided or value.device.type != "cpu" or value.is_quantized:
+                    return "it holds a tensor that is not dense"
+                n_tensor_bytes += value.nbytes
+    except NestingError as error:
+        return f"{error}"
+    if n_expanded > MOST_VALUES:
+        return f"it expands to more than {MOST_VALUES} values"
+    return "it holds tensors that are larger than the file" if n_tensor_bytes > n_bytes else None
+
+
+def _training_fault(state: Mapping[str, Any]) -> str | None:
+    """Return which value of a checkpoint no run writes, or None. Keys may be missing."""
+    for value, _ in distinct_values(cast(object, state), plain_parts):
+        if isinstance(value, dict) and not all(isinstance(key, str | int) for key in value):
+            return "it holds a key that is neither a text nor a number"
+        if not isinstance(value, dict | list | tuple | str | int | float | Tensor | None):
+            return f"it holds a {type(value).__name__}"
+        if isinstance(value, int) and abs(value) >= 2**63:
+            return "it holds a whole number of more than 64 bits"
+    wrong = [key for key, form in _FORMS.items() if key in state and not _fits(state[key], form)]
+    return f"its {wrong[0]} has a form that no run writes" if wrong else None
+
+
+def _fits(value: Any, form: Any) -> bool:
+    """Return whether a value has a form: a type, a test, [form of items], or {str: form of values}."""
+    if isinstance(form, type):
+        return isinstance(value, form)
+    if isinstance(form, list):
+        return isinstance(value, list | tuple) and all(_fits(item, form[0]) for item in value)
+    if isinstance(form, dict):
+        return isinstance(value, dict) and all(type(key) is str and _fits(of, form[str]) for key, of in value.items())
+    return bool(form(value))
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 2**31  # as the settings limit steps, epochs and samples
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and not math.isnan(float(value))
+
+
+def _is_weights(value: Any) -> bool:
+    return _fits(value, {str: Tensor}) and len(value) <= MOST_TENSORS
+
+
+def _is_optimizer(value: Any) -> bool:
+    forms = {"moments": {str: dict}, "scaler": {str: _is_number}, "skipped_steps": _is_count}
+    return isinstance(value, dict) and all(_fits(value[key], form) for key, form in forms.items() if key in value)
+
+
+def _is_patience(value: Any) -> bool:
+    is_pair = isinstance(value, list | tuple) and len(value) == 2
+    return is_pair and (value[0] is None or _is_number(value[0])) and _is_count(value[1])
+
+
+_FORMS: dict[str, Any] = {
+    **dict.fromkeys(("step", "epoch", "samples_into_epoch", "n_samples"), _is_count),
+    **{key: {str: _is_weights} for key in ("networks", "averages")},
+    **dict.fromkeys(("config", "method"), dict),
+    "optimizers": {str: _is_optimizer},
+    "random_states": [{str: Tensor}],
+    "method_of_processes": [dict],
+    "data": lambda value: value is None or (isinstance(value, Tensor) and value.dim() == 1),
+    **{key: {str: _is_number} for key in ("plateau", "registered_losses")},
+    "best": _is_number,
+    "patience": _is_patience,
+    "measured_on": {str: str},
+}

@@ -1,8 +1,8 @@
-"""The checkpoints of a run: their names, the latest valid one, which are kept."""
+"""The checkpoints of a run: their names, the latest valid one, and the removal of old ones."""
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,10 +27,7 @@ _FILE_NAME = re.compile(r"checkpoint-(\d{8,})\.pt")
 
 @dataclass(frozen=True)
 class LoadedCheckpoint:
-    """A checkpoint that was read; `damaged` lists later ones that could not be.
-
-    state: its content, until the run has restored it.
-    """
+    """A checkpoint that was read; `damaged` lists later ones that could not be read."""
 
     path: Path
     state: dict[str, Any]
@@ -55,10 +52,10 @@ def latest_step(run_folder: Path) -> int:
 
 
 def newest_run(root: Path) -> Path | None:
-    """Return the run folder below `root` with the most recently written checkpoint, or None without any.
+    """Return the run folder below `root` with the most recent checkpoint, or None without any.
 
     Raises:
-        CheckpointError: there are several, and the newest lies in the future: the clock has been set back.
+        CheckpointError: There are several, and the newest is dated in the future, because the clock was set back.
     """
     written: dict[Path, float] = {}
     for path in root.glob("*/checkpoint-*.pt"):
@@ -74,22 +71,25 @@ def latest_valid(run_folder: Path) -> LoadedCheckpoint | None:
     """Return the valid checkpoint of the highest step, or None if the folder has no checkpoint.
 
     Raises:
-        CheckpointError: all are damaged, or the latest valid one has a newer format.
+        CheckpointError: All are damaged, or the latest valid one has a newer format.
     """
     found = read_latest(run_folder, load_checkpoint, "start from the beginning with --resume never, which keeps them")
     return found and LoadedCheckpoint(*found)
 
 
 def read_latest(run_folder: Path, read: Callable[[Path], T], remedy: str) -> tuple[Path, T, list[Path]] | None:
-    """Return the latest checkpoint that can be read, what `read` returns of it, and later ones, which are damaged.
+    """Return the latest valid checkpoint, the result of `read` for it, and later ones, which are damaged.
 
-    None if the folder has no checkpoint. Damaged ones are named in warnings.
+    Return None if the folder has no checkpoint. Warnings name the damaged ones.
 
     Raises:
-        CheckpointError: all are damaged, or `read` raises it.
+        CheckpointError: All are damaged, or `read` raises it.
     """
     damaged: list[Path] = []
-    for path in _latest_first(run_folder):
+    seen: set[Path] = set()
+    while left := [path for path in list_checkpoints(run_folder) if path not in seen]:  # a training may write more
+        path = left[-1]
+        seen.add(path)
         try:
             return path, read(path), damaged
         except MissingCheckpointError:
@@ -101,14 +101,6 @@ def read_latest(run_folder: Path, read: Callable[[Path], T], remedy: str) -> tup
     if damaged:
         raise CheckpointError(f"{run_folder}: none of its {len(damaged)} checkpoints is valid; {remedy}")
     return None
-
-
-def _latest_first(run_folder: Path) -> Iterator[Path]:
-    """Yield the checkpoints of a run from the highest step down, and those that a training writes meanwhile."""
-    seen: set[Path] = set()
-    while left := [path for path in list_checkpoints(run_folder) if path not in seen]:
-        seen.add(left[-1])
-        yield left[-1]
 
 
 def archive_damaged(damaged: list[Path]) -> None:

@@ -25,14 +25,13 @@ class DeviceError(UserError):
 def choose_device(device: str, index: int = 0, option: str = "run.device=") -> torch.device:
     """Return the device of "auto", "cpu" or "cuda".
 
-    "auto" takes the CPU if there is no GPU. If torch cannot compute on the GPU of a single process, it warns and takes
-    the CPU; several processes must decide alike.
+    "auto" is the CPU if there is no GPU, or if torch cannot compute on the GPU of a single process.
 
     index: Number of the GPU on this machine.
-    option: Text before the device on the command line, for the remedies.
+    option: Text before the device on the command line, for messages.
 
     Raises:
-        DeviceError: There is no such device, GPU `index` is missing, or torch cannot compute on it.
+        DeviceError: There is no such device, or torch cannot compute on it.
     """
     if device not in ("auto", "cpu", "cuda"):
         raise DeviceError(f"{option}{device}: no such device. Use {option}auto, {option}cpu or {option}cuda.")
@@ -66,10 +65,7 @@ def _problem_of(index: int) -> str | None:
 
 
 def use_deterministic_algorithms(is_on: bool) -> None:
-    """Use only deterministic algorithms, or leave the choice to the libraries.
-
-    Call it before a GPU computes. An operation without such an algorithm still runs, and torch warns of it.
-    """
+    """Use only deterministic algorithms where they exist. Call this before a GPU computes."""
     torch.use_deterministic_algorithms(is_on, warn_only=True)
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.backends.cudnn.deterministic = is_on
@@ -80,7 +76,7 @@ def use_deterministic_algorithms(is_on: bool) -> None:
 
 
 def cpu_has_avx2_alone() -> bool:
-    """Return whether the CPU has AVX2 but not AVX-512, which makes convolutions of channels-last images slow."""
+    """Return whether the CPU has AVX2 but not AVX-512. Its convolutions of channels-last images are slow."""
     return torch.backends.cpu.get_cpu_capability() == "AVX2"
 
 
@@ -92,7 +88,7 @@ def what_compiling_lacks(device: torch.device) -> str | None:
     """Return the name of something that torch.compile needs and this machine lacks, or None."""
     if device.type == "cuda":
         return None if importlib.util.find_spec("triton") else "the package triton"
-    if not any(shutil.which(name) for name in _COMPILERS):
+    if not any(map(shutil.which, _COMPILERS)):
         return f"a C++ compiler ({', '.join(_COMPILERS)})"
     if not (Path(sysconfig.get_path("include")) / "Python.h").is_file():
         return "Python's header files (python3-dev)"
@@ -100,12 +96,12 @@ def what_compiling_lacks(device: torch.device) -> str | None:
 
 
 def compiled(network: nn.Module, device: torch.device, *, is_final: bool = False) -> nn.Module:
-    """Return `network` with layers fused by torch.compile; its first call compiles it, for up to a minute.
+    """Return `network` with layers fused by torch.compile. The first call compiles it, for up to a minute.
 
-    is_final: the weights do not change any more, and are laid out for the device once.
+    is_final: Whether the weights are final, so that torch may lay them out for the device.
 
     Raises:
-        CompilerError: this machine lacks something that torch.compile needs.
+        CompilerError: This machine lacks something that torch.compile needs.
     """
     if missing := what_compiling_lacks(device):
         raise CompilerError(f"compiling needs {missing}, which is not installed: install it, or switch compiling off")

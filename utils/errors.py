@@ -7,7 +7,6 @@ from typing import ClassVar
 class UserError(Exception):
     """An error that the user can correct. Command lines catch this class.
 
-    problems: One or more lines. Each line names the thing, its value and the remedy.
     is_consequence: Whether it only reports that another process has failed. That process prints its own error.
     """
 
@@ -15,7 +14,7 @@ class UserError(Exception):
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """All problems; the text of the error has a line for each."""
+        """One or more lines. Each line names the thing, its value and the remedy."""
         return self.args
 
     def __str__(self) -> str:

@@ -15,19 +15,18 @@ T = TypeVar("T")
 
 _REFUSALS = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOTTY, errno.EBADF, errno.EISDIR}
 _REFUSALS |= {errno.EACCES, errno.EPERM}  # some folders can be written to, but not opened
-_LONGEST_NAME = 240  # bytes
 _unsynced: list[Path] = []  # folder that this process has warned of
 
 
 def temporary_path(path: Path) -> Path:
-    """Return the path that a file has until it is complete. A long name is cut, since file systems take 255 bytes."""
-    name = os.fsdecode(os.fsencode(path.name)[:_LONGEST_NAME])
+    """Return the path that a file has until it is complete."""
+    name = os.fsdecode(os.fsencode(path.name)[:240])  # names may have 255 bytes
     return path.with_name(f".{name}.writing")
 
 
 @contextmanager
 def path_in_errors(path: Path) -> Iterator[None]:
-    """Add `path` to an OSError that names no file or the temporary path. A full disk, for example, names no file."""
+    """Name `path` in an OSError without a file name, for example of a full disk, or with the temporary path."""
     try:
         yield
     except OSError as error:
@@ -38,10 +37,7 @@ def path_in_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path in the same folder to write to, and rename that file to `path` at the end.
-
-    Missing folders are created. After an error `path` is unchanged, and the temporary file is deleted.
-    """
+    """Yield a temporary path in the same folder, and rename that file to `path` at the end; create missing folders."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = temporary_path(path)
     try:
@@ -53,11 +49,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def unreplaced(path: Path, read: Callable[[], T]) -> T:
-    """Return the result of `read`, which is called again if another process has replaced `path` meanwhile.
-
-    Raises:
-        Exception: `read` fails although the file is unchanged.
-    """
+    """Return the result of `read`. Call it again if another process has replaced `path` meanwhile."""
     while True:
         before = _state(path)
         try:
@@ -71,22 +63,17 @@ def unreplaced(path: Path, read: Callable[[], T]) -> T:
 
 
 def _state(path: Path) -> tuple[int, ...] | None:
-    """Return the identity, size and time of a file, or None if there is none."""
-    if path.is_file():
-        with suppress(FileNotFoundError):
+    with suppress(FileNotFoundError):
+        if path.is_file():
             state = path.stat()
             return state.st_ino, state.st_size, state.st_mtime_ns
     return None
 
 
 def sync_folder(folder: Path) -> None:
-    """Sync a folder, so that a rename in it survives a power cut; Windows opens no folders.
+    """Sync a folder, so that a rename in it survives a power cut; raise OSError if the disk fails or is full.
 
-    Some file systems refuse this, such as CIFS, DrvFs and some FUSE file systems. Their files are complete all the
-    same, so a process only warns, once.
-
-    Raises:
-        OSError: The disk fails or is full.
+    Windows cannot sync folders. Some file systems refuse, such as CIFS, DrvFs and some FUSE file systems: a warning.
     """
     if os.name == "nt":
         return
@@ -113,13 +100,7 @@ def sha256_of_file(path: Path) -> str:
 
 @contextmanager
 def locked(path: Path, refusal: UserError) -> Iterator[None]:
-    """Hold a lock file. The system releases it when this process ends in any way.
-
-    refusal: Error to raise if another process holds the lock.
-
-    Raises:
-        OSError: The file cannot be created.
-    """
+    """Hold a lock file until this process ends in any way; raise `refusal` if another process holds it."""
     from filelock import FileLock, Timeout
 
     lock = FileLock(path)

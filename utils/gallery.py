@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
@@ -16,8 +17,7 @@ from utils.files import replacing
 MOST_OPEN_CLASSES = 40  # a longer legend is folded until it is clicked
 
 
-@dataclass(frozen=True)
-class Swatch:
+class Swatch(NamedTuple):
     """A class of the legend: its name and its colour in hexadecimal digits."""
 
     name: str
@@ -29,8 +29,8 @@ class Row:
     """One sample on the page.
 
     images: File of each image by its kind ("source", "translated", …), relative to the page's folder.
-    full: File of the translated image in full size, relative too; None if it is the image on the page.
-    metrics: Figures by name, to sort by; None if one is not finite.
+    full: File of the translated image in full size, relative too. None: the image on the page has this size.
+    metrics: Values to sort by; None if not finite.
     """
 
     name: str
@@ -52,11 +52,11 @@ def write_gallery(
     command: str | None = None,
     legend: Sequence[Swatch] = (),
 ) -> None:
-    """Write the page atomically; it is one file, and browsers load its images as they come into view.
+    """Write the page atomically. Browsers load its images as they come into view.
 
-    order: Name of the order of `rows`, among the orders to choose from.
-    command: Command line that opens the generator in the playground, shown below the heading.
-    legend: Classes of label maps, shown there too.
+    order: Name of the order of `rows`.
+    command: Command line that opens the generator in the playground.
+    legend: Classes of label maps.
     """
     page = _template().render(
         title=title,
@@ -89,5 +89,5 @@ def _template() -> Template:
 
 
 def _encodable(value: object) -> object:
-    """Return a text without surrogates, which are Python's form of bytes in a file name that are not UTF-8."""
+    """Return a text without surrogates. Python uses them for bytes of file names that are not UTF-8."""
     return value.encode("utf-8", "backslashreplace").decode() if type(value) is str else value

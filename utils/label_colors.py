@@ -1,8 +1,9 @@
-"""The classes of label maps that are stored as pictures, by their colours. Reading them imports nothing slow."""
+"""The colours of classes, for label maps that are stored as pictures. Imports nothing slow."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from utils.errors import ConfigError
@@ -14,73 +15,25 @@ if TYPE_CHECKING:
 
 
 class ClassColor(NamedTuple):
-    """A class of a data set and its colour, in hexadecimal digits.
-
-    is_evaluated: whether scores count the class.
-    """
+    """A class of a data set and its colour in hexadecimal digits. Scores count the class if it is evaluated."""
 
     name: str
     color: str
-    is_evaluated: bool = True
+    is_evaluated: bool
 
 
-# ids 0 .. 34 of Cityscapes (Cordts et al. 2016)
-CITYSCAPES = (
-    ClassColor("unlabeled", "000000", is_evaluated=False),
-    ClassColor("ego vehicle", "000000", is_evaluated=False),
-    ClassColor("rectification border", "000000", is_evaluated=False),
-    ClassColor("out of roi", "000000", is_evaluated=False),
-    ClassColor("static", "000000", is_evaluated=False),
-    ClassColor("dynamic", "6f4a00", is_evaluated=False),
-    ClassColor("ground", "510051", is_evaluated=False),
-    ClassColor("road", "804080"),
-    ClassColor("sidewalk", "f423e8"),
-    ClassColor("parking", "faaaa0", is_evaluated=False),
-    ClassColor("rail track", "e6968c", is_evaluated=False),
-    ClassColor("building", "464646"),
-    ClassColor("wall", "66669c"),
-    ClassColor("fence", "be9999"),
-    ClassColor("guard rail", "b4a5b4", is_evaluated=False),
-    ClassColor("bridge", "966464", is_evaluated=False),
-    ClassColor("tunnel", "96785a", is_evaluated=False),
-    ClassColor("pole", "999999"),
-    ClassColor("polegroup", "999999", is_evaluated=False),
-    ClassColor("traffic light", "faaa1e"),
-    ClassColor("traffic sign", "dcdc00"),
-    ClassColor("vegetation", "6b8e23"),
-    ClassColor("terrain", "98fb98"),
-    ClassColor("sky", "4682b4"),
-    ClassColor("person", "dc143c"),
-    ClassColor("rider", "ff0000"),
-    ClassColor("car", "00008e"),
-    ClassColor("truck", "000046"),
-    ClassColor("bus", "003c64"),
-    ClassColor("caravan", "00005a", is_evaluated=False),
-    ClassColor("trailer", "00006e", is_evaluated=False),
-    ClassColor("train", "005064"),
-    ClassColor("motorcycle", "0000e6"),
-    ClassColor("bicycle", "770b20"),
-    ClassColor("license plate", "00008e", is_evaluated=False),
-)
-# CMP Facades (Tylecek and Sara 2013), with the colours of pix2pix's pairs
-CMP_FACADES = (
-    ClassColor("background", "0000aa"),
-    ClassColor("facade", "0000ff"),
-    ClassColor("window", "0055ff"),
-    ClassColor("door", "00aaff"),
-    ClassColor("cornice", "00ffff"),
-    ClassColor("sill", "55ffaa"),
-    ClassColor("balcony", "aaff55"),
-    ClassColor("blind", "ffff00"),
-    ClassColor("deco", "ffaa00"),
-    ClassColor("molding", "ff5500"),
-    ClassColor("pillar", "ff0000"),
-    ClassColor("shop", "aa0000"),
-)
+def _data_sets() -> dict[str, tuple[ClassColor, ...]]:
+    table: Any = read_yaml(Path(__file__).with_suffix(".yaml"))
+    return {
+        data_set: tuple(ClassColor(name, text[:6], is_evaluated=len(text) == 6) for name, text in classes.items())
+        for data_set, classes in table.items()
+    }
 
+
+DATA_SETS = _data_sets()
+CITYSCAPES = DATA_SETS["cityscapes"]
 IGNORED = "ignored"
 MAX_CLASSES = 1000
-DATA_SETS = {"cityscapes": CITYSCAPES, "cmp_facades": CMP_FACADES}
 _EXPECTED = (
     f"expected {', '.join(DATA_SETS)}, or a YAML file of lines such as road: [128, 64, 128], and of "
     f"{IGNORED}: [[0, 0, 0]] for colours that no score counts"
@@ -89,10 +42,9 @@ _EXPECTED = (
 
 @dataclass(frozen=True)
 class LabelColors:
-    """The colour of each class.
+    """The colours of K classes.
 
     origin: Name of the data set, file or setting that defines them.
-    names: Names of the K classes.
     rgb: K + I colours: of the classes, then of pixels that no score counts.
     """
 
@@ -102,9 +54,9 @@ class LabelColors:
 
     @classmethod
     def of(cls, table: Mapping[Any, Any], origin: str, where: str) -> "LabelColors":
-        """Return the classes of a table like in a YAML file: colours by name, and a list of ignored colours.
+        """Return the classes of a table as in a YAML file: colours by name, and a list of ignored colours.
 
-        where: Place of the table, for messages.
+        where: Name of the table, for messages.
 
         Raises:
             ConfigError: The table does not map names to RGB colours.
@@ -137,16 +89,16 @@ class LabelColors:
     @cached_property
     def colors(self) -> "Tensor":
         """The colours, (K + I, 3) uint8 RGB."""
-        import torch  # takes seconds, and a wrong setting is reported without it
+        import torch  # slow
 
         return torch.tensor(self.rgb, dtype=torch.uint8)
 
     def classes_of(self, picture: "Tensor", *, may_ignore: bool) -> "Tensor":
-        """Return the (H, W) int64 classes of a (3, H, W) uint8 picture by the nearest colours, K for ignored pixels.
+        """Return the (H, W) int64 classes of a (3, H, W) uint8 picture by the nearest colours.
 
-        may_ignore: Whether a pixel may be ignored. In translated images every pixel has a class.
+        may_ignore: Whether a pixel may have an ignored colour, which gives K. Pixels of translated images may not.
         """
-        import torch  # see `colors`
+        import torch  # slow
 
         table = (self.colors if may_ignore else self.colors[: self.n_classes]).float()
         red, green, blue = picture.flatten(1).int()

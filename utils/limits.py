@@ -1,9 +1,9 @@
-"""Limits that the settings share with what reads and warps images. Imports nothing slow."""
+"""Limits that the settings share with the readers and warps of images. Imports nothing slow."""
 
 MAX_CHANNELS = 64
 """Most channels of an image."""
 TARGET_SCALES = (0.25, 0.5, 1, 2, 4)
-"""The sides that targets can have, in those of their sources."""
+"""Heights of a target divided by the height of its source."""
 CONTROLS_PER_SIDE = 4  # distances between control points along the shorter side of the output
 MOST_ELASTIC = 0.48 / CONTROLS_PER_SIDE
 """Largest displacement, as a share of the shorter side, at which no deformation folds.

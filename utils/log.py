@@ -10,20 +10,20 @@ logger = logging.getLogger("pairgan")
 
 
 class LineFormatter(logging.Formatter):
-    """Formats a message as one line: names of files can neither start another line nor control a terminal."""
+    """Escapes control characters, so that names of files can neither start a line nor control a terminal."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - a method of logging
-        """Return the message with control characters escaped."""
+        """Return the message in one line."""
         return printable(super().formatMessage(record))
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - a method of logging
-        """Return the traceback, with control characters in its lines escaped."""
+        """Return the traceback."""
         return "\n".join(map(printable, super().formatException(ei).split("\n")))
 
 
 def log_to_console(is_main: bool) -> None:
     """Print messages on standard output; processes other than the main one print warnings only."""
-    logging.raiseExceptions = False  # a closed pipe, as of `| head`, is no error
+    logging.raiseExceptions = False  # a closed pipe, for example by `| head`, is no error
     logger.handlers.clear()
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(LineFormatter())

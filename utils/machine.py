@@ -39,16 +39,14 @@ def usable_cores() -> int:
 def keep_freed_memory(*, gives_large_back: bool = False) -> bool:
     """Keep freed memory for the next step instead of returning it. Return whether the C library supports that.
 
-    By default glibc maps every large tensor and unmaps it when it is freed, so that a step on a CPU spends much of its
-    time in page faults. Kept memory is fragmented, by up to a tenth.
+    By default glibc unmaps every large tensor that is freed, so a step on a CPU spends much time in page faults.
 
-    gives_large_back: Map tensors of 32 MiB and more as by default. This limits fragmentation if activations are
-        recomputed.
+    gives_large_back: Return tensors of 32 MiB and more. This limits fragmentation if activations are recomputed.
     """
     mallopt = _c_function("mallopt")
     if mallopt is None:
         return False
-    # one arena, never trimmed: memory that one thread frees, as autograd's, serves the others
+    # one arena for all threads, never trimmed
     mapping = mallopt(_M_MMAP_THRESHOLD, _LARGE) if gives_large_back else mallopt(_M_MMAP_MAX, 0)
     return all([mallopt(_M_ARENA_MAX, 1), mapping, mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)])
 
@@ -83,11 +81,8 @@ def versions() -> str:
 
 
 def git_commit(folder: Path) -> str | None:
-    """Return the commit of a git clone, with "-dirty" if files differ from it. Return None without a clone or git.
-
-    Folders above are not searched, because another clone around this folder has another commit.
-    """
-    if not (folder / ".git").exists():
+    """Return the commit of a git clone, with "-dirty" if files differ from it, or None without a clone or git."""
+    if not (folder / ".git").exists():  # a clone around this folder has another commit
         return None
     command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     quiet = os.environ | {"GIT_OPTIONAL_LOCKS": "0"}  # git then writes nothing

@@ -1,4 +1,4 @@
-"""Arrays in temporary files, for images that are larger than the memory."""
+"""Arrays in temporary files, for images larger than the memory."""
 
 import errno
 import os

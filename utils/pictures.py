@@ -1,4 +1,4 @@
-"""Pictures as tensors: of label maps and of any values, resized, compared, and several in one."""
+"""Pictures as tensors: of label maps and of any values, resized, compared, and joined."""
 
 import math
 from collections.abc import Sequence
@@ -13,19 +13,17 @@ from utils.label_colors import CITYSCAPES
 
 
 def label_colors(n_classes: int) -> Tensor:
-    """Return (K, 3) uint8 RGB colours of K classes: of 35 Cityscapes', otherwise PASCAL VOC's, which has any number."""
+    """Return (K, 3) uint8 RGB colours of K classes: Cityscapes' for 35, otherwise PASCAL VOC's."""
     if n_classes == len(CITYSCAPES):
         return torch.tensor([list(bytes.fromhex(kind.color)) for kind in CITYSCAPES], dtype=torch.uint8)
-    ids = torch.arange(n_classes)
-    channels = []
-    for first_bit in range(3):  # bits 0, 3, 6, ... of an id are red's bits 7, 6, 5, ...; then green's, then blue's
-        bits = [((ids >> (3 * place + first_bit)) & 1) << (7 - place) for place in range(8)]
-        channels.append(torch.stack(bits).sum(0))
-    return torch.stack(channels, dim=1).to(torch.uint8)
+    ids = torch.arange(n_classes)[:, None]
+    channel = torch.arange(3)  # bits 0, 3, 6, ... of an id are red's bits 7, 6, 5, ...; then green's, then blue's
+    bits = [((ids >> (3 * place + channel)) & 1) << (7 - place) for place in range(8)]
+    return torch.stack(bits).sum(0).to(torch.uint8)
 
 
 def colorize(labels: Tensor, colors: Tensor) -> Tensor:
-    """Return (1, H, W) class ids as (3, H, W) uint8 RGB by `colors`, (K, 3) uint8; ignored pixels (id K) are black."""
+    """Return (1, H, W) class ids as (3, H, W) uint8 RGB. colors: (K, 3) uint8. Ignored pixels (id K) are black."""
     table = torch.cat([colors, colors.new_zeros(1, 3)])
     return table[labels[0].long()].permute(2, 0, 1)
 
@@ -52,10 +50,7 @@ def difference(fake: Tensor, target: Tensor) -> Tensor:
 
 
 def resize(image: Tensor, height: int, width: int, mode: Literal["bilinear", "bicubic"] = "bilinear") -> Tensor:
-    """Return a (C, H, W) image, uint8 or float32, at another size; bicubic float32 may overshoot its values.
-
-    The result equals torchvision's. Importing torchvision would take as long as importing torch.
-    """
+    """Return a (C, H, W) image, uint8 or float32, at another size, as torchvision does, which is slow to import."""
     if image.shape[1:] == (height, width):
         return image
     batch = image.permute(1, 2, 0)[None].permute(0, 3, 1, 2)  # image[None], whose strides show torch the memory format
@@ -63,7 +58,7 @@ def resize(image: Tensor, height: int, width: int, mode: Literal["bilinear", "bi
 
 
 def means_of_squares(image: Tensor, side: int) -> Tensor:
-    """Return the means of squares of `side` pixels of a (C, H, W) image in its type. Only strips of it are copied."""
+    """Return the means of squares of `side` pixels of a (C, H, W) image, in its type. Copy only strips of it."""
     height, width = image.shape[1:]
     n_rows = max(1, 2**22 // (width * side)) * side
     means = [
@@ -81,9 +76,7 @@ _MAX_PIXELS = 2**16  # number of pixels for the percentiles
 def picture(image: Tensor, like: Tensor | None = None) -> Tensor:
     """Return the first three channels of a (C, H, W) image, or the first of fewer, as (3, H, W) uint8.
 
-    Each channel is stretched between two of its percentiles.
-
-    like: Image that provides the percentiles, so that both can be compared.
+    Each channel is stretched between two percentiles of its values, or of the values of the image `like`.
     """
     n_shown = 3 if len(image) >= 3 else 1
     values, reference = (of[:n_shown].cpu().float() for of in (image, image if like is None else like))
@@ -95,13 +88,13 @@ def picture(image: Tensor, like: Tensor | None = None) -> Tensor:
 
 
 def weights_picture(weights: Tensor) -> Tensor:
-    """Return (1, H, W) float32 weights as (3, H, W) uint8: black where they are 0, white where they are largest."""
+    """Return (1, H, W) float32 weights as (3, H, W) uint8: 0 is black, the largest weight white."""
     grey = weights.cpu() * (255 / weights.max().cpu().clamp_min(1e-30))
     return grey.round_().clamp_(0, 255).to(torch.uint8).expand(3, -1, -1)
 
 
 def scaled_picture(image: Tensor, scale: float) -> Tensor:
-    """Return a (3, H, W) uint8 image at `scale` times its sides, rounded up: its pixels repeated, or their means."""
+    """Return a (3, H, W) uint8 image at `scale` times its size, rounded up."""
     if scale == 1:
         return image
     if scale > 1:

@@ -16,12 +16,10 @@ def strict_json(value: object, indent: int | None = None) -> str:
 
 
 def read_json(text: str) -> Any:
-    """Return the value of JSON, with None for numbers that are not finite or whole numbers beyond 64 bits.
-
-    Earlier versions wrote numbers that are not finite as NaN.
+    """Return the value of JSON, with None for numbers that are not finite or have more than 64 bits.
 
     Raises:
-        ValueError: the text is no JSON, or nested too deeply.
+        ValueError: The text is no JSON, or nested too deeply.
     """
     try:
         return json.loads(text, parse_constant=lambda _: None, parse_float=_finite, parse_int=_whole)

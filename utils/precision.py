@@ -19,9 +19,8 @@ _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm
 class Precision:
     """The precision of networks on a device.
 
-    opt_level: O0 float32; O1 float32 weights, cast by autocast at each use; O2 weights in the low dtype, norms and the
-        optimizer's master weights in float32; O3 everything in the low dtype, the optimizer too. Losses are in float32
-        at every level.
+    opt_level: O0: float32. O1: float32 weights, cast by autocast at each use. O2: weights in the low dtype, norms and
+        the optimizer's master weights in float32. O3: everything in the low dtype. Losses are always in float32.
     compute_dtype: float16, bfloat16 or float32.
     """
 
@@ -31,26 +30,20 @@ class Precision:
 
     @property
     def is_slow(self) -> bool:
-        """Whether a CPU computes in float16. Torch has little fast code for it."""
+        """Whether a CPU computes in float16, which is slow."""
         return self.device_type == "cpu" and self.compute_dtype == torch.float16
 
     def autocast(self) -> autocast:
-        """Return the context of forward passes and losses; without effect in float32."""
+        """Return the context of forward passes and losses. It has no effect in float32."""
         enabled = self.compute_dtype != torch.float32
         return autocast(self.device_type, dtype=self.compute_dtype if enabled else None, enabled=enabled)
 
     def make_scaler(self) -> GradScaler:
-        """Return a scaler for one optimizer. It is enabled only for float16, because bfloat16 has float32's range.
-
-        O3 has none, as in apex: gradients in float16 cannot be unscaled.
-        """
+        """Return a scaler for one optimizer. It is disabled at O3, as in apex: float16 gradients cannot be unscaled."""
         return GradScaler(self.device_type, enabled=self.compute_dtype == torch.float16 and self.opt_level != "O3")
 
     def compute_copy(self, network: nn.Module) -> nn.Module:
-        """Return the network that computes: `network` itself, cast in place at O3, or a low copy of it at O2.
-
-        The copy shares the norms of `network`, which stay in float32.
-        """
+        """Return the network that computes: a low copy that shares the norms at O2, else `network` itself, cast."""
         if self.opt_level != "O2" or self.compute_dtype == torch.float32:
             return self.cast(network)
         low = copy.deepcopy(network).to(self.compute_dtype)
@@ -73,10 +66,10 @@ class Precision:
 
 
 def choose_precision(opt_level: OptLevel, dtype: str, device: torch.device) -> Precision:
-    """Return the precision of an opt level and a dtype ("auto", "float16", "bfloat16").
+    """Return the precision of an opt level and a dtype.
 
-    auto is bfloat16 on devices that compute in it, otherwise float16 on a GPU, and float32 on a CPU, which would only
-    emulate both.
+    dtype: "float16", "bfloat16", or "auto": bfloat16 on devices that compute in it, otherwise float16 on a GPU and
+        float32 on a CPU, which would only emulate both.
     """
     if opt_level == "O0":
         return Precision(device.type, torch.float32, opt_level)
@@ -90,12 +83,9 @@ def choose_precision(opt_level: OptLevel, dtype: str, device: torch.device) -> P
 
 
 def allow_tf32(is_allowed: bool) -> None:
-    """Let NVIDIA GPUs compute convolutions of float32 in TF32, whose fractions have 10 bits of 23, or in float32.
-
-    TF32 is cuDNN's default from Ampere on; matrix products are computed in float32 either way.
-    """
+    """Let NVIDIA GPUs compute convolutions of float32 in TF32, or forbid it. Matrix products stay in float32."""
     with warnings.catch_warnings():
-        # deprecated, but torch.compile reads it, and raises an error where it and the settings below disagree
+        # deprecated, but torch.compile reads it, and raises an error if it and the settings below disagree
         warnings.simplefilter("ignore")
         torch.backends.cudnn.allow_tf32 = is_allowed
     precision = "tf32" if is_allowed else "ieee"
@@ -105,5 +95,5 @@ def allow_tf32(is_allowed: bool) -> None:
 
 
 def at_least_float32(tensor: Tensor) -> Tensor:
-    """Return a tensor in its own dtype, or in float32 where that has less precision."""
+    """Return a tensor in its own dtype, or in float32 if that dtype has less precision."""
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))

@@ -14,19 +14,16 @@ from utils.files import sha256_of_file
 from utils.paths import expanded
 from utils.torch_private import is_system_error
 
-SILENCE_S = 10.0  # without data, after which a download has failed
+SILENCE_S = 10.0  # time without data after which a download has failed
 
 
 class WeightsError(UserError):
-    """Published weights are not available; the message names the file, the reason and the remedy."""
+    """Published weights are not available."""
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Tensors by name, and the file they were read from.
-
-    remedy: what the user can do if they are not the expected ones; the end of error messages.
-    """
+    """Tensors by name, and their file. remedy: End of error messages."""
 
     path: Path
     tensors: Mapping[str, Tensor]
@@ -43,17 +40,16 @@ class Weights:
 
     @property
     def facts(self) -> dict[str, str]:
-        """The name and the SHA-256 of the file, as metrics.json holds them."""
+        """The name and the SHA-256 of the file, for metrics.json."""
         return {"weights": self.path.name, "weights_sha256": sha256_of_file(self.path)}
 
 
 @dataclass(frozen=True)
 class PretrainedFile:
-    """A published file of weights, and the texts of its error messages.
+    """A published file of weights, and the texts of its messages.
 
-    url: Ends in the file's name, which ends in the first digits of its SHA-256.
-    what: The setting and the weights that it needs: "loss.vgg needs VGG19's weights".
-    megabytes: Size of the download.
+    url: Address. The file's name ends in the first digits of its SHA-256.
+    what: Setting and the weights that it needs, such as "loss.vgg needs VGG19's weights".
     without: Setting that makes the weights unnecessary.
     """
 
@@ -79,18 +75,14 @@ class PretrainedFile:
         return f"{missing}. The run downloads them; this check sets {self.without}."
 
     def load(self) -> Weights:
-        """Read the file in torch's cache, which is downloaded if missing.
-
-        Raises:
-            WeightsError: the file cannot be read, or the download fails.
-        """
+        """Read the file in torch's cache, and download it if it is missing; raise WeightsError if that fails."""
         cached, remedy = self.cached, f"delete it, and it will be downloaded again from {self.url}"
         if not cached.is_file():
             try:
                 download(self.url, cached)
             except (OSError, RuntimeError, HTTPException) as error:
                 raise WeightsError(
-                    f"{self.what}, {self.name} ({self.megabytes} MB), which are not in {cached.parent} and could not "
+                    f"{self.what}, {cached.name} ({self.megabytes} MB), which are not in {cached.parent} and could not "
                     f"be downloaded from {self.url} ({error}). Copy that file there, set the environment variable "
                     f"TORCH_HOME to the folder of another cache, or set {self.without}."
                 ) from error
@@ -106,8 +98,8 @@ def download(url: str, path: Path) -> None:
     """Download a file whose name ends in its SHA-256.
 
     Raises:
-        OSError, HTTPException: the server refuses, or sends nothing for SILENCE_S.
-        RuntimeError: the file has another SHA-256.
+        OSError, HTTPException: The server refuses, or sends nothing for SILENCE_S.
+        RuntimeError: The file has another SHA-256.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     before = socket.getdefaulttimeout()

@@ -1,4 +1,4 @@
-"""The figures that a run writes to metrics.jsonl while it trains: records, curves, and the best of each."""
+"""The metrics that a run writes to metrics.jsonl while it trains: records, curves, and best values."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ from utils.plain_values import read_json
 
 METRICS_FILE = "metrics.jsonl"
 HIGHER_IS_BETTER = ("psnr", "psnr_weighted", "ssim", "ssim_weighted", "ms_ssim", "pixel_accuracy", "mean_iou")
-"""Of the registry of metrics, which needs torch; of all others but sharpness, lower is better."""
+"""Metrics of the registry, which would import torch. Lower is better for the others, except for sharpness."""
 
 
 class Point(NamedTuple):
@@ -20,7 +20,7 @@ class Point(NamedTuple):
 
 
 class Validation(NamedTuple):
-    """The figures of the validation samples of a split at a step, by name: those that are finite."""
+    """The finite metrics of the validation samples of a split at a step, by name."""
 
     step: int
     split: str
@@ -28,7 +28,7 @@ class Validation(NamedTuple):
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Return the records of a file of JSON lines that have a step, without lines that a killed run left incomplete."""
+    """Return the records of a file of JSON lines that have a step. A killed run may leave an incomplete line."""
     rows = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []:
         try:
@@ -41,7 +41,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def last_validation(run_folder: Path, last_step: float = math.inf) -> Validation | None:
-    """Return a run's last validation, of those up to a step; None where there is none."""
+    """Return a run's last validation up to a step, or None."""
     rows = reversed(read_rows(run_folder / METRICS_FILE))
     row = next((row for row in rows if isinstance(row.get("split"), str) and row["step"] <= last_step), None)
     if row is None:
@@ -52,7 +52,7 @@ def last_validation(run_folder: Path, last_step: float = math.inf) -> Validation
 
 
 def curves(records: Iterable[Mapping[str, Any]]) -> dict[str, list[Point]]:
-    """Return the numbers of records by their tags, those that are finite."""
+    """Return the finite numbers of records by their tags."""
     found: dict[str, list[Point]] = {}
     for record in records:
         for tag, value in record.items():
@@ -62,7 +62,7 @@ def curves(records: Iterable[Mapping[str, Any]]) -> dict[str, list[Point]]:
 
 
 def best(tag: str, points: Iterable[Point]) -> Point:
-    """Return the best of some values of a figure, the first of equal ones; tag: as validation/l1."""
+    """Return the best value of a metric, the first of equal ones. tag: For example validation/l1."""
     figure = tag.rpartition("/")[2]
     if figure == "sharpness":
         return min(points, key=lambda point: abs(point.value - 1))

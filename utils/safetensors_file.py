@@ -1,4 +1,4 @@
-"""Weights as .safetensors files: tensors and texts by name, without code that a reader could run."""
+"""Weights as .safetensors files: tensors and texts by name. Reading them runs no code."""
 
 import importlib.util
 import json
@@ -19,11 +19,11 @@ def require_safetensors() -> None:
 
 
 def write_safetensors(path: Path, weights: Mapping[str, Tensor], facts: Mapping[str, str]) -> None:
-    """Write tensors, and texts as the file's metadata: the same bytes for the same content.
+    """Write tensors, and texts as the file's metadata. The same content gives the same bytes.
 
     Raises:
-        CheckpointError: the package safetensors is not installed.
-        OSError: the disk is full or not writable.
+        CheckpointError: The package safetensors is not installed.
+        OSError: The disk is full or not writable.
     """
     require_safetensors()
     from safetensors import SafetensorError
@@ -33,15 +33,10 @@ def write_safetensors(path: Path, weights: Mapping[str, Tensor], facts: Mapping[
     mode = path.stat().st_mode
     try:
         save_file({name: tensor.contiguous() for name, tensor in weights.items()}, path, metadata=dict(facts))
-    except SafetensorError as error:  # which its writer raises instead of an OSError
+    except SafetensorError as error:  # the writer's error for a full disk
         raise OSError(str(error)) from error
-    _sort_header(path)
-    path.chmod(mode)  # its writer makes it readable by its owner only
-
-
-def _sort_header(path: Path) -> None:
-    """Sort the names in the header of a file, which its writer leaves in random order."""
-    with path.open("r+b") as file:
+    path.chmod(mode)  # the writer lets only the owner read the file
+    with path.open("r+b") as file:  # sort the names in the header, which the writer leaves in random order
         n_bytes = int.from_bytes(file.read(8), "little")
         header = json.loads(file.read(n_bytes))
         text = json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
@@ -50,11 +45,7 @@ def _sort_header(path: Path) -> None:
 
 
 def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Return the tensors, on the CPU, and the texts of a file.
-
-    Raises:
-        CheckpointError: the file is missing or damaged, or the package safetensors is not installed.
-    """
+    """Return the tensors, on the CPU, and the texts of a file; raise CheckpointError if it cannot be read."""
     require_safetensors()
     if not path.is_file():
         raise CheckpointError(f"{path}: no such checkpoint file")

@@ -1,4 +1,4 @@
-"""Arguments of functions and constructors by their names, so that a builder passes each what its signature has."""
+"""Names of the arguments of functions and constructors, so that builders pass only those."""
 
 import inspect
 from collections.abc import Callable, Mapping

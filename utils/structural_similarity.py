@@ -1,10 +1,10 @@
 """SSIM (Wang et al. 2004) and MS-SSIM (Wang et al. 2003), with the conventions of torchmetrics, in one pass.
 
-Windows are applied along one axis after the other. With s = a + b and d = a - b, the means and variances m and v:
+With s = a + b and d = a - b, and their means m and variances v:
 
     luminance = (m_s^2 - m_d^2 + 2 C1) / (m_s^2 + m_d^2 + 2 C1)    contrast = (v_s - v_d + 2 C2) / (v_s + v_d + 2 C2)
 
-which are the paper's terms without a covariance: rounding of numerator and denominator mostly cancels.
+These are the paper's terms without a covariance: rounding errors of numerator and denominator mostly cancel.
 """
 
 import torch
@@ -12,21 +12,21 @@ import torch.nn.functional as F
 from torch import Tensor
 
 WINDOW, SIGMA = 11, 1.5  # pixels
-SCALE_WEIGHTS = (0.0448, 0.2856, 0.3001, 0.2363, 0.1333)  # of MS-SSIM, from the finest scale on
-_C1, _C2 = 0.01**2, 0.03**2  # for values in [0, 1]
+SCALE_WEIGHTS = (0.0448, 0.2856, 0.3001, 0.2363, 0.1333)  # MS-SSIM, from the finest scale on
+_C1, _C2 = 0.01**2, 0.03**2  # values are in [0, 1]
 _MARGIN = WINDOW // 2
-_BAND = 64  # rows computed together, which stay in the processor's cache
+_BAND = 64  # rows computed together; they fit in the processor's cache
 
 
 def scale_weights(side: int) -> tuple[float, ...]:
     """Return the weights of MS-SSIM's scales for images whose shorter side has `side` pixels.
 
-    A scale has half the sides of the one before, and the window of 11 pixels must fit in the last. torchmetrics
-    demands more for some numbers of scales; from 176 pixels on there are all five. The weights of fewer sum to 1.
+    The window must fit in the last scale; torchmetrics demands more. From 176 pixels on there are all five scales. The
+    weights of fewer scales sum to 1.
     """
     n_scales = next(n for n in range(5, 0, -1) if n == 1 or min(side >> (n - 1), side // (n - 1) ** 2) >= WINDOW)
     weights = SCALE_WEIGHTS[:n_scales]
-    if n_scales == len(SCALE_WEIGHTS):  # as published, where they sum to 1.0001
+    if n_scales == len(SCALE_WEIGHTS):  # published weights; they sum to 1.0001
         return weights
     return tuple(weight / sum(weights) for weight in weights)
 
@@ -44,9 +44,9 @@ def structural_similarity(fake: Tensor, target: Tensor) -> tuple[Tensor, Tensor]
 
 
 def scale_terms(fake: Tensor, target: Tensor) -> tuple[list[Tensor], Tensor]:
-    """Return what MS-SSIM multiplies, 0-d each, and the SSIM of each pixel at the finest scale, (N, C, H, W).
+    """Return the factors of MS-SSIM, 0-d each, and the SSIM of each pixel at the finest scale, (N, C, H, W).
 
-    fake, target: (N, C, H, W) as above. The terms are contrast and structure at the scales, and at the last one SSIM.
+    The factors are contrast and structure at each scale, at the last scale SSIM. fake, target: (N, C, H, W) as above.
     """
     if fake.is_cuda:  # cuDNN may compute convolutions of float32 in TF32
         fake, target = fake.double(), target.double()
@@ -76,7 +76,7 @@ def _of_band(both: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _windowed(images: Tensor) -> Tensor:
-    """Return the weighted means of the window around each pixel, where it fits."""
+    """Return the weighted means of all windows."""
     places = torch.arange(WINDOW, dtype=torch.float64, device=images.device) - _MARGIN
     row = torch.exp(places.square() / (-2 * SIGMA**2))
     kernel = (row / row.sum()).to(images).view(1, 1, 1, -1).expand(images.shape[1], -1, -1, -1)

@@ -1,4 +1,4 @@
-"""Parts of messages: counted nouns, names that may hold anything, and the word that was meant."""
+"""Parts of messages: counted nouns, names that may hold anything, and suggestions for misspelt words."""
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
@@ -7,7 +7,7 @@ _SYNONYMS = {"gpu": "cuda", "nvidia": "cuda", "error": "refuse"}
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
-    """Return "1 image" or "2 images"; `plural` where it is not the noun with an s."""
+    """Return "1 image" or "2 images". plural: Plural of the noun if it is irregular."""
     return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"
 
 
@@ -17,10 +17,7 @@ def exact(number: object) -> str:
 
 
 def printable(text: str) -> str:
-    """Return `text` with control characters and bytes that are no text escaped.
-
-    Messages on the console and in log.txt pass through it, because names of files may hold anything.
-    """
+    """Return `text` with control characters escaped. Messages may contain names of files, which can hold anything."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
@@ -31,8 +28,8 @@ def listed(texts: Sequence[str], most: int = 3) -> str:
 
 
 def did_you_mean(text: str, known: Iterable[str], cutoff: float = 0.6) -> str:
-    """Return "did you mean WORD?", empty where no known word is alike."""
+    """Return "did you mean WORD?", or nothing if no known word is similar."""
     in_lower_case = {word.lower(): word for word in known}
     synonym = _SYNONYMS.get(text.lower().partition(":")[0])
-    alike = [synonym] if synonym in in_lower_case else get_close_matches(text.lower(), in_lower_case, 1, cutoff)
-    return f"did you mean {in_lower_case[alike[0]]}?" if alike else ""
+    similar = [synonym] if synonym in in_lower_case else get_close_matches(text.lower(), in_lower_case, 1, cutoff)
+    return f"did you mean {in_lower_case[similar[0]]}?" if similar else ""

@@ -1,7 +1,4 @@
-"""Private functions and texts of torch that the project uses, each with a fallback for a torch without it.
-
-tests/utils/test_torch_private.py fails, and names the function, when torch drops one.
-"""
+"""Private functions and texts of torch that the project uses, each with a fallback. A test names those that go."""
 
 import errno
 import os
@@ -30,10 +27,7 @@ def cpu_has_matrix_units() -> bool:
 
 
 def allow_sizes_of_one() -> AbstractContextManager[object]:
-    """Return a context that lets torch.export include sizes of 1 in dynamic dimensions.
-
-    The fallback changes nothing: a program then rejects a batch of 1, and a U-Net the smallest image.
-    """
+    """Return a context that lets torch.export include sizes of 1 in dynamic dimensions. Fallback: they are refused."""
     with suppress(ImportError):
         from torch.fx.experimental import _config
 
@@ -43,7 +37,7 @@ def allow_sizes_of_one() -> AbstractContextManager[object]:
 
 
 def copy_all(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
-    """Copy tensors into others of their shapes, on a GPU by a kernel or two; the fallback starts one for each."""
+    """Copy tensors into others of their shapes with few kernels. Fallback: a kernel for each."""
     if hasattr(torch, "_foreach_copy_"):
         torch._foreach_copy_(list(targets), list(sources))
         return
@@ -54,7 +48,7 @@ def copy_all(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
 def freeze_compiled_weights() -> None:
     """Let torch.compile lay out weights for the device, for the rest of the process. They must not change any more.
 
-    The same option of torch.compile has no effect (torch 2.15). The fallback leaves the weights unchanged.
+    The same option of torch.compile has no effect (torch 2.15). Fallback: nothing.
     """
     with suppress(ImportError, AttributeError):
         from torch._inductor import config  # takes a second
@@ -63,28 +57,20 @@ def freeze_compiled_weights() -> None:
 
 
 def left_out_of_compilation(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Return a function that torch.compile leaves out.
-
-    The fallback, torch.compiler.disable, does the same, but imports the compiler at once, which takes a second.
-    """
+    """Return a function that torch.compile leaves out. Fallback: torch.compiler.disable, which imports the compiler."""
     disable: Callable[..., Callable[..., Tensor]] = getattr(torch, "_disable_dynamo", torch.compiler.disable)
     return disable(function)
 
 
 def is_system_error(error: Exception) -> bool:
-    """Return whether a file cannot be read now for a temporary reason, such as too many open files.
-
-    For some reasons torch raises a RuntimeError that quotes the system. Any other text counts as damage of the file.
-    """
+    """Return whether a file cannot be read for a temporary reason, such as too many open files."""
+    # torch raises RuntimeErrors that quote the system
     quoted = (os.strerror(number) for number in (errno.EMFILE, errno.ENFILE, errno.ENOMEM))
     is_quoted = isinstance(error, RuntimeError) and any(text in str(error) for text in quoted)
     return is_quoted or isinstance(error, OSError | MemoryError)
 
 
 def is_refused_type(error: Exception) -> bool:
-    """Return whether torch.load refused a file because it names other types than tensors and plain ones.
-
-    The error has no class of its own. With another text such a file counts as damaged.
-    """
+    """Return whether torch.load refused a file because it names types other than tensors and plain types."""
     texts = ("was not an allowed global", "is blocked")
     return isinstance(error, pickle.UnpicklingError) and any(text in str(error) for text in texts)

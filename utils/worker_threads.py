@@ -10,19 +10,17 @@ import torch
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
-MOST_THREADS = 4  # each holds an image in the memory
+MOST_THREADS = 4  # each one holds an image
 
 
 @contextmanager
 def worker_threads(n_threads: int | None = None) -> Iterator[Executor]:
-    """Provide threads. Torch uses one thread in each of them.
+    """Provide threads. At the end, also after an error or Ctrl-C, complete calls that have begun and drop the others.
 
-    At the end, also after an error or Ctrl-C, calls that have begun are completed, and the others are left out.
-
-    n_threads: Number of threads, by default the number of torch's threads, at most MOST_THREADS.
+    n_threads: Number of threads; default: the number of torch's threads, at most MOST_THREADS.
     """
     n_threads = n_threads or min(MOST_THREADS, torch.get_num_threads())
-    pool = ThreadPoolExecutor(n_threads, initializer=torch.set_num_threads, initargs=(1,))  # the main thread keeps its
+    pool = ThreadPoolExecutor(n_threads, initializer=torch.set_num_threads, initargs=(1,))
     try:
         yield pool
     finally:

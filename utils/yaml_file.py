@@ -1,7 +1,6 @@
-"""YAML read as plain values: strings, integers, lists and mappings.
+"""YAML as plain values: strings, integers, lists and mappings.
 
-YAML's own rules for scalars are switched off, since the schema knows the type of each setting: `no`, `1e3` and `010`
-stay strings here, so that a run may have such a name and a learning rate may be 1e-4.
+The schema knows the type of each setting. So `no`, `1e3` and `010` stay strings here: a run may have such a name.
 """
 
 import re
@@ -13,9 +12,9 @@ import yaml
 from utils.errors import ConfigError
 from utils.plain_values import NestingError, distinct_values
 
-MAX_BYTES = 2**17  # size of a file; ten times the size of configs/reference.yaml
-MAX_VALUES = 10_000  # values of a file, which count again for each alias
-MAX_PROBLEMS = 50  # named in an error
+MAX_BYTES = 2**17
+MAX_VALUES = 10_000  # an alias counts all of its values again
+MAX_PROBLEMS = 50  # problems in an error
 _YAML = "tag:yaml.org,2002:"
 _TAGS = frozenset(_YAML + name for name in ("map", "seq", "str", "null", "merge"))
 _WHOLE_NUMBER = re.compile(r"(0|-?[1-9][0-9]{0,17})\Z")
@@ -29,7 +28,7 @@ def shortened(value: object) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML whose scalars are null, plain integers or strings; in YAML 1.1 `no` is a boolean and `1:30` a number."""
+    """Reads scalars as null, plain integers or strings. In YAML 1.1 `no` is a boolean and `1:30` a number."""
 
 
 _Loader.yaml_implicit_resolvers = {}
@@ -42,8 +41,8 @@ def read_yaml(path: Path) -> object:
     """Return the plain values of a YAML file.
 
     Raises:
-        OSError: the file is missing or cannot be read.
-        ConfigError: it is not YAML, is too large, or has a key twice.
+        OSError: The file cannot be read.
+        ConfigError: There is no such file, it is too large, or as `parse_yaml`.
     """
     if not path.is_file():
         raise ConfigError(f"{path}: not a file; name a YAML file, such as configs/demo.yaml")
@@ -54,9 +53,7 @@ def read_yaml(path: Path) -> object:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"{path}: not a text file in UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8"
-        ) from error
+        raise ConfigError(f"{path}: not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8") from error
     return parse_yaml(text, str(path))
 
 
@@ -64,7 +61,7 @@ def parse_yaml(text: str, origin: str) -> object:
     """Return the plain values of a YAML text; `origin` names it in errors.
 
     Raises:
-        ConfigError: the text is not YAML, has a key twice, contains itself, or expands to more than MAX_VALUES values.
+        ConfigError: The text is not YAML, has a key twice, contains itself, or expands to more than MAX_VALUES values.
     """
     try:
         loader = _Loader(text)
@@ -85,7 +82,7 @@ def parse_yaml(text: str, origin: str) -> object:
 
 
 def _problems_of_nodes(root: yaml.Node) -> list[tuple[int, str]]:
-    """Return lines and problems: duplicate keys, values of types that no setting has, too many values by aliases."""
+    """Return lines and problems: duplicate keys, tags, and too many values."""
     problems = []
     for node, n_values in distinct_values(root, _parts):
         line = node.start_mark.line + 1
