@@ -85,7 +85,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "comments alone": ("# nothing\n", [r"c\.yaml: holds no settings"]),
     "binary": (bytes(range(256)), [r"not UTF-8"]),
     "NUL": ('run: {root: "a\\0b"}', [r"run\.root is .*, with a NUL character"]),
-    "UTF-16": ("run: {}".encode("utf-16"), [r"not a text file in UTF-8 .* save it as UTF-8"]),
+    "UTF-16": ("run: {}".encode("utf-16"), [r"not UTF-8 .* save it as UTF-8"]),
     "home of nobody": ("data: {root: ~nobody-here/data}", [r"there is no such home folder; write the path in full"]),
 }
 
