@@ -21,7 +21,7 @@ from configs.data_facts import (
     value_ranges,
 )
 from configs.schema import Config, DataConfig
-from configs.schema.data import OF_RGB_SOURCES, SIZED_BY_CROP
+from configs.schema.data import SIZED_BY_CROP
 from data.conditioning import Conditioning
 from data.preprocessing import LeastSide, Preprocessing
 from losses import ADVERSARIAL_LOSSES, GENERATOR_LOSSES, PENALTIES, REGISTERED_LOSSES
@@ -175,11 +175,10 @@ def build_preprocessing(config: Config) -> Preprocessing:
     """
     check_sizes(config)
     data, sides, augmentation = config.data, image_sides(config), None
-    if any(vars(data.augment).values()):
+    if data.quarter_turns or data.rotation_degrees or data.zoom or data.elastic:
         from data.pair_augmentation import PairAugmentation  # imports torchvision, which takes a second
 
-        unused = OF_RGB_SOURCES if data.is_stacked else ()
-        augmentation = PairAugmentation(**(vars(data.augment) | dict.fromkeys(unused, ())))
+        augmentation = PairAugmentation(data.rotation_degrees, data.zoom, data.elastic, data.quarter_turns)
     return Preprocessing(
         mode=data.preprocess,
         load_height=data.load_height,

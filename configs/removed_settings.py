@@ -7,6 +7,10 @@ from utils.log import logger
 
 REPLACED: dict[str, dict[str, object]] = {  # settings, by the setting that holds their values now, in this order
     "cycle.weights": {"cycle.weight_a": 10.0, "cycle.weight_b": 10.0},
+    "data.elastic": {"data.augment.elastic": []},
+    "data.quarter_turns": {"data.augment.quarter_turns": False},
+    "data.rotation_degrees": {"data.augment.rotation_degrees": []},
+    "data.zoom": {"data.augment.scale": []},
     "data.synthetic_samples": {
         "data.synthetic.train_samples": 1000,
         "data.synthetic.val_samples": 16,
@@ -21,7 +25,7 @@ REMOVED: dict[str, object] = {
     **dict.fromkeys(("augmentation.target", "init.encoder", "log.show_channels", "loss.vgg_weights"), None),
     **dict.fromkeys(("metrics.alexnet_weights", "metrics.inception_weights"), None),
     **{key: [] for key in ("data.instance_classes", "train.freeze_discriminator", "train.freeze_generator")},
-    **{f"data.augment.{name}": [] for name in ("hue", "jpeg_quality", "shear_degrees")},
+    **{f"data.augment.{name}": [] for name in ("color", "hue", "jpeg_quality", "noise", "shear_degrees")},
     **dict.fromkeys(("discriminator.init", "generator.init"), "normal"),
     **dict.fromkeys(("discriminator.init_gain", "generator.init_gain"), 0.02),
     **dict.fromkeys(("log.gradient_norms", "log.histograms", "loss.vgg_imagenet_normalization"), False),
@@ -30,6 +34,7 @@ REMOVED: dict[str, object] = {
     "contrastive.taps": ["stem.0", "downs.0.0", "downs.1.0", "blocks.0", "blocks.4"],
     "loss.class_balance": True,
     "train.profile_steps": 0,
+    "data.augment.vertical_flip": False,
     "data.cache_folder": "~/.cache/pairgan",
     "data.cache_gib": 16.0,
     "data.feature_folder": "{split}_feat",
@@ -47,7 +52,7 @@ REMOVED: dict[str, object] = {
     "train.channels_last": "auto",
     "train.cudnn_benchmark": True,
 }
-FORMER_SECTIONS = ("data.synthetic",)
+FORMER_SECTIONS = ("data.augment", "data.synthetic")
 _SUCCESSORS = {key: new for new, former in REPLACED.items() for key in former}
 _report = cache(logger.info)  # a checkpoint's settings are read several times in a run
 

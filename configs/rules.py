@@ -6,7 +6,7 @@ from typing import Any
 from configs.build import data_facts
 from configs.schema import Config, changed_settings, config_differences
 from configs.schema.checks import require
-from configs.schema.data import OF_RGB_SOURCES, RGB_CHANNELS
+from configs.schema.data import RGB_CHANNELS
 from configs.schema.train import METHODS
 from data import LAYOUTS
 from losses import ADVERSARIAL_LOSSES, GENERATOR_LOSSES, PENALTIES
@@ -215,7 +215,7 @@ def _unused(config: Config) -> Iterator[str]:
     classifies = ADVERSARIAL_LOSSES[config.loss.gan_mode].classifies_pixels
     yield from (f"loss.{name}" for name in config.penalties if PENALTIES[name].classifies_pixels != classifies)
     takes_scales = "n_scales" in argument_names(DISCRIMINATORS[config.discriminator.name])
-    has_images, has_rgb = data.is_stacked or not data.has_labels, not data.has_labels and not data.is_stacked
+    has_images = data.is_stacked or not data.has_labels
     facts = data_facts(config)
     has_spectral_norm = config.generator.spectral_norm or config.discriminator.spectral_norm != "none"
     needs_instances = data.instance_edges or (features.n_channels > 0 and features.regions == "instances")
@@ -231,7 +231,6 @@ def _unused(config: Config) -> Iterator[str]:
         (needs_instances, ["data.instances"]),
         (data.n_classes > 0 and not data.label_colors, ["data.ignore_id"]),
         (has_images, ["data.source_channels", "data.source_range"]),
-        (has_rgb, [*(f"data.augment.{name}" for name in OF_RGB_SOURCES)]),
         (facts.target_files is not None, ["data.target_files"]),
         (data.preprocess not in ("crop", "none"), ["data.load_width"]),
         (data.preprocess == "resize_and_crop", ["data.load_height"]),

@@ -1,4 +1,4 @@
-"""Augmentation of training pairs: geometry for all maps of a sample, colours and noise only for its source.
+"""Augmentation of training pairs: quarter turns, rotation, scale and elastic deformation of all maps of a sample.
 
 Importing torchvision takes a second. `configs/build.py` therefore imports this module only if something is augmented.
 """
@@ -18,38 +18,6 @@ from torchvision.transforms.v2 import InterpolationMode
 from utils.limits import CONTROLS_PER_SIDE
 
 Window = tuple[int, int, int, int]  # top, left, height and width in pixels
-
-
-@dataclass(frozen=True)
-class Photometric:
-    """One draw of changes of a source image.
-
-    brightness, contrast, saturation: Factors. Saturation is for images of three channels.
-    noise: Standard deviation of Gaussian noise, as a share of the image's range.
-    """
-
-    brightness: float = 1.0
-    contrast: float = 1.0
-    saturation: float = 1.0
-    noise: float = 0.0
-    noise_seed: int = 0
-
-    def __call__(self, image: Tensor) -> Tensor:
-        """Return a changed copy of a (C, H, W) image, with its dtype and within its range.
-
-        The range is 0 to 255 for uint8, otherwise from the lowest to the highest value of the image.
-        """
-        low, high = (0.0, 255.0) if image.dtype == torch.uint8 else map(float, image.float().aminmax())
-        shares = (image.float() - low) / max(high - low, 1e-30)
-        shares = (shares * self.brightness).clamp(0, 1)
-        mean = shares.double().mean().float()  # a float32 mean may depend on the number of threads
-        shares = torch.lerp(mean, shares, self.contrast).clamp(0, 1)
-        if len(image) == 3:
-            shares = F.adjust_saturation(shares, self.saturation)
-        if self.noise:
-            generator = torch.Generator().manual_seed(self.noise_seed)
-            shares = (shares + self.noise * torch.randn(shares.shape, generator=generator)).clamp(0, 1)
-        return _in_dtype(shares * (high - low) + low, image.dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,46 +87,31 @@ class PairChange:
     """One draw for a sample.
 
     n_quarter_turns: Counter-clockwise, 0 to 3; odd ones only for squares.
-    photometric: Change of a source that is an image.
     """
 
-    vertical_flip: bool = False
     n_quarter_turns: int = 0
     warp: Warp | None = None
-    photometric: Photometric | None = None
-
-    def turned(self, image: Tensor) -> Tensor:
-        """Return a flipped and turned (C, H, W) map."""
-        return (F.vertical_flip(image) if self.vertical_flip else image).rot90(self.n_quarter_turns, (-2, -1))
 
 
 @dataclass(frozen=True)
 class PairAugmentation:
-    """The settings of `data.augment`. Ranges are [lowest, highest]; an empty one draws nothing."""
+    """The changes that are drawn for a training pair. Ranges are [lowest, highest]; an empty one draws nothing."""
 
     rotation_degrees: Sequence[float] = ()
     scale: Sequence[float] = ()
     elastic: Sequence[float] = ()
-    vertical_flip: bool = False
     quarter_turns: bool = False
-    color: Sequence[float] = ()
-    noise: Sequence[float] = ()
 
     def draw(self, height: int, width: int, rng: np.random.Generator) -> PairChange:
         """Draw a change for a sample of height x width pixels."""
         n_turns = int(rng.integers(4)) if self.quarter_turns else 0
-        flips = self.vertical_flip and bool(rng.random() < 0.5)
-        warp = photometric = None
+        warp = None
         if self.rotation_degrees or self.scale or self.elastic:
             rotation = _drawn(self.rotation_degrees, rng, 0)
             scale = math.exp(_drawn([math.log(bound) for bound in self.scale], rng, 0))  # 1/2 as often as 2
             controls = _draw_controls(_drawn(self.elastic, rng, 0), height, width, rng) if self.elastic else None
             warp = Warp.of(rotation, scale, controls)
-        if self.color or self.noise:
-            brightness, contrast, saturation = (_drawn(self.color, rng, 1) for _ in range(3))
-            noise, seed = _drawn(self.noise, rng, 0), int(rng.integers(2**32))
-            photometric = Photometric(brightness, contrast, saturation, noise, seed)
-        return PairChange(flips, n_turns if height == width else 2 * (n_turns % 2), warp, photometric)
+        return PairChange(n_turns if height == width else 2 * (n_turns % 2), warp)
 
 
 def _drawn(bounds: Sequence[float], rng: np.random.Generator, neutral: float) -> float:

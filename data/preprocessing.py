@@ -52,11 +52,6 @@ class Placement:
             image = resize_image(image, self.height, self.width)
         return self._cut(image, self._warp.image if self._warp else None)
 
-    def source_image(self, image: Tensor) -> Tensor:
-        """Apply to a source image; no other map changes its colours."""
-        image, photometric = self.image(image), self.change and self.change.photometric
-        return photometric(image) if photometric else image
-
     def weights(self, weights: Tensor) -> Tensor:
         """Apply to a (1, H, W) map of weights. The weight is 0 where a warp reads beyond the image."""
         if weights.shape[-2:] != (self.height, self.width):
@@ -81,7 +76,7 @@ class Placement:
         top, left, height, width = window = (self.top, self.left, self.crop_height, self.crop_width)
         image = warped(image, window) if warped else image[:, top : top + height, left : left + width]
         image = image.flip(-1) if self.flip else image
-        return (self.change.turned(image) if self.change else image).contiguous()
+        return (image.rot90(self.change.n_quarter_turns, (-2, -1)) if self.change else image).contiguous()
 
 
 class LeastSide(NamedTuple):
@@ -226,7 +221,7 @@ def place(sample: Sample, source: Placement, source_is_ids: bool) -> Sample:
     """Return the sample with its maps placed, given the placement of its source."""
     target = source.of_target
     placing = {
-        "source": source.ids if source_is_ids else source.source_image,
+        "source": source.ids if source_is_ids else source.image,
         "target": target.image,
         "weights": target.weights,
         "source_images": source.image,

@@ -54,7 +54,8 @@ _OPTIONS_NOT_RECORDED = (
 _SECTIONS = ("data.", "generator.", "features.", "style.")  # sections whose settings change translations, except:
 _SETTINGS_WITHOUT_EFFECT = (
     *("data.root", "data.workers", "data.timeout_s", "data.cache"),
-    *("data.flip", "data.augment.", "data.on_bad_sample", "data.validation_split", "data.weight_folder"),
+    *("data.flip", "data.quarter_turns", "data.rotation_degrees", "data.zoom", "data.elastic", "data.on_bad_sample"),
+    *("data.validation_split", "data.weight_folder"),
     *("data.preprocess", "data.load_", "data.crop_", "data.test_split"),  # see "resizing", "split"
     "data.synthetic_",  # numbers of samples, and sizes, which an image that is kept must have
 )

@@ -14,7 +14,6 @@ from utils.yaml_file import shortened
 if TYPE_CHECKING:
     from data.layout import RegisteredLayout
 
-OF_RGB_SOURCES = ("color", "noise")  # settings of `augment` without effect on label maps
 DIRECTIONS = ("AtoB", "BtoA")
 RGB_CHANNELS = (1, 3)  # brightness, and colours
 _TYPES = ("uint8", "uint16", "int16", "float32")
@@ -30,40 +29,9 @@ LayoutName = Literal[
 ]
 _AUGMENTATION_LIMITS = {
     "rotation_degrees": (-180, 180),
-    "scale": (0.5, 2),
+    "zoom": (0.5, 2),
     "elastic": (0, MOST_ELASTIC),
-    "color": (0, 4),
-    "noise": (0, 0.5),
 }
-
-
-@dataclass(frozen=True)
-class PairAugmentationConfig(Section, prefix="data.augment."):
-    """Augmentation of training pairs. Each range is [lowest, highest]; empty: off."""
-
-    rotation_degrees: list[float] = field(default_factory=list)
-    """Counter-clockwise, about the middle of the crop: [-10,10]. Beyond its borders an image continues as its
-    reflection, and so do labels and instances."""
-    scale: list[float] = field(default_factory=list)
-    """Magnification, 0.5 to 2: [0.8,1.25], of which half enlarge. Below 1 the crop shows more of the image."""
-    elastic: list[float] = field(default_factory=list)
-    """Smooth deformation, 0 to 0.12: [0,0.06]. The largest displacement, as a share of the crop's shorter side; usual
-    ones are a third of it."""
-    vertical_flip: bool = False
-    """Turn half of the samples upside down. data.flip mirrors them."""
-    quarter_turns: bool = False
-    """Turn samples by 0, 90, 180 or 270 degrees; crops have to be square. Whole images (data.preprocess scale_width,
-    none) that are not are turned by 0 or 180."""
-    color: list[float] = field(default_factory=list)
-    """Factors of the source's brightness, contrast and saturation, 0 to 4, each drawn by itself: [0.8,1.25]."""
-    noise: list[float] = field(default_factory=list)
-    """Standard deviation of the source's noise as a share of its range, 0 to 0.5: [0,0.05]."""
-
-    def __post_init__(self) -> None:
-        for name, (least, most) in _AUGMENTATION_LIMITS.items():
-            bounds = getattr(self, name)
-            is_range = len(bounds) == 2 and least <= bounds[0] <= bounds[1] <= most
-            self.require(is_range or not bounds, name, f"[lowest,highest] from {least:g} to {most:g}, or [] for none")
 
 
 @dataclass(frozen=True)
@@ -136,6 +104,17 @@ class DataConfig(Section, prefix="data."):
     """Height of the crop, in pixels."""
     flip: bool = True
     """Mirror half of the training samples."""
+    quarter_turns: bool = False
+    """Turn training samples by 0, 90, 180 or 270 degrees; by 0 or 180 if they are not square."""
+    rotation_degrees: list[float] = field(default_factory=list)
+    """Rotate training samples counter-clockwise by an angle drawn from [lowest,highest], as [-10,10]. Images continue
+    beyond their borders as their reflections. []: off."""
+    zoom: list[float] = field(default_factory=list)
+    """Magnify training samples by a factor from [lowest,highest], 0.5 to 2, as [0.8,1.25]. Half of them are enlarged.
+    Below 1 the crop shows more of the image. []: off."""
+    elastic: list[float] = field(default_factory=list)
+    """Deform training samples smoothly, by up to a share of the crop's shorter side from [lowest,highest], 0 to 0.12,
+    as [0,0.06]. []: off."""
     validation_split: str | None = None
     """Split whose first samples are shown during training. Default: val; where there is none
     train, or what train.validation_share holds back of it."""
@@ -160,10 +139,6 @@ class DataConfig(Section, prefix="data."):
     """Drawn data sets: number of samples in the splits train, val and test."""
     synthetic_size: list[int] = field(default_factory=lambda: [128, 128])
     """Drawn data sets: height and width of a sample in pixels."""
-    augment: PairAugmentationConfig = field(default_factory=PairAugmentationConfig)
-    """What else is drawn for each training pair in each epoch, from ranges [lowest,highest]; []: off. All its maps are
-    warped and turned alike; colours and noise change only sources that are images. Validation and test samples do not
-    change. Section augmentation is another thing: it changes what the discriminator sees."""
 
     def __post_init__(self) -> None:
         self.require_numbers("n_classes", "ignore_id", "timeout_s", least=0)
@@ -171,7 +146,7 @@ class DataConfig(Section, prefix="data."):
         self.require(are_counts, "synthetic_samples", "[train,val,test], each at least 1")
         is_size = len(self.synthetic_size) == 2 and all(32 <= side <= MOST for side in self.synthetic_size)
         self.require(is_size, "synthetic_size", "[height,width], each at least 32")
-        self._check_label_maps()
+        _check_label_maps(self)
         check_side("source", self.source_channels, self.source_range)
         check_side("target", self.target_channels, self.target_range)
         check_target_files(self.target_files, self.target_channels)
@@ -188,20 +163,10 @@ class DataConfig(Section, prefix="data."):
         if self.preprocess == "scale_width_and_crop":
             fits = self.crop_width <= self.load_width
             self.require(fits, "crop_width", f"no more than data.load_width {self.load_width}")
-        if self.augment.quarter_turns and self.preprocess in SIZED_BY_CROP:
-            expected = f"false where the crop is not square: it is {crop}"
-            self.require(self.crop_width == self.crop_height, "augment.quarter_turns", expected)
-
-    def _check_label_maps(self) -> None:
-        colors, n_classes = self.colors, self.n_classes
-        if colors is not None:
-            expected = f"0 or {colors.n_classes}, the number of classes of data.label_colors"
-            self.require(n_classes in (0, colors.n_classes), "n_classes", expected)
-        names = () if colors is None else colors.names
-        total = n_classes or len(names)
-        unknown = [name for name in self._instance_classes if name not in names and not _is_id(name, total)]
-        expected = f"ids from 0 to {total - 1}{' or names of data.label_colors' if names else ''}"
-        require(not (unknown and total), "data.instances", unknown, expected)
+        for name, (least, most) in _AUGMENTATION_LIMITS.items():
+            bounds = getattr(self, name)
+            is_range = len(bounds) == 2 and least <= bounds[0] <= bounds[1] <= most
+            self.require(is_range or not bounds, name, f"[lowest,highest] from {least:g} to {most:g}, or [] for none")
 
     @property
     def _layout(self) -> "type[RegisteredLayout]":
@@ -259,11 +224,24 @@ class DataConfig(Section, prefix="data."):
     def divided_classes(self) -> frozenset[int]:
         """The ids of the classes whose connected parts are instances; none: of all."""
         names = () if self.colors is None else self.colors.names
-        return frozenset(names.index(name) if name in names else int(name) for name in self._instance_classes)
+        return frozenset(names.index(name) if name in names else int(name) for name in self.instance_classes)
 
     @property
-    def _instance_classes(self) -> list[str]:
+    def instance_classes(self) -> list[str]:
+        """The names or ids of the classes whose connected parts are instances; none: of all."""
         return self.instances if isinstance(self.instances, list) else []
+
+
+def _check_label_maps(data: DataConfig) -> None:
+    colors, n_classes = data.colors, data.n_classes
+    if colors is not None:
+        expected = f"0 or {colors.n_classes}, the number of classes of data.label_colors"
+        data.require(n_classes in (0, colors.n_classes), "n_classes", expected)
+    names = () if colors is None else colors.names
+    total = n_classes or len(names)
+    unknown = [name for name in data.instance_classes if name not in names and not _is_id(name, total)]
+    expected = f"ids from 0 to {total - 1}{' or names of data.label_colors' if names else ''}"
+    require(not (unknown and total), "data.instances", unknown, expected)
 
 
 def _is_id(text: str, n_classes: int) -> bool:

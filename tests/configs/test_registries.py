@@ -99,12 +99,8 @@ def test_each_loss_trains_alone_in_both_orders(tiny_config: Path, name: str, ret
         ),
         (["style.size=[4,4]", "loss.kl_divergence=1"], ["style.size=[4, 4]", "loss.kl_divergence=1.0"]),
         (["generator.name=spade", "style.channels=4", "style.size=[4,4]", "loss.kl_divergence=1"], []),
-        (["data.augment.color=[0,0.1]", "data.augment.scale=[1,2]"], ["data.augment.color=[0.0, 0.1]"]),
-        (["data.layout=side_by_side", "data.root=x", "data.instance_edges=false", "data.augment.color=[0,0.1]"], []),
         ([*PAIRS, "data.target_files=uint16.png"], ["data.target_files=uint16.png"]),
         ([*PAIRS, "data.target_files=uint16.png", "data.target_channels=4"], []),
-        ([*PAIRS, "data.augment.noise=[0.1,0.2]"], []),
-        ([*STACK, "data.augment.noise=[0.1,0.2]"], ["data.augment.noise=[0.1, 0.2]"]),
     ],
 )
 def test_settings_that_nothing_chosen_takes_are_without_effect(

@@ -28,7 +28,7 @@ PREPROCESS = [
     ["data.preprocess=crop", "data.crop_width=32", "data.crop_height=32"],
     ["data.preprocess=none"],
 ]
-AUGMENTED = [*PREPROCESS[3], "data.augment.scale=[0.7,1.4]", "data.augment.elastic=[0,0.1]"]
+AUGMENTED = [*PREPROCESS[3], "data.zoom=[0.7,1.4]", "data.elastic=[0,0.1]"]
 BLACK = torch.zeros(32, 64, 3, dtype=torch.uint8).numpy()
 
 Open = Callable[..., CachedLayout]

@@ -20,7 +20,7 @@ SETTINGS = Preprocessing(
     mode="none", load_height=48, load_width=96, crop_height=32, crop_width=64, flip=True, size_multiple=8, min_size=16
 )
 SMALL = replace(SETTINGS, mode="crop", load_height=32, load_width=48, crop_height=24, crop_width=24)
-TURNED = PairAugmentation(vertical_flip=True, quarter_turns=True)
+TURNED = PairAugmentation(quarter_turns=True)
 SCALES = pytest.mark.parametrize("scale", [0.25, 2.0])
 MODES: tuple[Mode, ...] = get_args(Mode)
 STORED = pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.float32])
@@ -168,7 +168,7 @@ def test_every_draw_shows_source_and_target_the_same_place(scale: float, mode: M
         source, target = at_the_coarser(sample, settings.draw(sample, np.random.default_rng(seed)), scale)
         assert torch.allclose(source, target, atol=1e-4)
         seen.add(source.numpy().tobytes())
-    assert len(seen) > (8 if is_cropped else 1)
+    assert len(seen) > (6 if is_cropped else 1)
 
 
 @SCALES

@@ -53,7 +53,7 @@ SETTINGS = ["data.layout=paired_folders", "data.n_classes=3", "data.instances=co
 SETTINGS += ["data.source_folder=['{split}_label','{split}_height']", "data.weight_folder={split}_weight"]
 SETTINGS += ["data.source_range=[0,60000]"]
 SETTINGS += ["data.preprocess=crop", "data.crop_width=16", "data.crop_height=16", "loss.class_weights={0: 2}"]
-SETTINGS += ["data.augment.rotation_degrees=[-20,20]", "augmentation.policy=[color,translation]", "train.batch_size=2"]
+SETTINGS += ["data.rotation_degrees=[-20,20]", "augmentation.policy=[color,translation]", "train.batch_size=2"]
 SETTINGS += ["train.accumulation_steps=2", "train.pool_size=2", "train.ema_decay=0.9"]
 
 

@@ -45,7 +45,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("journey")
     write_pairs(folder / "pairs")
     config = write_tiny_config(folder)
-    augment = ["data.augment.rotation_degrees=[-5,5]", "augmentation.policy=[translation,cutout]"]
+    augment = ["data.rotation_degrees=[-5,5]", "augmentation.policy=[translation,cutout]"]
     run(config, *DATA, f"data.root={folder / 'pairs'}", *NETWORK, *augment)
     return config
 

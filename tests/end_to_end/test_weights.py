@@ -16,7 +16,7 @@ from utils.errors import UserError
 SETTINGS = ["data.layout=paired_folders", "data.instance_edges=false", "data.preprocess=crop"]
 SETTINGS += ["data.crop_width=32", "data.crop_height=32", "data.n_classes=5", "train.batch_size=2"]
 MAPS = ["data.weight_folder={split}_weight"]
-AUGMENT = ["data.augment.rotation_degrees=[-20,20]", "augmentation.policy=[translation,cutout]"]
+AUGMENT = ["data.rotation_degrees=[-20,20]", "augmentation.policy=[translation,cutout]"]
 WEIGHTED = ("l1_weighted", "psnr_weighted", "ssim_weighted")
 
 

@@ -74,7 +74,7 @@ def test_settings_that_change_translations_are_recorded(tmp_path: Path, rgb_conf
         return settings_of(load_config(rgb_config, settings))
 
     assert recorded() == {"data.layout": "paired_folders"}
-    elsewhere = recorded("data.root=elsewhere", "data.workers=0", "data.augment.rotation_degrees=[-5,5]", "run.seed=3")
+    elsewhere = recorded("data.root=elsewhere", "data.workers=0", "data.rotation_degrees=[-5,5]", "run.seed=3")
     assert elsewhere == recorded()
     ranges = recorded("data.source_range=[0,1000]", "data.ignore_id=255", "features.regions=instances")
     assert ranges == {"data.layout": "paired_folders", "data.source_range": [0.0, 1000.0], "data.ignore_id": 255}

@@ -18,7 +18,7 @@ def sheet_of(folder: Path, *arguments: object) -> torch.Tensor:
 def test_samples_are_shown_as_stored_and_as_augmented(tiny_config: Path, tmp_path: Path) -> None:
     settings = ["data.synthetic_size=[128,128]", "data.flip=false", "--show", 1]
     plain = sheet_of(tmp_path, "--config", tiny_config, *settings)
-    augmented = sheet_of(tmp_path, "--config", tiny_config, *settings, "data.augment.rotation_degrees=[30,30]")
+    augmented = sheet_of(tmp_path, "--config", tiny_config, *settings, "data.rotation_degrees=[30,30]")
     assert plain.shape == augmented.shape
     differs = (plain != augmented).any(0).any(0).nonzero()
     cells = plain.shape[2] // 4
