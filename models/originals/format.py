@@ -1,4 +1,4 @@
-"""The file of an original's network: which network of ours it holds, and the names of its tensors."""
+"""The file of an original's network: the network of ours that it holds, and the names of its tensors."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,8 +14,7 @@ FileRole = Literal["generator", "encoder", "discriminator", "projection"]
 Family = Literal["pix2pixHD", "pix2pix", "CycleGAN", "CUT", "SPADE", "OASIS"]
 FAMILIES: tuple[Family, ...] = get_args(Family)
 
-# names of the originals' hook for spectral norm, by ours
-SPECTRAL_NORM = {
+SPECTRAL_NORM = {  # names of the originals' hook for spectral norm, by ours
     "parametrizations.weight.original": "weight_orig",
     "parametrizations.weight.0._u": "weight_u",
     "parametrizations.weight.0._v": "weight_v",
@@ -23,20 +22,20 @@ SPECTRAL_NORM = {
 
 
 class OriginalWeightsError(UserError):
-    """A state dict is not of an original, or a network has no counterpart there."""
+    """A state dict belongs to no original, or a network has no counterpart there."""
 
 
 @dataclass(frozen=True)
 class OriginalFormat:
-    """A network of the originals, as its file holds it and as ours.
+    """A network of the originals in its file and in this project.
 
     families: Programs that have it; the first is the default.
     network: Our class.
     recognizes: Returns whether a state dict has the names and shapes of this network.
     settings: Returns the arguments of our class for these shapes. Chosen values decide what the shapes leave open.
-    names: Returns the names of the layers of a network of ours.
-    faults: Returns settings that the original lacks, and whether a network of ours has them.
-    is_of: Returns whether a network of our class is this one, if several entries have the class.
+    names: Returns the names of the layers of our network.
+    faults: Returns settings that the original lacks, and whether our network has them.
+    is_of: Returns whether our network belongs to this entry, if several entries have its class.
     constants: Returns further tensors of the original's file by name.
     left_open: Settings of a generator that the shapes leave open.
     """
@@ -49,16 +48,16 @@ class OriginalFormat:
     names: Callable[[Any], Names]
     faults: Callable[[Any], Mapping[str, bool]] = lambda _: {}
     is_of: Callable[[Any], bool] = lambda _: True
-    constants: Callable[[Any, Names], StateDict] = lambda *_: {}
+    constants: Callable[[Any], StateDict] = lambda _: {}
     left_open: tuple[str, ...] = ()
 
     def fault(self, network: nn.Module) -> str:
-        """Return the first of the faults that a network of ours has; "" if it has none."""
+        """Return the first fault of a network of ours; "" if it has none."""
         return next((fault for fault, is_there in self.faults(network).items() if is_there), "")
 
 
 def has(key: str, sides: tuple[int, int] | None = None) -> Callable[[StateDict], bool]:
-    """Return the function that returns whether a state dict has a tensor, with these last two sides if given."""
+    """Return a test whether a state dict has this tensor, and whether its last two sides are `sides`."""
     return lambda weights: key in weights and sides in (None, tuple(weights[key].shape[2:]))
 
 
@@ -66,7 +65,7 @@ def original_keys(network: nn.Module, names: Names) -> dict[str, str]:
     """Return the original's names of the tensors of a network, by ours.
 
     Raises:
-        KeyError: a tensor is in none of the layers.
+        KeyError: A tensor is in none of the layers.
     """
     keys = {}
     for key in network.state_dict():

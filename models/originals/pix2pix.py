@@ -1,62 +1,61 @@
-"""The networks of pix2pixHD, and of pix2pix and CycleGAN, which are one program."""
+"""The networks of pix2pixHD, and of pix2pix, CycleGAN and CUT, which share their code."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import Any, cast
 
+import torch
 from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
 
-from models.blocks import Norm
+from models.blocks import Norm, ResidualBlock
 from models.global_generator import GlobalGenerator, LocalEnhancer
 from models.instance_features import FeatureEncoder
-from models.layers import UpsampledConv2d
+from models.layers import AntialiasedDownsampling, UpsampledConv2d
 from models.originals.format import Family, Names, OriginalFormat, StateDict, has
 from models.patch_discriminator import MultiscalePatchDiscriminator, PixelDiscriminator
+from models.patch_projection import PatchProjection
 from models.spectral_norm import spectral_norms
 from models.unet_generator import UnetGenerator
 
 _OF_PIX2PIX: tuple[Family, ...] = ("pix2pix", "CycleGAN")
-
-# In each table of names, k counts the layers of a Sequential: a convolution, the norm behind it.
-
-
-def _trunk_names(trunk: GlobalGenerator, ours: str = "") -> Names:
-    names, number = {f"{ours}stem.{k}": f"model.{k}" for k in (1, 2)}, 4
-    for i, down in enumerate(trunk.downs):
-        names |= {f"{ours}downs.{i}.{k}": f"model.{number + k}" for k in (0, 1)}
-        number += _length(down)
-    for i, block in enumerate(trunk.blocks):
-        names |= _block_names(block, f"{ours}blocks.{i}", f"model.{number + i}")
-    number += len(trunk.blocks)
-    for i, up in enumerate(trunk.ups):
-        convolution = _length(up) - 3  # a norm and a ReLU follow it
-        names |= {f"{ours}ups.{i}.{k}": f"model.{number + k}" for k in (convolution, convolution + 1)}
-        number += _length(up)
-    return names | {f"{ours}head.1": f"model.{number + 1}"}  # the trunk of a local enhancer has none
+_TRUNK = ("stem", "downs", "blocks", "ups", "head")
+_NAMED = (nn.Conv2d, nn.ConvTranspose2d, nn.Linear, nn.InstanceNorm2d, nn.BatchNorm2d)
+_FILTERS: dict[type[nn.Module], tuple[int, ...]] = {AntialiasedDownsampling: (1, 2, 1), nn.Upsample: (1, 3, 3, 1)}
 
 
-def _length(layers: nn.Module) -> int:
-    return len(list(layers.children()))
+def _counted(network: nn.Module, parts: Sequence[str]) -> dict[str, nn.Module]:
+    """Return the layers of our parts in their order, by name, as the original counts them in one Sequential."""
+    layers: dict[str, nn.Module] = {}
+    for part in parts:
+        layer = network.get_submodule(part)
+        if isinstance(layer, nn.Sequential | nn.ModuleList):
+            layers |= _counted(network, [f"{part}.{child}" for child, _ in layer.named_children()])
+        else:
+            layers[part] = layer
+    return layers
 
 
-def _block_names(block: nn.Module, ours: str, original: str) -> Names:
-    second = 6 if any(isinstance(module, nn.Dropout) for module in block.modules()) else 5
-    return {f"{ours}.body.{k}": f"{original}.conv_block.{k}" for k in (1, 2, second, second + 1)}
+def _sequential(theirs: str, parts: Sequence[str], network: nn.Module) -> Names:
+    """Return the names of layers that are one Sequential, `theirs`, in the original."""
+    names: Names = {}
+    for number, (ours, layer) in enumerate(_counted(network, parts).items()):
+        if isinstance(layer, ResidualBlock):
+            names |= _sequential(f"{theirs}.{number}.conv_block", [f"{ours}.body"], network)
+        elif isinstance(layer, _NAMED):
+            names[ours] = f"{theirs}.{number}"
+    return names
 
 
 def _local_names(network: LocalEnhancer) -> Names:
-    names = _trunk_names(network.trunk, "trunk.")
-    for number, level in enumerate(network.enhancers):
-        ours, first, second = f"enhancers.{number}", f"model{number + 1}_1", f"model{number + 1}_2"
-        blocks = cast(nn.Sequential, level.blocks)
-        names |= {f"{ours}.stem.{k}": f"{first}.{k}" for k in (1, 2)}
-        names |= {f"{ours}.down.{k}": f"{first}.{4 + k}" for k in (0, 1)}
-        for i, block in enumerate(blocks):
-            names |= _block_names(block, f"{ours}.blocks.{i}", f"{second}.{i}")
-        names |= {f"{ours}.up.{k}": f"{second}.{len(blocks) + k}" for k in (0, 1)}
-        names["head.1"] = f"{second}.{len(blocks) + 4}"  # the last level wins
+    names = _sequential("model", [f"trunk.{part}" for part in _TRUNK[:-1]], network)
+    for number in range(len(network.enhancers)):
+        ours, head = f"enhancers.{number}", ["head"] if number == len(network.enhancers) - 1 else []
+        names |= _sequential(f"model{number + 1}_1", [f"{ours}.stem", f"{ours}.down"], network)
+        names |= _sequential(f"model{number + 1}_2", [f"{ours}.blocks", f"{ours}.up", *head], network)
     return names
 
 
@@ -75,27 +74,34 @@ def _unet_prefix(level: int) -> str:
     return "model.model." + ("1.model." if level else "") + "3.model." * (level - 1)
 
 
-def _patch_names(original: str, network: MultiscalePatchDiscriminator) -> Names:
-    """Return the names of a PatchGAN's layers.
-
-    original: a name there, of {scale}, {layer} and part {k}, or of the {place} where a scale is one Sequential.
-    """
-    names = {}
+def _patch_names(theirs: str, network: MultiscalePatchDiscriminator) -> Names:
+    """Return the names of PatchGANs; theirs: Name of the Sequential of each {scale}, or of each {layer} of a scale."""
+    names: Names = {}
     for number, scale in enumerate(network.scales):
         of_scale = len(network.scales) - 1 - number  # the original counts from the lowest resolution
-        layers, begin = cast(nn.ModuleList, scale.layers), 0
-        for layer, parts in enumerate(layers):
-            for k in (0, 1) if layer else (0,):
-                name = original.format(scale=of_scale, layer=layer, k=k, place=begin + k)
-                names[f"scales.{number}.layers.{layer}.{k}"] = name
-            begin += _length(parts)
-        names[f"scales.{number}.head"] = original.format(scale=of_scale, layer=len(layers), k=0, place=begin)
+        parts = [*(f"scales.{number}.layers.{k}" for k in range(n_layers(scale))), f"scales.{number}.head"]
+        for layer, group in enumerate([part] for part in parts) if "{layer}" in theirs else [(0, parts)]:
+            names |= _sequential(theirs.format(scale=of_scale, layer=layer), group, network)
     return names
 
 
-def _norm_behind(weights: StateDict, convolution: str) -> Norm:
-    container, _, number = convolution.rpartition(".")
-    return "batch" if f"{container}.{int(number) + 1}.weight" in weights else "instance"
+def n_layers(scale: nn.Module) -> int:
+    """Return the number of layers of a scale before its head."""
+    return len(cast(nn.ModuleList, scale.layers))
+
+
+def _filters(parts: Sequence[str], network: nn.Module) -> StateDict:
+    """Return the filters of CUT's antialiased layers, which its files hold as buffers."""
+    found, channels = {}, 0
+    layers = [*_counted(network, parts).values()]
+    for number, (layer, after) in enumerate(pairwise(layers)):
+        if isinstance(layer, nn.Conv2d):
+            channels = layer.out_channels
+        if type(layer) in _FILTERS:
+            n_filters = cast(nn.Conv2d, after).in_channels if isinstance(layer, nn.Upsample) else channels
+            row = torch.tensor(_FILTERS[type(layer)], dtype=torch.float32)
+            found[f"model.{number}.filt"] = (row[:, None] * row / 16).repeat(n_filters, 1, 1, 1)
+    return found
 
 
 def count(weights: StateDict, pattern: str) -> int:
@@ -107,6 +113,11 @@ def _convolutions(weights: StateDict, container: str) -> list[str]:
     """Return the names of the weights of a Sequential's own convolutions, in their order."""
     found = {int(match[1]): key for key in weights if (match := re.fullmatch(rf"{container}\.(\d+)\.weight", key))}
     return [key for _, key in sorted(found.items()) if weights[key].dim() == 4]
+
+
+def _norm_behind(weights: StateDict, convolution: str) -> Norm:
+    container, _, number = convolution.rpartition(".")
+    return "batch" if f"{container}.{int(number) + 1}.weight" in weights else "instance"
 
 
 def _trunk_settings(weights: StateDict) -> dict[str, Any]:
@@ -123,10 +134,24 @@ def _trunk_settings(weights: StateDict) -> dict[str, Any]:
 
 def _global_settings(weights: StateDict, chosen: Mapping[str, int]) -> dict[str, Any]:
     """Return the settings of a global generator; chosen: biased_downs keeps biases that instance norm cancels."""
-    has_dropout = any(key.endswith("conv_block.6.weight") and weights[key].dim() == 4 for key in weights)
-    settings = {**_trunk_settings(weights), "dropout": has_dropout}
-    keeps_biases = bool(chosen.get("biased_downs")) and settings["norm"] == "instance"
-    return settings | {"biased_downs": keeps_biases}
+    settings, (downs, ups) = _trunk_settings(weights), _antialiased(weights)
+    is_biased = bool(chosen.get("biased_downs")) or downs or ups
+    return {
+        **settings,
+        "dropout": any(key.endswith("conv_block.6.weight") and weights[key].dim() == 4 for key in weights),
+        "biased_downs": is_biased and settings["norm"] == "instance",
+        "downsample": "antialiased" if downs else "strided",
+        "upsample": "antialiased" if ups else "transposed",
+    }
+
+
+def _antialiased(weights: StateDict) -> tuple[bool, bool]:
+    """Return whether CUT's antialiased layers are before and after the residual blocks.
+
+    Two antialiased downsamplings have the layer numbers 4 to 11; two strided ones have 4 to 9.
+    """
+    blocks = [int(match[1]) for key in weights if (match := re.match(r"model\.(\d+)\.conv_block", key))] or [0]
+    return min(blocks) == 12, has(f"model.{max(blocks) + 2}.weight", (3, 3))(weights)
 
 
 def _encoder_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
@@ -161,7 +186,7 @@ def _unet_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
     }
 
 
-def _scored_settings(weights: StateDict, first: str, second: str, **sizes: int) -> dict[str, Any]:
+def _discriminator_settings(weights: StateDict, first: str, second: str, **sizes: Any) -> dict[str, Any]:
     """Return the settings of a discriminator by its first two convolutions, and its sizes."""
     base_channels, in_channels = weights[f"{first}.weight"].shape[:2]
     images = {"source_channels": max(in_channels - 3, 0), "image_channels": min(in_channels, 3)}
@@ -170,33 +195,46 @@ def _scored_settings(weights: StateDict, first: str, second: str, **sizes: int) 
 
 def _multiscale_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
     n_layers, n_scales = (count(weights, pattern) for pattern in (r"scale0_layer(\d+)\..*", r"scale(\d+)_.*"))
-    return _scored_settings(weights, "scale0_layer0.0", "scale0_layer1.0", n_layers=n_layers - 2, n_scales=n_scales)
+    sizes = {"n_layers": n_layers - 2, "n_scales": n_scales}
+    return _discriminator_settings(weights, "scale0_layer0.0", "scale0_layer1.0", **sizes)
 
 
 def _multiscale_settings_without_features(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
-    n_layers, n_scales = len(_convolutions(weights, "layer0")), count(weights, r"layer(\d+)\..*")
-    return _scored_settings(weights, "layer0.0", "layer0.2", n_layers=n_layers - 2, n_scales=n_scales)
+    sizes = {"n_layers": len(_convolutions(weights, "layer0")) - 2, "n_scales": count(weights, r"layer(\d+)\..*")}
+    return _discriminator_settings(weights, "layer0.0", "layer0.2", **sizes)
 
 
-def _patch_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
+def _patch_settings(downsample: str, weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
     first, second, *others = (key.removesuffix(".weight") for key in _convolutions(weights, "model"))
-    settings = _scored_settings(weights, first, second, n_layers=len(others), n_scales=1, padding=1)
+    sizes = {"n_layers": len(others), "n_scales": 1, "padding": 1, "downsample": downsample}
+    settings = _discriminator_settings(weights, first, second, **sizes)
     return settings | {"max_channels": 8 * settings["base_channels"]}
 
 
-def _has_trunk(*, has_blocks: bool) -> Callable[[StateDict], bool]:
-    has_stem = has("model.1.weight", (7, 7))
-    return lambda weights: has_stem(weights) and any("conv_block" in key for key in weights) == has_blocks
-
-
-def _faults(network: nn.Module) -> dict[str, bool]:
-    parts = list(network.modules())
+def _projection_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
+    n_taps, channels = count(weights, r"mlp_(\d+)\..*"), weights["mlp_0.0.weight"].shape[0]
     return {
-        "skips": isinstance(network, GlobalGenerator) and network.skips != "none",
+        "feature_channels": [weights[f"mlp_{tap}.0.weight"].shape[1] for tap in range(n_taps)],
+        "channels": channels,
+    }
+
+
+def _faults(network: Any) -> dict[str, bool]:
+    """Return settings that the originals' networks lack, and whether this network has them."""
+    parts, is_of_cut = list(network.modules()), _is_of_cut(network)
+    is_filtered = is_of_cut and network.upsample == "antialiased"
+    return {
+        "skips": getattr(network, "skips", "none") != "none",
         "spectral_norm": bool(spectral_norms(network)),
-        "upsample other than transposed": any(isinstance(part, nn.Upsample | UpsampledConv2d) for part in parts),
+        "n_downsamplings other than 2": is_of_cut and len(network.downs) != 2,
+        "upsample other than transposed": not is_filtered
+        and any(isinstance(part, nn.Upsample | UpsampledConv2d) for part in parts),
         "padding=reflect": any(isinstance(part, nn.Conv2d) and part.padding_mode != "zeros" for part in parts),
     }
+
+
+def _is_of_cut(network: nn.Module) -> bool:
+    return "antialiased" in (getattr(network, "downsample", ""), getattr(network, "upsample", ""))
 
 
 def patch_faults(network: MultiscalePatchDiscriminator) -> dict[str, bool]:
@@ -209,30 +247,74 @@ def _head(network: MultiscalePatchDiscriminator) -> nn.Conv2d:
     return cast(nn.Conv2d, network.scales[0].get_submodule("head"))
 
 
-def _is_of_pix2pix(network: MultiscalePatchDiscriminator) -> bool:
+def _is_one_patchgan(network: MultiscalePatchDiscriminator) -> bool:
     return not spectral_norms(network) and len(network.scales) == 1 and _head(network).padding[0] == 1
 
 
+def _has_trunk(weights: StateDict, *, has_blocks: bool) -> bool:
+    return has("model.1.weight", (7, 7))(weights) and any("conv_block" in key for key in weights) == has_blocks
+
+
+_GLOBAL = OriginalFormat(
+    ("pix2pixHD", *_OF_PIX2PIX, "CUT"),
+    "generator",
+    GlobalGenerator,
+    recognizes=partial(_has_trunk, has_blocks=True),
+    settings=_global_settings,
+    names=partial(_sequential, "model", _TRUNK),
+    faults=_faults,
+)
+_MULTISCALE = OriginalFormat(
+    ("pix2pixHD",),
+    "discriminator",
+    MultiscalePatchDiscriminator,
+    recognizes=has("scale0_layer0.0.weight"),
+    settings=_multiscale_settings,
+    names=partial(_patch_names, "scale{scale}_layer{layer}"),
+    faults=patch_faults,
+    is_of=lambda network: not spectral_norms(network) and not _is_one_patchgan(network),
+)
+_PATCH = OriginalFormat(
+    (*_OF_PIX2PIX, "CUT"),
+    "discriminator",
+    MultiscalePatchDiscriminator,
+    recognizes=has("model.0.weight", (4, 4)),
+    settings=partial(_patch_settings, "strided"),
+    names=partial(_patch_names, "model"),
+    is_of=_is_one_patchgan,
+)
 FORMATS: dict[str, OriginalFormat] = {
-    "multiscale": OriginalFormat(
-        ("pix2pixHD",),
-        "discriminator",
-        MultiscalePatchDiscriminator,
-        recognizes=has("scale0_layer0.0.weight"),
-        settings=_multiscale_settings,
-        names=partial(_patch_names, "scale{scale}_layer{layer}.{k}"),
-        faults=patch_faults,
-        is_of=lambda network: not spectral_norms(network) and not _is_of_pix2pix(network),
+    "cut": replace(
+        _GLOBAL,
+        families=("CUT",),
+        recognizes=lambda weights: _GLOBAL.recognizes(weights) and any(_antialiased(weights)),
+        is_of=_is_of_cut,
+        constants=partial(_filters, _TRUNK),
     ),
-    "multiscale_without_features": OriginalFormat(
-        ("pix2pixHD",),
-        "discriminator",
-        MultiscalePatchDiscriminator,
+    "cut_discriminator": replace(
+        _PATCH,
+        families=("CUT",),
+        recognizes=lambda weights: _PATCH.recognizes(weights) and has("model.3.weight", (4, 4))(weights),
+        settings=partial(_patch_settings, "antialiased"),
+        faults=lambda network: {"spectral_norm, n_scales or padding other than 1": not _is_one_patchgan(network)},
+        is_of=_is_of_cut,
+        constants=partial(_filters, ["scales.0.layers", "scales.0.head"]),
+    ),
+    "cut_projection": OriginalFormat(
+        ("CUT",),
+        "projection",
+        PatchProjection,
+        recognizes=has("mlp_0.0.weight"),
+        settings=_projection_settings,
+        names=lambda network: {f"taps.{i}.{k}": f"mlp_{i}.{k}" for i in range(len(network.taps)) for k in (0, 2)},
+    ),
+    "multiscale": _MULTISCALE,
+    "multiscale_without_features": replace(
+        _MULTISCALE,
         recognizes=has("layer0.0.weight"),
         settings=_multiscale_settings_without_features,
-        names=partial(_patch_names, "layer{scale}.{place}"),
-        faults=patch_faults,
-        is_of=lambda _: False,  # it is written with features
+        names=partial(_patch_names, "layer{scale}"),
+        is_of=lambda _: False,  # networks of ours are written with features
     ),
     "unet": OriginalFormat(
         _OF_PIX2PIX, "generator", UnetGenerator, has("model.model.0.weight"), _unet_settings, _unet_names, _faults
@@ -242,38 +324,22 @@ FORMATS: dict[str, OriginalFormat] = {
         "discriminator",
         PixelDiscriminator,
         recognizes=has("net.0.weight"),
-        settings=lambda weights, _: _scored_settings(weights, "net.0", "net.2"),
-        names=lambda _: {"layers.0.0": "net.0", "layers.1.0": "net.2", "layers.1.1": "net.3", "head": "net.5"},
+        settings=lambda weights, _: _discriminator_settings(weights, "net.0", "net.2"),
+        names=partial(_sequential, "net", ["layers", "head"]),
         faults=_faults,
     ),
     "local": OriginalFormat(
         ("pix2pixHD",), "generator", LocalEnhancer, has("model1_1.1.weight"), _local_settings, _local_names, _faults
     ),
-    "global": OriginalFormat(
-        ("pix2pixHD", *_OF_PIX2PIX, "CUT"),
-        "generator",
-        GlobalGenerator,
-        recognizes=_has_trunk(has_blocks=True),
-        settings=_global_settings,
-        names=_trunk_names,
-        faults=_faults,
-    ),
+    "global": _GLOBAL,
     "encoder": OriginalFormat(
         ("pix2pixHD",),
         "encoder",
         FeatureEncoder,
-        recognizes=_has_trunk(has_blocks=False),
+        recognizes=partial(_has_trunk, has_blocks=False),
         settings=_encoder_settings,
-        names=lambda encoder: _trunk_names(encoder.network, "network."),
+        names=partial(_sequential, "model", [f"network.{part}" for part in _TRUNK]),
         faults=_faults,
     ),
-    "patch": OriginalFormat(
-        (*_OF_PIX2PIX, "CUT"),
-        "discriminator",
-        MultiscalePatchDiscriminator,
-        recognizes=has("model.0.weight", (4, 4)),
-        settings=_patch_settings,
-        names=partial(_patch_names, "model.{place}"),
-        is_of=_is_of_pix2pix,
-    ),
+    "patch": _PATCH,
 }

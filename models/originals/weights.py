@@ -2,9 +2,9 @@
 
 The names and shapes of a state dict determine its network. The originals differ from ours in this:
 
-- Nearly every convolution before a norm has a bias. Instance norm cancels it; batch norm's running mean contains it, so
-  it is subtracted there. Exported state dicts have zeros for these biases. Where CUT compares the features before a
-  norm, its bias counts, and is kept.
+- Nearly every convolution before a norm has a bias. Instance norm cancels it. Batch norm's running mean contains it, so
+  it is subtracted there. Exported state dicts have zeros for these biases. CUT compares features before a norm, and
+  such biases are kept.
 - CUT's antialiased layers have their constant filters in the state dict.
 - Old files with instance norm contain running statistics that evaluation did not use, and names may begin with
   `module.`. Files of torch 0.4.1 to 1.0.0 hold the divided weight of spectral norm instead of its vector `weight_v`.
@@ -19,25 +19,21 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from models.originals import cut, pix2pix, spade
+from models.originals import pix2pix, spade
 from models.originals.format import Names, OriginalFormat, OriginalWeightsError, StateDict, norms_behind, original_keys
 from models.spectral_norm import add_spectral_norm
 
-FORMATS: dict[str, OriginalFormat] = spade.FORMATS | cut.FORMATS | pix2pix.FORMATS
-_IGNORED = (
-    "running_mean",
-    "running_var",
-    "num_batches_tracked",
-    "filt",
-)  # statistics of instance norm; CUT's constant filters
+FORMATS: dict[str, OriginalFormat] = spade.FORMATS | pix2pix.FORMATS
+# statistics of instance norm, and CUT's constant filters
+_IGNORED = ("running_mean", "running_var", "num_batches_tracked", "filt")
 
 
 @dataclass(frozen=True)
 class ImportedNetwork:
     """A network of ours with the weights of an original.
 
-    scheme: its name in FORMATS.
-    settings: the arguments of its class.
+    scheme: Its name in FORMATS.
+    settings: Arguments of its class.
     """
 
     network: nn.Module
@@ -52,7 +48,7 @@ def import_original(state_dict: Mapping[Any, Any], chosen: Mapping[str, int] | N
         generator, noise_channels of OASIS's, biased_downs of ResNets, whose biases instance norm cancels.
 
     Raises:
-        OriginalWeightsError: no network of the originals has these names and shapes.
+        OriginalWeightsError: No network of the originals has these names and shapes.
     """
     if not all(isinstance(key, str) and isinstance(value, torch.Tensor) for key, value in state_dict.items()):
         found = ", ".join(f"{key}: {type(value).__name__}" for key, value in list(state_dict.items())[:3])
@@ -68,8 +64,8 @@ def import_original(state_dict: Mapping[Any, Any], chosen: Mapping[str, int] | N
         names = FORMATS[scheme].names(network)
         network.load_state_dict(_to_ours(weights, network, names), assign=True)
     except (OriginalWeightsError, KeyError, IndexError, ValueError, RuntimeError) as error:
-        lines = str(error).splitlines() or [""]
-        first = lines[min(1, len(lines) - 1)].strip()  # torch lists every weight that does not fit, below a title
+        lines = [*str(error).splitlines()[:2], ""]
+        first = lines[1].strip() or lines[0]  # torch lists every weight that does not fit below a title
         first = re.sub('", ".*', '", ...', first)  # and all that are missing in one line
         raise OriginalWeightsError(f"resembles the original's {scheme} network, but does not fit: {first}") from error
     return ImportedNetwork(network.requires_grad_(), scheme, settings)
@@ -78,10 +74,10 @@ def import_original(state_dict: Mapping[Any, Any], chosen: Mapping[str, int] | N
 def export_original(network: nn.Module, scheme: str, *, biases_before_norms: bool) -> StateDict:
     """Return the state dict that the original of `network` would have, on the CPU.
 
-    biases_before_norms: whether it has biases before norms, which are zeros.
+    biases_before_norms: Whether it has biases before norms, which are zeros.
 
     Raises:
-        OriginalWeightsError: the original has no such network, for instance because of spectral norm.
+        OriginalWeightsError: The original has no such network, for instance because of spectral norm.
     """
     description = FORMATS[scheme]
     fault, names, keys = description.fault(network), description.names(network), dict[str, str]()
@@ -96,7 +92,7 @@ def export_original(network: nn.Module, scheme: str, *, biases_before_norms: boo
         convolution = network.get_submodule(layer)
         assert isinstance(convolution, nn.Conv2d | nn.ConvTranspose2d)
         weights.setdefault(f"{names[layer]}.bias", torch.zeros(convolution.out_channels))
-    return weights | description.constants(network, names)
+    return weights | description.constants(network)
 
 
 def _recognize(weights: StateDict) -> str:
@@ -111,7 +107,7 @@ def _recognize(weights: StateDict) -> str:
 
 
 def _with_v(weights: StateDict) -> StateDict:
-    """Return the weights with `weight_v` where an old file has the divided weight instead."""
+    """Return the weights with `weight_v`, which old files lack: they have the divided weight instead."""
     weights = dict(weights)
     for key in [key for key in weights if key.endswith(".weight_orig")]:
         layer = key.removesuffix("_orig")
@@ -120,7 +116,7 @@ def _with_v(weights: StateDict) -> StateDict:
             continue
         matrix, u = weights[key].flatten(1), weights[f"{layer}_u"]
         v, sigma = matrix.T @ u, weights[key].norm() / divided.norm()
-        # with this length u W v is the sigma that divided the file's weight
+        # u W v with this length is the sigma that divided the file's weight
         weights[f"{layer}_v"] = F.normalize(v, dim=0) * (sigma / v.norm())
     return weights
 
