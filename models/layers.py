@@ -2,14 +2,12 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
 from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from utils.device import cpu_has_avx2_alone
 from utils.precision import at_least_float32
 
 
@@ -186,8 +184,6 @@ def _merged(kernel: Tensor) -> Tensor:
 
 
 WIDE_WEIGHTS = 2**23  # 1024 x 1024 x 3 x 3 has more; for smaller weights torch's own gradient is as fast
-MANY_CHANNELS = 128  # Winograd's form of fewer channels moves more memory than it saves products
-CHANNELS_CONTIGUOUS = range(256, 512) if cpu_has_avx2_alone() else range(0)  # it is faster on such contiguous images
 
 
 class WideConv2d(nn.Conv2d):
@@ -195,31 +191,16 @@ class WideConv2d(nn.Conv2d):
 
     On a CPU the gradient of a weight of at least WIDE_WEIGHTS elements is computed as one matrix product. In bfloat16
     that is faster than torch's own gradient; in float32 it avoids torch's copies of the gradient in other layouts.
-    Between MANY_CHANNELS and WIDE_WEIGHTS, a 3x3 convolution of channels-last images has Winograd's form in training,
-    and one of contiguous images with CHANNELS_CONTIGUOUS.
     """
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (N, in_channels, H, W) to (N, out_channels, H - k + 1, W - k + 1)."""
-        if self._has_fewer_products(x):
-            convolved: Tensor = WinogradConvolution.apply(x, self.weight)
-            return convolved if is_channels_last(x) else convolved.contiguous()
         if x.device.type != "cpu" or not torch.is_grad_enabled() or self.weight.numel() < WIDE_WEIGHTS:
             return super().forward(x)
         dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else self.weight.dtype
         with torch.autocast("cpu", enabled=False):
             result: Tensor = _Convolution.apply(x.to(dtype), self.weight.to(dtype))
         return result
-
-    def _has_fewer_products(self, x: Tensor) -> bool:
-        """Return whether Winograd's form is faster: in training, without half precision."""
-        is_half = torch.is_autocast_enabled("cpu") or x.dtype not in (torch.float32, torch.float64)
-        if not self.training or x.device.type != "cpu" or is_half or self.bias is not None:
-            return False
-        channels = self.weight.shape[:2]
-        if is_channels_last(x):
-            return min(channels) >= MANY_CHANNELS and self.weight.numel() < WIDE_WEIGHTS
-        return all(count in CHANNELS_CONTIGUOUS for count in channels)
 
 
 class _Convolution(torch.autograd.Function):
@@ -264,84 +245,3 @@ class PairConv2d(nn.Conv2d):
         of_source = F.conv2d(source, weight[:, :n_channels], self.bias, self.stride, self.padding)
         of_image = F.conv2d(image, weight[:, n_channels:], None, self.stride, self.padding)
         return (of_image.unflatten(0, (-1, len(source))) + of_source).flatten(0, 1)
-
-
-_OUT, _IN = 4, 6  # sides of a tile of the output, and of the pixels that it depends on
-# matrices of one side: `tile_rows.T @ ((kernel_rows @ kernel) * (pixel_rows @ pixels))` is a convolution
-_PIXELS = [
-    [4, 0, -5, 0, 1, 0],
-    [0, -4, -4, 1, 1, 0],
-    [0, 4, -4, -1, 1, 0],
-    [0, -2, -1, 2, 1, 0],
-    [0, 2, -1, -2, 1, 0],
-    [0, 4, 0, -5, 0, 1],
-]
-_KERNEL = [[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]]  # times 24
-_TILE = [[1, 0, 0, 0], [1, 1, 1, 1], [1, -1, 1, -1], [1, 2, 4, 8], [1, -2, 4, -8], [0, 0, 0, 1]]
-
-
-class WinogradConvolution(torch.autograd.Function):
-    """A convolution (N, C, H, W), (K, C, 3, 3) -> (N, K, H - 2, W - 2), best of channels-last images, on a CPU.
-
-    Products are summed over other terms than in a direct convolution, so that results differ by rounding: in float32
-    by 4e-6 of the largest.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
-        """Convolve."""
-        ctx.save_for_backward(x, weight)
-        _, kernel, _ = _matrices(x.dtype)
-        return _convolved(x, _transformed(kernel, weight).mT)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """Return the gradients of image and weight that are wanted."""
-        (gradient,) = gradients
-        x, weight = ctx.saved_tensors
-        pixels, kernel, tile = _matrices(x.dtype)
-        for_x = for_weight = None
-        if ctx.needs_input_grad[0]:  # the convolution of the bordered gradient by the mirrored kernel
-            for_x = _convolved(F.pad(gradient, (2, 2, 2, 2)), _transformed(kernel.flip(1), weight))
-        if ctx.needs_input_grad[1]:
-            seen = _along_first(pixels, _tiles(x, _IN))
-            products = _along_first(tile, _tiles(gradient, _OUT)).mT @ seen
-            for_weight = (kernel.T @ products.transpose(0, 1)).unflatten(1, (3, 3)).permute(0, 3, 1, 2)
-        return for_x, for_weight
-
-
-@cache
-def _matrices(dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the matrices of both sides at once: (36, 36) of pixels, (36, 9) of kernels, (36, 16) of tiles."""
-    pixels, kernel, tile = (torch.tensor(rows, dtype=torch.float64) for rows in (_PIXELS, _KERNEL, _TILE))
-    pixels, kernel, tile = (torch.kron(rows, rows).to(dtype) for rows in (pixels, kernel / 24, tile))
-    return pixels, kernel, tile
-
-
-def _convolved(x: Tensor, kernels: Tensor) -> Tensor:
-    """Convolve (N, C, H, W) by transformed kernels (36, C, K)."""
-    pixels, _, tile = _matrices(x.dtype)
-    height, width = x.shape[2] - 2, x.shape[3] - 2
-    tiles = _along_first(tile.T, _along_first(pixels, _tiles(x, _IN)) @ kernels)
-    n_down, n_across = -(-height // _OUT), -(-width // _OUT)
-    image = tiles.view(_OUT, _OUT, len(x), n_down, n_across, -1).permute(2, 3, 0, 4, 1, 5)
-    image = image.reshape(len(x), n_down * _OUT, n_across * _OUT, -1)
-    return image[:, :height, :width].permute(0, 3, 1, 2)
-
-
-def _tiles(image: Tensor, side: int) -> Tensor:
-    """Return the (side^2, number of tiles, C) pixels of tiles of (N, C, H, W), one for each 4x4 of the output."""
-    beyond = [-(length - side) % _OUT for length in image.shape[2:]]
-    if any(beyond):
-        image = F.pad(image, (0, beyond[1], 0, beyond[0]))
-    tiles = image.permute(0, 2, 3, 1).unfold(1, side, _OUT).unfold(2, side, _OUT)
-    return tiles.permute(4, 5, 0, 1, 2, 3).reshape(side * side, -1, image.shape[1])
-
-
-def _transformed(kernel: Tensor, weight: Tensor) -> Tensor:
-    """Return (36, K, C) of (K, C, 3, 3)."""
-    return (kernel @ weight.permute(0, 2, 3, 1).flatten(1, 2)).transpose(0, 1)
-
-
-def _along_first(matrix: Tensor, x: Tensor) -> Tensor:
-    return (matrix @ x.flatten(1)).unflatten(1, x.shape[1:])

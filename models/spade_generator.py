@@ -63,6 +63,10 @@ class ConditionReduction(nn.Module):
         parts += [self._nearest(maps)] if maps.shape[1] else []
         return torch.cat(parts, dim=1)
 
+    def extra_repr(self) -> str:
+        """Return what determines the reduction."""
+        return f"factor={self.factor}, takes_image={self.takes_image}"
+
     def _nearest(self, condition: Tensor) -> Tensor:
         sides = [side // self.factor for side in condition.shape[2:]]
         return F.interpolate(condition, size=sides, mode="nearest")
@@ -159,6 +163,7 @@ class SpadeGenerator(Generator):
         super().__init__()
         self.n_upsamplings = n_upsamplings
         self.n_middle_blocks = n_middle_blocks
+        self.noise_channels = noise_channels
         self.hidden_channels = hidden_channels
         widths = _widths(base_channels, n_upsamplings, n_middle_blocks)
         condition_channels = in_channels + noise_channels

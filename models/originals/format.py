@@ -1,7 +1,7 @@
 """The file of an original's network: the network of ours that it holds, and the names of its tensors."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from torch import Tensor, nn
@@ -34,8 +34,9 @@ class OriginalFormat:
     recognizes: Returns whether a state dict has the names and shapes of this network.
     settings: Returns the arguments of our class for these shapes. Chosen values decide what the shapes leave open.
     names: Returns the names of the layers of our network.
-    faults: Returns settings that the original lacks, and whether our network has them.
-    is_of: Returns whether our network belongs to this entry, if several entries have its class.
+    fixed: Arguments of our class that are constants in the original.
+    spectral_norm: Whether the original has spectral norm; None if that is an option there.
+    is_written: Whether networks of ours are written in this format.
     constants: Returns further tensors of the original's file by name.
     left_open: Settings of a generator that the shapes leave open.
     """
@@ -46,14 +47,11 @@ class OriginalFormat:
     recognizes: Callable[[StateDict], bool]
     settings: Callable[[StateDict, Mapping[str, int]], dict[str, Any]]
     names: Callable[[Any], Names]
-    faults: Callable[[Any], Mapping[str, bool]] = lambda _: {}
-    is_of: Callable[[Any], bool] = lambda _: True
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    spectral_norm: bool | None = False
+    is_written: bool = True
     constants: Callable[[Any], StateDict] = lambda _: {}
     left_open: tuple[str, ...] = ()
-
-    def fault(self, network: nn.Module) -> str:
-        """Return the first fault of a network of ours; "" if it has none."""
-        return next((fault for fault, is_there in self.faults(network).items() if is_there), "")
 
 
 def has(key: str, sides: tuple[int, int] | None = None) -> Callable[[StateDict], bool]:

@@ -9,16 +9,14 @@ from typing import Any, cast
 
 import torch
 from torch import nn
-from torch.nn.utils.parametrize import is_parametrized
 
 from models.blocks import Norm, ResidualBlock
 from models.global_generator import GlobalGenerator, LocalEnhancer
 from models.instance_features import FeatureEncoder
-from models.layers import AntialiasedDownsampling, UpsampledConv2d
+from models.layers import AntialiasedDownsampling
 from models.originals.format import Family, Names, OriginalFormat, StateDict, has
 from models.patch_discriminator import MultiscalePatchDiscriminator, PixelDiscriminator
 from models.patch_projection import PatchProjection
-from models.spectral_norm import spectral_norms
 from models.unet_generator import UnetGenerator
 
 _OF_PIX2PIX: tuple[Family, ...] = ("pix2pix", "CycleGAN")
@@ -219,38 +217,6 @@ def _projection_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, 
     }
 
 
-def _faults(network: Any) -> dict[str, bool]:
-    """Return settings that the originals' networks lack, and whether this network has them."""
-    parts, is_of_cut = list(network.modules()), _is_of_cut(network)
-    is_filtered = is_of_cut and network.upsample == "antialiased"
-    return {
-        "skips": getattr(network, "skips", "none") != "none",
-        "spectral_norm": bool(spectral_norms(network)),
-        "n_downsamplings other than 2": is_of_cut and len(network.downs) != 2,
-        "upsample other than transposed": not is_filtered
-        and any(isinstance(part, nn.Upsample | UpsampledConv2d) for part in parts),
-        "padding=reflect": any(isinstance(part, nn.Conv2d) and part.padding_mode != "zeros" for part in parts),
-    }
-
-
-def _is_of_cut(network: nn.Module) -> bool:
-    return "antialiased" in (getattr(network, "downsample", ""), getattr(network, "upsample", ""))
-
-
-def patch_faults(network: MultiscalePatchDiscriminator) -> dict[str, bool]:
-    """Return settings that the PatchGANs of pix2pixHD and SPADE lack, and whether this network has them."""
-    head = _head(network)
-    return {"spectral_norm all": is_parametrized(head), f"padding {head.padding[0]}": head.padding[0] != 2}
-
-
-def _head(network: MultiscalePatchDiscriminator) -> nn.Conv2d:
-    return cast(nn.Conv2d, network.scales[0].get_submodule("head"))
-
-
-def _is_one_patchgan(network: MultiscalePatchDiscriminator) -> bool:
-    return not spectral_norms(network) and len(network.scales) == 1 and _head(network).padding[0] == 1
-
-
 def _has_trunk(weights: StateDict, *, has_blocks: bool) -> bool:
     return has("model.1.weight", (7, 7))(weights) and any("conv_block" in key for key in weights) == has_blocks
 
@@ -262,7 +228,7 @@ _GLOBAL = OriginalFormat(
     recognizes=partial(_has_trunk, has_blocks=True),
     settings=_global_settings,
     names=partial(_sequential, "model", _TRUNK),
-    faults=_faults,
+    fixed={"skips": "none"},
 )
 _MULTISCALE = OriginalFormat(
     ("pix2pixHD",),
@@ -271,8 +237,6 @@ _MULTISCALE = OriginalFormat(
     recognizes=has("scale0_layer0.0.weight"),
     settings=_multiscale_settings,
     names=partial(_patch_names, "scale{scale}_layer{layer}"),
-    faults=patch_faults,
-    is_of=lambda network: not spectral_norms(network) and not _is_one_patchgan(network),
 )
 _PATCH = OriginalFormat(
     (*_OF_PIX2PIX, "CUT"),
@@ -281,14 +245,12 @@ _PATCH = OriginalFormat(
     recognizes=has("model.0.weight", (4, 4)),
     settings=partial(_patch_settings, "strided"),
     names=partial(_patch_names, "model"),
-    is_of=_is_one_patchgan,
 )
 FORMATS: dict[str, OriginalFormat] = {
     "cut": replace(
         _GLOBAL,
         families=("CUT",),
         recognizes=lambda weights: _GLOBAL.recognizes(weights) and any(_antialiased(weights)),
-        is_of=_is_of_cut,
         constants=partial(_filters, _TRUNK),
     ),
     "cut_discriminator": replace(
@@ -296,8 +258,6 @@ FORMATS: dict[str, OriginalFormat] = {
         families=("CUT",),
         recognizes=lambda weights: _PATCH.recognizes(weights) and has("model.3.weight", (4, 4))(weights),
         settings=partial(_patch_settings, "antialiased"),
-        faults=lambda network: {"spectral_norm, n_scales or padding other than 1": not _is_one_patchgan(network)},
-        is_of=_is_of_cut,
         constants=partial(_filters, ["scales.0.layers", "scales.0.head"]),
     ),
     "cut_projection": OriginalFormat(
@@ -314,10 +274,10 @@ FORMATS: dict[str, OriginalFormat] = {
         recognizes=has("layer0.0.weight"),
         settings=_multiscale_settings_without_features,
         names=partial(_patch_names, "layer{scale}"),
-        is_of=lambda _: False,  # networks of ours are written with features
+        is_written=False,  # networks of ours are written with features
     ),
     "unet": OriginalFormat(
-        _OF_PIX2PIX, "generator", UnetGenerator, has("model.model.0.weight"), _unet_settings, _unet_names, _faults
+        _OF_PIX2PIX, "generator", UnetGenerator, has("model.model.0.weight"), _unet_settings, _unet_names
     ),
     "pixel": OriginalFormat(
         _OF_PIX2PIX,
@@ -326,10 +286,9 @@ FORMATS: dict[str, OriginalFormat] = {
         recognizes=has("net.0.weight"),
         settings=lambda weights, _: _discriminator_settings(weights, "net.0", "net.2"),
         names=partial(_sequential, "net", ["layers", "head"]),
-        faults=_faults,
     ),
     "local": OriginalFormat(
-        ("pix2pixHD",), "generator", LocalEnhancer, has("model1_1.1.weight"), _local_settings, _local_names, _faults
+        ("pix2pixHD",), "generator", LocalEnhancer, has("model1_1.1.weight"), _local_settings, _local_names
     ),
     "global": _GLOBAL,
     "encoder": OriginalFormat(
@@ -339,7 +298,6 @@ FORMATS: dict[str, OriginalFormat] = {
         recognizes=partial(_has_trunk, has_blocks=False),
         settings=_encoder_settings,
         names=partial(_sequential, "model", [f"network.{part}" for part in _TRUNK]),
-        faults=_faults,
     ),
     "patch": _PATCH,
 }

@@ -5,24 +5,21 @@ Under spectral norm their files hold the undivided weights and the vectors of th
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from dataclasses import replace
+from typing import Any
 
-from torch import Tensor, nn
-from torch.nn.utils.parametrize import is_parametrized
+from torch import Tensor
 
 from models.originals.format import Names, OriginalFormat, OriginalWeightsError, StateDict, has
-from models.originals.pix2pix import count, n_layers, patch_faults
+from models.originals.pix2pix import count, n_layers
 from models.patch_discriminator import MultiscalePatchDiscriminator
 from models.segmentation_discriminator import SegmentationDiscriminator, SegmentationUnet
-from models.spade_generator import ConditionReduction, SpadeGenerator
-from models.spectral_norm import spectral_norms
+from models.spade_generator import SpadeGenerator
 from models.style_encoder import StyleEncoder
 
 _CITYSCAPES_CHANNELS = 36  # labels and instance edges; only Cityscapes' generator has six upsamplings
 _BLOCKS = ("head_0", "G_middle_0", "G_middle_1", "up_0", "up_1", "up_2", "up_3", "up_4")
-_STYLE_CHANNELS = 256  # fixed in SPADE's encoder
-_NOISE_CHANNELS, _N_UPSAMPLINGS, _HIDDEN_CHANNELS = 64, 5, 128  # fixed or defaults in OASIS's generator
-_WIDTHS = [128, 128, 256, 256, 512, 512, 512, 256, 256, 128, 128, 64]  # widths of OASIS's discriminator
+_N_UPSAMPLINGS, _NOISE_CHANNELS = 5, 64  # OASIS's generator; the noise is its default
 
 
 def block_names(norm: str = "param_free_norm") -> Names:
@@ -144,7 +141,7 @@ def _encoder_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any
 
 
 def _discriminator_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
-    base_channels, in_channels = weights["discriminator_0.model0.0.weight"].shape[:2]
+    base_channels, in_channels = _weight(weights, "discriminator_0.model0.0").shape[:2]
     return {
         "source_channels": in_channels - 3,
         "base_channels": base_channels,
@@ -154,7 +151,7 @@ def _discriminator_settings(weights: StateDict, _: Mapping[str, int]) -> dict[st
 
 
 def _oasis_discriminator_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
-    n_logits, base_channels = weights["layer_up_last.weight"].shape[:2]
+    n_logits, base_channels = _weight(weights, "layer_up_last").shape[:2]
     of_blocks = [value for key, value in weights.items() if key.startswith("body_") and value.dim() == 4]
     return {
         "n_classes": n_logits - 1,
@@ -165,54 +162,27 @@ def _oasis_discriminator_settings(weights: StateDict, _: Mapping[str, int]) -> d
     }
 
 
-def _generator_faults(network: SpadeGenerator) -> dict[str, bool]:
-    return {
-        "n_upsamplings below 5": network.n_upsamplings < _N_UPSAMPLINGS,
-        "noise_channels": network.noise.n_channels > 0,
-        "no spectral_norm": not spectral_norms(network),
-    }
-
-
-def _encoder_faults(network: StyleEncoder) -> dict[str, bool]:
-    return {
-        "style.channels other than 256": network.style_channels != _STYLE_CHANNELS,
-        "no spectral_norm": not spectral_norms(network),
-    }
-
-
-def _oasis_generator_faults(network: SpadeGenerator) -> dict[str, bool]:
-    return {
-        "n_upsamplings below 5": network.n_upsamplings < _N_UPSAMPLINGS,
-        "hidden_channels other than 128": network.hidden_channels != _HIDDEN_CHANNELS,
-        "an RGB source": any(cast(ConditionReduction, reduction).takes_image for reduction in network.reductions),
-        "a grey target": cast(nn.Conv2d, network.head[1]).out_channels != 3,
-    }
-
-
-def _oasis_discriminator_faults(network: SegmentationDiscriminator) -> dict[str, bool]:
-    blocks = [*network.unet.downs, *network.unet.ups]
-    widths = [cast(nn.Conv2d, block.conv2).out_channels for block in blocks]
-    return {
-        "n_downsamplings, base_channels, max_channels other than 6, 64, 512": widths != _WIDTHS,
-        "a grey target": cast(nn.Conv2d, blocks[0].conv1).in_channels != 3,
-        "spectral_norm all": is_parametrized(network.unet.head),
-    }
-
-
+_SPADE = OriginalFormat(
+    ("SPADE",),
+    "generator",
+    SpadeGenerator,
+    recognizes=lambda weights: bool({"head_0.conv_0.weight_orig", "head_0.conv_0.weight"} & weights.keys()),
+    settings=_generator_settings,
+    names=lambda network: _generator_names(_BLOCKS[: len(network.blocks)], block_names()),
+    spectral_norm=True,
+    left_open=("n_upsamplings", "noise_channels"),
+)
 FORMATS: dict[str, OriginalFormat] = {
-    "spade": OriginalFormat(
-        ("SPADE",),
-        "generator",
-        SpadeGenerator,
-        recognizes=lambda weights: bool({"head_0.conv_0.weight_orig", "head_0.conv_0.weight"} & weights.keys()),
-        settings=_generator_settings,
-        names=lambda network: _generator_names(_BLOCKS[: len(network.blocks)], block_names()),
-        faults=_generator_faults,
-        is_of=lambda network: network.n_middle_blocks == 2,
-        left_open=("n_upsamplings", "noise_channels"),
-    ),
+    "spade": _SPADE,
     "spade_encoder": OriginalFormat(
-        ("SPADE",), "encoder", StyleEncoder, has("fc_mu.weight"), _encoder_settings, _encoder_names, _encoder_faults
+        ("SPADE",),
+        "encoder",
+        StyleEncoder,
+        has("fc_mu.weight"),
+        _encoder_settings,
+        _encoder_names,
+        fixed={"style_channels": 256},
+        spectral_norm=True,
     ),
     "spade_multiscale": OriginalFormat(
         ("SPADE",),
@@ -221,21 +191,18 @@ FORMATS: dict[str, OriginalFormat] = {
         has("discriminator_0.model0.0.weight"),
         _discriminator_settings,
         _discriminator_names,
-        patch_faults,
-        is_of=lambda network: bool(spectral_norms(network)),
+        spectral_norm=True,
     ),
-    "oasis": OriginalFormat(
-        ("OASIS",),
-        "generator",
-        SpadeGenerator,
+    "oasis": replace(
+        _SPADE,
+        families=("OASIS",),
         recognizes=has("body.0.norm_0.mlp_shared.0.weight"),
         settings=_oasis_generator_settings,
         names=lambda network: _generator_names(
             (f"body.{i}" for i in range(len(network.blocks))), block_names("first_norm")
         ),
-        faults=_oasis_generator_faults,
-        is_of=lambda network: network.n_middle_blocks == 1,
-        left_open=("n_upsamplings", "noise_channels"),
+        fixed={"hidden_channels": 128, "out_channels": 3},
+        spectral_norm=None,
     ),
     "oasis_discriminator": OriginalFormat(
         ("OASIS",),
@@ -244,6 +211,7 @@ FORMATS: dict[str, OriginalFormat] = {
         has("layer_up_last.weight"),
         _oasis_discriminator_settings,
         lambda network: unet_names(network.unet, "unet."),
-        _oasis_discriminator_faults,
+        fixed={"base_channels": 64, "max_channels": 512, "image_channels": 3},
+        spectral_norm=None,
     ),
 }

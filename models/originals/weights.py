@@ -21,11 +21,12 @@ from torch import nn
 
 from models.originals import pix2pix, spade
 from models.originals.format import Names, OriginalFormat, OriginalWeightsError, StateDict, norms_behind, original_keys
-from models.spectral_norm import add_spectral_norm
+from models.spectral_norm import add_spectral_norm, spectral_norms
 
 FORMATS: dict[str, OriginalFormat] = spade.FORMATS | pix2pix.FORMATS
-# statistics of instance norm, and CUT's constant filters
-_IGNORED = ("running_mean", "running_var", "num_batches_tracked", "filt")
+_LEFT_OPEN = ("n_upsamplings", "noise_channels", "biased_downs")  # arguments that shapes leave open
+_UNFITTING = (OriginalWeightsError, KeyError, IndexError, ValueError, RuntimeError)
+_IGNORED = ("running_mean", "running_var", "num_batches_tracked", "filt")  # of instance norm; CUT's filters
 
 
 @dataclass(frozen=True)
@@ -55,44 +56,99 @@ def import_original(state_dict: Mapping[Any, Any], chosen: Mapping[str, int] | N
         raise OriginalWeightsError(f"expected tensors by name, found {found}")
     weights = _with_v({key.removeprefix("module."): value for key, value in state_dict.items()})
     scheme = _recognize(weights)
+    description = FORMATS[scheme]
     try:
-        settings = FORMATS[scheme].settings(weights, chosen or {})
-        with torch.device("meta"):
-            network = FORMATS[scheme].network(**settings)
-            if any(key.endswith(".weight_orig") for key in weights):
-                add_spectral_norm(network, outer=False, iteration="v_first")
-        names = FORMATS[scheme].names(network)
-        network.load_state_dict(_to_ours(weights, network, names), assign=True)
-    except (OriginalWeightsError, KeyError, IndexError, ValueError, RuntimeError) as error:
-        lines = [*str(error).splitlines()[:2], ""]
-        first = lines[1].strip() or lines[0]  # torch lists every weight that does not fit below a title
-        first = re.sub('", ".*', '", ...', first)  # and all that are missing in one line
-        raise OriginalWeightsError(f"resembles the original's {scheme} network, but does not fit: {first}") from error
+        network, settings = _empty_network(description, weights, chosen or {})
+        network.load_state_dict(_to_ours(weights, network, description.names(network)), assign=True)
+    except _UNFITTING as error:
+        raise OriginalWeightsError(
+            f"resembles the original's {scheme} network, but does not fit: {_reason(error)}"
+        ) from error
     return ImportedNetwork(network.requires_grad_(), scheme, settings)
+
+
+def scheme_of(network: nn.Module) -> str:
+    """Return the name in FORMATS of the file that the originals have for a network: reading it gives the same network.
+
+    Raises:
+        OriginalWeightsError: They have none.
+    """
+    differences = []
+    for scheme, description in FORMATS.items():
+        if type(network) is description.network and description.is_written:
+            difference = _difference(network, description)
+            if not difference:
+                return scheme
+            differences.append(f"{description.families[0]}: {difference}")
+    found = "; ".join(differences) or type(network).__name__
+    raise OriginalWeightsError(f"no original has this network ({found}). Use --format safetensors.")
+
+
+def _difference(network: nn.Module, description: OriginalFormat) -> str:
+    """Return what distinguishes a network from the network that its file is read as; "" if they are the same."""
+    has_spectral_norm = bool(spectral_norms(network))
+    if description.spectral_norm not in (None, has_spectral_norm):
+        return f"spectral_norm is {str(description.spectral_norm).lower()} there"
+    chosen = {key: getattr(network, key) for key in _LEFT_OPEN if hasattr(network, key)}
+    reason, settings = "", dict[str, Any]()
+    try:
+        keys = original_keys(network, description.names(network))
+        weights = {keys[key]: value for key, value in network.state_dict().items()}
+        read, settings = _empty_network(description, weights, chosen)
+        ours, theirs = _layers(network), _layers(read)
+        different = next((path for path in [*ours, *theirs] if ours.get(path) != theirs.get(path)), None)
+        if different is not None:
+            reason = f"{different} is {theirs.get(different)} there, not {ours.get(different)}"
+        elif not description.recognizes(weights):
+            reason = "its layers have other names there"
+    except _UNFITTING as error:
+        reason = _reason(error)
+    for key, value in {**settings, **description.fixed}.items():  # a setting says more than a layer
+        of_network = getattr(network, key, settings.get(key, value))
+        if of_network != value:
+            return f"{key} is {value} there, not {of_network}"
+    return reason
+
+
+def _layers(network: nn.Module) -> dict[str, str]:
+    return {path: f"{type(layer).__name__}({layer.extra_repr()})" for path, layer in network.named_modules()}
 
 
 def export_original(network: nn.Module, scheme: str, *, biases_before_norms: bool) -> StateDict:
     """Return the state dict that the original of `network` would have, on the CPU.
 
+    scheme: Format of the file, from `scheme_of`.
     biases_before_norms: Whether it has biases before norms, which are zeros.
-
-    Raises:
-        OriginalWeightsError: The original has no such network, for instance because of spectral norm.
     """
     description = FORMATS[scheme]
-    fault, names, keys = description.fault(network), description.names(network), dict[str, str]()
-    try:
-        keys = original_keys(network, names)
-    except KeyError as error:
-        fault = fault or f"{error.args[0]} does not exist there"
-    if fault:
-        raise OriginalWeightsError(f"{description.families[0]} has no such network: {fault}")
+    names = description.names(network)
+    keys = original_keys(network, names)
     weights = {keys[key]: value.detach().cpu() for key, value in network.state_dict().items()}
     for layer in norms_behind(names) if biases_before_norms else ():
         convolution = network.get_submodule(layer)
         assert isinstance(convolution, nn.Conv2d | nn.ConvTranspose2d)
         weights.setdefault(f"{names[layer]}.bias", torch.zeros(convolution.out_channels))
     return weights | description.constants(network)
+
+
+def _empty_network(
+    description: OriginalFormat, weights: StateDict, chosen: Mapping[str, int]
+) -> tuple[nn.Module, dict[str, Any]]:
+    """Return our network for weights, on the meta device, and its settings."""
+    settings = description.settings(weights, chosen)
+    with torch.device("meta"):
+        network = description.network(**settings)
+        if description.spectral_norm is not False and any(key.endswith(".weight_orig") for key in weights):
+            add_spectral_norm(network, outer=False, iteration="v_first")
+    return network, settings
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, KeyError):
+        return f"{error.args[0]} is missing"
+    lines = [*str(error).splitlines()[:2], ""]
+    first = lines[1].strip() or lines[0]  # torch lists every weight that does not fit below a title
+    return re.sub('", ".*', '", ...', first)  # and all that are missing in one line
 
 
 def _recognize(weights: StateDict) -> str:
@@ -131,7 +187,7 @@ def _to_ours(weights: StateDict, network: nn.Module, names: Names) -> StateDict:
             ours[mean] = ours[mean] - bias
     unknown = [key for key in left if key.rpartition(".")[2] not in _IGNORED]
     if unknown:
-        raise KeyError(f"{unknown[0]} is unknown")
+        raise OriginalWeightsError(f"{unknown[0]} is unknown")
     for key, value in network.state_dict().items():
         if key.endswith("num_batches_tracked"):  # SPADE's norm does not count, nor do old files hold the count
             ours.setdefault(key, torch.zeros((), dtype=value.dtype))

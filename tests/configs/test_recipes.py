@@ -9,11 +9,10 @@ import torch
 
 from configs import build
 from configs.load import load_config
-from models.originals.weights import export_original
+from models.originals.weights import export_original, scheme_of
 from tests.images import write_data_set
 from tests.runs import run, translate
 from tools import cluster_features
-from tools.export.original import scheme_of
 from training.run import LoopState
 
 TRIED_APART = ("reference", "demo", "unpaired_small")

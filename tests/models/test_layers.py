@@ -191,35 +191,6 @@ def test_a_wide_convolution_computes_a_convolution_and_its_gradients(n: int) -> 
     torch.testing.assert_close(gradients(wide, x.detach()), gradients(plain, x.detach()), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("size", [(1, 5, 4), (2, 11, 9), (3, 18, 14)])
-def test_winograds_form_is_a_convolution_with_its_gradients(
-    monkeypatch: pytest.MonkeyPatch, size: tuple[int, ...]
-) -> None:
-    monkeypatch.setattr("models.layers.MANY_CHANNELS", 4)
-    torch.manual_seed(0)
-    ours, plain = WideConv2d(4, 6, 3, bias=False).double(), nn.Conv2d(4, 6, 3, bias=False).double()
-    plain.load_state_dict(ours.state_dict())
-    x = torch.randn(size[0], 4, *size[1:]).double().contiguous(memory_format=torch.channels_last)
-    assert type(ours(x.requires_grad_()).grad_fn).__name__ == "WinogradConvolutionBackward"
-    torch.testing.assert_close(gradients(ours, x.detach()), gradients(plain, x.detach()), rtol=1e-12, atol=1e-12)
-
-
-def test_winograds_form_is_for_training_on_channels_last_images_without_half_precision(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("models.layers.CHANNELS_CONTIGUOUS", range(0))
-    layer, x = (
-        WideConv2d(128, 128, 3, bias=False),
-        torch.randn(1, 128, 8, 8).contiguous(memory_format=torch.channels_last),
-    )
-    plain = nn.functional.conv2d(x, layer.weight)
-    assert not torch.equal(layer(x), plain)
-    assert type(layer(x.contiguous()).grad_fn).__name__ == "ConvolutionBackward0"
-    assert torch.equal(layer.eval()(x), plain)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert layer.train()(x).dtype == torch.bfloat16
-
-
 @pytest.mark.parametrize("layer", [ReflectionPadding(1), InstanceNorm(4), AntialiasedDownsampling()])
 def test_on_a_cpu_channels_last_images_keep_their_layout_and_dtype(layer: nn.Module) -> None:
     x = torch.randn(2, 4, 8, 8, dtype=torch.bfloat16).contiguous(memory_format=torch.channels_last)

@@ -11,7 +11,7 @@ from inference.load import LoadedGenerator, load_network
 from inference.original_weights import encoder_file
 from models.generator import EncodedGenerator
 from models.originals.format import FAMILIES, FileRole, OriginalWeightsError
-from models.originals.weights import FORMATS, export_original, import_original
+from models.originals.weights import FORMATS, export_original, import_original, scheme_of
 from tools.export.format import Format
 from tools.export.safetensors import open_weights
 from utils.checkpoint import read_weights_file, write_weights_file
@@ -65,18 +65,6 @@ def default_stem(loaded: LoadedGenerator, options: Mapping[str, Any]) -> str:
     return "_".join(["latest_net", *letters])
 
 
-def scheme_of(network: nn.Module) -> str:
-    """Return the name in FORMATS of the file that the originals have for a network.
-
-    Raises:
-        OriginalWeightsError: They have none.
-    """
-    for scheme, description in FORMATS.items():
-        if type(network) is description.network and description.is_of(network):
-            return scheme
-    raise OriginalWeightsError(f"no original has a {type(network).__name__}. Use --format safetensors or onnx.")
-
-
 def choose_family(network: nn.Module, wanted: str | None, usual: str | None = None) -> str:
     """Return the family that has this network: the usual one or else the first; pix2pixHD has no dropout.
 
@@ -87,9 +75,6 @@ def choose_family(network: nn.Module, wanted: str | None, usual: str | None = No
     families: tuple[str, ...] = description.families
     if any(isinstance(module, nn.Dropout) for module in network.modules()):
         families = tuple(family for family in families if family != "pix2pixHD")
-    if fault := description.fault(network):
-        others = "" if description.role == "discriminator" else "; --format safetensors and onnx take any generator"
-        raise OriginalWeightsError(f"{wanted or families[0]} has no such network: {fault}{others}")
     if wanted is not None and wanted not in families:
         raise OriginalWeightsError(f"--family {wanted} has no such {description.role}, only {', '.join(families)}")
     return wanted or (usual if usual in families else families[0])

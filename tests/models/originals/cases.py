@@ -8,11 +8,10 @@ from torch import Tensor, nn
 
 from models.originals.format import original_keys
 from models.originals.spade import block_names, unet_names
-from models.originals.weights import FORMATS, import_original
+from models.originals.weights import FORMATS, import_original, scheme_of
 from models.segmentation_discriminator import SegmentationUnet
 from models.spade_generator import SpadeBlock, SpadeGenerator
 from models.spectral_norm import SpectralIteration, add_spectral_norm, spectral_norms
-from tools.export.original import scheme_of
 
 Weights = dict[str, Tensor]
 _N_UPSAMPLINGS = {"normal": 5, "more": 6, "most": 7}
@@ -111,6 +110,8 @@ def original_names(network: nn.Module) -> dict[str, str]:
             names = block_names()
         case SegmentationUnet():
             names = unet_names(network)
+        case SpadeGenerator():  # smaller than the originals' networks
+            names = FORMATS["oasis" if network.n_middle_blocks == 1 else "spade"].names(network)
         case _:
             names = FORMATS[scheme_of(network)].names(network)
     return original_keys(network, names)

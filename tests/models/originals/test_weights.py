@@ -140,7 +140,7 @@ def test_prefixes_and_old_statistics_of_instance_norm_do_no_harm(reference: dict
         ({"model.1.weight": torch.zeros(4, 3, 7, 7)}, "original's encoder network, but does not fit"),
         ({"model.model.0.weight": torch.zeros(4, 3, 4, 4)}, "original's unet network, but does not fit"),
         ({"scale0_layer0.0.weight": torch.zeros(4)}, "original's multiscale network, but does not fit"),
-        ({"layer_up_last.weight": torch.zeros(4, 8, 1, 1)}, "does not fit: 'body_down.0.conv1.0.weight'$"),
+        ({"layer_up_last.weight": torch.zeros(4, 8, 1, 1)}, "does not fit: body_down.0.conv1.0.weight is missing$"),
         (SPADE_START | {"fc.weight": torch.zeros(0)}, "does not fit: fc.weight has 0 outputs, head_0 32$"),
         (SPADE_START | {"fc.weight": torch.zeros(8, 32, 3, 3)}, "does not fit: fc.weight has 8 outputs, head_0 32$"),
         (SPADE_START, r"does not fit: Missing key\(s\) in state_dict: \"[a-z0-9.]*\", ...$"),
