@@ -1,6 +1,7 @@
 """Building blocks of the generators and discriminators."""
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 import torch.nn.functional as F
@@ -16,7 +17,7 @@ Padding = Literal["zeros", "reflect"]
 Output = Literal["tanh", "linear"]
 Skips = Literal["none", "half", "full"]
 
-_NARROWEST = 16  # channels of a convolution at a multiple of the source's sides, unless base_channels is less
+_NARROWEST = 16  # least channels beyond the sides of the source, unless base_channels is less
 
 
 class RecomputableSequential(Recomputable, nn.Sequential):
@@ -32,14 +33,15 @@ def make_norm(norm: Norm, channels: int) -> nn.Module:
     return InstanceNorm(channels) if norm == "instance" else nn.BatchNorm2d(channels)
 
 
+def normed(layers: Sequence[nn.Module], channels: int, norm: Norm) -> RecomputableSequential:
+    """Return layers with a norm of their output channels and a ReLU after them."""
+    return RecomputableSequential(*layers, make_norm(norm, channels), nn.ReLU(inplace=True))
+
+
 def make_stem(in_channels: int, out_channels: int, norm: Norm) -> RecomputableSequential:
     """Return the first layers of pix2pixHD's generators: reflection padding, 7x7 convolution, norm, ReLU."""
-    return RecomputableSequential(
-        ReflectionPadding(3),
-        nn.Conv2d(in_channels, out_channels, kernel_size=7, bias=False),
-        make_norm(norm, out_channels),
-        nn.ReLU(inplace=True),
-    )
+    convolution = nn.Conv2d(in_channels, out_channels, kernel_size=7, bias=False)
+    return normed([ReflectionPadding(3), convolution], out_channels, norm)
 
 
 def make_head(in_channels: int, out_channels: int, output: Output) -> nn.Sequential:
@@ -62,49 +64,37 @@ def make_down(
     *,
     bias: bool = False,
 ) -> RecomputableSequential:
-    """Return layers that halve the sides: 3x3 convolution, norm, ReLU.
+    """Return layers that halve the sides: 3x3 convolution, norm, ReLU, and CUT's downsampling if antialiased.
 
-    Zeros are the originals' padding; reflection avoids bright spots at the borders. The convolution is strided, or of
-    stride 1 before CUT's antialiased downsampling.
+    The originals pad with zeros. Reflection avoids bright spots at the borders.
     """
     stride = 2 if downsample == "strided" else 1
-    return RecomputableSequential(
-        nn.Conv2d(in_channels, out_channels, 3, stride=stride, padding=1, padding_mode=padding, bias=bias),
-        make_norm(norm, out_channels),
-        nn.ReLU(inplace=True),
-        *([AntialiasedDownsampling()] if downsample == "antialiased" else []),
-    )
+    convolution = nn.Conv2d(in_channels, out_channels, 3, stride, padding=1, padding_mode=padding, bias=bias)
+    layers = normed([convolution], out_channels, norm)
+    return layers if downsample == "strided" else layers.append(AntialiasedDownsampling())
 
 
 def make_up(in_channels: int, out_channels: int, norm: Norm, upsample: Upsample) -> nn.Module:
-    """Return layers that double the sides.
+    """Return layers that double the sides, then a norm and ReLU.
 
-    transposed: 3x3 transposed convolution, norm, ReLU, as in the originals. nearest, bilinear: interpolation, then a
-    reflection-padded 3x3 convolution, norm, ReLU, which avoid checkerboard artifacts (Odena et al. 2016).
-    residual: ResidualUpsampling. antialiased: CUT's, bilinear interpolation and a 3x3 convolution padded with zeros.
+    transposed: 3x3 transposed convolution, as in the originals. nearest, bilinear: interpolation, then a 3x3
+    convolution, which avoid checkerboard artifacts (Odena et al. 2016). residual: ResidualUpsampling.
+    antialiased: CUT's bilinear interpolation, and a 3x3 convolution with zero padding.
     """
-    layers: list[nn.Module]
-    match upsample:
-        case "residual":
-            return ResidualUpsampling(in_channels, out_channels, norm=norm)
-        case "transposed":
-            doubling = nn.ConvTranspose2d(
-                in_channels, out_channels, 3, stride=2, padding=1, output_padding=1, bias=False
-            )
-            layers = [doubling]
-        case "antialiased":  # its [1 3 3 1] filter with replicated borders is bilinear interpolation, to the bit
-            convolution = nn.Conv2d(in_channels, out_channels, kernel_size=3, padding=1, bias=False)
-            layers = [nn.Upsample(scale_factor=2, mode="bilinear"), convolution]
-        case _:
-            layers = make_interpolation(in_channels, out_channels, upsample)
-    return RecomputableSequential(*layers, make_norm(norm, out_channels), nn.ReLU(inplace=True))
+    if upsample == "residual":
+        return ResidualUpsampling(in_channels, out_channels, norm=norm)
+    if upsample == "transposed":
+        doubling = nn.ConvTranspose2d(in_channels, out_channels, 3, stride=2, padding=1, output_padding=1, bias=False)
+        return normed([doubling], out_channels, norm)
+    if upsample == "antialiased":  # its [1 3 3 1] filter with replicated borders is bilinear interpolation, to the bit
+        convolution = nn.Conv2d(in_channels, out_channels, kernel_size=3, padding=1, bias=False)
+        return normed([nn.Upsample(scale_factor=2, mode="bilinear"), convolution], out_channels, norm)
+    return normed(make_interpolation(in_channels, out_channels, upsample), out_channels, norm)
 
 
 def make_join(channels: int, norm: Norm) -> RecomputableSequential:
-    """Return layers that halve the channels of two concatenated maps: reflection-padded 3x3 convolution, norm, ReLU."""
-    return RecomputableSequential(
-        *_padded_conv3(2 * channels, channels), make_norm(norm, channels), nn.ReLU(inplace=True)
-    )
+    """Return layers that halve the channels of two concatenated inputs: reflection padding, 3x3 conv, norm, ReLU."""
+    return normed(_padded_conv3(2 * channels, channels), channels, norm)
 
 
 def make_interpolation(
@@ -118,21 +108,13 @@ def make_interpolation(
 
 
 class ResidualBlock(nn.Module):
-    """x + norm(conv(ReLU(norm(conv(x))))) with reflection padding and no ReLU after the sum (pix2pixHD).
-
-    dropout: whether half of the activations between the convolutions are dropped, which is pix2pix's noise.
-    """
+    """x + norm(conv(ReLU(norm(conv(x))))) with reflection padding (pix2pixHD); dropout is pix2pix's noise."""
 
     def __init__(self, channels: int, *, norm: Norm, dropout: bool = False) -> None:
         super().__init__()
-        self.body = RecomputableSequential(
-            *_padded_conv3(channels, channels),
-            make_norm(norm, channels),
-            nn.ReLU(inplace=True),
-            *([nn.Dropout(0.5)] if dropout else []),
-            *_padded_conv3(channels, channels),
-            make_norm(norm, channels),
-        )
+        first = normed(_padded_conv3(channels, channels), channels, norm)
+        drop = [nn.Dropout(0.5)] if dropout else []
+        self.body = first.extend([*drop, *_padded_conv3(channels, channels), make_norm(norm, channels)])
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (N, C, H, W) to (N, C, H, W); H and W are at least 2."""

@@ -1,4 +1,4 @@
-"""The base class of generators, the sides of images that they take, and generators with an encoder."""
+"""The base class of generators, the image sizes that they accept, and generators with an encoder."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from utils.errors import ConfigError
 
 @dataclass(frozen=True)
 class ImageSides:
-    """The heights and widths that a generator takes: multiples of `multiple`, at least `minimum`, in pixels."""
+    """The heights and widths that a generator accepts: multiples of `multiple`, at least `minimum`, in pixels."""
 
     multiple: int
     minimum: int
@@ -28,10 +28,9 @@ class ImageSides:
 class Generator(nn.Module):
     """A network that translates (N, in_channels, H, W) into (N, out_channels, scale * H, scale * W).
 
-    Its constructor names the settings that it takes. What depends on the network, and not on the weights, is declared
-    by the class.
+    Its constructor names its settings. The class declares what depends only on the type of network.
 
-    translates: What the network is made for. Methods without pairs translate images only.
+    translates: Type of sources. Methods without pairs translate only images.
     has_coarse_parts: Whether train.freeze_global_epochs has an effect; see `coarse_parts`.
     keeps_normed_weights: Whether init.distribution=xavier leaves the convolutions under spectral norm as torch draws
         them, and sets biases to 0, as SPADE's code does.
@@ -42,7 +41,7 @@ class Generator(nn.Module):
     keeps_normed_weights: ClassVar[bool] = False
 
     image_sides: ClassVar[Callable[..., ImageSides]]
-    """A static method that returns the sides that a network with these settings takes."""
+    """A static method that returns the sides that a network with these settings accepts."""
 
     @staticmethod
     def unsupported(*args: Any, **settings: Any) -> Mapping[str, str]:
@@ -80,7 +79,7 @@ class Generator(nn.Module):
 
 
 class EncodedGenerator(nn.Module):
-    """A generator, and the encoder that is trained with it; subclasses define what the one gets of the other."""
+    """A generator and the encoder that is trained with it. Subclasses define how they are connected."""
 
     def __init__(self, generator: Generator, encoder: nn.Module) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
 """The weights that a network starts with: drawn, or copied from another network."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -16,6 +16,7 @@ from models.style_encoder import StyleEncoder
 Init = Literal["normal", "xavier", "kaiming", "orthogonal"]
 
 _ORIGINAL = ".parametrizations.weight.original"
+_VECTORS = (".parametrizations.weight.0._u", ".parametrizations.weight.0._v")
 
 
 def initialize(
@@ -25,8 +26,8 @@ def initialize(
 
     Batch norm gets weights from N(1, gain²) and biases of 0. Other biases keep torch's values, as in pix2pixHD.
 
-    init: normal: N(0, gain²), in pix2pixHD with gain 0.02. xavier: Glorot & Bengio 2010, normal. kaiming: He et al.
-        2015, normal, for ReLU, without gain. orthogonal: Saxe et al. 2013.
+    init: N(0, gain²) with normal, as in pix2pixHD with gain 0.02; Glorot & Bengio 2010 with xavier; He et al. 2015 for
+        ReLU, without gain, with kaiming; Saxe et al. 2013 with orthogonal.
     unchanged: Convolutions whose weights keep torch's values. zero_biases: Whether all biases start at 0.
     """
     for module in network.modules():
@@ -51,7 +52,7 @@ def initialize(
 
 @dataclass(frozen=True)
 class Transfer:
-    """Names of weights: `loaded` were copied, `left` have no place in the target, `new` keep the target's values."""
+    """Names of weights. `loaded` were copied, `left` have no place in the target, `new` keep the target's values."""
 
     loaded: list[str]
     left: list[str]
@@ -63,21 +64,25 @@ def transfer_weights(source: nn.Module, target: nn.Module) -> Transfer:
 
     A global generator becomes the trunk of a local enhancer, as in pix2pixHD's step from 512p to 1024p. The scales of
     a discriminator keep their resolutions. A generator or an encoder can be transferred to or from a network of both.
-    The vectors of spectral norm come with their weight; without them in the source, they are computed.
+    Spectral norm's vectors are copied with their weight, or computed if the source has none.
     """
     source, target = _counterparts(source, target)
-    state = target.state_dict()
+    given, state = source.state_dict(), target.state_dict()
     places = {plain: name for name in state if (plain := _plain(name))}
-    undivided = {name: value.clone() for name, value in source.state_dict().items()}
     loaded: dict[str, Tensor] = {}
     vectors: dict[str, Tensor] = {}
     left = []
-    for plain, value in _effective_weights(source).items():
-        place = places.get(_place(plain, source, target))
+    for name, value in given.items():
+        plain = _plain(name)
+        place = places.get(_place(plain, source, target)) if plain else None
         if place is not None and state[place].shape == value.shape:
+            layer, our_layer = (key.removesuffix(_ORIGINAL) for key in (name, place))
             loaded[place] = value
-            vectors |= _with_vectors(plain, place, undivided)
-        else:
+            if name != plain and place.endswith(_ORIGINAL):
+                vectors |= {f"{our_layer}{key}": given[f"{layer}{key}"] for key in _VECTORS}
+            elif name != plain:
+                loaded[place] = cast(Tensor, source.get_submodule(layer).weight).detach()  # the divided weight
+        elif plain:
             left.append(plain)
     target.load_state_dict(state | loaded)
     settle_spectral_norm(target)
@@ -97,26 +102,6 @@ def _counterparts(source: nn.Module, target: nn.Module) -> tuple[nn.Module, nn.M
             return source, target.generator
         case _:
             return source, target
-
-
-def _effective_weights(network: nn.Module) -> dict[str, Tensor]:
-    """Return the weights that a network computes with, by plain names: with spectral norm, the divided weights."""
-    weights = {}
-    for name, value in network.state_dict().items():
-        if plain := _plain(name):
-            is_divided = plain != name
-            module = network.get_submodule(plain.rpartition(".")[0])
-            weights[plain] = cast(Tensor, module.weight).detach() if is_divided else value
-    return weights
-
-
-def _with_vectors(plain: str, place: str, undivided: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return an undivided weight with its vectors, by the target's names; {} unless both have spectral norm."""
-    layer, our_layer = plain.rpartition(".")[0], place.removesuffix(_ORIGINAL)
-    if not place.endswith(_ORIGINAL) or f"{layer}{_ORIGINAL}" not in undivided:
-        return {}
-    parts = (_ORIGINAL, ".parametrizations.weight.0._u", ".parametrizations.weight.0._v")
-    return {f"{our_layer}{part}": undivided[f"{layer}{part}"] for part in parts}
 
 
 def _plain(name: str) -> str:

@@ -16,7 +16,7 @@ _STREAM = 0x5354594C  # styles draw other values than the noise channels of the 
 
 @dataclass(frozen=True)
 class MixedSeed:
-    """Names a draw between the draws of two seeds: `share` is 0 at the first and 1 at the second."""
+    """A draw between the draws of two seeds: `share` is 0 at the first and 1 at the second."""
 
     first: int
     second: int
@@ -27,7 +27,7 @@ Seed = int | MixedSeed
 
 
 def _draw(n: int, seed: Seed, stream: int = 0) -> Tensor:
-    """Return n values of N(0, 1), on the CPU; mixed seeds are on a circle, and as likely as any."""
+    """Return n values of N(0, 1) on the CPU. Mixed seeds are on a circle, so that they have the same distribution."""
     if isinstance(seed, MixedSeed):
         angle = seed.share * math.pi / 2
         return math.cos(angle) * _draw(n, seed.first, stream) + math.sin(angle) * _draw(n, seed.second, stream)
@@ -37,8 +37,9 @@ def _draw(n: int, seed: Seed, stream: int = 0) -> Tensor:
 class NoiseChannels(nn.Module):
     """Puts channels of N(0, 1) noise, one value for each channel and image, before the channels of a condition.
 
-    In training mode each pass draws from torch's generator of the device. In evaluation mode the noise is `drawn`,
-    (N, n_channels, 1, 1), from the latest `draw_latents`, and 0 before the first.
+    In training mode each pass draws from torch's generator of the device.
+
+    drawn: Noise of evaluation mode from `draw_latents`, (N, n_channels, 1, 1); None for 0.
     """
 
     in_tiles = InTiles(extent="every_segment")
@@ -70,11 +71,12 @@ def _layers(network: nn.Module) -> list[NoiseChannels]:
 
 
 class StyleStem(nn.Linear):
-    """Maps a style to a map of height x width pixels, resized to the sides that a source has at its lowest resolution.
+    """Converts a style to feature maps of height x width pixels, resized to the lowest resolution of the source.
 
-    In SPADE these sides are fixed. Here the map is interpolated bilinearly for other sources, so that a larger picture
-    has the same layout of the style, stretched. In prediction the style is `drawn`, (N or 1, style_channels), from the
-    latest `draw_latents` or `choose_style`, and 0 before the first.
+    In SPADE these sides are fixed. Here the maps are interpolated bilinearly, so that they are stretched over a larger
+    picture.
+
+    drawn: Style of predictions from `draw_latents` or `choose_style`, (N or 1, style_channels); None for 0.
     """
 
     in_tiles = InTiles(extent="full_image")
@@ -86,15 +88,12 @@ class StyleStem(nn.Linear):
         self.drawn: Tensor | None = None  # no buffer, since updates and averages copy those
 
     def forward(self, condition: Tensor, style: Tensor | None = None) -> Tensor:
-        """Return (N, out_channels, H, W) for the sides of a condition (N, C, H, W).
-
-        style: (N, style_channels); None: the style of a prediction.
-        """
+        """Return (N, out_channels, H, W) for a condition (N, C, H, W) and a style (N, style_channels), or `drawn`."""
         n, _, height, width = condition.shape
         return self.of_sides(n, height, width, style)
 
     def of_sides(self, n: int, height: int, width: int, style: Tensor | None = None) -> Tensor:
-        """Return (n, out_channels, height, width), as `forward`."""
+        """Return what `forward` returns, (n, out_channels, height, width), without a condition."""
         if style is None:
             style = self.weight.new_zeros(1, self.in_features) if self.drawn is None else self.drawn
         style = style.to(self.weight).expand(n, -1)
@@ -103,7 +102,7 @@ class StyleStem(nn.Linear):
 
 
 def draw_latents(network: nn.Module, seeds: Sequence[Seed]) -> None:
-    """Draw noise and style for evaluation mode, for each image by its seed and the same on every device."""
+    """Draw noise and style for evaluation mode from the seed of each image; they are the same on every device."""
     for layer in _layers(network):
         layer.drawn = torch.stack([_draw(layer.n_channels, seed) for seed in seeds])[:, :, None, None]
     for stem in _stems(network):
@@ -111,13 +110,13 @@ def draw_latents(network: nn.Module, seeds: Sequence[Seed]) -> None:
 
 
 def choose_style(network: nn.Module, style: Tensor) -> None:
-    """Take a style (1, style_channels) for all images from now on; without effect on a network without a style."""
+    """Use a style (1, style_channels) for all images from now on."""
     for stem in _stems(network):
         stem.drawn = style
 
 
 def latent_channels(network: nn.Module) -> tuple[int, int]:
-    """Return how many values of noise and of a style are drawn for an image; none of a style that is chosen."""
+    """Return how many values of noise and of style are drawn for an image. A chosen style is not drawn."""
     n_style = next((stem.in_features for stem in _stems(network) if stem.drawn is None), 0)
     return next((layer.n_channels for layer in _layers(network)), 0), n_style
 
@@ -126,7 +125,7 @@ def latent_channels(network: nn.Module) -> tuple[int, int]:
 def given_latents(network: nn.Module, values: Tensor | None) -> Iterator[None]:
     """Give a network the noise and the style of each image within a context, instead of drawing them.
 
-    values: (N, n), as many as `latent_channels` returns; None changes nothing.
+    values: Noise and style in this order, (N, sum of `latent_channels`); None changes nothing.
     """
     if values is None:
         yield
@@ -143,7 +142,7 @@ def given_latents(network: nn.Module, values: Tensor | None) -> Iterator[None]:
 
 
 def copy_chosen_style(source: nn.Module, target: nn.Module) -> None:
-    """Give the style that was chosen in a network to another network with the same layers."""
+    """Copy the chosen style of a network to another network with the same layers."""
     for ours, theirs in zip(_stems(source), _stems(target), strict=True):
         theirs.drawn = ours.drawn
 

@@ -1,4 +1,4 @@
-"""The running statistics of batch norm: means and variances that evaluation normalises by."""
+"""The running statistics of batch norm: the means and variances that evaluation uses."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,17 +17,15 @@ def batch_norms(network: nn.Module) -> list[BatchNorm]:
 
 
 def running_statistics(network: nn.Module) -> list[Tensor]:
-    """Return the running means and variances of a network, the tensors themselves."""
+    """Return the running means and variances of a network (no copies)."""
     pairs = [(norm.running_mean, norm.running_var) for norm in batch_norms(network)]
     return [tensor for pair in pairs for tensor in pair if tensor is not None]
 
 
 def restore_broken(statistics: Sequence[Tensor], former: Tensor, is_good: Tensor | bool = True) -> Tensor:
-    """Give statistics their former values unless all are finite and `is_good`; return whether they keep the present.
+    """Restore the former values of statistics unless the present ones are finite and `is_good`, without a host sync.
 
-    The device decides, without asking the host.
-
-    former: the values, concatenated. is_good: 0-d on the device. Returns 0-d bool.
+    former: Concatenated values. is_good: 0-d bool on the device. Returns whether the present values stay, 0-d bool.
     """
     present = torch.cat(list(statistics))
     is_kept = present.isfinite().all() & is_good
@@ -56,34 +54,26 @@ def estimating_statistics(network: nn.Module) -> Iterator[None]:
     """Replace the running statistics by their mean over the passes within.
 
     Norms use the statistics of their batch, as in training; everything else is in evaluation mode. torch's `update_bn`
-    would also switch dropout on. A pass that makes a statistic infinite does not count, and the counts of batches stay.
-    Nothing changes if no pass counts, or on an error.
+    would also switch dropout on. The counts of batches stay. Nothing changes on an error, without a pass, or if a
+    statistic is not finite.
     """
     modes = {module: module.training for module in network.modules()}
-    norms, statistics = batch_norms(network), running_statistics(network)
-    momenta = [norm.momentum for norm in norms]
-    kept = [{name: buffer.clone() for name, buffer in norm.named_buffers(recurse=False)} for norm in norms]
+    norms = batch_norms(network)
+    former = [
+        (norm, norm.momentum, {name: buffer.clone() for name, buffer in norm.named_buffers(recurse=False)})
+        for norm in norms
+    ]
     network.eval()
     for norm in norms:
         norm.train().reset_running_stats()
         norm.momentum = None  # torch then takes the mean of all batches since the reset
-    former = torch.cat(statistics)
-
-    def count_if_finite(*_: object) -> None:
-        is_kept = restore_broken(statistics, former)
-        torch.cat(statistics, out=former)
-        for norm in norms:
-            assert norm.num_batches_tracked is not None
-            norm.num_batches_tracked += is_kept.long() - 1
-
-    hook = network.register_forward_hook(count_if_finite)
     is_estimated = False
     try:
         yield
-        is_estimated = all(norm.num_batches_tracked for norm in norms)
+        is_finite = all(bool(statistic.isfinite().all()) for statistic in running_statistics(network))
+        is_estimated = is_finite and all(norm.num_batches_tracked for norm in norms)
     finally:
-        hook.remove()
-        for norm, momentum, buffers in zip(norms, momenta, kept, strict=True):
+        for norm, momentum, buffers in former:
             norm.momentum = momentum
             for name, buffer in buffers.items():
                 if name == "num_batches_tracked" or not is_estimated:
