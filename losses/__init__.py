@@ -19,7 +19,7 @@ from losses.perceptual import vgg_loss
 from losses.segmentation import SegmentationLoss, labelmix
 from utils.errors import ConfigError
 
-# Names are settings of section `loss`: values of `gan_mode`, and weights. Keyword arguments of the makers are settings.
+# Names are values of loss.gan_mode or weights in section `loss`. Keyword arguments of the makers are settings.
 ADVERSARIAL_LOSSES: dict[str, type[AdversarialLoss]] = {
     "lsgan": LeastSquares,
     "vanilla": Vanilla,
@@ -49,12 +49,12 @@ REGISTERED_LOSSES: dict[str, WeightedLoss] = {}
 
 
 def register_loss(name: str, loss: GeneratorLoss, weight: float) -> None:
-    """Add a loss of the generator to the trainings that this process begins from now on.
+    """Add a loss of the generator to the trainings that this process starts from now on.
 
     A loss of the same name is replaced; a weight of 0 removes it. An `nn.Module` is moved to the device of the run.
 
     Raises:
-        ConfigError: the name or the weight cannot be used.
+        ConfigError: The name or the weight cannot be used.
     """
     if not name.isidentifier() or name in (*GENERATOR_LOSSES, "mean_weight", "total"):
         raise ConfigError(f"loss {name!r}: not a word, or the name of another loss. Choose another word.")
@@ -66,7 +66,7 @@ def register_loss(name: str, loss: GeneratorLoss, weight: float) -> None:
 
 
 def registered_record() -> dict[str, dict[str, float]]:
-    """Return `registered_losses` with their weights, for the records of a run; nothing if none is registered."""
+    """Return `registered_losses` with their weights for the records of a run; {} if none is registered."""
     return {"registered_losses": weights} if (weights := registered_weights()) else {}
 
 

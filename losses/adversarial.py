@@ -15,17 +15,13 @@ ScaleReduction = Literal["sum", "mean"]
 
 
 class ScaleOutput(Protocol):
-    """The output of the discriminator at one scale."""
+    """The output of the discriminator at one scale: models.patch_discriminator.DiscriminatorOutput."""
 
     @property
-    def features(self) -> Sequence[Tensor]:
-        """The activations of its layers, (N, C_l, H_l, W_l) each."""
-        ...
+    def features(self) -> Sequence[Tensor]: ...  # noqa: D102
 
     @property
-    def logits(self) -> Tensor:
-        """(N, 1, H_s, W_s), or (N, 1 + K, H, W) of a segmentation, unbounded."""
-        ...
+    def logits(self) -> Tensor: ...  # noqa: D102
 
 
 Outputs = Sequence[ScaleOutput]
@@ -34,10 +30,10 @@ Outputs = Sequence[ScaleOutput]
 
 @dataclass(frozen=True)
 class Logits:
-    """The discriminator's logits for N images, which are computed when a loss first reads them.
+    """The discriminator's logits for N images, computed when a loss first reads them.
 
     discriminate: Returns the outputs for the images.
-    source: The condition of the images as the discriminator sees it, (N, C, H, W).
+    source: Condition of the images as the discriminator sees it, (N, C, H, W).
     """
 
     discriminate: Callable[[], Outputs]
@@ -45,17 +41,17 @@ class Logits:
 
     @cached_property
     def scales(self) -> list[Tensor]:
-        """(N, 1, H_s, W_s) for each scale, or one (N, 1 + K, H, W) of a segmentation."""
+        """Logits (N, 1, H_s, W_s) of each scale, or (N, 1 + K, H, W) of a segmentation."""
         return [scale.logits for scale in self.discriminate()]
 
 
 class AdversarialLoss:
     """The losses of discriminator and generator on logits of any number of scales, 0-d, float32 under autocast.
 
-    This base class scores each image by itself with `score`. A loss that compares images, or that has other terms,
-    overrides the two losses.
+    This base class scores each image separately with `score`. A loss that compares images, or has other terms,
+    overrides both losses.
 
-    over_scales: How the losses of the scales are combined; pix2pixHD takes the sum.
+    over_scales: How the losses of the scales are combined; pix2pixHD uses the sum.
     classifies_pixels: Whether the logits must come from a discriminator that classifies pixels.
     """
 
@@ -65,10 +61,7 @@ class AdversarialLoss:
         self.over_scales = over_scales
 
     def discriminator_loss(self, real: Logits, fake: Logits) -> dict[str, Tensor]:
-        """Return the loss as `total`, small if it distinguishes real from translated images, and its parts.
-
-        The loss is half the sum of the parts, as in pix2pixHD and pix2pix.
-        """
+        """Return the parts of the loss, and half their sum as `total`, as in pix2pixHD and pix2pix."""
         parts = {"fake": self.score_scales(fake, is_real=False), "real": self.score_scales(real, is_real=True)}
         return {**parts, "total": 0.5 * (parts["fake"] + parts["real"])}
 
@@ -81,7 +74,7 @@ class AdversarialLoss:
         return self.combine([self.score(scale, is_real=is_real) for scale in logits.scales])
 
     def score(self, logits: Tensor, *, is_real: bool) -> Tensor:
-        """Return a number that is small if the logits (N, 1, H, W) say that the images are real, or translated."""
+        """Return a number that is small if the logits (N, 1, H, W) are right that the images are real or translated."""
         raise NotImplementedError
 
     def combine(self, scales: Sequence[Tensor]) -> Tensor:
@@ -131,11 +124,8 @@ def mean_logits(scales: Sequence[Tensor]) -> Tensor:
 
     For logits of a segmentation, (N, 1 + K, H, W), return the mean log-odds that a pixel is real.
     """
-    return torch.stack([(scale if scale.shape[1] == 1 else _real_log_odds(scale)).mean() for scale in scales]).mean()
-
-
-def _real_log_odds(logits: Tensor) -> Tensor:
-    return logits[:, 1:].logsumexp(dim=1) - logits[:, 0]
+    patches = [x if x.shape[1] == 1 else x[:, 1:].logsumexp(dim=1) - x[:, 0] for x in scales]
+    return torch.stack([logits.mean() for logits in patches]).mean()
 
 
 Discriminate = Callable[[Tensor], Sequence[Tensor]]
@@ -144,13 +134,12 @@ Discriminate = Callable[[Tensor], Sequence[Tensor]]
 
 @dataclass(frozen=True)
 class PenaltyInputs:
-    """The images of a pass of the discriminator, its logits for them, and further passes.
+    """The images and logits of a pass of the discriminator, and further passes.
 
     real, fake: Images, (N, C, H, W) in [-1, 1] with one dtype, not augmented and without a graph.
     real_logits, fake_logits: Logits of this pass. A pool may have exchanged the translated images.
     discriminate: Returns the logits for such images, in float32.
-    discriminate_mix: Returns the logits for images that are the real one where a mask (N, 1, H, W) bool is True, and
-        the translated one elsewhere.
+    discriminate_mix: Returns the logits for mixed images, real inside a mask (N, 1, H, W) bool and translated outside.
     """
 
     real: Tensor
@@ -168,7 +157,7 @@ class Penalty:
     compute: Returns the term, 0-d.
     needs_float32: Whether it has gradients of gradients, which need float32.
     needs_pairs: Whether it needs a target of the size of each translated image.
-    classifies_pixels: Whether it is for a discriminator that classifies pixels, or for one that does not.
+    classifies_pixels: Whether its discriminator must classify pixels; otherwise it must not.
     share: Factor of the weight.
     """
 
@@ -180,10 +169,7 @@ class Penalty:
 
 
 def wgan_gradient_penalty(inputs: PenaltyInputs) -> Tensor:
-    """Return the mean squared distance of the gradient's norm from 1, at points between real and fake, 0-d.
-
-    Source: Gulrajani et al. 2017, Eq. 3.
-    """
+    """Return the mean of (|gradient| - 1)² at random points between real and fake (Gulrajani et al. 2017, Eq. 3)."""
     real = inputs.real
     mix = torch.rand(len(real), 1, 1, 1, device=real.device, dtype=real.dtype)
     between = torch.lerp(inputs.fake, real, mix)
@@ -193,11 +179,7 @@ def wgan_gradient_penalty(inputs: PenaltyInputs) -> Tensor:
 
 def r1_penalty(inputs: PenaltyInputs) -> Tensor:
     """Return half the mean squared norm of the gradient at real images, 0-d (Mescheder et al. 2018, Eq. 9)."""
-    return _half_squared_gradient(inputs.discriminate, inputs.real)
-
-
-def _half_squared_gradient(discriminate: Discriminate, images: Tensor) -> Tensor:
-    return 0.5 * _gradient(discriminate, images).flatten(1).square().sum(dim=1).mean()
+    return 0.5 * _gradient(inputs.discriminate, inputs.real).flatten(1).square().sum(dim=1).mean()
 
 
 def _gradient(discriminate: Discriminate, images: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
-"""DiffAugment: the discriminator sees augmented images, in the updates of both networks (Zhao et al. 2020, figure 4).
+"""DiffAugment: the discriminator sees augmented images in the updates of both networks (Zhao et al. 2020, figure 4).
 
-For pairs, a translation moves the source with the image. Color and cutout change only the image. All images of a
-sample, real and translated, share one draw. The discriminator cannot distinguish them by it, and feature matching still
-compares equal positions. Nothing is clamped, and gradients reach the images.
+With pairs, a translation moves the source with the image. Color and cutout change only the image. All images of a
+sample, real and translated, share one draw, so that the draw does not distinguish them and feature matching compares
+equal positions. Nothing is clamped, and gradients reach the images.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ from torch import Tensor
 from utils.precision import at_least_float32
 
 Operation = Callable[[Tensor], Tensor]
-"""Changes (N, C, H, W) images, with its parameters drawn."""
+"""Changes (N, C, H, W) images with parameters that are already drawn."""
 
 
 def color(images: Tensor, brightness: Tensor, saturation: Tensor, contrast: Tensor) -> Tensor:
@@ -29,8 +29,10 @@ def color(images: Tensor, brightness: Tensor, saturation: Tensor, contrast: Tens
     draws = (brightness, saturation, contrast)
     brightness, saturation, contrast = (draw.to(images.dtype).view(-1, 1, 1, 1) for draw in draws)
     images = images + (brightness - 0.5)
-    images = _scaled_about(images, images.mean(dim=1, keepdim=True), 2 * saturation)
-    return _scaled_about(images, images.mean(dim=(1, 2, 3), keepdim=True), contrast + 0.5)
+    gray = images.mean(dim=1, keepdim=True)
+    images = (images - gray) * (2 * saturation) + gray
+    mean = images.mean(dim=(1, 2, 3), keepdim=True)
+    return (images - mean) * (contrast + 0.5) + mean
 
 
 def translation(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
@@ -42,7 +44,7 @@ def translation(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 
 
 def cutout(images: Tensor, rows: Tensor, columns: Tensor, height: int, width: int) -> Tensor:
-    """Set a box of (N, C, H, W) images to zero, as far as it is inside.
+    """Set the part of a box that is inside (N, C, H, W) images to zero.
 
     rows, columns: First row and column of the box, (N,) int64, which may be outside of the image.
     height, width: Size of the box, in pixels.
@@ -54,7 +56,7 @@ def cutout(images: Tensor, rows: Tensor, columns: Tensor, height: int, width: in
 
 @dataclass(frozen=True)
 class Transform:
-    """Operations with their parameters for N samples, by name, in the order of the policy; without any, the identity.
+    """Operations by name in the order of the policy, with their parameters for N samples; none is the identity.
 
     Images and sources of other sizes than the parameters were drawn for are moved and cut by as many pixels.
     """
@@ -78,7 +80,7 @@ class Transform:
 class DiffAugment:
     """Draws a transform for each pass of the discriminator.
 
-    policy: Names of DRAWS in the order in which the operations are applied. Without any, nothing is drawn.
+    policy: Names of DRAWS, in the order of the operations.
     """
 
     policy: Sequence[str] = ()
@@ -88,51 +90,39 @@ class DiffAugment:
 
         generator: Source of the draws, by default torch's global generator. Checkpoints save its state.
         """
-        draws = _Draws(images, generator)
-        return Transform({name: DRAWS[name](draws) for name in self.policy})
+        return Transform({name: DRAWS[name](images, generator) for name in self.policy})
 
 
-@dataclass(frozen=True)
-class _Draws:
-    """Uniform draws for each of (N, C, H, W) images, on their device."""
-
-    images: Tensor
-    generator: torch.Generator | None
-
-    @property
-    def sides(self) -> torch.Size:
-        return self.images.shape[-2:]
-
-    def fractions(self) -> Tensor:
-        """Draw (N,) float32 in [0, 1)."""
-        return torch.rand(len(self.images), device=self.images.device, generator=self.generator)
-
-    def integers(self, least: int, most: int) -> Tensor:
-        """Draw (N,) int64 in least .. most."""
-        device = self.images.device
-        return torch.randint(least, most + 1, (len(self.images),), device=device, generator=self.generator)
+def _draw_color(images: Tensor, generator: torch.Generator | None) -> Operation:
+    brightness, saturation, contrast = (
+        torch.rand(len(images), device=images.device, generator=generator) for _ in range(3)
+    )
+    return partial(color, brightness=brightness, saturation=saturation, contrast=contrast)
 
 
-def _draw_color(draws: _Draws) -> Operation:
-    return partial(color, brightness=draws.fractions(), saturation=draws.fractions(), contrast=draws.fractions())
-
-
-def _draw_translation(draws: _Draws) -> Operation:
+def _draw_translation(images: Tensor, generator: torch.Generator | None) -> Operation:
     """Draw moves of up to an eighth of each side."""
-    rows, columns = (draws.integers(-((side + 4) // 8), (side + 4) // 8) for side in draws.sides)
+    reach = [(side + 4) // 8 for side in images.shape[-2:]]
+    rows, columns = (_integers(-most, most, images, generator) for most in reach)
     return partial(translation, rows=rows, columns=columns)
 
 
-def _draw_cutout(draws: _Draws) -> Operation:
+def _draw_cutout(images: Tensor, generator: torch.Generator | None) -> Operation:
     """Draw boxes of half the sides, whose middle may be anywhere in the image."""
-    height, width = sizes = [(side + 1) // 2 for side in draws.sides]
+    sides = images.shape[-2:]
+    height, width = sizes = [(side + 1) // 2 for side in sides]
     rows, columns = (
-        draws.integers(0, side - size % 2) - size // 2 for side, size in zip(draws.sides, sizes, strict=True)
+        _integers(0, side - size % 2, images, generator) - size // 2 for side, size in zip(sides, sizes, strict=True)
     )
     return partial(cutout, rows=rows, columns=columns, height=height, width=width)
 
 
-DRAWS: dict[str, Callable[[_Draws], Operation]] = {
+def _integers(least: int, most: int, images: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Draw an integer in least .. most for each image, (N,) int64."""
+    return torch.randint(least, most + 1, (len(images),), device=images.device, generator=generator)
+
+
+DRAWS: dict[str, Callable[[Tensor, torch.Generator | None], Operation]] = {
     "color": _draw_color,
     "translation": _draw_translation,
     "cutout": _draw_cutout,
@@ -142,8 +132,7 @@ DRAWS: dict[str, Callable[[_Draws], Operation]] = {
 class _Translation(torch.autograd.Function):
     """A translation that can be differentiated any number of times: its gradient is the translation back.
 
-    The gradient of plain indexing would sum into positions in an order that the device chooses. This is as fast, and
-    has the same bits each time.
+    On a GPU the gradient of plain indexing would add in an order that differs from run to run.
     """
 
     @staticmethod
@@ -172,7 +161,3 @@ def _in_range(positions: Tensor, first: Tensor | int, size: int) -> Tensor:
     """Return which (N or 1, n) positions are in first .. first + size - 1, for (N,) or one `first`."""
     first = first[:, None] if isinstance(first, Tensor) else first
     return (positions >= first) & (positions < first + size)
-
-
-def _scaled_about(images: Tensor, center: Tensor, factor: Tensor) -> Tensor:
-    return (images - center) * factor + center

@@ -19,7 +19,7 @@ def l1(translation: LossInputs) -> Tensor:
 
 
 def outside_mask(translation: LossInputs) -> Tensor:
-    """Return the L1 of translations and their sources outside the classes that may change, 0-d; without pairs."""
+    """Return the L1 of translations and sources outside the classes that may change, 0-d, for unpaired data."""
     assert translation.outside is not None, "label maps of the sources come with loss.outside_mask"
     return translation.outside.mean((translation.fake - translation.source).abs())
 
@@ -28,7 +28,7 @@ def ms_ssim(translation: LossInputs) -> Tensor:
     """Return 1 - MS-SSIM of translated images and targets, 0-d, float32, with a mean instead of its product.
 
     L1 and MS-SSIM together restore images better than either (Zhao et al. 2017). The gradient of a product of powers
-    has no bound if a factor nears 0, as in the first steps. The gradient of the weighted mean of the factors has one.
+    is unbounded if a factor nears 0, as in the first steps. The gradient of the weighted mean is bounded.
     """
     fake, target = translation.fake, translation.target
     with torch.autocast(fake.device.type, enabled=False):
@@ -41,8 +41,8 @@ def ms_ssim(translation: LossInputs) -> Tensor:
 def kl_divergence(translation: LossInputs) -> Tensor:
     """Return the Kullback-Leibler divergence of the styles' distributions from N(0, I), 0-d, at least float32.
 
-    It is summed over the samples of a pass and over the channels of the style, as in SPADE, so that it grows with the
-    batch (Kingma & Welling 2014, appendix B).
+    It is summed over samples and channels, as in SPADE, so that it grows with the batch (Kingma & Welling 2014,
+    appendix B).
     """
     assert translation.style is not None
     mean, log_variance = map(at_least_float32, translation.style)
@@ -52,8 +52,8 @@ def kl_divergence(translation: LossInputs) -> Tensor:
 def feature_matching(translation: LossInputs) -> Tensor:
     """Return the L1 of the discriminator's features for fakes and targets, 0-d, float32 under autocast.
 
-    The sum over the layers is weighted by 4 / L for L layers, so that a deeper discriminator does not weigh more. The
-    scales are averaged (Wang et al. 2018, Eq. 4, and its code). No gradient reaches the features of targets.
+    4 / L · Σ over L layers, averaged over the scales (Wang et al. 2018, Eq. 4, and its code). No gradient reaches the
+    features of targets.
     """
     fakes, weights = translation.fake_outputs, translation.weights.of_discriminated if translation.weights else None
     terms = [
@@ -69,9 +69,8 @@ def feature_distance(ours: Tensor, theirs: Tensor, weights: PixelWeights | None 
 
     weights: Weights of the places of (N, C, H, W) tensors.
 
-    F.l1_loss under autocast would first make float32 copies of both, which for activations takes most of its time. Here
-    the difference and the gradient have the dtype of the activations, as in the backward pass. The sum is in float32
-    or finer.
+    The difference has the dtype of the activations, and the sum is in float32 or finer. F.l1_loss under autocast would
+    first copy both to float32, which takes most of its time.
     """
     assert ours.shape == theirs.shape, (ours.shape, theirs.shape)
     difference = (ours - theirs.detach()).abs()

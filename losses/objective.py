@@ -20,11 +20,9 @@ class LossInputs:
 
     fake: (N, C, H, W) in [-1, 1], in the orientation of the source.
     target: (N, C, H, W) in [-1, 1]. Without pairs these are real images that do not belong to the sources.
-    source: (N, C', H, W), the condition as the discriminator sees it. Without pairs it is the source image.
-    discriminate_fake, discriminate_target: Compute the discriminator's outputs when the first loss reads them, so that
-        an update without such a loss saves the passes.
-    style: Means and log variances, (N, style_channels) each, of the normal distributions of the styles; None without a
-        style encoder.
+    source: (N, C', H, W), the condition as the discriminator sees it, or the source image without pairs.
+    discriminate_fake, discriminate_target: Compute the discriminator's outputs when a loss first reads them.
+    style: Means and log variances of the styles, (N, style_channels) each; None without a style encoder.
     weights: Weights of the pixels in the distances of images and of features; None if all weigh the same.
     outside: Weights of the pixels that a translation without pairs must keep.
     """
@@ -69,7 +67,7 @@ WeightedLoss = tuple[GeneratorLoss, float]
 class LossTerm:
     """A loss of the generator. Its weight is the setting of its name in section `loss`.
 
-    make: Returns the loss. Its keyword arguments are settings, and `adversarial_loss` for the loss of loss.gan_mode.
+    make: Returns the loss. Its keyword arguments are settings, and `adversarial_loss` is the loss of loss.gan_mode.
     needs_features: Whether it compares features of the discriminator.
     needs_labels: Whether it needs label maps of sources that are images.
     channels: Numbers of channels that an image may have.
@@ -85,19 +83,14 @@ class LossTerm:
 
 @dataclass(frozen=True)
 class GeneratorObjective:
-    """Σ weight · loss.
-
-    losses: Loss and weight by name.
-    """
+    """Σ weight · loss over `losses`, which are losses and weights by name."""
 
     losses: Mapping[str, WeightedLoss]
 
     def __call__(self, translation: LossInputs, own: Mapping[str, WeightedLoss] | None = None) -> dict[str, Tensor]:
-        """Return the losses by name, unweighted, and their weighted sum as `total`.
+        """Return the unweighted losses by name, their weighted sum as `total`, and the `mean_weight` of pixels if any.
 
-        If pixels have weights, also return their mean as `mean_weight`.
-
-        own: Losses of the training method; they follow the first loss, which is the adversarial one.
+        own: Losses of the training method. They follow the first loss, which is the adversarial one.
 
         Raises:
             ConfigError: A loss is no 0-d tensor.
@@ -126,7 +119,7 @@ class DiscriminatorObjective:
     penalties: Mapping[str, tuple[Penalty, float]]
 
     def __call__(self, inputs: PenaltyInputs) -> dict[str, Tensor]:
-        """Return the losses by name, unweighted, and `total`."""
+        """Return the unweighted losses by name, and `total`."""
         terms = self.adversarial.discriminator_loss(inputs.real_logits, inputs.fake_logits)
         total = terms.pop("total")
         for name, (penalty, weight) in self.penalties.items():

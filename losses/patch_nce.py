@@ -1,4 +1,4 @@
-"""Contrastive loss of patches: a translated one is to resemble that at its place in the source, and no other."""
+"""Contrastive loss: a translated patch must resemble the source patch at its place, and no other patch."""
 
 import torch
 import torch.nn.functional as F
@@ -10,10 +10,9 @@ _NO_NEGATIVE = -10.0  # replaces the positive among the negatives, before the di
 def patch_nce(queries: Tensor, keys: Tensor, *, n_groups: int, temperature: float = 0.07) -> Tensor:
     """Return the cross entropy of finding each query's key among the keys of its group (Park et al. 2020, equation 3).
 
-    queries, keys: (R, D), vectors of length 1 of patches of translations and, in the same places, of their sources, in
-        at least float32; no gradient reaches the keys.
-    n_groups: Number of groups of adjacent rows: the number of images, or 1 if patches of the other images of the batch
-        are negatives too.
+    queries, keys: Vectors of length 1 of patches of translations, and of their sources in the same places, (R, D), at
+        least float32. No gradient reaches the keys.
+    n_groups: Number of groups of adjacent rows: the number of images, or 1 if patches of other images are negatives.
     """
     query, key = (vectors.unflatten(0, (n_groups, -1)) for vectors in (queries, keys.detach()))
     similarities = query @ key.mT  # (groups, rows, rows)

@@ -24,7 +24,7 @@ VGG19 = PretrainedFile(
 
 
 def vgg_loss(*, activation_checkpointing: bool) -> "PerceptualLoss":
-    """Return the distance between VGG19's features, with pix2pixHD's layers and weights.
+    """Return the distance of VGG19's features, with pix2pixHD's layers and weights.
 
     Raises:
         WeightsError: VGG19's weights are not available.
@@ -36,7 +36,7 @@ class PerceptualLoss(nn.Module):
     """Weighted L1 between the features of two images.
 
     network: Maps (N, 3 or 1, H, W) images in [-1, 1] to a list of features.
-    layer_weights: One weight for each of them.
+    layer_weights: Weight of each feature.
     """
 
     def __init__(self, network: nn.Module, layer_weights: Sequence[float] = LAYER_WEIGHTS) -> None:
@@ -54,11 +54,10 @@ class PerceptualLoss(nn.Module):
 
 
 class VGG19Features(nn.Module):
-    """The activations of VGG19 that the loss compares; frozen.
+    """The frozen layers of VGG19 whose activations the loss compares.
 
     state_dict: VGG19's weights with torchvision's names.
-    activation_checkpointing: Whether to keep only the compared activations and recompute the others in the backward
-        pass.
+    activation_checkpointing: Whether to recompute the activations between them in the backward pass.
     """
 
     def __init__(self, state_dict: Mapping[str, Tensor], *, activation_checkpointing: bool = False) -> None:
@@ -86,7 +85,7 @@ class VGG19Features(nn.Module):
 
 
 def load_vgg19_weights() -> Mapping[str, Tensor]:
-    """Return torchvision's state dict of VGG19 from torch's cache, which is filled if need be.
+    """Return torchvision's state dict of VGG19 from torch's cache; download it first if it is missing.
 
     Raises:
         WeightsError: The file cannot be read or holds another network, or the download fails.
@@ -97,7 +96,7 @@ def load_vgg19_weights() -> Mapping[str, Tensor]:
 
 
 def _layers() -> nn.Sequential:
-    """Return VGG19's layers up to the last that is compared, on the meta device: 548 MB would be overwritten."""
+    """Return VGG19's layers up to the last compared one on the meta device, without memory for 548 MB of weights."""
     from torchvision.models import vgg19  # takes as long as importing torch
 
     with torch.device("meta"):

@@ -1,4 +1,4 @@
-"""Weights of pixels, which multiply the distances of images and of features: 0 ignores a pixel."""
+"""Weights of pixels in the distances of images and of features: 0 ignores a pixel."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,23 +13,21 @@ _LEAST_SUM = torch.finfo(torch.float32).tiny  # the mean with weights of 0 is th
 
 @dataclass(frozen=True)
 class PixelWeights:
-    """The weights of the pixels of a batch, and, resized by area, of the places of networks' layers.
+    """Weights of the pixels of a batch, (N, 1, H, W) float32 of at least 0; resized by area for features.
 
-    weights: (N, 1, H, W) float32 of at least 0.
-
-    Means are divided by the sum of the weights over the batch, as in torch's weighted cross entropy. So only the ratios
-    of weights matter, and ignored pixels do not change the balance with the adversarial loss.
+    Means are divided by the sum of the weights over the batch, as in torch's weighted cross entropy. So ignored pixels
+    do not change the balance with the adversarial loss.
     """
 
     weights: Tensor
 
     @property
     def mean_weight(self) -> Tensor:
-        """The mean of the weights, 0-d."""
+        """Mean of the weights, 0-d."""
         return self.weights.mean()
 
     def mean(self, values: Tensor) -> Tensor:
-        """Return the weighted mean of (N, C, h, w) values, 0-d, in float32 or finer; 0 where all weights are 0."""
+        """Return the weighted mean of (N, C, h, w) values, 0-d, in float32 or finer; 0 if all weights are 0."""
         dtype = torch.promote_types(values.dtype, torch.float32)
         n_channels, height, width = values.shape[1:]
         weights = F.adaptive_avg_pool2d(self.weights, (height, width))
@@ -39,12 +37,12 @@ class PixelWeights:
 
 @dataclass(frozen=True)
 class LossWeights:
-    """The weights for images, and for images as the discriminator sees them."""
+    """The weights for images, and for images that are augmented for the discriminator."""
 
     of_images: PixelWeights
     of_discriminated: PixelWeights
 
     @classmethod
     def of(cls, weights: Tensor | None, move: Callable[[Tensor], Tensor]) -> Self | None:
-        """Return the weights (N, 1, H, W) float32, and `move` of them; None for None."""
+        """Return the weights (N, 1, H, W) float32 and `move(weights)`; None for None."""
         return None if weights is None else cls(PixelWeights(weights), PixelWeights(move(weights)))

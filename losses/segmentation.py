@@ -11,20 +11,20 @@ class SegmentationLoss(AdversarialLoss):
     """Cross entropy of the classes of pixels, for logits (N, 1 + K, H, W) of one scale.
 
     Logit 0 stands for translated images, logit 1 + c for class c in real images. The labels are the first K channels
-    of the condition: one-hot, or the shares of classes if label maps are reduced to the size of the target. Pixels
-    without a class count 0 in the mean. Rare classes weigh more, inversely to their pixels in the batch (equation 2).
+    of the condition: one-hot, or shares of classes if label maps are reduced to the size of the target. Pixels without
+    a class count 0 in the mean. Classes weigh inversely to their number of pixels in the batch (equation 2).
     """
 
     classifies_pixels = True
 
     def discriminator_loss(self, real: Logits, fake: Logits) -> dict[str, Tensor]:
-        """Return half the sum of both cross entropies. OASIS takes the sum; Adam's steps differ only by its eps."""
+        """Return half the sum of both cross entropies. OASIS uses the sum; with Adam this hardly differs."""
         (fake_logits,) = fake.scales
         parts = {"fake": self.of_fake(fake_logits), "real": self.of_real(real)}
         return {**parts, "total": 0.5 * (parts["fake"] + parts["real"])}
 
     def generator_loss(self, fake: Logits, real: Logits) -> Tensor:
-        """Return the loss that real images have: translated images must pass for real ones of their classes."""
+        """Return the loss of real images: translated images must pass for real images of their classes."""
         return self.of_real(fake)
 
     def of_real(self, images: Logits) -> Tensor:
@@ -37,7 +37,7 @@ class SegmentationLoss(AdversarialLoss):
         return (weighted * distances).sum(dim=1).mean()
 
     def of_fake(self, logits: Tensor) -> Tensor:
-        """Return a loss that is small if the logits recognize translated pixels; all weigh the same."""
+        """Return a loss that is small if the logits recognize translated pixels, which all weigh the same."""
         logits = at_least_float32(logits)
         return (logits.logsumexp(dim=1) - logits[:, 0]).mean()
 
@@ -48,10 +48,9 @@ def labels_of(source: Tensor, logits: Tensor) -> Tensor:
 
 
 def class_weights(labels: Tensor) -> Tensor:
-    """Return the weights of the classes, (K, 1, 1), of one-hot labels (N, K, H, W); 0 for absent classes.
+    """Return the weights of the classes, (K, 1, 1), of one-hot labels (N, K, H, W).
 
-    A weight is the number of pixels in the batch, divided by the pixels of the class and by the number of classes that
-    are present.
+    A weight is n_pixels / (n_present_classes · n_pixels_of_class) in the batch, and 0 for absent classes.
     """
     n_pixels = labels.sum(dim=(0, 2, 3))
     n_present = (n_pixels > 0).sum().clamp_min(1)
@@ -70,8 +69,7 @@ def labelmix(inputs: PenaltyInputs) -> Tensor:
 def draw_mask(labels: Tensor) -> Tensor:
     """Draw LabelMix's mask for one-hot labels (N, K, H, W): (N, 1, H, W) bool, True for the real image.
 
-    All pixels of a class in the batch share one draw, and so do all pixels without a class. The draws come from torch's
-    generator of the device.
+    All pixels of a class in the batch share one draw, and so do all pixels without a class.
     """
     return mask_of(labels, torch.rand(labels.shape[1] + 1, device=labels.device) < 0.5)
 
@@ -79,8 +77,7 @@ def draw_mask(labels: Tensor) -> Tensor:
 def mask_of(labels: Tensor, draws: Tensor) -> Tensor:
     """Return the mask of one-hot labels (N, K, H, W) for draws (K + 1,) bool, the last for pixels without a class.
 
-    The draws are a table. OASIS relabels a map in place, class by class, so that a pixel that has become 1 is drawn
-    again with class 1.
+    OASIS relabels a map in place, class by class, so that pixels that have become 1 are drawn again with class 1.
     """
     n_classes = labels.shape[1]
     classes = torch.where(labels.amax(dim=1, keepdim=True) > 0, labels.argmax(dim=1, keepdim=True), n_classes)
@@ -90,7 +87,7 @@ def mask_of(labels: Tensor, draws: Tensor) -> Tensor:
 def labelmix_loss(mask: Tensor, *, mixed: Tensor, fake: Tensor, real: Tensor) -> Tensor:
     """Return the mean squared distance of the logits of mixed images from the mixed logits, 0-d.
 
-    mask: (N, 1, H, W) bool, True for the real image. mixed, fake, real: logits (N, 1 + K, H, W); gradients reach all.
+    mask: (N, 1, H, W) bool, True for the real image. mixed, fake, real: Logits (N, 1 + K, H, W); gradients reach all.
     """
     expected = torch.where(mask, at_least_float32(real), at_least_float32(fake))
     return (expected - at_least_float32(mixed)).square().mean()
