@@ -1,4 +1,4 @@
-"""Metrics of translated images. A metric is added with its file in this package and its line in the registry.
+"""Metrics of translated images. To add one, add its file to this package and its line to the registry.
 
 The schema lists its name for metrics.extra and checkpoint.best.
 """

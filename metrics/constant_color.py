@@ -5,14 +5,15 @@ from torch import Tensor
 
 
 class ConstantColorBaseline:
-    """The mean L1 of the best constant colour for each class, which is chosen on the measured images themselves.
+    """The mean L1 of the best constant colour for each class, chosen on the measured images themselves.
 
-    Only a model of texture or light can beat it. Each image has the same weight, whatever its size. Weights of pixels
-    are weights of the medians and of the mean, as in the weighted metrics.
+    Only a model of texture or light can beat it. Each image has the same weight. Weights of pixels apply to the medians
+    and to the mean, as in the weighted metrics.
+
+    n_classes: Number of classes of the label maps; 0 if sources are images, where all pixels are one class.
     """
 
     def __init__(self, n_classes: int, n_channels: int = 3) -> None:
-        """`n_classes`: of the label maps; 0 for images as sources, where all pixels are one class."""
         self._histograms = torch.zeros(max(1, n_classes) + 1, n_channels, 256, dtype=torch.float64)
         self._n_classes = n_classes
         self._n_images = 0
@@ -20,10 +21,9 @@ class ConstantColorBaseline:
     def add(self, source: Tensor, target: Tensor, weights: Tensor | None = None) -> None:
         """Add a sample: (1, H, W) class ids or a (C, H, W) image, and its (n_channels, H, W) uint8 target.
 
-        Ids of another size are read at the nearest pixels.
+        Ids of another size are read at the nearest pixels. An image whose weights are all 0 is left out.
 
-        weights: Weights of the target's pixels, (1, H, W) float32 of at least 0; None: all weigh the same. An image
-            with weights of 0 everywhere is left out.
+        weights: Weights of the target's pixels, (1, H, W) float32 of at least 0; None for equal weights.
         """
         total = float(target[0].numel() if weights is None else weights.sum(dtype=torch.float64))
         if not total:
@@ -48,10 +48,7 @@ class ConstantColorBaseline:
         self._n_images += other._n_images
 
     def l1(self) -> float | None:
-        """Return the mean absolute difference, 0 to 1, of the best constant colours: the median of each class.
-
-        None if there is no image.
-        """
+        """Return the mean absolute difference, 0 to 1, from the median of each class; None without images."""
         if not self._n_images:
             return None
         levels = torch.arange(256, dtype=torch.float64)

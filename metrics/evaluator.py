@@ -1,4 +1,4 @@
-"""Computation of the metrics of translated images: of each image by itself, and of all together."""
+"""Computation of the metrics of translated images, for each image and for all together."""
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
@@ -24,7 +24,7 @@ Features = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class Measurement:
-    """The figures of a translated image by name, and what sets of images need: a sparse (K, K) matrix and features."""
+    """The figures of a translated image, its sparse (K, K) confusion matrix, and the features that set metrics need."""
 
     figures: dict[str, float]
     confusion: Tensor | None = None
@@ -37,7 +37,7 @@ class Summary:
     """The figures of several images.
 
     mean: Mean of each figure over the images; sharpness is computed from the mean gradients.
-    whole: Figures of all images together, with deviations. classes: Scores of the classes of label maps, by name.
+    whole: Figures of all images together, with deviations. classes: Scores of the classes of label maps.
     """
 
     mean: dict[str, float]
@@ -65,23 +65,23 @@ class References:
     ceiling: dict[str, float]
 
     def __str__(self) -> str:
-        texts = []
-        for name, title in TITLES.items():
-            found = {"sources": self.floor, "one half of the targets against the other": self.ceiling}
-            parts = [f"{figures[name]:.4g} of {what}" for what, figures in found.items() if name in figures]
-            texts += [f"{title} {', '.join(parts)}"] if parts else []
-        return "; ".join(texts)
+        found = {"sources": self.floor, "one half of the targets against the other": self.ceiling}
+        texts = {
+            title: [f"{figures[name]:.4g} of {what}" for what, figures in found.items() if name in figures]
+            for name, title in TITLES.items()
+        }
+        return "; ".join(f"{title} {', '.join(parts)}" for title, parts in texts.items() if parts)
 
 
 @dataclass(frozen=True)
 class Evaluator:
-    """Computes the metrics that need no network, and the optional metrics that it is given.
+    """Computes the metrics that need no network, and the optional metrics in its fields.
 
     comparisons: Optional metrics of pairs by name. sets: Metrics of sets by name.
     feature_networks: Networks of these sets by their own names.
     label_colors: Colours of the classes, if images are label maps.
     bounds: Range of the values of images that are not 8-bit RGB.
-    device: Computes the figures of image_metrics.
+    device: Device of `image_metrics`.
     """
 
     comparisons: Mapping[str, ImageComparison] = field(default_factory=dict)
@@ -96,11 +96,11 @@ class Evaluator:
         """Return an evaluator of the optional metrics that `extra` names, with their networks on `device`.
 
         label_colors: "cityscapes", "cmp_facades", a YAML file, or None if images are no label maps.
-        n_images: About how many images are measured together.
+        n_images: Approximate number of images that are measured together.
 
         Raises:
             WeightsError: The weights of a network cannot be read or downloaded.
-            ConfigError: A package is missing, or the file of label colours cannot be used.
+            ConfigError: A package is missing, or the file of label colours is invalid.
         """
         wanted = {name: metric for name, metric in METRICS.items() if name in extra}
         pairs = {name: metric for name, metric in wanted.items() if isinstance(metric, PairMetric)}
@@ -115,10 +115,10 @@ class Evaluator:
         )
 
     def measure(self, fake: Tensor, target: Tensor, weights: Tensor | None = None, number: int = 0) -> Measurement:
-        """Compare a translated image with its target, (3, H, W) uint8, or (C, H, W) values where there are bounds.
+        """Compare a translated image with its target, (3, H, W) uint8, or (C, H, W) values if there are bounds.
 
         number: Number of the image among the images that are measured together.
-        weights: Weights of the pixels, (1, H, W) float32; None: all weigh the same, and there are no weighted figures.
+        weights: Weights of the pixels, (1, H, W) float32; None for no weighted figures.
         """
         features, target_features = self.features(fake, number), self.features(target, number)
         seen = (self.bounds.shares(fake), self.bounds.shares(target)) if self.bounds else (fake, target)
@@ -138,17 +138,18 @@ class Evaluator:
         return Measurement(figures, None if pixels is None else pixels.to_sparse(), features, target_features)
 
     def features(self, image: Tensor, number: int) -> Features:
-        """Return the features of an image, translated or real, which has a number in its set."""
+        """Return the features of an image, translated or real, by network; number: its number in its set."""
         return {name: network(self.levels(image), number) for name, network in self.feature_networks.items()}
 
     def levels(self, image: Tensor) -> Tensor:
-        """Return an image in the 256 levels that networks and the baseline see, as uint8."""
+        """Return an image as uint8, for networks and the constant-colour baseline."""
         return self.bounds.levels(image) if self.bounds else image
 
     def summarize(self, measurements: Sequence[Measurement]) -> Summary:
         """Return the figures of at least one image together."""
         names = dict.fromkeys(name for measurement in measurements for name in measurement.figures)
-        mean = {name: _mean([m.figures[name] for m in measurements if name in m.figures]) for name in names}
+        values = {name: [m.figures[name] for m in measurements if name in m.figures] for name in names}
+        mean = {name: sum(of_images) / len(of_images) for name, of_images in values.items()}
         mean |= {"sharpness": sharpness(mean)} if mean else {}
         whole: dict[str, float] = {}
         classes: dict[str, ClassScore] = {}
@@ -160,7 +161,7 @@ class Evaluator:
         return Summary(mean, whole, classes)
 
     def set_figures(self, fakes: Sequence[Features], reals: Sequence[Features]) -> dict[str, float]:
-        """Return the figures of two sets of images, and their deviations, if both sets have enough images."""
+        """Return the figures of two sets of images, with deviations, if both sets have enough images."""
         figures = {}
         for name, metric in self.sets.items():
             if min(len(fakes), len(reals)) < metric.least_images:
@@ -172,7 +173,7 @@ class Evaluator:
         return figures
 
     def references(self, sources: Sequence[Features], reals: Sequence[Features]) -> References:
-        """Return the figures to compare translations of the sources with."""
+        """Return the figures that translations of the sources are compared with."""
         have_same_channels = all(sources[0][name].shape[-1] == reals[0][name].shape[-1] for name in reals[0])
         floor = self.set_figures(sources, reals) if have_same_channels else {}
         # halves of a random order, because sorted names often alternate between two kinds
@@ -208,7 +209,7 @@ class Evaluator:
         return protocol
 
     def basis(self, figure: str) -> list[Any]:
-        """Return the parts of the protocol that one figure depends on; versions change only its rounding."""
+        """Return the parts of the protocol that a figure depends on. Versions are not among them."""
         basis: list[Any] = [self._compared, self.comparisons[figure].protocol if figure in self.comparisons else None]
         if figure in self.sets:
             basis += [self.sets[figure].protocol, self.feature_networks[self.sets[figure].features.name].protocol]
@@ -218,14 +219,10 @@ class Evaluator:
 
 
 def shown(figures: Mapping[str, float]) -> dict[str, float]:
-    """Return the figures of METRICS, in its order, without those that are only computed with them."""
+    """Return the figures that METRICS lists, in its order."""
     return {name: figures[name] for name in TITLES if name in figures}
 
 
 def sharpness(figures: Mapping[str, float]) -> float:
     """Return the gradient magnitude divided by the target's: below 1 is blurred, above 1 noisy."""
     return figures["gradient"] / max(figures["target_gradient"], 1e-6)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)

@@ -1,4 +1,4 @@
-"""FID and KID: distances of two sets of images, by InceptionV3's activations."""
+"""FID and KID: distances of two sets of images in InceptionV3's features."""
 
 import warnings
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ KID_PROTOCOL = f"polynomial kernel of degree 3, {KID_SUBSETS} subsets of up to {
 
 
 class _Identity(nn.Module):
-    """The network of a torchmetrics metric that is given features instead of images."""
+    """The network of a torchmetrics metric that gets features instead of images."""
 
     def __init__(self, n_features: int) -> None:
         super().__init__()
@@ -36,8 +36,7 @@ def frechet_distance(fakes: Sequence[Tensor], targets: Sequence[Tensor]) -> SetS
 def kernel_distance(fakes: Sequence[Tensor], targets: Sequence[Tensor]) -> SetScore:
     """Return KID, the kernel distance of two sets of at least 2 (D,) features (Binkowski et al. 2018); lower is better.
 
-    The value is the mean over 100 random subsets of up to 1000 images, which are the same in each
-    call; the deviation is the deviation of the subsets.
+    It is the mean over 100 random subsets of up to 1000 images, which are the same in each call, and their deviation.
     """
     from torchmetrics.image.kid import KernelInceptionDistance
 

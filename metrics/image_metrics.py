@@ -1,4 +1,4 @@
-"""L1, PSNR, SSIM, MS-SSIM and gradients of a translated image and its target, some also with weights of pixels."""
+"""L1, PSNR, SSIM, MS-SSIM and gradients of a translated image and its target, also with weights of pixels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ MAX_PSNR = 100.0  # dB; equal images would have infinity, which JSON cannot hold
 
 @dataclass(frozen=True, eq=False)
 class Bounds:
-    """The values that metrics take as 0 and 1: (C or 1, 1, 1) float32 each.
+    """The values that count as 0 and 1 in metrics, (C or 1, 1, 1) float32 each.
 
-    are_closed: whether values outside become one of them.
+    are_closed: Whether values outside are clipped.
     """
 
     low: Tensor
@@ -26,17 +26,17 @@ class Bounds:
 
     @classmethod
     def of(cls, bounds: Sequence[float], *, are_closed: bool = True) -> Self:
-        """Return the bounds of [low, high], or of the low and high of each channel in turn."""
+        """Return the bounds [low, high], or [low, high, low, high, …] of the channels."""
         low, high = (torch.tensor(part, dtype=torch.float32).view(-1, 1, 1) for part in (bounds[::2], bounds[1::2]))
         return cls(low, high, are_closed)
 
     def shares(self, image: Tensor) -> Tensor:
-        """Return a (C, H, W) image of any type as float32; in [0, 1], unless bounds are open."""
+        """Return a (C, H, W) image of any type as float32, in [0, 1] if bounds are closed."""
         shares = (image.float() - self.low) / (self.high - self.low)
         return shares.clamp_(0, 1) if self.are_closed else shares
 
     def levels(self, image: Tensor) -> Tensor:
-        """Return a (C, H, W) image as uint8, 0 to 255 over the range; a single channel becomes three."""
+        """Return a (C, H, W) image as uint8, 0 to 255 over the range, with at least three channels."""
         levels = self.shares(image).clamp(0, 1).mul_(255).round_().to(torch.uint8)
         return levels.expand(3, -1, -1) if len(levels) == 1 else levels
 
@@ -44,16 +44,14 @@ class Bounds:
 def image_metrics(fake: Tensor, target: Tensor, weights: Tensor | None = None) -> dict[str, float]:
     """Compare two (C, H, W) images, uint8 or float32 in [0, 1], and return the figures by name.
 
-    l1: mean absolute difference, 0 to 1 for black against white; lower is better.
-    psnr: peak signal-to-noise ratio in dB, at most MAX_PSNR; higher is better.
-    ssim: structural similarity (Wang et al. 2004; Gaussian window of 11 pixels, sigma 1.5), up to 1. Sides shorter than
-        the window continue their edges.
-    ms_ssim: the same over up to five resolutions (Wang et al. 2003), 0 to 1.
-    gradient, target_gradient: mean gradient magnitude of the translated image and of the target, 0 to 1.
-    l1_weighted, psnr_weighted, ssim_weighted: the same from weighted means, unless all weights are 0. SSIM of a pixel
-        also sees the pixels of weight 0 in its window.
+    l1: Mean absolute difference, 0 to 1. psnr: Peak signal-to-noise ratio in dB, at most MAX_PSNR.
+    ssim: Structural similarity (Wang et al. 2004; Gaussian window of 11 pixels, sigma 1.5), up to 1. The edges of sides
+        shorter than the window are repeated. ms_ssim: SSIM over up to five resolutions (Wang et al. 2003), 0 to 1.
+    gradient, target_gradient: Mean gradient magnitude of the translated image and of the target, 0 to 1.
+    l1_weighted, psnr_weighted, ssim_weighted: Figures from weighted means, unless all weights are 0. SSIM of a pixel
+        also depends on pixels of weight 0 in its window.
 
-    weights: Weights of the pixels, (1, H, W) float32 of at least 0; None if all weigh the same.
+    weights: Weights of the pixels, (1, H, W) float32 of at least 0; None for equal weights.
     """
     fake, target = _batch_of_floats(fake), _batch_of_floats(target)
     similarity, multiscale = structural_similarity(extended(fake, WINDOW), extended(target, WINDOW))
@@ -75,7 +73,7 @@ def image_metrics(fake: Tensor, target: Tensor, weights: Tensor | None = None) -
 
 
 def extended(image: Tensor, side: int) -> Tensor:
-    """Return (1, C, H, W) images whose last rows and columns are repeated until both sides have `side` pixels."""
+    """Repeat the last rows and columns of (1, C, H, W) images until both sides have `side` pixels."""
     down, across = (max(0, side - length) for length in image.shape[-2:])
     return F.pad(image, (0, across, 0, down), mode="replicate")
 

@@ -1,4 +1,4 @@
-"""The kinds of metrics that the registry metrics.METRICS lists."""
+"""The types of metrics in the registry metrics.METRICS."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from utils.pretrained import PretrainedFile
 
 
 class ImageComparison(Protocol):
-    """Compares a translated image with its target. protocol: how, for metrics.json."""
+    """Compares a translated image with its target. protocol: Description of the method for metrics.json."""
 
     protocol: dict[str, Any]
 
@@ -20,16 +20,16 @@ class ImageComparison(Protocol):
 
 
 class FeatureNetwork(Protocol):
-    """Computes the features of an image. protocol: how, for metrics.json."""
+    """Computes the features of an image. protocol: Description of the method for metrics.json."""
 
     protocol: dict[str, Any]
 
     def __call__(self, image: Tensor, number: int) -> Tensor:
-        """Return features, on the CPU, of a (3, H, W) uint8 image, which has a number in its set."""
+        """Return features, on the CPU, of a (3, H, W) uint8 image; number: Its number in its set."""
 
 
 class SetScore(NamedTuple):
-    """A figure of two sets of images; its standard deviation where it is estimated from random subsets."""
+    """A figure of two sets of images, and its standard deviation if it is estimated from random subsets."""
 
     value: float
     deviation: float | None = None
@@ -39,10 +39,10 @@ class SetScore(NamedTuple):
 class Metric:
     """A figure of each translated image and its target.
 
-    title: Its name in logs and galleries.
+    title: Name in logs and galleries.
     higher_is_better: None if neither lower nor higher is better.
-    of: What it is computed from: any images; the values of images that are not 8-bit RGB, in their unit; pixels that
-        have weights; such values of such pixels; label maps, if metrics.label_colors is set.
+    of: Input: all images; values in their unit, of images that are not 8-bit RGB; weighted pixels; weighted values;
+        label maps, if metrics.label_colors is set.
     least_images: Number of images that it needs.
     needs_pairs: Whether it compares a translated image with its own target.
     is_optional: Whether it is computed only if metrics.extra or the method names it.
@@ -57,7 +57,7 @@ class Metric:
 
     @property
     def weighs_pixels(self) -> bool:
-        """Whether it depends on the weights of pixels."""
+        """Whether it depends on weights of pixels."""
         return self.of.startswith("weighted")
 
 
@@ -65,8 +65,8 @@ class Metric:
 class PairMetric(Metric):
     """A figure of each translated image and its target that needs a network or another program.
 
-    load: Makes the comparison on a device.
-    weights: The file that it reads from torch's cache, if any.
+    load: Returns the comparison on a device.
+    weights: File in torch's cache that it reads, if any.
     """
 
     is_optional = True
@@ -78,8 +78,8 @@ class PairMetric(Metric):
 class FeatureSource:
     """A network whose features several set metrics share.
 
-    name: Its name in metrics.json. load: Makes it on a device, for sets of a number of images.
-    weights: The file that it reads from torch's cache, if any.
+    name: Name in metrics.json. load: Returns it on a device, for sets of a number of images.
+    weights: File in torch's cache that it reads, if any.
     """
 
     name: str
@@ -91,10 +91,10 @@ class FeatureSource:
 class SetMetric(Metric):
     """A figure of all translated images against all targets.
 
-    features: The network that computes the features of the images.
-    score: Computes the figure from the features of each translated image and of each target.
-    least_images: Number of images in each of the two sets; a single image has no spread.
-    protocol: How the figure is computed, for metrics.json, in addition to the network's own protocol.
+    features: Network that computes the features of the images.
+    score: Computes the figure from the features of all translated images and of all targets.
+    least_images: Number of images in each set; a single image has no spread.
+    protocol: Description of the score for metrics.json, in addition to the network's protocol.
     """
 
     features: FeatureSource

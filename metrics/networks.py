@@ -1,6 +1,6 @@
 """The networks of LPIPS, FID and KID: classes of torchmetrics that are not part of its documented interface.
 
-A version without them fails in this file, by name, and only where a metric that needs them is asked for.
+With a torchmetrics that lacks them, only metrics that need them fail.
 """
 
 import importlib.util
@@ -33,18 +33,16 @@ N_FEATURES = 2048
 
 
 class Lpips:
-    """LPIPS 0.1 with AlexNet, the perceptual distance of two images by a network's activations (Zhang et al. 2018).
+    """LPIPS 0.1 with AlexNet, a perceptual distance of two images (Zhang et al. 2018).
 
     The weights of its linear layers are part of torchmetrics.
+
+    Raises:
+        WeightsError: AlexNet's weights cannot be read or downloaded.
+        ConfigError: The installed torchmetrics has no LPIPS.
     """
 
     def __init__(self, device: torch.device) -> None:
-        """Read AlexNet's weights from torch's cache.
-
-        Raises:
-            WeightsError: the weights cannot be read or downloaded.
-            ConfigError: the installed torchmetrics has no LPIPS.
-        """
         try:
             from torchmetrics.functional.image.lpips import _LPIPS
 
@@ -62,24 +60,23 @@ class Lpips:
 
     @torch.inference_mode()
     def __call__(self, fake: Tensor, target: Tensor) -> float:
-        """Return the distance of two (3, H, W) uint8 images, from 0; sides below 32 pixels continue their edges."""
+        """Return the distance of two (3, H, W) uint8 images, at least 0; shorter sides than 32 pixels are padded."""
         images = (extended(image[None].to(self._device).float() / 127.5 - 1, MIN_SIDE) for image in (fake, target))
         return float(self._network(*images))
 
 
 class Inception:
-    """InceptionV3 as FID is defined on it (Heusel et al. 2017): with TensorFlow's weights and resizing."""
+    """The InceptionV3 of FID's definition (Heusel et al. 2017), with TensorFlow's weights and resizing.
+
+    Raises:
+        ConfigError: The package torch-fidelity is missing, or the installed torchmetrics has no InceptionV3.
+        WeightsError: The weights cannot be read or downloaded.
+    """
 
     def __init__(self, device: torch.device) -> None:
-        """Read the weights from torch's cache.
-
-        Raises:
-            ConfigError: the package torch-fidelity is missing, or the installed torchmetrics has no InceptionV3.
-            WeightsError: the weights cannot be read or downloaded.
-        """
         if importlib.util.find_spec("torch_fidelity") is None:
             raise ConfigError(
-                'metrics.extra has fid or kid, which need the package torch-fidelity: pip install "torch-fidelity>=0.4"'
+                'metrics.extra: fid or kid need the package torch-fidelity. Run pip install "torch-fidelity>=0.4".'
             )
         try:
             from torchmetrics.image.fid import NoTrainInceptionV3  # takes half a second
@@ -89,7 +86,7 @@ class Inception:
         found: Mapping[str, object] = weights.tensors
         floats = {key: one for key, one in found.items() if isinstance(one, Tensor) and one.is_floating_point()}
         weights.require({key: one.shape for key, one in floats.items()})
-        # torch-fidelity unpickles its file of weights without checks: it gets a copy of what was read safely
+        # torch-fidelity unpickles its file without checks, so it gets a copy of the weights that were read safely
         safe: Any = io.BytesIO()
         torch.save(dict(weights.tensors), safe)
         safe.seek(0)
@@ -112,7 +109,5 @@ class Inception:
 
 
 def _missing(names: str, error: Exception) -> str:
-    return (
-        f"metrics.extra has {names}, which the installed torchmetrics cannot compute ({error}). Install another: "
-        'pip install "torchmetrics>=1.9,<2"'
-    )
+    remedy = 'Run pip install "torchmetrics>=1.9,<2".'
+    return f"metrics.extra: the installed torchmetrics cannot compute {names} ({error}). {remedy}"

@@ -25,9 +25,9 @@ def confusion(fake: Tensor, target: Tensor, colors: LabelColors) -> Tensor:
 class ClassScore:
     """The scores of a class, each 0 to 1.
 
-    iou: intersection over union; None where neither targets nor translations have the class.
-    accuracy: share of the class's target pixels that are translated into it; None where there are none.
-    share: share of the targets' pixels that have the class.
+    iou: Intersection over union; None if neither targets nor translations have the class.
+    accuracy: Share of the class's target pixels that are translated into it; None if there are none.
+    share: Share of the targets' pixels that have the class.
     """
 
     iou: float | None
@@ -36,10 +36,10 @@ class ClassScore:
 
 
 def label_scores(confusion: Tensor, names: tuple[str, ...]) -> tuple[dict[str, float], dict[str, ClassScore]]:
-    """Return the figures of a (K, K) confusion matrix, and the scores of its classes, by name, as Cityscapes has them.
+    """Return the figures of a (K, K) confusion matrix and the scores of its classes, as defined by Cityscapes.
 
-    Nothing where no pixel of the targets has a class. pixel_accuracy: share of the targets' pixels that have the right
-    class, 0 to 1. mean_iou: mean over the classes that targets or translations have, 0 to 1 (FCN, Long et al. 2015).
+    pixel_accuracy: Share of the targets' pixels that have the right class, 0 to 1. mean_iou: Mean over the classes that
+    targets or translations have, 0 to 1 (Long et al. 2015). Both results are empty if no target pixel has a class.
     """
     matrix = confusion.double()
     right, wanted, made = matrix.diagonal(), matrix.sum(1), matrix.sum(0)
@@ -67,7 +67,7 @@ def class_table(classes: dict[str, ClassScore]) -> list[str]:
 
 
 def class_line(classes: dict[str, ClassScore]) -> str:
-    """Return the IoU of each class in a line, without those that neither targets nor translations have."""
+    """Return the IoU of each class in a line, without classes that neither targets nor translations have."""
     scored = {name: score.iou for name, score in classes.items() if score.iou is not None}
     listed = [f"{name} {iou:.3f}" for name, iou in list(scored.items())[:_LISTED]]
     return "  ".join(listed) + (f"  and {len(scored) - _LISTED} more" if len(scored) > _LISTED else "")

@@ -1,8 +1,8 @@
 """Sliced Wasserstein distance of patches at several resolutions: compares two sets of images without any weights.
 
 Karras et al. 2018 (progressive growing of GANs), section 5: low resolutions compare structures and colours, high ones
-edges and noise. The paper scales each set by its own mean and deviation, which hides differences of colour and
-contrast. Here both sets are scaled by the mean and deviation of the real images.
+edges and noise. Unlike in the paper, both sets are scaled by the mean and deviation of the real images, so that
+differences of colour and contrast count.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ SWD_PROTOCOL = (
 class LaplacianPatches:
     """Patches of the levels of an image's Laplacian pyramid, at positions that depend only on the image's number.
 
-    n_images: Number of images in a set. Images of large sets give fewer patches, to save memory.
+    n_images: Number of images in a set. Large sets use fewer patches of each image, to save memory.
     """
 
     def __init__(self, n_images: int) -> None:
@@ -42,7 +42,7 @@ class LaplacianPatches:
     def __call__(self, image: Tensor, number: int) -> Tensor:
         """Return (levels, patches, C * 49) float16 values, the coarsest level first, of a (C, H, W) uint8 image.
 
-        The coarsest level has a shorter side of 16 to 31 pixels. Smaller images continue their edges.
+        The shorter side of the coarsest level has 16 to 31 pixels. Smaller images are padded with their edges.
         """
         generator = torch.Generator().manual_seed(number)
         levels = laplacian_pyramid(extended(image[None].float().cpu(), _SMALLEST_SIDE))
@@ -67,7 +67,7 @@ def laplacian_pyramid(image: Tensor) -> list[Tensor]:
 def sliced_wasserstein(fakes: Sequence[Tensor], reals: Sequence[Tensor]) -> SetScore:
     """Return 1000 times the mean of the levels' distances of two sets of images, as the paper prints it.
 
-    fakes, reals: what LaplacianPatches returns for each image. Levels are compared that both sets have.
+    fakes, reals: Results of LaplacianPatches for each image. Only levels of both sets are compared.
     """
     n_levels = min(max(map(len, images)) for images in (fakes, reals))
     generator = torch.Generator().manual_seed(0)
@@ -80,7 +80,7 @@ def _at(level: int, images: Sequence[Tensor]) -> Tensor:
 
 
 def _distance(fakes: Tensor, reals: Tensor, generator: torch.Generator) -> float:
-    """Return the mean over random directions of the 1-d Wasserstein distance of (P, D) patches; P may differ."""
+    """Return the 1-d Wasserstein distance of (P, D) patches, averaged over random directions; P may differ."""
     directions = F.normalize(torch.randn(fakes.shape[1], N_PROJECTIONS, generator=generator), dim=0)
     n_quantiles = min(len(fakes), len(reals))
     fake, real = (
@@ -97,7 +97,7 @@ def _standardized(patches: Tensor, like: Tensor) -> Tensor:
 
 
 def _quantiles(projections: Tensor, n_quantiles: int) -> Tensor:
-    """Return evenly spaced quantiles of each row, (rows, n_quantiles); all values, sorted, where there are as many."""
+    """Return evenly spaced quantiles of each row, (rows, n_quantiles)."""
     places = (2 * torch.arange(n_quantiles) + 1) * projections.shape[1] // (2 * n_quantiles)
     return torch.from_numpy(np.sort(projections.numpy(), axis=1))[:, places]  # 7 times as fast as torch.sort
 
