@@ -40,6 +40,7 @@ REMOVED: dict[str, object] = {
     "data.feature_folder": "{split}_feat",
     "data.prefetch": 2,
     "contrastive.temperature": 0.07,
+    "data.test_split": "test",
     "data.shuffle": "full",
     "discriminator.max_channels": 512,
     "discriminator.spectral_iteration": "u_first",
@@ -68,6 +69,9 @@ def with_successors(settings: Mapping[str, object]) -> dict[str, object]:
         if len(values) == len(former):
             result = {key: value for key, value in result.items() if key not in former}
             result[new] = values if len(values) > 1 else values[0]
+    folder = result.pop("data.instance_folder", None)
+    if folder is not None and result.get("data.instances", "files") == "files":
+        result["data.instances"] = folder
     if result.get("data.instances") == "connected" and result.get("data.instance_classes"):
         result["data.instances"] = result.pop("data.instance_classes")
     return result

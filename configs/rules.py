@@ -42,8 +42,8 @@ def _check_layout(config: Config) -> None:
         config.require(config.generator.scale == 1, "generator.scale", expected)
     if layout.pairs and not layout.drawn and data.direction == "BtoA":
         data.require(not data.has_labels, "direction", "AtoB where data.n_classes or data.label_colors is set")
-    expected = "files where sources are RGB images, which data.n_classes=0 without data.label_colors declares"
-    data.require(data.instances == "files" or data.has_labels, "instances", expected)
+    expected = "a folder where sources are RGB images, which data.n_classes=0 without data.label_colors declares"
+    data.require(not data.makes_instances or data.has_labels, "instances", expected)
     if data.is_stacked:
         _check_stack(config)
 
@@ -227,7 +227,6 @@ def _unused(config: Config) -> Iterator[str]:
         (config.style.channels > 0, ["style.size", "loss.kl_divergence"]),
         (config.amp.opt_level != "O0", ["amp.dtype"]),
         (config.train.validation_share > 0, ["train.validation_group"]),
-        (needs_instances and not data.makes_instances, ["data.instance_folder"]),
         (needs_instances, ["data.instances"]),
         (data.n_classes > 0 and not data.label_colors, ["data.ignore_id"]),
         (has_images, ["data.source_channels", "data.source_range"]),

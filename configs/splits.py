@@ -43,6 +43,11 @@ def validation_split(config: Config) -> str | None:
     return config.data.validation_split or ("val" if has_split(config, "val") else None)
 
 
+def translated_split(config: Config) -> str:
+    """Return the split that test.py translates by default: test, or val if the data set has only that."""
+    return "val" if has_split(config, "val") and not has_split(config, "test") else "test"
+
+
 def has_split(config: Config, split: str) -> bool:
     """Return whether there are samples of a split: in the data set, or held back from training for HELD_BACK."""
     holds_back = split == HELD_BACK and config.train.validation_share > 0 and validation_split(config) is None
@@ -107,7 +112,7 @@ def check_has_split(config: Config, split: str, other_choice: str = "") -> None:
     if has_split(config, split):
         return
     data = config.data
-    known = ["train", "val", "test", data.test_split, *filter(None, [data.validation_split]), HELD_BACK]
+    known = ["train", "val", "test", *filter(None, [data.validation_split]), HELD_BACK]
     names = [name for name in dict.fromkeys(known) if has_split(config, name)]
     choices = " or ".join(f"--split {name}" for name in names)
     place = f"data.root={data.root}" if data.root else data.layout

@@ -71,7 +71,7 @@ class PairedFolders(RegisteredLayout):
         root: Folder,
         source_folder: FolderNames,
         target_folder: str | None,
-        instance_folder: str,
+        instances: str | list[str],
         weight_folder: str | None,
         direction: str,
         reader: MapReader,
@@ -89,7 +89,7 @@ class PairedFolders(RegisteredLayout):
         has_weights = weights is not None and weights.exists() and has_own_folder(split, weight_folder)
         partners = {
             "target": target if needs_targets or target.exists() else None,
-            "instances": _of_split(root, instance_folder, split) if reads_instances else None,
+            "instances": _of_split(root, str(instances), split) if reads_instances else None,
             "features": _of_split(root, FEATURE_FOLDER, split) if needs_features else None,
             "weights": weights if needs_targets or has_weights else None,
         }

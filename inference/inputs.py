@@ -15,7 +15,7 @@ from typing import Literal
 
 from configs.data_facts import allowing_missing
 from configs.schema import ROOT, Config
-from configs.splits import check_has_split, has_split, open_split
+from configs.splits import check_has_split, has_split, open_split, translated_split
 from data.batch import DataError, Sample
 from data.files.image_files import find_image_paths, find_images, read_size
 from data.folder import Blob, LocalFile, local_folder
@@ -69,7 +69,7 @@ def build_input(loaded: LoadedGenerator, request: Request) -> Layout:
         remedy = "Name a folder of sources with --input DIR, or a data set with data.root=DIR"
         raise DataError(f"{loaded.file}: names no data set. {remedy}.")
     else:
-        split = request.split or config.data.test_split
+        split = request.split or translated_split(config)
         others = [f"--direction {way}" for way in directions_of(None, loaded) if way != loaded.direction]
         if not (others and has_split(replace(config, data=config.data.reversed), split)):
             others = []

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from configs.data_facts import DataFacts
 from configs.schema import Config, changed_settings
+from configs.splits import translated_split
 from data.batch import DataError
 from data.files.image_files import read_rgb, write_png
 from data.files.pixels import StoredForm, read_stored
@@ -56,7 +57,7 @@ _SETTINGS_WITHOUT_EFFECT = (
     *("data.root", "data.workers", "data.timeout_s", "data.cache"),
     *("data.flip", "data.quarter_turns", "data.rotation_degrees", "data.zoom", "data.elastic", "data.on_bad_sample"),
     *("data.validation_split", "data.weight_folder"),
-    *("data.preprocess", "data.load_", "data.crop_", "data.test_split"),  # see "resizing", "split"
+    *("data.preprocess", "data.load_", "data.crop_"),  # see "resizing"
     "data.synthetic_",  # numbers of samples, and sizes, which an image that is kept must have
 )
 
@@ -119,11 +120,12 @@ def default_output(loaded: LoadedGenerator, request: Request) -> Path:
 
     If the run has generators of two directions, the direction follows the name.
     """
-    name = request.split or loaded.config.data.test_split
     if request.input:
         first, *others = request.input
         is_file = first.is_file() and not others
         name = first.resolve().stem if is_file else common_folder(request.input).name or "input"
+    else:
+        name = request.split or translated_split(loaded.config)
     name = name.replace("/", "_")  # a split may be a nested folder; its results are not
     step = None if loaded.step is None else f"step{loaded.step}"
     return Path("results") / loaded.name / "_".join(filter(None, [name, loaded.named_direction, step]))

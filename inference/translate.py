@@ -14,6 +14,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from configs import build
+from configs.splits import translated_split
 from data.batch import Batch, DataError, Sample
 from data.files.size_guard import pixels_allowed
 from data.folder import VIDEO_SUFFIXES
@@ -82,7 +83,7 @@ def translate_all(
         DataError: Some samples cannot be read; all others are translated before. Or the existing images are to be kept
             and have another origin.
     """
-    split = None if request.input else request.split or loaded.config.data.test_split
+    split = None if request.input else request.split or translated_split(loaded.config)
     config, facts, layout = loaded.reading_config, loaded.data_facts, folder.layout
     made_by: dict[str, Any] = {}
     with world.main_first():

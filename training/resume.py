@@ -35,7 +35,7 @@ _OF_NETWORKS = (
 )
 _NOT_OF_RESULTS = (
     *("run.name", "run.root", "run.device", "log.", "checkpoint.every_steps", "checkpoint.keep"),
-    *("data.root", "data.workers", "data.cache", "data.timeout_s", "data.test_split"),
+    *("data.root", "data.workers", "data.cache", "data.timeout_s"),
     *("train.activation_checkpointing", "train.compile", "train.cuda_graph"),
     "train.deterministic",
 )

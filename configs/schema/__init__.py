@@ -97,7 +97,7 @@ class Config(Section, prefix=""):
             cache="none",
             source_folder=_folder_name(data.source_folder),
             target_folder=_folder_name(data.target_folder),
-            instance_folder=_folder_name(data.instance_folder),
+            instances=data.instances if data.makes_instances else _folder_name(data.instances),
             weight_folder=_folder_name(data.weight_folder),
         )
         return replace(

@@ -52,8 +52,6 @@ class DataConfig(Section, prefix="data."):
     the others images."""
     target_folder: str | None = None
     """Folder of the targets, likewise. Default {split}_img where n_classes is set, otherwise {split}_B."""
-    instance_folder: str = "{split}_inst"
-    """paired_folders: folder of the instance maps, read when instance_edges is true or features are encoded."""
     weight_folder: str | None = None
     """paired_folders: folder of maps that weigh the pixels of the targets, {split}_weight: in l1, feature_matching, vgg
     and further metrics. 0 ignores a pixel. 8- and 16-bit files hold 0 to 1, others the weights themselves. null: all
@@ -85,11 +83,11 @@ class DataConfig(Section, prefix="data."):
     """Id of pixels without a class (255 in many data sets): they become zeros in every one-hot channel."""
     instance_edges: bool = False
     """Give the networks the edges between instances as one more channel; needs instance maps."""
-    instances: Any = "files"
-    """paired_folders: where instance maps come from. files: instance_folder. connected: they are made from the label
-    maps: each part of a class whose pixels touch at their sides is an instance. A list of classes, by id or by name in
-    label_colors, as [car,rider]: such parts of these, and all pixels of another class are one instance. The list
-    matters for features alone: the edges of such instances are those between classes."""
+    instances: Any = "{split}_inst"
+    """paired_folders: folder of the instance maps, read if instance_edges is true or features are encoded. connected:
+    make them from the label maps: each part of a class whose pixels touch at their sides is an instance. A list of
+    classes, by id or by name in label_colors, as [car,rider]: only these classes have such parts; all pixels of
+    another class are one instance. The list matters only for features."""
     preprocess: Literal["resize_and_crop", "scale_width", "scale_width_and_crop", "crop", "none"] = "scale_width"
     """resize_and_crop: to load_width x load_height, then a random crop. scale_width: to load_width, height in
     proportion. scale_width_and_crop: that, then a random crop. crop: a random crop of the image as it is.
@@ -118,8 +116,6 @@ class DataConfig(Section, prefix="data."):
     validation_split: str | None = None
     """Split whose first samples are shown during training. Default: val; where there is none
     train, or what train.validation_share holds back of it."""
-    test_split: str = "test"
-    """Split that test.py translates by default."""
     workers: int | str = "auto"
     """Loader processes per training process; 0 loads in the training process itself. auto: one for every two cores that
     a process has, at most 8."""
@@ -212,7 +208,8 @@ class DataConfig(Section, prefix="data."):
     @property
     def makes_instances(self) -> bool:
         """Whether instances are made from label maps."""
-        return self.instances != "files" and "instances" in self._layout.file_maps
+        is_made = self.instances == "connected" or isinstance(self.instances, list)
+        return is_made and "instances" in self._layout.file_maps
 
     @property
     def colors(self) -> LabelColors | None:
@@ -266,12 +263,13 @@ def read_source_folder(value: object, key: str) -> str | list[str] | None:
 
 
 def read_instances(value: object, key: str) -> str | list[str]:
-    """Return files, connected, or a list of classes as texts; raise ConfigError where the value is something else."""
-    classes = value if isinstance(value, list) else []
-    if value in ("files", "connected") or (classes and all(isinstance(name, str | int) for name in classes)):
-        return [str(name) for name in classes] or str(value)
+    """Return a folder, connected, or a list of classes as texts; raise ConfigError if the value is something else."""
+    if isinstance(value, list) and value and all(isinstance(name, str | int) for name in value):
+        return [str(name) for name in value]
+    if isinstance(value, str | int) and value != "":
+        return "{split}_inst" if value == "files" else str(value)  # as earlier versions named it
     raise ConfigError(
-        f"{key} is {shortened(value)}, expected files, connected, or a list of classes such as [car,rider]"
+        f"{key} is {shortened(value)}, expected a folder, connected, or a list of classes such as [car,rider]"
     )
 
 

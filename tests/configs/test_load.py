@@ -91,7 +91,7 @@ def test_overrides_win_over_the_file_and_the_last_one_over_the_others(tmp_path: 
         (DRAWN, ["data.instances=[train]"], r"instances is \['train'\], expected ids from 0 to 2 or names"),
         (HALVES, [COLORS], r"data\.label_colors is .*side_by_side: it holds RGB"),
         (DRAWN, ["data.direction=BtoA"], r"data\.direction is BtoA, expected AtoB where data\.n_classes or data"),
-        (PAIRS, ["data.instances=connected"], r"data\.instances is connected, expected files where sources are RGB"),
+        (PAIRS, ["data.instances=connected"], r"data\.instances is connected, expected a folder where sources are RGB"),
         (PAIRS, ["data.source_folder=[a,a]", "data.source_channels=2"], r"\[a,a\], expected each folder once"),
         (PAIRS, ["data.source_folder=[a,b,c]", "data.source_channels=2"], r"channels is 2, expected at least 3: "),
         (PAIRS, [*TWO_FOLDERS, "data.direction=BtoA"], r"direction is BtoA, expected AtoB with several folders"),

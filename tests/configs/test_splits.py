@@ -5,7 +5,7 @@ import pytest
 from torch.nn import Identity
 
 from configs.schema import Config, DataConfig, TrainConfig
-from configs.splits import HELD_BACK, check_has_split, has_split, open_split
+from configs.splits import HELD_BACK, check_has_split, has_split, open_split, translated_split
 from data.batch import DataError
 from data.validation_split import split_validation
 from inference.load import LoadedGenerator
@@ -67,3 +67,11 @@ def test_the_missing_test_split_names_the_other(root: Path, caplog: pytest.LogCa
     assert "has no split 'test'. Choose --split train or --split held_back.\n" in caplog.text
     with pytest.raises(DataError, match="--split held_back: the file names no data set"):
         open_samples(replace(loaded, step=None), HELD_BACK)
+
+
+def test_val_is_translated_without_a_test_split(root: Path) -> None:
+    assert translated_split(config_of(root)) == "test"
+    (root / "val").mkdir()
+    assert translated_split(config_of(root)) == "val"
+    (root / "test").mkdir()
+    assert translated_split(config_of(root)) == "test"

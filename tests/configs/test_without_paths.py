@@ -10,7 +10,7 @@ from configs.schema import Config
 from inference.load import LoadedGenerator
 
 PLACE = "/home/somebody/place"
-NAMES = {"run.name", "log.activations", "data.target_files", "data.validation_split", "data.test_split"}  # no paths
+NAMES = {"run.name", "log.activations", "data.target_files", "data.validation_split"}  # no paths
 NAMES |= {"train.validation_group", "generator.name", "discriminator.name", "checkpoint.best"}
 
 

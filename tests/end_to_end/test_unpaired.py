@@ -242,9 +242,9 @@ def test_test_py_measures_nothing_where_there_is_no_other_side_and_pairs_where_i
     root = measured.parent
     shutil.copytree(root / "set" / "train_B", root / "set" / "photos")
     photos = ["data.source_folder={split}_B", "data.target_folder=photos"]
-    run(measured, *MEASURED, *CUT, *photos, "train.max_steps=1", "data.test_split=train")
+    run(measured, *MEASURED, *CUT, *photos, "train.max_steps=1")
     common, images = ["--checkpoint", str(root / "runs" / "tiny"), "--output"], str(root / "set" / "test_B")
-    translate(*common, str(root / "of_split"))
+    translate(*common, str(root / "of_split"), "--split", "train")
     assert "floor" in json.loads((root / "of_split" / "metrics.json").read_text())
     translate(*common, str(root / "alone"), "--input", images)
     assert not (root / "alone" / "metrics.json").exists()

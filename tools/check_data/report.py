@@ -68,8 +68,7 @@ class CheckedSide:
 
 def splits_of_config(config: Config) -> dict[str, bool]:
     """Return the splits that training and testing read, and whether their samples must have targets."""
-    data = config.data
-    splits = {data.test_split: False} if has_split(config, data.test_split) else {}
+    splits = {"test": False} if has_split(config, "test") else {}
     if validation := validation_split(config):
         splits[validation] = True
     return {"train": True} | splits | {"train": True}

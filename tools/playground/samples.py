@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from configs import build
-from configs.splits import check_has_split, open_split
+from configs.splits import check_has_split, open_split, translated_split
 from data.batch import DataError, Sample
 from data.class_ids import checked_classes
 from data.layout import Layout
@@ -132,7 +132,7 @@ def open_samples(loaded: LoadedGenerator, split: str | None = None) -> Samples:
             raise DataError(f"--split {split}: the file names no data set. Remove --split.")
         return Samples(loaded)
     config = loaded.config
-    chosen = split or config.data.test_split
+    chosen = split or translated_split(config)
     try:
         check_has_split(config, chosen)
         layout = open_split(config, chosen, needs_targets=False)

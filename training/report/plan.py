@@ -5,7 +5,7 @@ from contextlib import suppress
 from configs import build
 from configs.rules import unused_settings
 from configs.schema import Config
-from configs.splits import HELD_BACK, TRAIN, cached_split, has_split, open_split
+from configs.splits import HELD_BACK, TRAIN, cached_split, has_split, open_split, translated_split
 from data.batch import DataError, Sample
 from data.cache import room
 from data.checks.checking import label_maps, palette_problems
@@ -81,7 +81,7 @@ def check_palettes(config: Config, splits: Splits) -> None:
     if not splits.train.n_classes or config.data.label_colors:  # classes by colours do not depend on the palette
         return
     layouts = [splits.train, *([] if splits.validation_name == TRAIN else [splits.validation])]
-    test_split = config.data.test_split
+    test_split = translated_split(config)
     if test_split not in (TRAIN, splits.validation_name) and has_split(config, test_split):
         with suppress(DataError):  # its other problems do not matter for training
             layouts.append(open_split(config, test_split, needs_targets=False))
