@@ -29,7 +29,7 @@ from configs.schema import Config
 from configs.splits import cache_folder, open_split, training_split
 from data.batch import Batch
 from data.facades.dataset import SyntheticFacades
-from data.files import quick_decoding
+from data.files import pillow_image
 from data.layout import Layout
 from data.loader import TrainingDataset, TrainingSampler, training_batches
 from data.preprocessing import place
@@ -129,7 +129,7 @@ def stage_rows(root: Path, repeats: int) -> Rows:
     stages: dict[str, Callable[[], object]] = {
         "read": lambda: [Path(str(file)).read_bytes() for file in layout.provenance(0).files.values()],
         "decode": lambda: layout.read(0),
-        "decode, by Pillow": patch.object(quick_decoding, "kornia", None)(lambda: layout.read(0)),
+        "decode, by Pillow": patch.object(pillow_image, "kornia", None)(lambda: layout.read(0)),
         "resize and crop": lambda: place(sample, placement, source_is_ids=True),
         "stack": lambda: Batch.of([placed]),
         "send to the training": lambda: pickle.loads(pickle.dumps(batch)),

@@ -21,8 +21,7 @@ from configs.splits import translated_split
 from data.batch import DataError
 from data.files.image_files import read_rgb, write_png
 from data.files.pixels import StoredForm, read_stored
-from data.files.tiff_tags import file_tags
-from data.files.tiff_writer import write_tiff
+from data.files.tiff_tags import file_tags, write_tiff
 from data.folder import File
 from data.layout import Layout
 from inference.inputs import common_folder

@@ -1,12 +1,15 @@
-"""Checks of every sample of a layout, in separate processes, so that a decoder that crashes is reported with its file.
+"""Checks of samples, palettes and copies.
 
-The palettes of label maps are compared too: an id is the same class in two files only if their palettes agree.
+Samples are checked in separate processes, so that a decoder that crashes is reported with its file.
 """
 
+import hashlib
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from operator import itemgetter
+from operator import itemgetter, methodcaller
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +22,7 @@ from data.loader import SampleKey, as_data_error
 from data.map_reader import is_later_source
 from data.preprocessing import Preprocessing
 from data.worker_monitor import MonitoredDataset, WorkerMonitor
+from utils.text import counted
 
 MEASURED_SHIFTS = 32  # samples of a split, spread over it
 _IMAGES = ("source", "source_images", "target")
@@ -63,10 +67,10 @@ class Check(MonitoredDataset):
         return checked
 
     def __call__(self, index: int) -> Checked:
-        """Check sample `index` by reading and placing it."""
-        ids, file = frozenset[int](), label_map(self.layout, index)
+        """Read sample `index` and place its crop, and return the result."""
+        ids, file = frozenset[int](), self.layout.provenance(index).files.get("source")
         with suppress(Exception):  # `Layout.read` reports it; it refuses or replaces ids that are no class
-            ids = frozenset(np.unique(read_ids(file).numpy()).tolist()) if file else ids
+            ids = frozenset(np.unique(read_ids(file).numpy()).tolist()) if file and self.layout.n_classes else ids
         try:
             sample = self.layout.read(index)
             named = replace(sample, name=describe_sample(self.layout, index))
@@ -88,7 +92,7 @@ class Check(MonitoredDataset):
 
 
 def _own_files(files: Mapping[str, Blob], sample: Sample) -> list[Blob]:
-    """Return the files that splits must not share: no masks, and no images and label maps with a single value."""
+    """Return the files that splits must not share: no masks, and no images or label maps with a single value."""
     plain = {kind for kind, values in sample.maps.items() if values.numpy().min() == values.numpy().max()}
     return [file for kind, file in files.items() if kind not in plain | {"weights", "labels"}]
 
@@ -127,17 +131,11 @@ def check_all(check: Check, *, n_processes: int, timeout_s: float) -> Iterator[C
             yield Checked(monitor.lost, error.problems)
 
 
-def label_map(layout: Layout, index: int) -> Blob | None:
-    """Return the file of the label map of sample `index`, or None if the source is an image or drawn."""
-    return layout.provenance(index).files.get("source") if layout.n_classes else None
-
-
 def label_maps(layout: Layout, most: int | None = None) -> list[Blob]:
-    """Return the files of label maps, at most `most` from all over the layout."""
-    n_samples = len(layout)
-    step = -(-n_samples // most) if most else 1
-    files = (label_map(layout, index) for index in range(0, n_samples, step))
-    return [file for file in files if file]
+    """Return the files of label maps, at most `most` from all over the layout. Drawn samples have none."""
+    step = -(-len(layout) // most) if most else 1
+    samples = range(0, len(layout) if layout.n_classes else 0, step)
+    return [file for index in samples if (file := layout.provenance(index).files.get("source"))]
 
 
 def palette_problems(files: Iterable[File]) -> list[str]:
@@ -158,3 +156,36 @@ def palette_problems(files: Iterable[File]) -> list[str]:
         if len(palette) > len(longest):
             longest, longest_file = palette, file
     return []
+
+
+def shared_files(splits: Mapping[str, Sequence[Blob]]) -> Iterator[str]:
+    """Yield a line for each two splits, or domains of a split, that hold a file with the same bytes."""
+    shared: dict[tuple[str, str], list[tuple[Blob, Blob]]] = defaultdict(list)
+    for group in _of_same_bytes([(split, file) for split, files in splits.items() for file in files]):
+        of_splits: dict[str, Blob] = {}
+        for split, file in group:
+            of_splits.setdefault(split, file)
+        (first, file), *others = of_splits.items()
+        for other, its_file in others:
+            shared[first, other].append((file, its_file))
+    for (first, other), pairs in shared.items():
+        files = f"{counted(len(pairs), 'file')}, as {pairs[0][0]} and {pairs[0][1]}"
+        yield f"{first} and {other} share {files}. Remove them from one of the two"
+
+
+def _of_same_bytes(entries: list[tuple[str, Blob]]) -> list[list[tuple[str, Blob]]]:
+    """Return the groups of entries with the same bytes. Only files whose beginnings agree are read whole."""
+    groups = [entries]
+    for property_of in (methodcaller("size"), lambda blob: _digest(blob, most=2**16), _digest):
+        divided: dict[tuple[int, Any], list[tuple[str, Blob]]] = defaultdict(list)
+        for number, group in enumerate(groups):
+            for split, file in group:
+                divided[number, property_of(file)].append((split, file))
+        groups = [group for group in divided.values() if len(group) > 1]
+    return groups
+
+
+def _digest(blob: Blob, most: int | None = None) -> bytes:
+    """Return the digest of a file, or of its first `most` bytes."""
+    with blob.open() as file:
+        return hashlib.sha256(file.read(most) if most else file.read()).digest()

@@ -1,4 +1,4 @@
-"""Finding image files, and reading and writing those of 8 bits; data/files/pixels.py reads other pixels."""
+"""Find image files, and read and write images of 8 bits; data/files/pixels.py reads other pixels."""
 
 import unicodedata
 import warnings
@@ -26,8 +26,7 @@ _Read = TypeVar("_Read")
 IMAGE_FORMATS = (*PILLOW_FORMATS, "TIFF")
 ARRAY_SUFFIX = ".npy"  # images as well, in folders that hold no others
 JPEG_QUALITY = 95
-_PNG_LEVEL = 5  # of 9; against the usual 6, contact sheets take half to nine tenths of the time and 1 % more space
-_SEEN_ROWS = 8  # one of so many is searched for repetitions
+_PNG_LEVEL = 5  # with the usual 6, contact sheets take longer and 1 % less space
 _LISTED = 5
 _OTHER_FILES = {
     b"version https://git-lfs": "it is a pointer of Git LFS: git lfs pull",
@@ -41,13 +40,13 @@ _OTHER_FILES = {
 def find_images(folder: Folder | Path, problems: list[str], if_missing: str = "") -> dict[str, Blob]:
     """Return the image files below a folder by name: the path below it without suffix, in Unicode's form NFC.
 
-    The store leaves out hidden files, and does not follow links to folders. `count_other_files` counts other formats.
-    If no file has one of IMAGE_SUFFIXES, arrays (.npy) are the images. Problems are appended to `problems`: the folder
-    is missing or empty, or two files have the same name. Then the first one is returned.
+    If no file has one of IMAGE_SUFFIXES, arrays (.npy) are the images. Hidden files and links to folders are left out.
+
+    problems: Gets a line if the folder is missing or empty, or for two files of one name, of which the first counts.
     if_missing: Remedy for a missing folder.
 
     Raises:
-        DataError: a folder below cannot be listed.
+        DataError: A folder cannot be listed.
     """
     folder = local_folder(folder)
     if not folder.exists():
@@ -71,7 +70,7 @@ def find_image_paths(folder: Path, problems: list[str]) -> dict[str, Path]:
 
 
 def count_other_files(folders: Iterable[Folder | Path]) -> str:
-    """Return how many files below folders are of other formats than `find_images` takes, as "2 .gif, 1 .txt"."""
+    """Return the number of files below folders that `find_images` leaves out, such as "2 .gif, 1 .txt"."""
     kinds = Counter[str]()
     for folder in map(local_folder, folders):
         files = folder.files()
@@ -84,7 +83,7 @@ def count_other_files(folders: Iterable[Folder | Path]) -> str:
 
 
 def _images(files: Sequence[Blob]) -> list[Blob]:
-    """Return those of the files of a folder that are images, in order."""
+    """Return the images among the files of a folder, in order."""
     for suffixes in (IMAGE_SUFFIXES, {ARRAY_SUFFIX}):
         if images := [file for file in files if file.suffix.lower() in suffixes]:
             return sorted(images, key=lambda image: image.name.split("/"))
@@ -125,44 +124,33 @@ def open_image(file: File, n_channels: int = 0) -> Iterator[StoredImage]:
 def read_rgb(file: File) -> Tensor:
     """Read an image as (3, H, W) uint8 RGB, upright by its EXIF orientation.
 
-    16-bit grey keeps its high byte, transparency is dropped, and of several frames the first is read.
-
-    Raises:
-        DataError: See `open_image`.
+    16-bit grey keeps its high byte, transparency is dropped, and only the first of several frames is read.
     """
     with open_image(file) as image:
         return torch.from_numpy(image.rgb()).permute(2, 0, 1)
 
 
 def read_ids(file: File) -> Tensor:
-    """Read an integer map as (1, H, W) int32, as stored: grey levels of 1, 8, 16 or 32 bits, or palette indices.
-
-    Raises:
-        DataError: See `open_image`.
-    """
+    """Read an integer map as (1, H, W) int32, as stored: grey levels of 1, 8, 16 or 32 bits, or palette indices."""
     with open_image(file) as image:
         return torch.from_numpy(image.ids()).unsqueeze(0)
 
 
 def read_size(file: File) -> tuple[int, int]:
-    """Return height and width of an image, upright by its EXIF orientation, from its header.
-
-    Raises:
-        DataError: See `open_image`.
-    """
+    """Return height and width of an image, upright by its EXIF orientation, from its header."""
     with open_image(file) as image:
         return image.size
 
 
 def seen_in(file: File, read: Callable[[StoredImage], _Read], otherwise: _Read) -> _Read:
-    """Return what `read` returns for an open image, or `otherwise` for one that cannot be read: its pixels say why."""
+    """Return the result of `read` for an open image, or `otherwise` if the image cannot be read."""
     with suppress(DataError), open_image(file) as image:
         return read(image)
     return otherwise
 
 
 def read_palette(file: File) -> bytes:
-    """Return the palette of an image from its header, as RGB without black at its end; empty where none can be read."""
+    """Return the palette of an image from its header, as RGB without black at its end; empty if it has none."""
     levels = seen_in(file, lambda image: image.palette, otherwise=b"").rstrip(b"\0")
     return levels + bytes(-len(levels) % 3)
 
@@ -175,8 +163,8 @@ def write_jpeg(path: Path, image: Tensor) -> None:
 def write_png(path: Path, image: Tensor) -> None:
     """Write a (C, H, W) uint8 or uint16 image as PNG: grey or RGB, with or without transparency. Create its folders.
 
-    Without a search for repetitions, a colour photo takes a fifth of the time and 4 % less space. Drawings, ids and
-    grey RGB would grow: of these, most pixels or levels equal their neighbour.
+    Compression does not search for repetitions in a photo, in which most pixels differ from their neighbours: this
+    takes a fifth of the time and less space.
     """
     if image.dtype == torch.uint16:  # Pillow writes no colours of 16 bits
         from imagecodecs import png_encode
@@ -185,7 +173,7 @@ def write_png(path: Path, image: Tensor) -> None:
         with path_in_errors(path):
             path.write_bytes(png_encode(_interleaved(image)))
         return
-    seen = image[:, ::_SEEN_ROWS]
+    seen = image[:, ::8]
     neighbours = (seen[1:], seen[:-1]), (seen[..., 1:], seen[..., :-1])
     repeats = any((one == other).float().mean() > 0.5 for one, other in neighbours)
     strategy = zlib.Z_DEFAULT_STRATEGY if repeats else zlib.Z_RLE

@@ -50,8 +50,7 @@ def jpeg_size(content: bytes) -> tuple[int, int]:
     while (found := _MARKER.search(content, position)) and found[1][0] not in (_SOS, _EOI):
         start = found.end()
         if found[1][0] in _FRAMES:
-            return int.from_bytes(content[start + 3 : start + 5], "big"), int.from_bytes(
-                content[start + 5 : start + 7], "big"
-            )
+            height, width = content[start + 3 : start + 5], content[start + 5 : start + 7]
+            return int.from_bytes(height, "big"), int.from_bytes(width, "big")
         position = start + int.from_bytes(content[start : start + 2], "big")
     return 0, 0

@@ -9,11 +9,8 @@ from data.batch import DataError
 from data.files.size_guard import pixel_array
 from data.files.stored_image import StoredImage, UnfitError
 
-_HEADERS = {
-    (1, 0): np.lib.format.read_array_header_1_0,
-    (2, 0): np.lib.format.read_array_header_2_0,
-    (3, 0): np.lib.format.read_array_header_2_0,  # differs in names of fields, which images do not have
-}
+_FORMAT = np.lib.format
+_HEADERS = {1: _FORMAT.read_array_header_1_0, 2: _FORMAT.read_array_header_2_0, 3: _FORMAT.read_array_header_2_0}
 
 
 class NpyImage(StoredImage):
@@ -26,11 +23,12 @@ class NpyImage(StoredImage):
     """
 
     def __init__(self, file: BinaryIO, name: str, n_channels: int) -> None:
-        version = np.lib.format.read_magic(file)
+        version, minor = _FORMAT.read_magic(file)
         if version not in _HEADERS:
-            raise DataError(f"{name}: is of .npy version {version[0]}.{version[1]}, expected up to 3.0. Save it again.")
+            raise DataError(f"{name}: is of .npy version {version}.{minor}, expected up to 3.0. Save it again.")
         shape, self._is_fortran, self._dtype = _HEADERS[version](file)
-        check_type(self._dtype, name)
+        if self._dtype.kind not in "buif":
+            raise DataError(f"{name}: holds {self._dtype.name}, expected integers or floats")
         if len(shape) not in (2, 3) or min(shape) < 1:
             raise DataError(f"{name}: has the shape {shape}, expected (H, W), (C, H, W) or (H, W, C)")
         self._file, self._name, self._shape = file, name, shape if len(shape) == 3 else (1, *shape)
@@ -49,12 +47,10 @@ class NpyImage(StoredImage):
         return self._shape[2] if self._is_last else self._shape[0]
 
     def rgb(self) -> np.ndarray:
-        """Raise UnfitError: no other format has 8-bit RGB in arrays."""
+        """Raise UnfitError, because arrays are only read with the type of their file."""
         raise UnfitError("it is a NumPy array, expected an 8-bit image: save it as PNG")
 
-    def ids(self) -> np.ndarray:
-        """Raise UnfitError, as `rgb`."""
-        return self.rgb()
+    ids = rgb
 
     def pixels(self) -> np.ndarray:
         """Return (C, H, W)."""
@@ -67,9 +63,3 @@ class NpyImage(StoredImage):
         self._file.readinto(flat.view(np.uint8))  # type: ignore[attr-defined]
         values = flat.reshape(self._shape[::-1]).T if self._is_fortran else flat.reshape(self._shape)
         return np.moveaxis(values, -1, 0) if self._is_last else values
-
-
-def check_type(dtype: np.dtype, name: str) -> None:
-    """Raise DataError unless pixels of a type can be read; name: of the file, for messages."""
-    if dtype.kind not in "buif":
-        raise DataError(f"{name}: holds {dtype.name}, expected integers or floats")

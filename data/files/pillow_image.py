@@ -1,7 +1,13 @@
-"""Images that Pillow decodes: all formats except TIFF and .npy."""
+"""Images that Pillow decodes: all formats except TIFF and .npy.
 
+kornia-rs decodes some PNG and JPEG to the same pixels in less time, if it is installed. It is written in Rust, except
+for libjpeg-turbo, which Pillow uses too. It refuses more damaged files than Pillow.
+"""
+
+import struct
+from collections.abc import Callable
 from contextlib import suppress
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 from PIL import ExifTags, Image, ImageOps
@@ -9,9 +15,22 @@ from PIL.ImageFile import ImageFile
 
 from data.batch import DataError
 from data.files.jpeg_scans import with_few_scans
-from data.files.quick_decoding import decode_quickly, raw_mode
 from data.files.size_guard import check_size
 from data.files.stored_image import StoredImage, UnfitError, not_ids
+
+kornia: Any = None
+with suppress(ImportError):  # the extra `fast` is optional
+    from kornia_rs import io as kornia
+
+_DECODERS: dict[tuple[str | None, str], Callable[[bytes, tuple[int, int]], np.ndarray]] = {
+    ("PNG", "RGB"): lambda content, size: kornia.decode_image_png_u8(content, size, "rgb"),
+    ("PNG", "L"): lambda content, size: kornia.decode_image_png_u8(content, size, "mono")[..., 0],
+    ("PNG", "I;16B"): lambda content, size: kornia.decode_image_png_u16(content, size, "mono")[..., 0],
+    ("JPEG", "RGB"): lambda content, _: kornia.decode_image_jpegturbo(content, "rgb"),
+}
+# Pillow's pixels do not depend on these chunks
+_WITHOUT_EFFECT = b"IHDR IDAT IEND gAMA cHRM sRGB iCCP pHYs sBIT tIME bKGD tEXt zTXt iTXt".split()
+_ORIENTATIONS = (b"Raw profile type exif", b"XML:com.adobe.xmp")  # names of texts that may hold one
 
 PILLOW_FORMATS = ("PNG", "JPEG", "PPM", "BMP", "WEBP")
 Image.MAX_IMAGE_PIXELS = None  # check_size is the guard
@@ -31,8 +50,10 @@ class PillowImage(StoredImage):
         self._file, self._name = file, name
         self._image = image = self._opened()
         check_size(name, image.height, image.width)
-        self._layout = raw_mode(image)
-        self._mode = _mode_to_read(image)
+        self._layout = _raw_mode(image)
+        self._mode = image.mode  # the mode in which Pillow returns all channels
+        if image.mode not in _CHANNELS and not image.mode.startswith(("I", "F")):
+            self._mode = "L" if image.mode == "1" else "RGBA" if image.has_transparency_data else "RGB"
         self.alpha = _ALPHA.get(self._mode)
         self.is_8_bit_rgb = not image.mode.startswith(("I", "F")) and not self._layout.endswith("16B")
 
@@ -121,13 +142,6 @@ class PillowImage(StoredImage):
         return self._layout.startswith(("L;2", "L;4"))
 
 
-def _mode_to_read(image: ImageFile) -> str:
-    """Return the mode for Pillow to return all channels of an image that is not loaded yet."""
-    if image.mode in _CHANNELS or image.mode.startswith(("I", "F")):
-        return image.mode
-    return "L" if image.mode == "1" else "RGBA" if image.has_transparency_data else "RGB"
-
-
 def _is_16_bit_grey(image: Image.Image) -> bool:
     """Return whether a loaded image has one channel of 16 bits. Pillow gives 32 bits to a PGM of 16 bits."""
     return image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PPM")
@@ -141,3 +155,42 @@ def _upright(image: ImageFile) -> Image.Image:
     with suppress(Exception):  # damaged EXIF
         ImageOps.exif_transpose(image, in_place=True)
     return image
+
+
+def _raw_mode(image: ImageFile) -> str:
+    """Return Pillow's name of the layout of the pixels in a file that is not loaded yet; empty if it has none."""
+    arguments = image.tile[0].args if image.tile else ""
+    name: Any = arguments[0] if isinstance(arguments, tuple) and arguments else arguments
+    return name if isinstance(name, str) else ""
+
+
+def decode_quickly(image: ImageFile) -> np.ndarray | None:
+    """Return (H, W, 3) or (H, W) of an image that is opened and not loaded, or None if Pillow has to decode it.
+
+    Pillow decodes other pixels, images with transparency, an orientation or damage, and all images without kornia-rs.
+    """
+    decode = _DECODERS.get((image.format, _raw_mode(image)))
+    if kornia is None or decode is None or image.fp is None:
+        return None
+    position = image.fp.seek(0, 1)
+    image.fp.seek(0)
+    content = image.fp.read()
+    image.fp.seek(position)
+    try:
+        is_turned = image.format == "JPEG" and image.getexif().get(ExifTags.Base.Orientation, 1) != 1
+        if is_turned or (image.format == "PNG" and not _is_plain(content)):
+            return None
+        return decode(content, (image.height, image.width))
+    except Exception:  # noqa: BLE001  kornia-rs raises no narrower type, and Pillow's message names what is wrong
+        return None
+
+
+def _is_plain(content: bytes) -> bool:
+    """Return whether a PNG file is complete, and holds nothing that turns its pixels or makes some transparent."""
+    position, kind = 8, b""
+    while kind != b"IEND" and position + 8 <= len(content):
+        length, kind = struct.unpack_from(">I4s", content, position)
+        if kind not in _WITHOUT_EFFECT or content.startswith(_ORIENTATIONS, position + 8):
+            return False
+        position += length + 12
+    return kind == b"IEND"

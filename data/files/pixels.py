@@ -1,4 +1,4 @@
-"""Reading images with the channels and the type that they are stored with: 8 or 16 bits, integers or floats."""
+"""Reading images with the channels and the type of the file: 8 or 16 bits, integers or floats."""
 
 import math
 from collections.abc import Callable
@@ -15,20 +15,17 @@ from data.folder import File
 from utils.limits import MAX_CHANNELS
 from utils.text import counted, exact
 
-MAX_WEIGHT = 1e15  # larger numbers stand for missing values, and the sum of a batch would lose or overflow the others
-_MOST_IN_8_BITS = 255
+MAX_WEIGHT = 1e15  # larger numbers stand for missing values, and would dominate the sum of a batch
 
 
 @dataclass(frozen=True)
 class StoredForm:
-    """The pixels that the images of one side of a data set are to have, where they are not read as 8-bit RGB.
+    """The expected pixels of images that are not read as 8-bit RGB.
 
-    n_channels: their number of channels.
-    setting: the name of the setting that holds it, for messages.
-    is_8_bit: whether files of another type are refused, because no range is known for their values.
+    n_channels: Number of channels. setting: Name of its setting, for messages.
+    is_8_bit: Whether files of another type are refused, because no range is known for their values.
+    highest: Highest value of each channel that a trained network knows; None for the files of the training.
     allows_missing: Whether NaN and infinity, which stand for pixels without data, are read. The reader fills them.
-    highest: the highest value of each channel that a trained network knows; None where the files are those of the
-        training.
     """
 
     n_channels: int
@@ -39,10 +36,7 @@ class StoredForm:
 
 
 def is_8_bit_rgb(file: File) -> bool:
-    """Return whether an image has 8 bits and is grey or in colours, as photographs are; only the header is read.
-
-    A file that cannot be read counts as one: reading its pixels will say why.
-    """
+    """Return whether an image is grey or RGB of 8 bits, from its header; True for a file that cannot be read."""
     return seen_in(file, lambda image: image.is_8_bit_rgb, otherwise=True)
 
 
@@ -59,19 +53,19 @@ def read_pixels(file: File, n_channels: int = 0, check: Callable[[int], None] = 
         DataError: The file is missing, damaged or too large, or has too many channels.
     """
     with open_image(file, n_channels) as image:
-        n_found = image.n_channels - image.drops_alpha(n_channels)
+        alpha = image.alpha if image.n_channels == n_channels + 1 else None
+        n_found = image.n_channels - (alpha is not None)
         if n_found > MAX_CHANNELS:
             raise DataError(f"{file}: has {counted(n_found, 'channel')}, up to {MAX_CHANNELS} are read")
         check(n_found)
-        return supported(image.opaque_pixels(n_channels), str(file))
+        pixels = image.pixels()
+        if alpha is not None:
+            pixels = pixels[:alpha] if alpha == n_found else np.delete(pixels, alpha, axis=0)  # the slice needs no copy
+        return _supported(pixels, str(file))
 
 
 def read_stored(file: File, form: StoredForm) -> Tensor:
-    """Read an image as `read_pixels` does.
-
-    Raises:
-        DataError: The file is missing, damaged or too large, has other channels, or holds NaN or infinity.
-    """
+    """Read an image as `read_pixels` does; raise DataError also for other channels, another type, NaN or infinity."""
 
     def check(n_channels: int) -> None:
         if n_channels == form.n_channels:
@@ -83,16 +77,13 @@ def read_stored(file: File, form: StoredForm) -> Tensor:
 
     image = read_pixels(file, form.n_channels, check)
     check_depth(image, file, form)
-    return checked_values(image, file, form)
+    return _checked_values(image, file, form)
 
 
 def read_part(file: File, form: StoredForm) -> Tensor:
-    """Read one of the images of a stack, (C, H, W) with the channels and the type of the file.
+    """Read one of the images of a stack as `read_stored` does, with any number of channels that the stack may have.
 
     form: Expected pixels of the whole stack.
-
-    Raises:
-        DataError: See `read_stored`, except for the number of channels.
     """
 
     def check(n_channels: int) -> None:
@@ -100,15 +91,14 @@ def read_part(file: File, form: StoredForm) -> Tensor:
             found = f"has {n_channels} channels, {form.setting} is {form.n_channels} for all source folders together"
             raise DataError(f"{file}: {found}. Set {form.setting} to the number of all channels.")
 
-    return checked_values(read_pixels(file, check=check), file, form)
+    return _checked_values(read_pixels(file, check=check), file, form)
 
 
 def read_weights(file: File) -> Tensor:
-    """Read a map of weights as (1, H, W) uint8, uint16, int16 or float32, as stored.
+    """Read a map of weights, (1, H, W), as `read_pixels` does.
 
     Raises:
-        DataError: the file is missing, damaged or too large, has several channels, or a weight is negative, above
-            MAX_WEIGHT or no number.
+        DataError: See `read_pixels`. Or a weight is negative, above MAX_WEIGHT or no number.
     """
 
     def check(n_channels: int) -> None:
@@ -129,12 +119,12 @@ def read_weights(file: File) -> Tensor:
 
 
 def check_depth(image: Tensor, file: File, form: StoredForm, first_channel: int = 0) -> None:
-    """Raise DataError if an image of 8 bits is meant for a network that was trained on more.
+    """Raise DataError if an image of 8 bits is given to a network that was trained on more.
 
-    first_channel: the channel of a stack that is the first of the image.
+    first_channel: Channel of a stack that is the first channel of the image.
     """
     highest = form.highest and max(form.highest[first_channel : first_channel + len(image)])
-    if highest and highest > _MOST_IN_8_BITS and image.dtype == torch.uint8:
+    if highest and highest > 255 and image.dtype == torch.uint8:
         kind = form.setting.removesuffix("_channels")
         raise DataError(
             f"{file}: holds 8 bits, the training images values up to {exact(highest)}: store it as those, or set "
@@ -142,7 +132,7 @@ def check_depth(image: Tensor, file: File, form: StoredForm, first_channel: int 
         )
 
 
-def checked_values(image: Tensor, file: File, form: StoredForm) -> Tensor:
+def _checked_values(image: Tensor, file: File, form: StoredForm) -> Tensor:
     """Return an image; raise DataError if it has another type than expected, or holds NaN or infinity."""
     if form.is_8_bit and image.dtype != torch.uint8:
         kind = form.setting.removesuffix("_channels")
@@ -161,18 +151,15 @@ def checked_values(image: Tensor, file: File, form: StoredForm) -> Tensor:
     return image
 
 
-def supported(pixels: np.ndarray, name: str) -> Tensor:
-    """Return (C, H, W) integers or floats of any byte order in a type that samples may have.
-
-    name: Name of the image, for messages.
-    """
+def _supported(pixels: np.ndarray, name: str) -> Tensor:
+    """Return (C, H, W) integers or floats of any byte order in a type that samples may have."""
     wanted = {"u1": np.uint8, "u2": np.uint16, "i1": np.int16, "i2": np.int16}.get(pixels.dtype.str[1:], np.float32)
     wanted = np.uint8 if pixels.dtype.kind == "b" else wanted
     if pixels.dtype == wanted and pixels.flags.c_contiguous and pixels.flags.writeable:
         return torch.from_numpy(pixels)
     channels, height, width = pixels.shape
     result = pixel_array(name, (channels, height, width), wanted)
-    with np.errstate(over="ignore"):  # what float32 does not hold becomes infinity, which `checked_values` reports
+    with np.errstate(over="ignore"):  # what float32 does not hold becomes infinity, which `_checked_values` reports
         result[:] = pixels
     if pixels.dtype.kind == "b":
         result *= 255

@@ -10,10 +10,7 @@ class UnfitError(Exception):
 
 
 def not_ids(pixels: str) -> UnfitError:
-    """Return the error of a label map without an integer per pixel.
-
-    pixels: What the file holds.
-    """
+    """Return the error of a label map that holds these pixels instead of an integer per pixel."""
     return UnfitError(
         f"holds {pixels} pixels, expected one integer id per pixel (8-bit or 16-bit PNG, or palette PNG with one "
         "palette for all files). For maps drawn in colours: data.label_colors=FILE, or ids by python -m "
@@ -24,8 +21,8 @@ def not_ids(pixels: str) -> UnfitError:
 class StoredImage(ABC):
     """An open image file. Opening it reads its header only. Its methods may raise any error if the file is damaged.
 
-    alpha: The channel that is transparency, or None.
-    is_8_bit_rgb: Whether the image is grey or in colours of up to 8 bits, as photographs are.
+    alpha: Channel with the transparency, or None.
+    is_8_bit_rgb: Whether the image is grey or RGB of up to 8 bits, as photographs are.
     """
 
     alpha: int | None = None
@@ -67,14 +64,3 @@ class StoredImage(ABC):
     @abstractmethod
     def pixels(self) -> np.ndarray:
         """Return all channels, (C, H, W), in the type of the file."""
-
-    def drops_alpha(self, n_channels: int) -> bool:
-        """Return whether the image has the expected `n_channels` only without its transparency."""
-        return self.alpha is not None and self.n_channels == n_channels + 1
-
-    def opaque_pixels(self, n_channels: int) -> np.ndarray:
-        """Return the channels, (C, H, W), without transparency if the image then has `n_channels`."""
-        pixels = self.pixels()
-        if self.alpha is None or not self.drops_alpha(n_channels):
-            return pixels
-        return pixels[: self.alpha] if self.alpha == len(pixels) - 1 else np.delete(pixels, self.alpha, axis=0)

@@ -11,18 +11,24 @@ from math import prod
 from typing import Any, BinaryIO
 
 import numpy as np
+from PIL import Image
 
 from data.batch import DataError
 from data.files.jpeg_scans import jpeg_size, with_few_scans
 from data.files.size_guard import pixel_array
 from data.files.stored_image import StoredImage, UnfitError, not_ids
-from data.files.tiff_colors import JPEG, TiffColors
 from data.files.tiff_tags import tifffile_package
 from utils.limits import MAX_CHANNELS
 from utils.mapped_memory import strips
 
 _MARKS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
-_ORIENTATION = 274
+_PHOTOMETRIC, _ORIENTATION, _INK_SET = 262, 274, 332  # tags
+_WHITE_IS_ZERO, _BLACK_IS_ZERO, _RGB, _PALETTE, _CMYK, _YCBCR = 0, 1, 2, 3, 5, 6
+_STORED_COLORS = {_WHITE_IS_ZERO: 1, _BLACK_IS_ZERO: 1, _RGB: 3, _PALETTE: 1, _CMYK: 4, _YCBCR: 3}
+_NAMES = {0: "grey", 1: "grey", 2: "RGB", 3: "palette", 4: "mask", 5: "CMYK", 6: "YCbCr", 8: "CIELab", 9: "ICC Lab"}
+_FAX, _JPEG = (2, 3, 4), (6, 7)  # compressions
+_PREMULTIPLIED, _STRAIGHT = 1, 2
+_ALPHA = (_PREMULTIPLIED, _STRAIGHT, 999)  # values of ExtraSamples; a program writes the last one for _STRAIGHT
 _MOST_PAGES = 2 * MAX_CHANNELS  # channels, and thumbnails or masks
 _OTHER_IMAGES = "; other images need a run that is trained on them, with data.layout=paired_folders"
 _MOST_IN_TILE = 2**24  # pixels of a tile or a JPEG that is larger than its image; a decoder allocates them at once
@@ -39,6 +45,9 @@ def is_tiff(file: BinaryIO) -> bool:
 class TiffImage(StoredImage):
     """The first image of an open TIFF that is neither a thumbnail nor a mask.
 
+    Pixels are grey or RGB: 0 is black, palettes and CMYK are converted, fewer than 8 bits are scaled to 255, and
+    premultiplied colours are divided by their alpha.
+
     name: Name of the file, for messages.
 
     Raises:
@@ -52,22 +61,44 @@ class TiffImage(StoredImage):
             page = pages.first  # saved from a larger file
         if page is None:
             raise ValueError("it has no page with a full image")
-        self._name, self._page, self._colors = name, page, TiffColors.of(page)
+        self._name, self._page, self._bits, self._n_samples = name, page, page.bitspersample, int(page.samplesperpixel)
         orientation = page.tags.valueof(_ORIENTATION)
         self._orientation = orientation if orientation in range(2, 9) else 1
         self._stored_size = int(page.imagelength), int(page.imagewidth)
+        self._photometric = photometric = _photometric(page)
+        self._n_stored = _STORED_COLORS.get(photometric, self._n_samples)  # samples of a pixel without extra samples
+        self._n_colors = 3 if photometric in (_PALETTE, _CMYK) else self._n_stored
+        extra = tuple(page.extrasamples) or ((_STRAIGHT,) if photometric == _RGB and self._n_samples == 4 else ())
+        n_extra = max(0, self._n_samples - self._n_stored)
+        self._extra = (*extra, *(0,) * n_extra)[:n_extra]
         if problem := self._problem():
             raise DataError(f"{name}: {problem}")
-        self.alpha, self.is_8_bit_rgb = self._colors.alpha, self._colors.is_photo
+        self.alpha = next((self._n_colors + place for place, kind in enumerate(self._extra) if kind in _ALPHA), None)
+        is_8_bit, n_alpha = page.dtype.kind in "bu" and self._bits <= 8, int(self.alpha is not None)
+        self.is_8_bit_rgb = is_8_bit and len(self._extra) == n_alpha
 
     def _problem(self) -> str | None:
         """Return why the image is not supported, with the remedy, or None."""
-        page = self._page
+        page, dtype, photometric = self._page, self._page.dtype, self._photometric
+        name = _NAMES.get(photometric, f"PhotometricInterpretation {photometric}")
         if 0 in page.shaped:
             return "holds no pixel. Create it again."
         if page.is_tiled and page.tilelength * page.tilewidth > max(_MOST_IN_TILE, prod(self._stored_size)):
             return f"has tiles of {page.tilewidth}x{page.tilelength} pixels. Create it again."
-        return self._colors.problem()
+        is_other_ink = photometric == _CMYK and page.tags.valueof(_INK_SET, 1) != 1
+        is_raw = photometric == _YCBCR and page.compression not in _JPEG
+        if photometric not in _STORED_COLORS or is_other_ink or is_raw:
+            return f"holds {name} pixels. Save it as grey or RGB."
+        if dtype is None or isinstance(self._bits, tuple):
+            return f"holds samples of {self._bits} bits of an unknown type. Save integers or floats."
+        if dtype.kind not in "buif":
+            return f"holds {dtype.name}, expected integers or floats"
+        is_plain = photometric in (_BLACK_IS_ZERO, _RGB)
+        has_bits = self._bits == 8 or photometric not in (_CMYK, _YCBCR)
+        has_palette = photometric != _PALETTE or page.colormap is not None
+        if self._n_samples < self._n_stored or not (is_plain or (dtype.kind in "bu" and has_bits and has_palette)):
+            return f"holds {name} pixels of {self._n_samples} samples, {dtype.name}. Save it as grey or RGB."
+        return None
 
     @property
     def size(self) -> tuple[int, int]:
@@ -75,42 +106,48 @@ class TiffImage(StoredImage):
         height, width = self._stored_size
         return (width, height) if self._orientation >= 5 else (height, width)
 
-    @property
+    @cached_property
     def n_channels(self) -> int:
         """Number of channels, with transparency. Several pages of equal size and type have one channel each."""
-        n_samples = self._series.size // prod(self._stored_size)
-        return int(n_samples) + self._colors.n_colors - self._colors.n_stored
+        return int(self._series.size // prod(self._stored_size)) + self._n_colors - self._n_stored
 
     @property
+    def _colors(self) -> np.ndarray | None:
+        """Colours by index, (K, 3) uint8, or None."""
+        if self._photometric != _PALETTE:
+            return None
+        colors = np.asarray(self._page.colormap).T
+        return (colors >> 8 if colors.max() > 255 else colors).astype(np.uint8)  # some programs write bytes
+
+    @cached_property
     def palette(self) -> bytes:
         """Colours as RGB by index; empty for an image without a palette."""
-        return b"" if self._colors.palette is None else self._colors.palette.tobytes()
+        return b"" if self._colors is None else self._colors.tobytes()
 
-    @property
+    @cached_property
     def n_images(self) -> int:
         """Number of images in the file, without masks, thumbnails and levels of a pyramid, which may be unmarked."""
         full = _full_pages(self._page.parent.pages)
         return sum(2 * page.imagelength * page.imagewidth > prod(self._stored_size) for page in full)
 
-    @property
+    @cached_property
     def part(self) -> str:
         """Which part of the file the image is, such as "page 2 of 5" or "level 1 of 3"; empty if it is the only one."""
-        pages, n_levels = self._page.parent.pages, len(self._series.levels)
-        n_pages = _count(pages, _MOST_PAGES)
+        n_pages, n_levels = _count(self._page.parent.pages, _MOST_PAGES), len(self._series.levels)
         if n_levels > 1:
             return f"level 1 of {n_levels}"
         return f"page {self._page.index + 1} of {n_pages}" if n_pages > 1 else ""
 
     def rgb(self) -> np.ndarray:
         """Return (H, W, 3) uint8 of the first page; raise UnfitError unless it is grey or RGB of up to 16 bits."""
-        colors, bits, kind = self._colors, self._colors.bits, self._page.dtype.kind
+        bits, kind = self._bits, self._page.dtype.kind
         if kind not in "bu" or bits > 16:
             values = "floating-point numbers" if kind == "f" else f"{bits}-bit integers"
             sign = "signed " if kind == "i" and bits <= 16 else ""
             raise UnfitError(f"holds {sign}{values}, expected an 8- or 16-bit image{_OTHER_IMAGES}")
-        if len(colors.extra) > (1 if colors.n_colors == 1 else _MOST_EXTRA):
-            raise UnfitError(f"has {colors.n_samples} channels, expected grey or RGB{_OTHER_IMAGES}")
-        pixels = self._pixels(self._page_series)[: colors.n_colors].transpose(1, 2, 0)
+        if len(self._extra) > (1 if self._n_colors == 1 else _MOST_EXTRA):
+            raise UnfitError(f"has {self._n_samples} channels, expected grey or RGB{_OTHER_IMAGES}")
+        pixels = self._pixels(self._page_series)[: self._n_colors].transpose(1, 2, 0)
         if bits > 8:
             pixels = (pixels >> (bits - 8)).astype(np.uint8)
         return np.repeat(pixels, 3, axis=2) if pixels.shape[2] == 1 else np.ascontiguousarray(pixels)
@@ -118,11 +155,11 @@ class TiffImage(StoredImage):
     def ids(self) -> np.ndarray:
         """Return (H, W) int32; raise UnfitError if the first page does not hold an integer per pixel."""
         page = self._page
-        if self._colors.n_samples > 1 or page.dtype.kind not in "bui":
-            raise not_ids(f"{page.dtype.name} {self._colors.name}")
-        if page.compression in JPEG:
+        if self._n_samples > 1 or page.dtype.kind not in "bui":
+            raise not_ids(f"{page.dtype.name} {_NAMES[self._photometric]}")
+        if page.compression in _JPEG:
             raise UnfitError("JPEG changes ids when it compresses; save the map as PNG")
-        levels = self._colors.with_black_as_zero(self._samples(self._page_series))[0]
+        levels = self._with_black_as_zero(self._samples(self._page_series))[0]
         if levels.dtype.itemsize > 2 and (levels > np.iinfo(np.int32).max).any():
             raise UnfitError(f"holds the id {levels.max()}, expected ids of up to 31 bits")
         return levels.astype(np.int32)
@@ -144,17 +181,45 @@ class TiffImage(StoredImage):
         return next((each for each in all_series if each.keyframe.offset == self._page.offset), self._page_series)
 
     def _pixels(self, series: Any) -> np.ndarray:
-        samples, colors = self._samples(series), self._colors
-        if colors.are_pixels:
+        """Return the pixels of a series of pages, (C, H, W) upright."""
+        samples, n_added = self._samples(series), self._n_colors - self._n_stored
+        is_converted = self._photometric == _WHITE_IS_ZERO or n_added or self._bits < 8
+        if not (is_converted or self._photometric == _CMYK or _PREMULTIPLIED in self._extra):
             return samples
-        n_added = colors.n_colors - colors.n_stored
         if n_added and len(series.pages) > 1:
             raise DataError(f"{self._name}: has {len(series.pages)} pages of colours, expected one image.")
-        dtype = np.dtype(np.uint8) if n_added or colors.bits < 8 else samples.dtype
+        dtype = np.dtype(np.uint8) if n_added or self._bits < 8 else samples.dtype
         pixels = pixel_array(self._name, (len(samples) + n_added, *self.size), dtype)
         for rows in strips(*self.size):
-            pixels[:, rows] = colors.pixels(samples[:, rows])
+            pixels[:, rows] = self._converted(samples[:, rows])
         return pixels
+
+    def _with_black_as_zero(self, samples: np.ndarray) -> np.ndarray:
+        """Return the levels of samples, (C, h, W). Pages of one sample may be stacked."""
+        if self._photometric != _WHITE_IS_ZERO:
+            return samples
+        levels = samples.copy()
+        levels[:: self._n_samples] ^= levels.dtype.type(2**self._bits - 1)  # alpha keeps its levels
+        return levels
+
+    def _converted(self, samples: np.ndarray) -> np.ndarray:
+        """Return the pixels of samples, (C, h, W)."""
+        levels, palette = self._with_black_as_zero(samples), self._colors
+        scaled = levels
+        if self._bits < 8:
+            scaled = (levels.astype(np.uint16) * 255 // (2**self._bits - 1)).astype(np.uint8)
+        if palette is not None:
+            scaled = np.concatenate([palette[levels[0].astype(np.intp)].transpose(2, 0, 1), scaled[1:]])
+        elif self._photometric == _CMYK:
+            inks = levels[: self._n_stored].transpose(1, 2, 0)
+            image = Image.frombytes("CMYK", (inks.shape[1], inks.shape[0]), inks.tobytes()).convert("RGB")
+            scaled = np.concatenate([np.asarray(image).transpose(2, 0, 1), scaled[self._n_stored :]])
+        if _PREMULTIPLIED in self._extra:
+            highest = 1.0 if scaled.dtype.kind == "f" else 2.0 ** max(self._bits, 8) - 1
+            alpha = scaled[self._n_colors + self._extra.index(_PREMULTIPLIED)]
+            colors = scaled[: self._n_colors] * highest / np.where(alpha > 0, alpha, np.inf)  # rounded down, as libtiff
+            scaled = np.concatenate([colors.clip(None, highest).astype(scaled.dtype), scaled[self._n_colors :]])
+        return scaled
 
     def _samples(self, series: Any) -> np.ndarray:
         """Return the samples of a series of pages, (C, H, W) upright.
@@ -168,7 +233,7 @@ class TiffImage(StoredImage):
             raise DataError(f"{self._name}: has the shape {sides}, expected one image with its channels")
         height, width = self._stored_size
         _check_complete(series)
-        if self._page.compression in JPEG:
+        if self._page.compression in _JPEG:
             _check_jpegs(series)
         out = pixel_array(self._name, (series.size // (height * width), height, width), series.dtype)
         samples = series.asarray(out=out.reshape(sides), maxworkers=1, buffersize=2**24)
@@ -177,6 +242,15 @@ class TiffImage(StoredImage):
         samples = samples.swapaxes(1, 2) if self._orientation >= 5 else samples
         samples = samples[:, ::-1] if self._orientation in (3, 4, 7, 8) else samples
         return samples[:, :, ::-1] if self._orientation in (2, 3, 6, 7) else samples
+
+
+def _photometric(page: Any) -> int:
+    """Return the photometric interpretation of a page. Without the tag, it is the value that libtiff assumes."""
+    if _PHOTOMETRIC in page.tags or page.compression in _JPEG:
+        return int(page.photometric)
+    if page.compression in _FAX:
+        return _WHITE_IS_ZERO
+    return _RGB if page.samplesperpixel == 3 else _BLACK_IS_ZERO
 
 
 def _full_pages(pages: Any) -> Iterator[Any]:

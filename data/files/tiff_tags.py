@@ -1,4 +1,4 @@
-"""Tags of a TIFF that describe its pixels: georeferencing, resolution, band names, no data, tiles and a pyramid.
+"""Tags of a TIFF that describe its pixels, and TIFF files with the tags, tiles and pyramid of their source.
 
 Georeferencing follows GeoTIFF 1.1, section 7.1. Band names and the value for no data follow GDAL.
 """
@@ -6,13 +6,18 @@ Georeferencing follows GeoTIFF 1.1, section 7.1. Band names and the value for no
 import logging
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
 
+import torch
+from torch import Tensor
+
 from data.folder import File
+from utils.pictures import means_of_squares
 
 TIFF_SUFFIXES = (".tif", ".tiff", ".svs")
 PIXEL_SCALE = 33550  # (x, y, z) of a pixel
@@ -33,6 +38,10 @@ _MICRONS_PER_PIXEL = (r"\bMPP ?= ?([\d.]+)()", r'PhysicalSizeX="([\d.]+)".*?Phys
 _OF_IMAGEJ = {"micron": 1e4, "um": 1e4, "\\u00B5m": 1e4, "µm": 1e4, "mm": 10.0, "cm": 1.0}  # units in a centimetre
 _ITEM = re.compile(r"<Item\b([^>]*)>([^<]*)</Item>")
 _ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')
+
+_MAX_CLASSIC_BYTES = 2**32 - 2**25  # largest pixels for positions of 32 bits; compression may add some
+_REDUCED = 1  # NewSubfileType of the lower levels of a pyramid
+_TILE_UNIT = 16  # TIFF 6.0, section 15: sides of tiles are multiples
 
 ExtraTag = tuple[int, int, int | None, Any, bool]
 """A tag as tifffile's `extratags`: code, type, count, value, whether only the first page has it."""
@@ -86,37 +95,6 @@ class TiffTags:
         """Return whether a picture without these tags says less than the file."""
         return any((self.georeferencing, self.pixels_per_cm, self.band_names, self.no_data is not None, self.tile))
 
-    def factors(self, height: int, width: int, scale: float) -> tuple[float, float]:
-        """Return how many pixels of an image of the same area are one pixel of this image, down and across.
-
-        scale: These factors if the image has the sides of this image times `scale`, rounded up.
-        """
-        sides = (self.height, self.width)
-        if all(math.ceil(side * scale) == own for side, own in zip(sides, (height, width), strict=True)):
-            return scale, scale
-        return height / self.height, width / self.width
-
-    def extra_tags(self, n_channels: int, factors: tuple[float, float], no_data: float | None) -> list[ExtraTag]:
-        """Return the tags of an image of the same area.
-
-        factors: Pixels of that image that are one pixel of this image, down and across.
-        no_data: Value of its pixels without data, or None.
-        """
-        scaled = scaled_georeference({code: value for code, _, _, value, _ in self.georeferencing}, *factors)
-        tags: list[ExtraTag] = [
-            (code, kind, count, _encoded(scaled[code]), True) for code, kind, count, _, _ in self.georeferencing
-        ]
-        if self.band_names and n_channels == self.n_channels:
-            items = (
-                f'  <Item name="DESCRIPTION" sample="{channel}" role="description">{name}</Item>\n'
-                for channel, name in self.band_names.items()
-            )
-            xml = f"<GDALMetadata>\n{''.join(items)}</GDALMetadata>\n"
-            tags.append((_GDAL_METADATA, _ASCII, None, _encoded(xml), True))
-        if no_data is not None:
-            tags.append((_GDAL_NO_DATA, _ASCII, None, f"{no_data:.17g}", True))
-        return tags
-
 
 def file_tags(file: File | None) -> TiffTags:
     """Return the tags of the image that is read from a TIFF; no tags for None, for other and for damaged files."""
@@ -140,15 +118,9 @@ def tifffile_package() -> ModuleType:
 
 def _number(text: object) -> float | None:
     """Return the number in GDAL's tag, or None."""
-    try:
+    with suppress(ValueError):
         return None if text is None else float(str(text).strip("\0 "))
-    except ValueError:
-        return None
-
-
-def _encoded(value: Any) -> Any:
-    """Return a text as bytes, which unlike str may hold other characters than ASCII."""
-    return value.encode() + b"\0" if isinstance(value, str) else value
+    return None
 
 
 def _band_names(xml: str) -> dict[int, str]:
@@ -216,3 +188,63 @@ def scaled_georeference(tags: Mapping[int, Any], down: float, across: float) -> 
 def _groups(values: Sequence[Any], length: int) -> list[Sequence[Any]]:
     """Return successive groups of `length` values, without an incomplete one at the end."""
     return [values[start : start + length] for start in range(0, len(values) - length + 1, length)]
+
+
+def write_tiff(
+    path: Path, image: Tensor, like: File | None = None, scale: float = 1.0, no_data: float | None = None
+) -> None:
+    """Write a (C, H, W) image, compressed without loss; as BigTIFF if it may have more than 4 GB.
+
+    like: Source of the image, which covers the same area. If it is a TIFF, the image gets its georeferencing, its
+        resolution and its tiles. It also gets the names of its bands if it has as many. The lower levels of a pyramid
+        are computed in memory.
+    scale: Sides of the image divided by the sides of the source, before rounding.
+    no_data: Value of pixels without data, or None.
+    """
+    tags, (n_channels, height, width) = file_tags(like), image.shape
+    down = across = scale if tags else 1.0
+    if tags and (math.ceil(tags.height * scale), math.ceil(tags.width * scale)) != (height, width):
+        down, across = height / tags.height, width / tags.width
+    tile = tags.tile if tags.tile and not any(side % _TILE_UNIT for side in tags.tile) else None
+    options: dict[str, Any] = {
+        "tile": tile,
+        "photometric": "rgb" if n_channels == 3 and image.dtype != torch.float32 else "minisblack",
+        "planarconfig": "contig" if n_channels > 1 else None,
+        "compression": "zlib",
+        "buffersize": 2**24,  # bytes that are compressed at once
+        "metadata": None,
+    }
+    of_first: dict[str, Any] = {"extratags": [*_extra_tags(tags, n_channels, down, across, no_data)]}
+    if tags.pixels_per_cm:
+        x, y = tags.pixels_per_cm
+        of_first |= {"resolution": (x * across, y * down), "resolutionunit": _CENTIMETER}
+    is_large = image.nbytes * (2 if tags.is_pyramid else 1) > _MAX_CLASSIC_BYTES
+    with tifffile_package().TiffWriter(path, byteorder="<", bigtiff=is_large) as writer:
+        writer.write(_interleaved(image), **options, **of_first)
+        level = image
+        while tags.is_pyramid and tile and max(level.shape[1:]) > max(tile):
+            # means would mix values with pixels without data
+            level = means_of_squares(level, 2) if no_data is None else level[:, ::2, ::2]
+            writer.write(_interleaved(level), subfiletype=_REDUCED, **options)
+
+
+def _extra_tags(
+    tags: TiffTags, n_channels: int, down: float, across: float, no_data: float | None
+) -> Iterator[ExtraTag]:
+    """Yield the tags of an image of the same area. Its sides are those of the source times `down` and `across`."""
+    scaled = scaled_georeference({code: value for code, _, _, value, _ in tags.georeferencing}, down, across)
+    for code, kind, count, _, _ in tags.georeferencing:
+        value = scaled[code]
+        # bytes may hold other characters than ASCII
+        yield code, kind, count, value.encode() + b"\0" if isinstance(value, str) else value, True
+    if tags.band_names and n_channels == tags.n_channels:
+        item = '  <Item name="DESCRIPTION" sample="{}" role="description">{}</Item>\n'
+        items = "".join(item.format(*names) for names in tags.band_names.items())
+        yield _GDAL_METADATA, _ASCII, None, f"<GDALMetadata>\n{items}</GDALMetadata>\n".encode() + b"\0", True
+    if no_data is not None:
+        yield _GDAL_NO_DATA, _ASCII, None, f"{no_data:.17g}", True
+
+
+def _interleaved(image: Tensor) -> Any:
+    """Return (H, W, C), or (H, W) for one channel. It is a view, since the writer copies only a strip or tile."""
+    return image[0].numpy() if len(image) == 1 else image.permute(1, 2, 0).numpy()

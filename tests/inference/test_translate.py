@@ -17,8 +17,7 @@ from data.batch import Batch
 from data.conditioning import Conditioning
 from data.files.pixels import StoredForm, read_stored
 from data.files.size_guard import pixels_allowed
-from data.files.tiff_tags import file_tags
-from data.files.tiff_writer import write_tiff
+from data.files.tiff_tags import file_tags, write_tiff
 from data.map_reader import MapReader
 from data.preprocessing import Preprocessing
 from data.value_range import ValueRange

@@ -1,32 +1,36 @@
-"""All problems of a data set at once, and warnings of displaced pairs and of what several splits share."""
+"""The problems of a data set, warnings about displaced pairs and copies, and a sheet of samples."""
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby, pairwise
 from pathlib import Path
 
+import torch
+from torch import Tensor
+
 from configs import build
 from configs.build import check_trained_sizes
 from configs.schema import Config
 from configs.splits import check_is_complete, has_split, measured_settings, open_split, validation_split
 from data import LAYOUTS
-from data.batch import DataError, check_one_size
-from data.checks.checking import Check, Checked, check_all, label_maps, palette_problems
-from data.checks.copies import shared_files
+from data.batch import Batch, DataError, Sample, check_one_size
+from data.checks.checking import Check, Checked, check_all, label_maps, palette_problems, shared_files
 from data.checks.displacement import shift_warnings
 from data.class_ids import GREY_LEVELS
-from data.files.image_files import count_other_files
+from data.files.image_files import count_other_files, write_png
 from data.layout import Layout, PairingError
+from data.loader import SampleKey, TrainingDataset, read_fixed
 from data.validation_split import shared_groups
+from inference.contact_sheet import contact_sheet
 from tools.check_data.recognized_layout import ANY_CLASSES
-from tools.check_data.sample_sheet import write_sheet
 from utils.errors import ConfigError
 from utils.log import logger
 from utils.machine import usable_cores
+from utils.pictures import colorize, label_colors, picture, scaled_picture, weights_picture
 from utils.text import counted, listed
 
 _IGNORED_IDS = (255, 65535)  # usual ids of pixels without a class
@@ -129,18 +133,6 @@ def _open_split(config: Config, split: str, *, needs_targets: bool) -> tuple[Lay
         return None, error.problems, ""
 
 
-def completed(config: Config, layout: Layout) -> tuple[Config, Sequence[str]]:
-    """Return the configuration with the settings that a split needs, and the problems if some are missing."""
-    try:
-        check_is_complete(config, layout)
-    except ConfigError as error:
-        config = replace(config, data=replace(config.data, **measured_settings(config, layout)))
-        return config, error.problems
-    except DataError as error:  # such as other channels: whoever reads 8-bit RGB does not see them
-        return config, error.problems
-    return config, ()
-
-
 def describe_ids(ids: set[int], n_classes: int, ignore_id: int | None) -> str:
     """Return a line with the ids that occur, and the settings that allow them if the given ones do not."""
     levels = sorted(ids)
@@ -177,33 +169,79 @@ def check(config: Config, splits: Mapping[str, bool], *, n_shown: int, sheet: Pa
     first = "train" if "train" in splits else next(iter(splits))
     config = replace(config, data=replace(config.data, on_bad_sample="skip"))
     layout, *_ = _open_split(config, first, needs_targets=False)
-    config, incomplete = completed(config, layout) if layout else (config, ())
+    config, problems = _completed(config, layout) if layout else (config, [])
     for line in build.data_facts(config).describe_pixels():
         logger.info("%s", line)
     sides: list[CheckedSide] = []
-    n_problems = 0
-
-    def problems() -> Iterator[str]:
-        yield from incomplete
-        for split, needs_targets in splits.items():
-            yield from problems_of_split(config, split, needs_targets=needs_targets, checked_sides=sides)
-        if not config.data.label_colors:  # colours are the same in any palette
-            yield from palette_problems(file for side in sides for file in label_maps(side.layout))
-
-    for problem in problems():
-        n_problems += 1
-        logger.info("%s", " ".join(problem.split()))
-    ids = {number for side in sides for one in side.results for number in one.ids}
-    if ids and not config.data.label_colors:
-        logger.info("%s", describe_ids(ids, config.data.n_classes, config.data.ignore_id))
-    warnings = list(warnings_of(sides))
-    for warning in warnings:
-        logger.info("warning: %s", " ".join(warning.split()))
+    n_problems = _log(problems)
+    for split, needs_targets in splits.items():
+        n_problems += _log(problems_of_split(config, split, needs_targets=needs_targets, checked_sides=sides))
+    if not config.data.label_colors:  # colours are the same in any palette
+        n_problems += _log(palette_problems(file for side in sides for file in label_maps(side.layout)))
+        if ids := {number for side in sides for one in side.results for number in one.ids}:
+            logger.info("%s", describe_ids(ids, config.data.n_classes, config.data.ignore_id))
+    n_warnings = _log(warnings_of(sides), "warning: ")
     if n_shown:
         layout, *_ = _open_split(config, first, needs_targets=True)
         is_written = layout is not None and write_sheet(config, layout, n_shown, sheet)
         logger.info("%s", f"sheet of samples of {first}: {sheet}" if is_written else f"no sheet: {first} has no sample")
-    n_warnings = f"; {counted(len(warnings), 'warning')}" if warnings else ""
     count = counted(n_problems, "problem") if n_problems else "no problem"
-    logger.info("%s in %s%s", count, ", ".join(splits), n_warnings)
+    count_of_warnings = f"; {counted(n_warnings, 'warning')}" if n_warnings else ""
+    logger.info("%s in %s%s", count, ", ".join(splits), count_of_warnings)
     return n_problems
+
+
+def _completed(config: Config, layout: Layout) -> tuple[Config, Sequence[str]]:
+    """Return the configuration with the settings that a split needs, and the problems if some are missing."""
+    try:
+        check_is_complete(config, layout)
+    except ConfigError as error:
+        return replace(config, data=replace(config.data, **measured_settings(config, layout))), error.problems
+    except DataError as error:  # such as other channels, which are read as 8-bit RGB without notice
+        return config, error.problems
+    return config, ()
+
+
+def _log(lines: Iterable[str], prefix: str = "") -> int:
+    """Log each line as soon as it is known, and return their number."""
+    number = 0
+    for number, line in enumerate(lines, start=1):  # noqa: B007
+        logger.info("%s%s", prefix, " ".join(line.split()))
+    return number
+
+
+def write_sheet(config: Config, layout: Layout, n_samples: int, path: Path) -> bool:
+    """Write up to `n_samples` samples of a training split to an image. Return False if no sample can be used.
+
+    The sheet shows each stored sample and what the first epoch draws from it. It leaves out samples that cannot be
+    used.
+    """
+    preprocessing, rows = build.build_preprocessing(config), dict[str, dict[str, Tensor]]()
+    dataset = TrainingDataset(layout, preprocessing, config.run.seed)
+    n_shown = min(n_samples, len(layout))
+    for index in (number * len(layout) // n_shown for number in range(n_shown)):
+        drawn = dataset[SampleKey(0, index)]
+        if isinstance(drawn, Sample):
+            with suppress(DataError):
+                stored = _images(config, layout, read_fixed(layout, preprocessing, index), "")
+                rows[layout.names[index]] = stored | _images(config, layout, drawn, "augmented ")
+    if rows:
+        write_png(path, contact_sheet(rows, len(layout)))
+    return bool(rows)
+
+
+def _images(config: Config, layout: Layout, sample: Sample, what: str) -> dict[str, Tensor]:
+    """Return the images and maps of a sample as (3, H, W) uint8 images, by column of the sheet."""
+    shown = {"source": sample.source, "source images": sample.source_images, "target": sample.target}
+    if layout.n_classes:
+        is_known = layout.n_classes <= 2**16  # check_data allows any number unless one is given
+        colors = build.data_facts(config).class_colors if is_known else label_colors(int(sample.source.max()) + 1)
+        shown["source"] = colorize(sample.source, colors)
+    pictures: dict[str, Tensor] = {}
+    for name, image in shown.items():
+        if image is not None:
+            is_rgb = image.dtype == torch.uint8 and len(image) == 3
+            rgb = image if is_rgb else picture(image)
+            pictures[what + name] = rgb if name == "target" else scaled_picture(rgb, config.generator.scale)
+    weights = build.data_facts(config).conditioning.weights(Batch.of([sample]))
+    return pictures if weights is None else pictures | {f"{what}weights": weights_picture(weights[0])}

@@ -19,13 +19,12 @@ from tools.convert_data.label_maps import colors_to_ids
 from tools.convert_data.photos import SUFFIXES, PhotoPairs, Source, sources_of, split_of
 from tools.convert_data.shards import index_shards, to_shards
 from utils.cli import USER_ERROR, ArgumentParser, run_entry_point, whole_number
-from utils.limits import TARGET_SCALES
 from utils.log import log_to_console, logger
 from utils.text import counted
 
 _OF_SOURCES: dict[str, dict[str, float]] = {  # options, and their defaults by the sources that use them
     "sigma": {"edges": 1.2, "noisy": 25.0},
-    "factor": {"low_resolution": 4, "reduced": 4},
+    "factor": {"reduced": 4},
 }
 
 
@@ -55,8 +54,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     sigma_help = "edges: blur before their detection, in pixels; more leaves fewer lines; default: 1.2. noisy: the "
     sigma_help += "noise's standard deviation, in levels of 255; default: 25"
     add("--sigma", type=_number(0.3, 100), metavar="S", help=sigma_help)
-    factor_help = "low_resolution, reduced: factor of the reduction; default: 4"
-    add("--factor", type=whole_number(2, 1000), metavar="N", help=factor_help)
+    add("--factor", type=int, choices=(2, 4), metavar="N", help="reduced: factor of the reduction; default: 4")
     for split in ("val", "test"):
         share_help = f"share of {split}, drawn by the names, so that it stays when others are added; default: 0.1"
         add(f"--{split}", type=_number(0, 1), default=0.1, metavar="SHARE", help=share_help)
@@ -73,19 +71,10 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     colors_help = "YAML file as for metrics.label_colors, or cityscapes or cmp_facades; default: found in the maps"
     add("--colors", metavar="FILE", help=colors_help)
 
-    shards = "the images of a data set to indexed tar files, which data.root can name"
-    folders(
-        add := command(
-            "to-shards", lambda given, _: to_shards(_origin(given), given.target, int(given.shard_mb * 1e6)), shards
-        )
-    )
+    folders(add := command("to-shards", _to_shards, "a data set to indexed tar files, which data.root can name"))
     size_help = "least size of a shard in MB, except the last one; default: %(default)s"
     add("--shard-mb", type=_number(0.001, 1e6), default=512, metavar="MB", help=size_help)
-    add = command(
-        "index-shards",
-        lambda given, _: index_shards(given.origin),
-        "an index of tar files that hold the folders of a data set",
-    )
+    add = command("index-shards", _index_shards, "an index of tar files that hold the folders of a data set")
     add("origin", type=Path, metavar="FOLDER", help="folder of the tar files")
 
     arguments = parser.parse_args(argv)
@@ -104,8 +93,6 @@ def _check_photo_arguments(parser: ArgumentParser, arguments: argparse.Namespace
             setattr(arguments, option, defaults.get(source, next(iter(defaults.values()))))
         elif source not in defaults:
             parser.error(f"--{option} has no effect with --source {source}, only with {' and '.join(defaults)}")
-    if source == "reduced" and arguments.factor not in TARGET_SCALES:
-        parser.error(f"--factor {arguments.factor}, expected 2 or 4 with --source reduced, as generator.scale")
 
 
 def _number(least: float, most: float) -> Callable[[str], float]:
@@ -137,8 +124,8 @@ def _from_photos(arguments: argparse.Namespace, problems: list[str]) -> list[str
     if not counts["train"]:
         return lines
     recipes = {"grey": "colorization", "noisy": "denoising", "reduced": "super_resolution_x2"}
-    command = ["train.py", "--config", f"configs/{recipes.get(arguments.source, 'own_pairs_small')}.yaml"]
-    command += [f"data.root={target}", f"run.name={target.resolve().name}"]
+    config = f"configs/{recipes.get(arguments.source, 'own_pairs_small')}.yaml"
+    command = ["train.py", "--config", config, f"data.root={target}", f"run.name={target.resolve().name}"]
     if arguments.source == "reduced" and arguments.factor == 4:  # targets as large as with factor 2
         command += ["generator.scale=4", "data.crop_width=32", "data.crop_height=32"]
     return [*lines, f"to train on them: python {shlex.join(command)}"]
@@ -156,6 +143,14 @@ def _colors_to_ids(arguments: argparse.Namespace, problems: list[str]) -> list[s
     replaces = arguments.existing == "replace"
     problems += colors_to_ids(_origin(arguments), arguments.target, arguments.colors, replaces=replaces)
     return []
+
+
+def _to_shards(arguments: argparse.Namespace, _: list[str]) -> list[str]:
+    return to_shards(_origin(arguments), arguments.target, int(arguments.shard_mb * 1e6))
+
+
+def _index_shards(arguments: argparse.Namespace, _: list[str]) -> list[str]:
+    return index_shards(arguments.origin)
 
 
 def _origin(arguments: argparse.Namespace) -> Path:

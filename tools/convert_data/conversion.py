@@ -20,11 +20,7 @@ _SUFFIXES = (".png", ".jpg")
 
 
 def found_images(origin: Path, problems: list[str]) -> dict[str, Path]:
-    """Return the images below a folder by name, and add its problems to `problems`.
-
-    Raises:
-        DataError: There is none.
-    """
+    """Return the images below a folder by name, and add its problems to `problems`; raise DataError for no image."""
     images = find_image_paths(origin, problems)
     if not images:
         raise DataError(*problems)

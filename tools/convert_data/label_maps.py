@@ -101,11 +101,10 @@ def _count_all(maps: Mapping[str, Path], problems: list[str]) -> tuple[Counter[i
         for call in in_order(pool, lambda path: count_colors(read_rgb(path)), maps.values(), 2 * usable_cores()):
             try:
                 counts, of_areas = call.result()
-            except DataError as error:
-                problems += error.problems
-            else:
                 n_pixels.update(counts)
                 in_areas |= of_areas
+            except DataError as error:
+                problems += error.problems
     return n_pixels, in_areas
 
 

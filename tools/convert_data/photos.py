@@ -23,13 +23,10 @@ from utils.files import replacing
 from utils.text import exact
 from utils.yaml_file import read_yaml
 
-Source = Literal["edges", "grey", "low_resolution", "noisy", "reduced"]
+Source = Literal["edges", "grey", "noisy", "reduced"]
 
-SUFFIXES: dict[str, str] = {"png": ".png", "jpeg": ".jpg"}
-"""Suffixes of files by their format."""
-
-SETTINGS_FILE = "from_photos.yaml"
-"""Settings that made the pairs of a folder, for the sources of other photographs."""
+SUFFIXES = {"png": ".png", "jpeg": ".jpg"}
+SETTINGS_FILE = "from_photos.yaml"  # settings that made the pairs of a folder, for the sources of other photographs
 
 
 @dataclass(frozen=True)
@@ -37,11 +34,9 @@ class PhotoPairs:
     """Settings that make a pair of a photograph.
 
     size: Largest length of the longer side, in pixels.
-    sigma: Standard deviation. For edges, of the Gaussian before their detection, in pixels. For noisy, of the noise, in
-        levels of 255.
-    factor: Reduction of height and width, for low_resolution and reduced. reduced crops the photograph to multiples of
-        it, around its center.
-    suffix: str of the files, except lines and noise, which JPEG would change.
+    sigma: Standard deviation of the blur before edges are detected, in pixels, or of the noise, in levels of 255.
+    factor: Reduction of height and width for reduced sources. Photographs are cropped to multiples of it.
+    suffix: Suffix of the files, except lines and noise, which JPEG would change.
     """
 
     source: Source
@@ -58,18 +53,17 @@ class PhotoPairs:
             DataError: The file of settings is missing or was changed.
             ConfigError: The file is not YAML.
         """
-        path, remedy = folder / SETTINGS_FILE, "Run from-photos again with the settings of before and --existing keep"
+        path, remedy = folder / SETTINGS_FILE, "Run from-photos again with the same settings and --existing keep"
         if not path.is_file():
             raise DataError(f"{path}: no such file. {remedy}")
-        values: Any = read_yaml(path)
         try:
+            values: Any = read_yaml(path)
             numbers = int(values["size"]), float(values["sigma"]), int(values["factor"])
             pairs = cls(values["source"], *numbers, values["suffix"])
-            is_known = pairs.source in get_args(Source) and pairs.suffix in SUFFIXES.values()
-            if not is_known or min(pairs.size, pairs.sigma, pairs.factor) <= 0:
-                raise ValueError(values)
         except (KeyError, TypeError, ValueError) as error:
-            raise DataError(f"{path}: its settings are not those of from-photos. Delete it. {remedy}") from error
+            raise DataError(f"{path}: expected the settings of from-photos. Delete it. {remedy}") from error
+        if pairs.source not in get_args(Source) or pairs.suffix not in SUFFIXES.values() or min(numbers) <= 0:
+            raise DataError(f"{path}: expected the settings of from-photos. Delete it. {remedy}")
         return pairs
 
     def write(self, folder: Path) -> None:
@@ -103,8 +97,8 @@ class PhotoPairs:
     @property
     def rule(self) -> str:
         """The settings that the pixels of a pair depend on, as options of from-photos."""
-        own = {"grey": "", **dict.fromkeys(("edges", "noisy"), f" --sigma {exact(self.sigma)}")}
-        return f"--source {self.source}{own.get(self.source, f' --factor {self.factor}')} --size {self.size}"
+        own = {"grey": "", "reduced": f" --factor {self.factor}"}.get(self.source, f" --sigma {exact(self.sigma)}")
+        return f"--source {self.source}{own} --size {self.size}"
 
     def conversion(self, photo: Path, name: str, folder: Path, split: str) -> Conversion:
         """Return the conversion of a photograph to a pair below the folder of a data set."""
@@ -112,11 +106,7 @@ class PhotoPairs:
         return Conversion(split, (source, target), partial(self, photo))
 
     def __call__(self, path: Path) -> tuple[Tensor, Tensor]:
-        """Return the source and the photograph, (3, H, W) uint8 each.
-
-        Raises:
-            DataError: The file cannot be read as an image, or has too few pixels to be reduced.
-        """
+        """Return the source and the photograph, (3, H, W) uint8 each; raise DataError if it cannot be used."""
         photo = read_rgb(path)
         height, width = photo.shape[-2:]
         if self.source == "reduced" and min(height, width) < self.factor:
@@ -138,19 +128,16 @@ class PhotoPairs:
                 seed = zlib.crc32(photo.numpy().tobytes())  # the same for the same photograph
                 noise = torch.randn(photo.shape, generator=torch.Generator().manual_seed(seed)) * self.sigma
                 return (photo + noise).round_().clamp_(0, 255).to(torch.uint8)
-            case "low_resolution":
-                small = resize_image(photo, max(1, height // self.factor), max(1, width // self.factor))
-                return resize_image(small, height, width)
             case "reduced":
                 return resize_image(photo, height // self.factor, width // self.factor)
 
 
-def sources_of(photos: Sequence[Path], output: Path, problems: list[str], pairs: PhotoPairs) -> list[Conversion]:
-    """Return only the sources of photographs, and of photographs below folders.
+def _source(pairs: PhotoPairs, photo: Path) -> tuple[Tensor]:
+    return (pairs(photo)[0],)
 
-    Raises:
-        DataError: Two have the same name, `output` is in a folder, or a source would replace a photograph.
-    """
+
+def sources_of(photos: Sequence[Path], output: Path, problems: list[str], pairs: PhotoPairs) -> list[Conversion]:
+    """Return the sources of photographs and of photographs below folders; raise DataError for unsuitable names."""
     found: dict[str, Path] = {}
     for photo in photos:
         if photo.is_dir() and output.resolve().is_relative_to(photo.resolve()):
@@ -162,11 +149,7 @@ def sources_of(photos: Sequence[Path], output: Path, problems: list[str], pairs:
     files = {name: output / f"{name}{pairs.source_suffix}" for name in found}
     if taken := {file.resolve() for file in files.values()} & {path.resolve() for path in found.values()}:
         raise DataError(f"--output {output}: {min(taken)} is a photograph, which its source would replace")
-
-    def source(path: Path) -> tuple[Tensor]:
-        return (pairs(path)[0],)
-
-    return [Conversion("", (files[name],), partial(source, path)) for name, path in found.items()]
+    return [Conversion("", (files[name],), partial(_source, pairs, path)) for name, path in found.items()]
 
 
 def split_of(name: str, shares: dict[str, float]) -> str:

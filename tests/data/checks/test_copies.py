@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from data.checks.copies import shared_files
+from data.checks.checking import shared_files
 from data.folder import LocalFile
 
 

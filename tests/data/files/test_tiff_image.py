@@ -17,8 +17,10 @@ from PIL import Image
 from data.batch import DataError
 from data.files.image_files import read_ids, read_palette, read_rgb, read_size
 from data.files.jpeg_scans import MAX_SCANS
+from data.files.npy_image import NpyImage
+from data.files.pillow_image import PillowImage
 from data.files.pixels import StoredForm, is_8_bit_rgb, read_pixels, read_stored, read_weights
-from data.files.stored_image import StoredImage
+from data.files.tiff_image import TiffImage
 from tests.images import tifffile
 from tests.jpegs import jpeg, scans
 from tests.reliability.images import TURNED
@@ -240,7 +242,8 @@ def test_ids_that_no_integer_holds_are_refused(tmp_path: Path) -> None:
 def test_channels_are_counted_before_pixels_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
-    monkeypatch.setattr(StoredImage, "opaque_pixels", lambda *_: pytest.fail("pixels were read"))
+    for kind in (TiffImage, NpyImage, PillowImage):
+        monkeypatch.setattr(kind, "pixels", lambda *_: pytest.fail("pixels were read"))
     path = tiff(tmp_path, FOUR).with_suffix(suffix)
     if suffix == ".npy":
         np.save(path, FOUR)

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from data.files.tiff_tags import file_tags, scaled_georeference
-from data.files.tiff_writer import write_tiff
+from data.files.tiff_tags import file_tags, scaled_georeference, write_tiff
 from tests.images import GEO_TAGS, heights, tifffile
 
 NAMES = '<GDALMetadata><Item name="DESCRIPTION" sample="0" role="description">Höhe</Item></GDALMetadata>'
@@ -87,7 +86,7 @@ def test_tiles_without_a_pyramid_stay_tiles(tmp_path: Path) -> None:
 
 def test_a_large_tiff_has_wide_positions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for limit, is_big in ((2**32, False), (1000, True)):
-        monkeypatch.setattr("data.files.tiff_writer._MAX_CLASSIC_BYTES", limit)
+        monkeypatch.setattr("data.files.tiff_tags._MAX_CLASSIC_BYTES", limit)
         write_tiff(tmp_path / "x.tif", torch.from_numpy(rgb(32, 40)))
         with tifffile().TiffFile(tmp_path / "x.tif") as file:
             assert file.is_bigtiff == is_big

@@ -10,8 +10,8 @@ from PIL import ExifTags, Image
 from PIL.ImageFile import ImageFile
 from PIL.PngImagePlugin import PngInfo
 
-from data.files import quick_decoding
-from data.files.quick_decoding import decode_quickly
+from data.files import pillow_image
+from data.files.pillow_image import decode_quickly
 
 pytest.importorskip("kornia_rs")
 RNG = np.random.default_rng(0)
@@ -97,5 +97,5 @@ def test_a_damaged_file_is_left_or_decoded_as_by_pillow() -> None:
 
 
 def test_without_kornia_pillow_decodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quick_decoding, "kornia", None)
+    monkeypatch.setattr(pillow_image, "kornia", None)
     assert quick(encoded(RGB)) is None
