@@ -3,8 +3,6 @@
 #   docker build --tag pairgan .
 #   docker build --tag pairgan:cpu --build-arg TORCH_INDEX=URL .
 #
-# With --build-arg EXTRAS=serve it also serves translations over HTTP: docs/serving.md.
-#
 # Untested: no daemon was there to build it. docs/jobs.md has the command that trains with it.
 ARG PYTHON=3.13
 FROM python:${PYTHON}-slim

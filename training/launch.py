@@ -91,7 +91,7 @@ def sinks_of(training: Training, session: Session) -> list[Sink]:
     config, folder = training.config, training.folder
     assert training.validation, "the main process validates"
     classes = build.data_facts(config).legend(training.validation.evaluator.label_colors)
-    can_draw = training.method.conditioning.source_image_channels == 0
+    can_draw = training.method.conditioning.source_is_drawn
     return [
         MetricsFile(folder / METRICS_FILE),
         TensorBoard(folder),

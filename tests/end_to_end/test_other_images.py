@@ -11,17 +11,13 @@ import torch
 
 import training.run
 from data.batch import DataError
-from data.files.image_files import read_rgb
 from data.files.pixels import StoredForm, read_stored
 from data.files.tiff_tags import file_tags
 from tests.conftest import save_image, write_tiny_config
 from tests.images import GEO_TAGS, bands, heights, save_npy, tifffile
 from tests.runs import assert_resumes_exactly, assert_same_state, checkpoint, program_main, run, translate, with_slow
-from tests.tools.playground.pages import post, serving
-from tests.tools.serve.services import ask
 from utils.checkpoint import CheckpointError
 from utils.errors import ConfigError, UserError
-from utils.pictures import picture
 
 CONFIG = """
 base: tiny.yaml
@@ -171,21 +167,9 @@ def test_weights_and_programs_are_exported(
     assert np.abs(results[0] - results[1]).max() < 0.01
 
 
-def test_the_playground_shows_samples(config: Path) -> None:
+def test_the_playground_refuses_images_that_cannot_be_drawn(config: Path) -> None:
     run(config, "train.max_steps=1", "log.images_every_steps=1")
-    run_folder, output = config.parent / "runs" / "tiny", config.parent / "out"
-    assert "tools.playground" in (run_folder / "web" / "index.html").read_text()
-    translate("--checkpoint", str(run_folder), "--output", str(output), "--opt-level", "O0")
-    with serving("--checkpoint", str(run_folder), "--opt-level", "O0") as server:
-        status, body, _ = ask(server, "/samples/0")
-        assert status == 200
-        shown = np.frombuffer(body, np.uint8).reshape(32, 40, 3)
-        assert np.array_equal(shown, read_rgb(output / "gallery" / "source" / "6.png").permute(1, 2, 0))
-        status, answer = post(server, shown)
-        assert status == 200, answer
-        translated = np.frombuffer(answer, np.uint8).reshape(32, 40, 3)
-        (stored,) = (read_stored(path, TARGET) for path in output.glob("6.*") if path.suffix in (".npy", ".tif"))
-        assert np.abs(translated.astype(int) - picture(stored).permute(1, 2, 0).numpy()).max() <= 1
-        status, answer = post(server, shown[::-1].copy())  # drawn on
-        assert status == 400
-        assert b"choose a sample, or translate files" in answer
+    run_folder = config.parent / "runs" / "tiny"
+    assert "tools.playground" not in (run_folder / "web" / "index.html").read_text()
+    with pytest.raises(UserError, match="which a page cannot draw"):
+        program_main("tools.playground")(["--checkpoint", str(run_folder)])

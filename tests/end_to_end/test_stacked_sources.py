@@ -125,7 +125,7 @@ def test_weights_are_exported_pages_are_not(trained: Path, tmp_path: Path, name:
     with pytest.raises(UserError, match=r"takes sources of several folders, which a page cannot show"):
         export(["--checkpoint", str(folder), "--format", "html"])
     if name == "labels":
-        with pytest.raises(UserError, match=r"takes images together with label maps, which a page cannot draw"):
+        with pytest.raises(UserError, match=r"which a page cannot draw"):
             program_main("tools.playground")(["--checkpoint", str(folder)])
 
 

@@ -78,7 +78,7 @@ def test_every_photograph_is_read_as_by_test_py(of_photos: Path, tmp_path: Path)
 def test_spade_generators_translate(tmp_path: Path, settings: list[str]) -> None:
     small = ("generator.n_upsamplings=2", "generator.n_middle_blocks=1")
     loaded, model = exported(tmp_path, *settings, *small, "init.distribution=kaiming")
-    example = make_example(loaded, 2, 24, 32, as_images=True)
+    example = make_example(loaded, 2, 24, 32)
     source, instances = (list(example.inputs[name][:, 0].numpy()) for name in ("source", "instances"))
     for found, wanted in zip(model.batch(source, instances), example.expected, strict=True):
         assert_alike(found, wanted.permute(1, 2, 0).int().numpy())
@@ -94,7 +94,7 @@ def test_spade_generators_translate(tmp_path: Path, settings: list[str]) -> None
 )  # fmt: skip
 def test_features_are_a_third_input(tmp_path: Path, settings: list[str]) -> None:
     loaded, model = exported(tmp_path, LARGE_WEIGHTS, *settings)
-    example = make_example(loaded, 2, 16, 24, as_images=True)
+    example = make_example(loaded, 2, 16, 24)
     maps = {name: list(tensor.permute(0, 2, 3, 1).numpy()) for name, tensor in example.inputs.items()}
     assert model.step is None
     assert model.n_classes == (loaded.config.data.n_classes or 12)

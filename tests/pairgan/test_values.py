@@ -104,7 +104,7 @@ def test_a_missing_tifffile_is_named(
 def test_channels_of_8_bits_are_bytes(tmp_path: Path) -> None:
     loaded, model = exported(tmp_path, *DATA, *BYTES)
     assert (model.inputs, model.output) == ({"source": ("uint8", 4)}, ("uint8", 2))
-    example = make_example(loaded, 2, 16, 24, as_images=True)
+    example = make_example(loaded, 2, 16, 24)
     found = np.stack(model.batch(list(example.inputs["source"].numpy())))
     assert example.difference(torch.from_numpy(found)) <= 1
     with pytest.raises(pairgan.ImageError, match=r"uint16, expected array \(H, W, 4\) uint8"):
@@ -115,7 +115,7 @@ def test_channels_of_8_bits_are_bytes(tmp_path: Path) -> None:
 def test_images_beside_label_maps_are_another_map(tmp_path: Path) -> None:
     loaded, model = exported(tmp_path, *DATA, *STACK)
     assert model.inputs == {"source": ("uint8", 1), "source_images": ("float32", 2)}
-    example = make_example(loaded, 2, 16, 24, as_images=True)
+    example = make_example(loaded, 2, 16, 24)
     labels, images = (example.inputs[kind].numpy() for kind in model.inputs)
     translated = model.batch(list(labels[:, 0]), source_images=list(images))
     found = torch.from_numpy(np.stack([np.asarray(image) for image in translated])).permute(0, 3, 1, 2)

@@ -7,14 +7,13 @@ import argparse
 import errno
 import importlib.util
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from configs.schema.data import DIRECTIONS
-from inference.load import LoadedGenerator, load_from, load_generator
+from inference.load import load_from, load_generator
 from inference.original_weights import OriginalInputs
 from inference.sampling import encode_style
 from models.latent_inputs import choose_style
@@ -31,28 +30,27 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = ArgumentParser(description="Write a generator in another format; see docs/export.md.")
     add = parser.add_argument
     add("--checkpoint", type=Path, metavar="RUN_OR_FILE", help="run folder or checkpoint; default: newest in runs/")
-    direction_help = "of a run or folder of CycleGAN's, which has a generator for each direction; default: AtoB"
+    direction_help = "direction of a run or folder of CycleGAN's, which has two generators; default: AtoB"
     add("--direction", choices=DIRECTIONS, help=direction_help)
     contents = "; ".join(f"{name}: {file_format.content}" for name, file_format in FORMATS.items())
     add("--format", choices=tuple(FORMATS), required=True, help=contents)
-    add("--output", type=Path, metavar="PATH", help="default: generator.FORMAT, latest_net_G.pth beside the checkpoint")
+    output_help = "default: generator.FORMAT, latest_net_G.pth next to the checkpoint"
+    add("--output", type=Path, metavar="PATH", help=output_help)
     add("--existing", choices=("refuse", "replace"), default="refuse", help="an existing file; default: refuse")
     add("--weights", choices=("ema", "raw"), default="ema", help="ema: the moving average, if the run has one")
     edges = "for a file of pix2pixHD or SPADE: its last input channel holds instance edges, which it does not record"
     add("--instance-edges", action="store_true", help=edges)
-    takers: dict[str, list[str]] = {}
-    for name, file_format in FORMATS.items():
-        for option, keywords in file_format.options.items():
-            if option not in takers:
-                add(f"--{option.replace('_', '-')}", **keywords)
-            takers.setdefault(option, []).append(name)
+    options = {option: keywords for each in FORMATS.values() for option, keywords in each.options.items()}
+    for option, keywords in options.items():
+        add(f"--{option.replace('_', '-')}", **keywords)
     arguments = parser.parse_args(argv)
-    kind, output, suffix = arguments.format, arguments.output, FORMATS[arguments.format].suffix
-    for option, names in takers.items():
-        if kind not in names and getattr(arguments, option) != parser.get_default(option):
-            parser.error(f"--{option.replace('_', '-')} goes with --format {', '.join(names)}, not with {kind}")
-    if output and not arguments.folder and output.suffix != suffix:
-        parser.error(f"--output {output}: expected a name that ends in {suffix}")
+    chosen, output = FORMATS[arguments.format], arguments.output
+    for option in sorted(options.keys() - chosen.options.keys()):
+        if getattr(arguments, option) != parser.get_default(option):
+            formats = ", ".join(name for name, each in FORMATS.items() if option in each.options)
+            parser.error(f"--{option.replace('_', '-')} goes with --format {formats}, not with {arguments.format}")
+    if output and not arguments.folder and output.suffix != chosen.suffix:
+        parser.error(f"--output {output}: expected a name that ends in {chosen.suffix}")
     return arguments
 
 
@@ -64,23 +62,15 @@ def check_packages(file_format: Format) -> None:
         raise ConfigError(f'{", ".join(missing)} {verb} not installed: python -m pip install --editable ".[export]"')
 
 
-def export(loaded: LoadedGenerator, file_format: Format, output: Path, options: Mapping[str, Any]) -> None:
-    """Write a generator. options: Values of the format's options by name, with a style and the texts of the card."""
-    texts = {name: options.get(name) for name in CARD}
-    if style := options.get("style"):
-        choose_style(loaded.generator, encode_style(loaded, style))
-    loaded = replace(loaded, card=model_card(loaded, options.get("dtype", "float32"), texts))
-    own = {name: value for name, value in options.items() if name not in (*CARD, "style")}
-    file_format.write(loaded, output, **own)
-
-
 def check_output(path: Path, *, is_folder: bool, may_exist: bool) -> None:
     """Raise FileExistsError if a file would be overwritten, or a folder is in the place of a file or the reverse."""
+    problem = ""
     if path.exists() and path.is_dir() != is_folder:
-        what = "is a file, --folder writes a folder" if is_folder else "is a folder"
-        raise FileExistsError(errno.EEXIST, f"{what}; choose another --output", str(path))
-    if path.exists() and not may_exist:
-        raise FileExistsError(errno.EEXIST, "already exists; choose another --output, or --existing replace", str(path))
+        problem = "is a file, --folder writes a folder" if is_folder else "is a folder"
+    elif path.exists() and not may_exist:
+        problem = "already exists"
+    if problem:
+        raise FileExistsError(errno.EEXIST, f"{problem}; choose another --output, or --existing replace", str(path))
 
 
 def main(argv: Sequence[str]) -> None:
@@ -104,7 +94,10 @@ def main(argv: Sequence[str]) -> None:
     output = arguments.output or file.with_name(f"{file_format.stem(loaded, options)}{suffix}")
     for path in file_format.paths(loaded, output):
         check_output(path, is_folder=arguments.folder, may_exist=arguments.existing == "replace")
-    export(loaded, file_format, output, options)
+    if style := options.pop("style", None):
+        choose_style(loaded.generator, encode_style(loaded, style))
+    card = model_card(loaded, options.get("dtype", "float32"), {name: options.pop(name, None) for name in CARD})
+    file_format.write(replace(loaded, card=card), output, **options)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ N_INSTANCES = 50
 class Example:
     """Inputs by their names in the exported file, and the generator's output in float32 arithmetic.
 
-    inputs: Images as files hold them, or tensors in [-1, 1].
+    inputs: Images with the values that files hold, or tensors in [-1, 1].
     level: 1/255 of the output's range, for each channel (C, 1, 1) or for all. It is at least 1 for whole numbers.
     """
 
@@ -42,7 +42,7 @@ class Example:
 
 
 def random_batch(conditioning: Conditioning, n: int, height: int, width: int) -> Batch:
-    """Return n samples with every possible input of a generator, determined by the arguments."""
+    """Return n samples with every possible input of a generator. The same arguments give the same samples."""
     rng = torch.Generator().manual_seed(n * height * width)
 
     def draw(n_channels: int, end: int, dtype: torch.dtype) -> Tensor:
@@ -72,13 +72,10 @@ def evaluate(generator: nn.Module, *inputs: Tensor) -> Tensor:
         return translate(generator.eval(), inputs)[0]
 
 
-def make_example(
-    loaded: LoadedGenerator, n: int, height: int, width: int, *, as_images: bool, takes_latents: bool = False
-) -> Example:
+def make_example(loaded: LoadedGenerator, n: int, height: int, width: int, *, takes_latents: bool = False) -> Example:
     """Return an example of the inputs of a program.
 
-    as_images: Whether inputs and output are images. Otherwise they are the tensors that the generator takes and makes.
-    takes_latents: Whether noise and a style are inputs too, if the generator has any. Needs `as_images`.
+    takes_latents: Whether noise and a style are inputs too, if the generator has any.
     """
     conditioning = loaded.conditioning
     batch = random_batch(conditioning, n, height, width)
@@ -94,8 +91,6 @@ def make_example(
     latents = torch.randn((n, n_latents), generator=torch.Generator().manual_seed(n)) if n_latents else None
     with given_latents(loaded.generator, latents):
         translated = evaluate(without_encoder(loaded.generator), tensor)
-    if not as_images:
-        return Example({"source": tensor}, translated)
     inputs = {
         "source": batch.source,
         "instances": batch.instances if conditioning.takes_edges_of_instances else None,
@@ -104,22 +99,18 @@ def make_example(
         "latents": latents,
     }
     given = {name: tensor for name, tensor in inputs.items() if tensor is not None}
-    expected = conditioning.pixels(translated, loaded.data_facts.target_dtype)
-    return Example(given, expected, _level(conditioning.target_range, expected.dtype))
-
-
-def _level(values: ValueRange | None, dtype: torch.dtype) -> Tensor | float:
+    expected, values = conditioning.pixels(translated, loaded.data_facts.target_dtype), conditioning.target_range
     if values is None:
-        return 1.0
+        return Example(given, expected, level=1.0)
     level = (torch.tensor(values.high) - torch.tensor(values.low)).view(-1, 1, 1) / LEVELS
-    return level if dtype.is_floating_point else level.clamp_min(1)
+    return Example(given, expected, level if expected.dtype.is_floating_point else level.clamp_min(1))
 
 
 def example_sizes(loaded: LoadedGenerator) -> list[tuple[int, int, int]]:
-    """Return batch sizes, heights and widths of the comparison: small, since a CPU may only emulate float16.
+    """Return batch sizes, heights and widths of the comparison: small, because a CPU may only emulate float16.
 
-    They are twice the smallest. At the smallest, norms of the lowest resolution divide by the standard deviation of a
-    few pixels, so that torch itself is inaccurate in float16.
+    At the smallest sides of all, norms of the lowest resolution divide by the standard deviation of a few pixels, so
+    that torch itself is inaccurate in float16. These sides are twice as large.
     """
     sides = image_sides(loaded.config)
     short, long = 2 * sides.minimum, 2 * sides.minimum + sides.multiple
@@ -143,5 +134,5 @@ def plain_copy(loaded: LoadedGenerator) -> LoadedGenerator:
 
 
 def without_encoder(generator: nn.Module) -> nn.Module:
-    """Return the generator that takes features as an input, or whose style is a constant: 0, unless one is chosen."""
+    """Return the generator inside, which takes features as an input, or has a constant style (0 or the chosen one)."""
     return generator.generator if isinstance(generator, EncodedGenerator) else generator

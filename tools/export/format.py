@@ -15,16 +15,16 @@ from tools.export.example import LEVELS, Example
 from utils.checkpoint import CheckpointError
 from utils.log import logger
 
-Dtype = Literal["float32", "float16", "bfloat16"]
+Dtype = Literal["float32", "float16"]
 Run = Callable[[Mapping[str, Tensor]], Tensor]
 Options = Mapping[str, Mapping[str, Any]]
 
 # Levels of 255 between the file and the generator in float32: one for rounding, more for the few bits of 30 layers.
-TOLERANCES: dict[Dtype, float] = {"float32": 1, "float16": 4, "bfloat16": 32}
+TOLERANCES: dict[Dtype, float] = {"float32": 1, "float16": 4}
 
 DTYPE: Options = {
     "dtype": {
-        "choices": ("float32", "float16", "bfloat16"),
+        "choices": ("float32", "float16"),
         "default": "float32",
         "help": "type of weights and arithmetic; inputs and outputs keep their types; default: float32",
     }

@@ -1,4 +1,4 @@
-"""--format onnx: the program of a generator, either bare or between conversions from and to images."""
+"""--format onnx: the program of a generator, between conversions from and to images."""
 
 import json
 from collections.abc import Mapping
@@ -10,13 +10,11 @@ from torch.export import Dim, ExportedProgram
 
 from configs.build import image_sides
 from data.batch import Batch
-from data.conditioning import Conditioning, images_to_float
+from data.conditioning import images_to_float
 from inference.load import LoadedGenerator
-from models.generator import ImageSides
 from models.latent_inputs import given_latents
 from tools.export.example import Example, example_sizes, make_example, plain_copy, without_encoder
 from tools.export.format import CARD, DTYPE, STYLE, Dtype, ExportError, Format, Run, report_file, write_checked
-from utils.errors import ConfigError
 from utils.files import sha256_of_file
 from utils.log import logger
 from utils.torch_private import allow_sizes_of_one
@@ -27,35 +25,18 @@ VALUES_VERSION = "3"  # images are not 8-bit RGB; readers of versions 1 and 2 wo
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 
 
-class TensorProgram(nn.Module):
-    """A generator that computes in one dtype, with inputs and outputs in float32."""
-
-    def __init__(self, generator: nn.Module, sides: ImageSides, dtype: torch.dtype) -> None:
-        super().__init__()
-        self.generator = generator.to(dtype)
-        self.sides = sides
-        self.dtype = dtype
-
-    def forward(self, source: Tensor) -> Tensor:
-        """Return (N, out_channels, H, W) float32 in [-1, 1] for (N, in_channels, H, W) float32.
-
-        source: channels of one-hot labels or an image in [-1, 1], then of instance edges, then of features.
-        """
-        self.sides.check(source)
-        return self.generator(source.to(self.dtype)).float()
-
-
 class ImageProgram(nn.Module):
-    """A generator whose inputs and outputs are images as files hold them.
+    """A generator whose inputs and outputs are images, with the values that files hold.
 
-    dtype: Type of its output if targets are not 8-bit RGB.
+    dtype: Type that the generator computes in.
+    target_dtype: Type of the output if targets are not 8-bit RGB.
     """
 
-    def __init__(self, tensors: TensorProgram, conditioning: Conditioning, dtype: torch.dtype) -> None:
+    def __init__(self, loaded: LoadedGenerator, dtype: torch.dtype) -> None:
         super().__init__()
-        self.tensors = tensors
-        self.conditioning = conditioning
-        self.dtype = dtype
+        self.generator = without_encoder(plain_copy(loaded).generator).to(dtype)
+        self.sides, self.conditioning = image_sides(loaded.config), loaded.conditioning
+        self.dtype, self.target_dtype = dtype, loaded.data_facts.target_dtype
 
     def forward(
         self,
@@ -72,27 +53,21 @@ class ImageProgram(nn.Module):
             their unit if they have a range, otherwise uint8.
         instances: (N, 1, H, W) int32 ids, if the generator takes their edges.
         features: (N, 3, H, W) uint8 if they are precomputed, (N, C, H, W) float32 in [-1, 1] if an encoder made them.
-        source_images: Images in addition to class ids, in the forms of a source that is not 8-bit RGB.
-        latents: see `given_latents`.
+        source_images: Images in addition to class ids, with the shape and type of a source that is not 8-bit RGB.
+        latents: Noise and a style, see `given_latents`.
         """
-        self.tensors.sides.check(source)
+        self.sides.check(source)
         parts = [self.conditioning(Batch((), source=source, instances=instances, source_images=source_images))]
         if features is not None:
             parts.append(images_to_float(features) if features.dtype == torch.uint8 else features)
-        with given_latents(self.tensors.generator, latents):
-            translated = self.tensors(torch.cat(parts, dim=1))
-        return self.conditioning.pixels(translated, self.dtype)
+        with given_latents(self.generator, latents):
+            translated = self.generator(torch.cat(parts, dim=1).to(self.dtype)).float()
+        return self.conditioning.pixels(translated, self.target_dtype)
 
 
-def export_program(loaded: LoadedGenerator, path: Path, dtype: Dtype, conditioning: str = "inside") -> None:
-    """Write the generator as `write_program` does, and report the file and its inputs.
-
-    conditioning: "inside" if inputs and outputs are images, "outside" if they are the generator's tensors.
-
-    Raises:
-        ExportError, ConfigError, OSError: See `write_program`.
-    """
-    written = write_program(loaded, path, dtype, as_images=conditioning == "inside")
+def export_program(loaded: LoadedGenerator, path: Path, dtype: Dtype) -> None:
+    """Write the generator as `write_program` does, and report the file and its inputs."""
+    written = write_program(loaded, path, dtype)
     report_file(path)
     for name, tensor in written.inputs.items():
         dtype_name = str(tensor.dtype).removeprefix("torch.")
@@ -101,51 +76,40 @@ def export_program(loaded: LoadedGenerator, path: Path, dtype: Dtype, conditioni
     logger.info(f"             sides: multiples of {sides.multiple} pixels, at least {sides.minimum}")
 
 
-def write_program(
-    loaded: LoadedGenerator, path: Path, dtype: Dtype, *, as_images: bool, takes_latents: bool = False
-) -> Example:
+def write_program(loaded: LoadedGenerator, path: Path, dtype: Dtype, *, takes_latents: bool = False) -> Example:
     """Write the generator, without its encoder, as an ONNX program; return an example of its inputs.
 
-    as_images: Whether inputs and outputs are label ids, RGB images in uint8, or values in their unit. Otherwise they
-        are the generator's float32 tensors.
     takes_latents: Whether noise and style are inputs, see `make_example`. Otherwise noise is 0, and the style is the
         mean or the chosen style.
 
     Raises:
-        ConfigError: onnxruntime does not compute in `dtype`.
         ExportError: The generator cannot be traced, its program translates differently, or is too large.
         OSError: The file cannot be written.
     """
-    if dtype == "bfloat16":
-        raise ConfigError("--dtype bfloat16: onnxruntime has no convolutions in it. Use float16.")
-    sides = image_sides(loaded.config)
-    tensors = TensorProgram(without_encoder(plain_copy(loaded).generator), sides, getattr(torch, dtype))
-    n_bytes = sum(weight.nbytes for weight in tensors.state_dict().values())
+    network = ImageProgram(loaded, getattr(torch, dtype))
+    n_bytes = sum(weight.nbytes for weight in network.state_dict().values())
     if n_bytes >= MAX_ONNX_BYTES:
         raise ExportError(
             f"{path}: {n_bytes:,} bytes of weights, an ONNX file holds 2 GiB. "
             "Use --dtype float16 or --format safetensors."
         )
-    conditioning, pixel_dtype = loaded.conditioning, loaded.data_facts.target_dtype
-    network = ImageProgram(tensors, conditioning, pixel_dtype) if as_images else tensors
-    facts = loaded.facts() | ({"format_version": VALUES_VERSION} if as_images and not conditioning.is_8_bit else {})
-    examples = [
-        make_example(loaded, *size, as_images=as_images, takes_latents=takes_latents) for size in example_sizes(loaded)
-    ]
+    examples = [make_example(loaded, *size, takes_latents=takes_latents) for size in example_sizes(loaded)]
     try:
         program = trace(network, examples[0].inputs)
     except (RuntimeError, TypeError, ValueError) as error:
         first, *_ = str(error).splitlines() or [""]
-        what = f"{type(tensors.generator).__name__} cannot be traced by torch.export ({first})"
+        what = f"{type(network.generator).__name__} cannot be traced by torch.export ({first})"
         raise ExportError(f"{path}: {what}. Use --format safetensors.") from error
+    facts = loaded.facts() | ({} if loaded.conditioning.is_8_bit else {"format_version": VALUES_VERSION})
     write_checked(path, lambda file: write_onnx(program, file, facts), open_onnx, examples, dtype)
     return examples[0]
 
 
 def trace(network: nn.Module, inputs: Mapping[str, Tensor]) -> ExportedProgram:
-    """Return the network's program for any batch, height and width; its (N, C, H, W) and (N, C) inputs are named.
+    """Return the network's program for any batch, height and width.
 
-    inputs: Examples. Larger inputs are traced, so that the examples test the program in sizes that it has not seen.
+    inputs: Examples of (N, C, H, W) and (N, C) inputs by name. Larger inputs are traced, so that the examples test the
+        program in sizes that it has not seen.
     """
     traced = {name: tensor.repeat((2, 1, 2, 2)[: tensor.ndim]) for name, tensor in inputs.items()}
     sizes = {name: dict.fromkeys({0, 2, 3} & {*range(tensor.ndim)}, Dim.DYNAMIC) for name, tensor in inputs.items()}
@@ -169,7 +133,7 @@ def write_onnx(program: ExportedProgram, path: Path, facts: Mapping[str, str]) -
     is_scaled = json.loads(facts["config"])["generator"]["scale"] != 1
     for values, prefix in ((graph.inputs, ""), (graph.outputs, "translated_" if is_scaled else "")):
         for value in values:
-            assert value.shape is not None  # instead of s38, 4*s39 and the like
+            assert value.shape is not None  # names such as s38 and 4*s39 are replaced
             sides = [f"{prefix}height", f"{prefix}width"] if value.shape.rank() == 4 else []
             value.shape = onnx_ir.Shape(["batch", value.shape[1], *sides])
     onnx_program.save(path, external_data=False)
@@ -197,15 +161,5 @@ ONNX = Format(
     write=export_program,
     read=open_onnx,
     packages=PACKAGES,
-    options={
-        **DTYPE,
-        **CARD,
-        **STYLE,
-        "conditioning": {
-            "choices": ("inside", "outside"),
-            "default": "inside",
-            "help": "onnx: inside (default): inputs and outputs are images, the file makes one-hot labels, edges and "
-            "ranges; outside: inputs and outputs are the generator's tensors",
-        },
-    },
+    options={**DTYPE, **CARD, **STYLE},
 )

@@ -9,21 +9,25 @@ import sys
 import webbrowser
 from collections.abc import Sequence
 
-from tools.serve.command_line import PAGE_PORT, parse_with_generator
-from utils.cli import ArgumentParser, run_entry_point, whole_number
+from tools.serve.command_line import parse, server_parser
+from utils.cli import run_entry_point, whole_number
 from utils.log import log_to_console, logger
 from utils.signals import handling_ctrl_c, leave_at_once
+
+PORT = 8765
 
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     """Parse the command line."""
-    parser = ArgumentParser(description="Draw in the browser and see the translation while drawing.")
+    checkpoint_help = "run, checkpoint, .safetensors, or an original's …_net_G.pth"
+    parser = server_parser("Draw in the browser and see the translation while drawing.", checkpoint_help)
     add = parser.add_argument
     add("--split", metavar="NAME", help="split of the data set whose samples the page has; default: the test split")
-    add("--port", type=whole_number(1, 65535), metavar="N", help=f"default: {PAGE_PORT}, or another where it is in use")
+    add("--port", type=whole_number(1, 65535), metavar="N", help=f"default: {PORT}, or another one if that is in use")
     add("--no-browser", action="store_true", help="only print the address")
-    checkpoint_help = "run, checkpoint, .safetensors, or an original's …_net_G.pth"
-    return parse_with_generator(parser, checkpoint_help, argv)
+    arguments = parse(parser, argv)
+    arguments.ports = [arguments.port] if arguments.port else [PORT, 0]
+    return arguments
 
 
 def main(argv: Sequence[str]) -> None:
@@ -31,11 +35,12 @@ def main(argv: Sequence[str]) -> None:
     arguments = parse_arguments(argv)
 
     with handling_ctrl_c(leave_at_once):
-        from tools.playground.server import playground  # torch takes seconds
+        from tools.playground.server import Playground  # torch takes seconds
+        from tools.serve.app import serving
         from tools.serve.web import until_stopped
 
     log_to_console(is_main=True)
-    with until_stopped(playground(arguments)) as server:
+    with until_stopped(serving(Playground, arguments, token=None)) as server:
         logger.info("playground   %s", server.url)
         logger.info("             Ctrl-C stops it")
         # without a screen, Python starts a browser in the terminal

@@ -1,5 +1,6 @@
 """The files of requests and answers, which are read and written as test.py does."""
 
+import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +24,8 @@ from inference.tiling import Window
 NAME = "source"  # name of an image without one; seeds of features and noise depend on it
 _SUFFIXES = {b"\x93NUMPY": ".npy", **dict.fromkeys((b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"), ".tif")}
 _PNG = b"\x89PNG\r\n\x1a\n"
-_QUICK = 2**16  # bytes
+_QUICK = 2**16  # bytes of a PNG
+_UNCOMPRESSED = re.compile(rb"P5 \d+ \d+ 65535\n|P6 \d+ \d+ 255\n")  # the files that the playground's page sends
 MEDIA_TYPES = {".png": "image/png", ".tif": "image/tiff"}
 
 
@@ -41,8 +43,9 @@ class Upload:
 
     @property
     def is_quick(self) -> bool:
-        """Whether no content can make its decoder slow, as with a small PNG: each byte and pixel is visited once."""
-        return self.content.startswith(_PNG) and len(self.content) <= _QUICK
+        """Whether no content can make its decoder slow: small PNG and uncompressed Netpbm files."""
+        is_small_png = self.content.startswith(_PNG) and len(self.content) <= _QUICK
+        return is_small_png or _UNCOMPRESSED.match(self.content) is not None
 
     def open(self, mode: Literal["rb"] = "rb", /) -> BinaryIO:
         """Open it for reading."""
@@ -85,17 +88,21 @@ class RequestFiles:
             DataError: A file cannot be used.
             TooLargeError: An image is too large, or becomes too large by padding, as a narrow one does.
         """
-        config, facts = self.config, self.facts
-        reader = facts.map_reader(facts.trained_storage, needs_instances=facts.conditioning.needs_instances)
-        sample, sides = reader.read(name, {kind: files[kind] for kind in self.kinds}), image_sides(config)
+        sample, sides = self.read_sample(files, name), image_sides(self.config)
         padded_sides = (-(-side // sides.multiple) * sides.multiple for side in sample.source.shape[-2:])
         height, width = (max(side, sides.minimum) for side in padded_sides)
         check_size("source, padded as the generator needs it", height, width)
-        is_ids = facts.n_classes > 0
-        padded = fitted(sample, build.build_preprocessing(config), keeps_size=True, source_is_ids=is_ids)
+        is_ids, preprocessing = self.facts.n_classes > 0, build.build_preprocessing(self.config)
+        padded = fitted(sample, preprocessing, keeps_size=True, source_is_ids=is_ids)
         return padded.padded, padded.window
 
-    def written(self, image: Tensor, source: Upload) -> bytes:
+    def read_sample(self, files: Mapping[str, Upload], name: str) -> Sample:
+        """Return the sample in its own size; raise as `read`."""
+        facts = self.facts
+        reader = facts.map_reader(facts.trained_storage, needs_instances=facts.conditioning.needs_instances)
+        return reader.read(name, {kind: files[kind] for kind in self.kinds})
+
+    def write(self, image: Tensor, source: Upload) -> bytes:
         """Return a translation as the bytes of a file.
 
         Raises:

@@ -1,73 +1,105 @@
-"""Translations of a run's generator, or of an export."""
+"""A trained generator that translates the files of requests, and the queue of its translations."""
 
 import argparse
+import asyncio
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from PIL import Image
+from torch import Tensor
 
 from configs.build import image_sides
-from configs.load import config_from_dict
 from data.batch import Batch, Sample
 from inference.load import LoadedGenerator
-from pairgan import ModelError, load
-from tools.serve.command_line import parse_with_generator
-from tools.serve.generator import open_generator
+from inference.predictor import Predictor
+from inference.request import Request
+from inference.requested_predictor import load_requested_generator, requested_predictor
+from inference.sampling import encode_style
 from tools.serve.request_files import RequestFiles
-from utils.cli import ArgumentParser, is_out_of_memory
-from utils.errors import ConfigError, UserError
+from utils.device import choose_device
+from utils.errors import ConfigError
+from utils.signatures import accepted
+
+_MOST_PIXELS = 2**21  # pixels of a batch; a larger batch takes more memory, but not less time per pixel
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Job:
-    """A sample, padded for the network, and the translator that has read it."""
+    """A translation that waits for its turn.
 
-    sample: Sample
-    seed: int
+    sample: Sample, padded for the network.
+    seed: Seed of features, noise and style. If there are several styles, the number of a style.
+    toward: Another seed or style, and the share of it that is mixed in, from 0 to 1. None: nothing is mixed in.
+    begin: Function that is called when the network begins.
+    """
+
     translator: "Translator"
+    sample: Sample
+    seed: int = 0
+    toward: tuple[int, float] | None = None
+    begin: Callable[[], object] = lambda: None
+    result: asyncio.Future[Tensor] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     @property
-    def kind(self) -> Hashable:
-        """The property that jobs translated together share."""
-        return id(self.translator), self.sample.source.shape, self.sample.source.dtype, self.seed
+    def batch_key(self) -> Hashable:
+        """The property that the jobs of a batch share."""
+        return id(self.translator), self.sample.source.shape, self.sample.source.dtype, self.seed, self.toward
 
 
 @dataclass(frozen=True)
 class Translator:
-    """Translates samples of one kind together.
+    """Translates samples with one generator.
 
-    loaded: The generator with its settings.
-    takes_seed: Whether translations depend on a seed.
-    most_together: Most jobs of a batch.
-    compute: Translates jobs of one kind.
+    loaded: The generator, with the settings for reading samples.
+    styles: Styles of the images of --style, (1, style_channels) each.
+    batch_size: Most samples that are translated together.
     files: Reads and writes the files of requests.
     """
 
     loaded: LoadedGenerator
-    takes_seed: bool
-    most_together: int
-    compute: Callable[[Sequence[Job]], Sequence[Tensor]]
+    predictor: Predictor
+    styles: Sequence[Tensor]
+    batch_size: int
     files: RequestFiles
+
+    def translate(self, jobs: Sequence[Job]) -> Sequence[Tensor]:
+        """Return the translations of jobs with the same `batch_key`."""
+        predictor, seed, toward = self.predictor, jobs[0].seed, jobs[0].toward
+        if len(self.styles) > 1:
+            other, share = toward or (seed, 0.0)
+            first, second = (self.styles[number % len(self.styles)] for number in (seed, other))
+            predictor = replace(predictor, style=torch.lerp(first, second, share))
+        else:
+            predictor = replace(predictor, seed=seed, toward=toward)
+        return list(predictor.translate(Batch.of([job.sample for job in jobs])))
+
+    def picture(self, image: Tensor) -> bytes:
+        """Return a translation as an 8-bit RGB picture: a BMP file, which takes no time to write and to read."""
+        file, pixels = BytesIO(), self.predictor.show_target(image).permute(1, 2, 0)
+        Image.fromarray(pixels.contiguous().numpy()).save(file, "BMP")
+        return file.getvalue()
 
     def describe(self) -> dict[str, Any]:
         """Return the facts of the generator that a client needs, for JSON."""
         config, facts = self.loaded.config, self.loaded.data_facts
-        data, sides, files = config.data, image_sides(config), self.files
+        data, sides = config.data, image_sides(config)
         names = facts.classes.names if facts.classes else tuple(map(str, range(facts.n_classes)))
-        holds = dict.fromkeys(files.kinds, "values" if facts.source_images in facts.storage else "8-bit RGB")
-        holds |= {"instances": "ids", "features": "8-bit RGB"}
+        content = dict.fromkeys(self.files.kinds, "values" if facts.source_images in facts.storage else "8-bit RGB")
+        content |= {"instances": "ids", "features": "8-bit RGB"}
         if facts.n_classes:
-            holds["source"] = "class colours" if facts.file_colors else "class ids"
+            content["source"] = "class colours" if facts.file_colors else "class ids"
         label_channels = 3 if facts.file_colors else 1
         return {
             "name": self.loaded.name,
             "step": self.loaded.step,
             "direction": self.loaded.direction,
             "card": self.loaded.card,
-            "inputs": {kind: holds[kind] for kind in files.kinds},
+            "inputs": {kind: content[kind] for kind in self.files.kinds},
             "source_channels": data.source_channels if facts.has_source_images else label_channels,
             "source_range": facts.bounds(facts.source_images) if facts.has_source_images else None,
             "classes": dict(enumerate(names[: facts.n_classes])),
@@ -75,70 +107,90 @@ class Translator:
             "size_multiple": sides.multiple,
             "min_size": sides.minimum,
             "scale": config.generator.scale,
-            "takes_seed": self.takes_seed,
-            "output": files.media_type,
+            "takes_seed": self.predictor.takes_seed,
+            "output": self.files.media_type,
             "output_channels": data.target_channels if "target" in facts.storage else 3,
             "output_range": facts.bounds("target"),
             "output_dtype": str(facts.target_dtype).removeprefix("torch."),
         }
 
 
-def open_translator(arguments: argparse.Namespace, folder: Path) -> Translator:
-    """Return the translator of --checkpoint, which may be an export. `folder` holds temporary files.
+def open_translator(arguments: argparse.Namespace, folder: Path, *, accepts_features: bool = True) -> Translator:
+    """Load the generator of --checkpoint.
+
+    folder: Folder of temporary files.
+    accepts_features: Whether precomputed features may come with a source.
 
     Raises:
-        UserError: The file cannot be used.
+        UserError: The checkpoint cannot be used, or the generator takes instance features and has no clusters.
     """
-    file: Path | None = arguments.checkpoint
-    if file is not None and file.suffix == ".onnx":
-        return _of_export(file, arguments, folder)
-    if len(arguments.styles) > 1:
-        raise ConfigError("--style: given several times; the service translates in one style. Leave the others out.")
-    opened = open_generator(arguments, arguments.direction, folder, gets_feature_maps=True)
-    predictor = opened.predictor
-
-    def compute(jobs: Sequence[Job]) -> Sequence[Tensor]:
-        return list(replace(predictor, seed=jobs[0].seed).translate(Batch.of([job.sample for job in jobs])))
-
-    together = 1 if predictor.tiles or arguments.noise else arguments.batch_size
-    return Translator(
-        opened.loaded,
-        predictor.takes_seed,
-        together,
-        compute,
-        RequestFiles(opened.loaded.config, opened.loaded.data_facts, folder),
-    )
-
-
-_AS_TYPED = {"styles": "--style", "overrides": "settings"}  # the options whose names differ from their attributes
-
-
-def _of_export(file: Path, arguments: argparse.Namespace, folder: Path) -> Translator:
-    defaults = vars(parse_with_generator(ArgumentParser(), checkpoint="", argv=()))
-    changed = {name for name, value in defaults.items() if getattr(arguments, name) != value}
-    if unused := sorted(changed - {"checkpoint", "device", "seed"}):
-        given = ", ".join(_AS_TYPED.get(name, f"--{name.replace('_', '-')}") for name in unused)
-        raise ConfigError(f"{file}: an export is computed as it was written, without {given}. Name its run instead.")
-    try:
-        model = load(file, arguments.device)
-    except ModelError as error:
-        raise ConfigError(str(error)) from error
-    config = config_from_dict(dict(model.settings), str(file))
-    loaded = LoadedGenerator(file, config, model.step, nn.Identity(), model.direction, card=model.card)
-
-    def compute(jobs: Sequence[Job]) -> Sequence[Tensor]:
-        batch = Batch.of([job.sample for job in jobs])
-        maps = {kind: getattr(batch, kind).numpy().astype(dtype) for kind, (dtype, _) in model.inputs.items()}
-        try:
-            return list(torch.from_numpy(model.run(maps)))  # `batch` of it would read and pad them once more
-        except Exception as error:  # onnxruntime's have no base of their own
-            if is_out_of_memory(error):
-                raise
-            height, width = batch.source.shape[-2:]
-            reason = str(error).partition("\n")[0].rstrip(". ")
-            raise UserError(f"{width}x{height}: {reason}. Send a smaller image.") from error
-
+    options = vars(arguments) | {"style": next(iter(arguments.styles), None), "size": "own"}
+    request = Request(**accepted(Request, options))
+    device = choose_device(request.device, option="--device ")
+    loaded = load_requested_generator(request, has_instances=arguments.instance_edges)
+    usable = ("none", "precomputed") if accepts_features else ("none",)
+    if loaded.clusters is None and loaded.conditioning.features not in usable:
+        raise ConfigError(
+            f"{loaded.file}: takes instance features, which a source does not have. Create clusters to draw them from "
+            f"with python -m tools.cluster_features --checkpoint {loaded.file}."
+        )
+    styles = [encode_style(loaded, file) for file in arguments.styles]
+    predictor = requested_predictor(loaded, request, device, folder, next(iter(styles), None))
+    loaded = replace(loaded, config=loaded.reading_config)
+    batch_size = 1 if predictor.tiles or request.noise else arguments.batch_size
     files = RequestFiles(loaded.config, loaded.data_facts, folder)
-    if others := model.inputs.keys() - {*files.kinds, "instances", "source_images"}:
-        raise ConfigError(f"{file}: takes {', '.join(others)}, which no file of a request holds. Name its run instead.")
-    return Translator(loaded, False, arguments.batch_size, compute, files)
+    return Translator(loaded, predictor, styles, batch_size, files)
+
+
+class TranslationQueue:
+    """Translates jobs in their order. A job never waits for a batch to fill.
+
+    Only one thread computes, because torch gives each thread its own pool of threads.
+
+    max_pixels: Largest number of pixels of a batch with several images.
+    """
+
+    def __init__(self, max_pixels: int) -> None:
+        self._max_pixels = min(max_pixels, _MOST_PIXELS)
+        self._waiting = list[Job]()
+        n_threads = torch.get_num_threads()  # otherwise the thread starts with the 1 that a worker thread has set
+        self._thread = ThreadPoolExecutor(1, "translator", torch.set_num_threads, (n_threads,))
+        self._computing: asyncio.Task[None] | None = None
+
+    async def translate(self, job: Job) -> Tensor:
+        """Return the translation of a job. A job that still waits is dropped if the caller is cancelled."""
+        self._waiting.append(job)
+        if self._computing is None:
+            self._computing = asyncio.create_task(self._translate_all())
+        return await job.result
+
+    def close(self) -> None:
+        """Translate no more, without waiting for the translation that has begun."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def _translate_all(self) -> None:
+        while waiting := [job for job in self._waiting if not job.result.done()]:
+            first = waiting[0]
+            most = max(1, min(first.translator.batch_size, self._max_pixels // first.sample.source[0].numel()))
+            batch = [job for job in waiting if job.batch_key == first.batch_key][:most]
+            self._waiting = [job for job in waiting if job not in batch]
+            for job in batch:
+                job.begin()
+            await self._translate_batch(batch)
+        self._computing = None
+
+    async def _translate_batch(self, jobs: Sequence[Job]) -> None:
+        """Translate a batch. If that fails, translate its jobs one by one: one may be at fault, or all too large."""
+        loop = asyncio.get_running_loop()
+        try:
+            images = await loop.run_in_executor(self._thread, jobs[0].translator.translate, jobs)
+        except Exception as error:  # noqa: BLE001 - the caller that waits for the result raises it
+            if len(jobs) > 1:
+                for job in (job for job in jobs if not job.result.done()):
+                    await self._translate_batch([job])
+            elif not jobs[0].result.done():
+                jobs[0].result.set_exception(error)
+            return
+        for job, image in zip(jobs, images, strict=True):
+            if not job.result.done():  # its client may have gone
+                job.result.set_result(image)

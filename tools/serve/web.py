@@ -7,7 +7,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import Any
@@ -17,7 +17,6 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from tools.serve.command_line import DRAIN_S
 from utils.errors import ConfigError
 from utils.log import logger
 from utils.signals import INTERRUPTED, available, handling
@@ -61,21 +60,26 @@ class _Connection(H11Protocol):
 class WebServer(uvicorn.Server):
     """Listens at once, and answers when it runs, until a signal stops it.
 
+    ports: Ports to try, in this order. 0 is any free port.
     drain_s: Time after the signal to answer requests that have begun, in seconds.
 
     Raises:
-        ConfigError: The port is in use or may not be used.
+        ConfigError: The last port is in use or may not be used.
     """
 
-    def __init__(self, app: ASGIApp, host: str, port: int, drain_s: int = DRAIN_S) -> None:
+    def __init__(self, app: ASGIApp, host: str, ports: Sequence[int], drain_s: int) -> None:
         self._drain_s = drain_s
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        try:
-            self._socket = socket.create_server((host, port), family=family, backlog=BACKLOG)
-        except OSError as error:
-            option = f"--port {port}" if error.errno in (errno.EADDRINUSE, errno.EACCES) else f"--host {host}"
-            reason = str(error.strerror).partition(" (")[0]  # Python adds the address
-            raise ConfigError(f"{option}: {reason}. Choose another.") from error
+        for port in ports:
+            try:
+                self._socket = socket.create_server((host, port), family=family, backlog=BACKLOG)
+                break
+            except OSError as error:
+                if port != ports[-1]:
+                    continue
+                option = f"--port {port}" if error.errno in (errno.EADDRINUSE, errno.EACCES) else f"--host {host}"
+                reason = str(error.strerror).partition(" (")[0]  # Python adds the address
+                raise ConfigError(f"{option}: {reason}. Choose another.") from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else answers can wait 40 ms for an ACK
         self.port: int = self._socket.getsockname()[1]
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{self.port}/"

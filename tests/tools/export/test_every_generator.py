@@ -90,7 +90,7 @@ USES: dict[str, Callable[[LoadedGenerator, Path], None]] = {
     "tiles": in_tiles,
     "safetensors": lambda loaded, folder: export_weights(loaded, folder / "g.safetensors", "float32"),
     "original": lambda loaded, folder: write_original(loaded, folder / "latest_net_G.pth"),
-    "onnx": lambda loaded, folder: export_program(loaded, folder / "g.onnx", "float32", "outside"),
+    "onnx": lambda loaded, folder: export_program(loaded, folder / "g.onnx", "float32"),
 }
 
 

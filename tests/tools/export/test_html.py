@@ -123,7 +123,7 @@ def test_what_a_page_cannot_hold_is_refused(
     monkeypatch.setattr(html, "MAX_BYTES_IN_PAGE", 1000)
     for run_folder, message in (
         (tiny_run, r"MB of weights, a page in one file holds 0 MB. Add --folder"),
-        (of_features, r"takes instance features, which a page cannot draw. Use python -m tools.pl"),
+        (of_features, r"takes instance features, which a page cannot show. Use --format onnx"),
     ):
         with pytest.raises(ExportError, match=message):
             export(run_folder, tmp_path / "page.html", "--web-runtime", str(package))

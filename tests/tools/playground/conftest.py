@@ -2,11 +2,9 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from playwright.sync_api import Browser
 
 from tests.conftest import save_image, write_tiny_config
@@ -66,14 +64,3 @@ def colored(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     table = "{sky: [70, 130, 180], road: [128, 64, 128], ignored: [[0, 0, 0], [9, 9, 9]]}"
     data = ["data.layout=paired_folders", f"data.root={config.parent / 'pairs'}", "data.instance_edges=false"]
     return Trained(untrained_run(config, STRONG, *data, f"data.label_colors={table}"), Path())
-
-
-@pytest.fixture
-def cyclegan(reference: dict[str, Any], tmp_path: Path) -> Path:
-    """A folder of two generators."""
-    weights = reference["pix2pixhd_global_rgb"]["state_dict"]
-    for letter, sign in (("A", 1), ("B", -1)):
-        torch.save(
-            weights | {"model.19.bias": sign * weights["model.19.bias"]}, tmp_path / f"latest_net_G_{letter}.pth"
-        )
-    return tmp_path

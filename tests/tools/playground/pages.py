@@ -17,10 +17,10 @@ from tests.runs import program_main, translate, untrained_run
 from tests.tools.accessibility import barriers
 from tests.tools.serve import services
 from tools.playground.__main__ import parse_arguments
-from tools.playground.server import playground
+from tools.playground.server import Playground
+from tools.serve import app
 from tools.serve.web import WebServer
 
-BINARY = {"Content-Type": "application/octet-stream"}
 N_CLASSES = 12  # of the synthetic facades
 SIZE = 64
 COLORS = np.array([[70, 130, 180], [128, 64, 128], [0, 0, 0], [9, 9, 9]], np.uint8)  # the last two are ignored
@@ -192,20 +192,29 @@ def opened(browser: Browser, url: str, *, is_phone: bool = False) -> Iterator[Op
     assert [request for request in requests if not request.startswith((origin, "data:", "blob:"))] == []
 
 
-def read(path: Path) -> np.ndarray:
+def read(path: Path | BytesIO) -> np.ndarray:
     """Return the levels of an image file, or the ids of a map."""
     return np.asarray(Image.open(path))
 
 
 def serving(*arguments: str) -> AbstractContextManager[WebServer]:
     """The server at a port that is free."""
-    return services.running(playground(parse_arguments([*arguments, "--no-browser"])))
+    return services.running(app.serving(Playground, parse_arguments([*arguments, "--no-browser"]), None))
 
 
 def post(server: WebServer, *maps: np.ndarray, seed: int = 0, path: str = "/", then: str = "") -> tuple[int, bytes]:
-    height, width = maps[0].shape[:2]
-    body = b"".join(image.tobytes() for image in maps)
-    return services.ask(server, f"{path}translate?width={width}&height={height}&seed={seed}{then}", body, BINARY)[:2]
+    """Send a drawing as the page does: a source, and its instances. Return the pixels of the answer, or its text."""
+    files = dict(zip(("source", "instances"), map(netpbm, maps), strict=False))
+    address = f"{path}translate?picture=1&seed={seed}{then}"
+    form = services.form(**files).replace(b"photo.x", b"source.pnm")
+    status, body, headers = services.ask(server, address, form, services.FORM)
+    return status, read(BytesIO(body)).tobytes() if headers["Content-Type"] == "image/bmp" else body
+
+
+def netpbm(image: np.ndarray) -> bytes:
+    """Return an RGB image, or a map of ids, as an uncompressed file."""
+    kind, values = (b"P6", image) if image.ndim == 3 else (b"P5", image.astype(">u2"))
+    return b"%s %d %d %d\n" % (kind, image.shape[1], image.shape[0], np.iinfo(values.dtype).max) + values.tobytes()
 
 
 class Trained(NamedTuple):

@@ -14,8 +14,9 @@ import pytest
 
 from tests.processes import start_program
 from tests.runs import wait_until
-from tests.tools.playground.pages import BINARY, serving
-from tools.playground.server import DirectionPage
+from tests.tools.playground.pages import serving
+from tests.tools.serve.services import FORM, form, png
+from tools.serve.translation import Translator
 from utils.errors import UserError
 
 
@@ -55,7 +56,7 @@ def translate_slowly(*_: object) -> None:
 
 def make_slow(folder: Path) -> None:
     use_for_temporary_files(folder)
-    DirectionPage.translate = translate_slowly  # type: ignore[assignment, method-assign]
+    Translator.translate = translate_slowly  # type: ignore[assignment, method-assign]
 
 
 def test_a_second_signal_does_not_wait_for_the_translation(tiny_run: Path, tmp_path: Path) -> None:
@@ -68,9 +69,9 @@ def test_a_second_signal_does_not_wait_for_the_translation(tiny_run: Path, tmp_p
     assert port is not None
     assert process.pid is not None
     with socket.create_connection(("127.0.0.1", int(port[1])), timeout=60) as connection:
-        head = f"POST /translate?width=8&height=8&seed=0 HTTP/1.1\r\nHost: 127.0.0.1:{port[1]}\r\n"
-        head += f"Content-Length: 512\r\nContent-Type: {BINARY['Content-Type']}\r\n\r\n"
-        connection.sendall(head.encode() + bytes(512))
+        body = form(source=png(8, 8), instances=png(8, 8))
+        head = f"POST /translate HTTP/1.1\r\nHost: 127.0.0.1:{port[1]}\r\nContent-Length: {len(body)}\r\n"
+        connection.sendall(f"{head}Content-Type: {FORM['Content-Type']}\r\n\r\n".encode() + body)
         wait_for_text(out, "begun")
         os.kill(process.pid, signal.SIGINT)
         wait_for_text(out, "Ctrl-C again stops at once")

@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from playwright.sync_api import Browser, expect
 
-from tests.conftest import save_image, write_tiny_config
+from tests.conftest import save_image
 from tests.pairgan.conftest import photo_pairs
-from tests.runs import STYLE, run, untrained_run
-from tests.tools.playground.pages import BINARY, N_CLASSES, expected, opened, post, serving
+from tests.runs import STYLE, untrained_run
+from tests.tools.playground.pages import N_CLASSES, expected, post, serving
 from tests.tools.serve.services import ask
 from tools import cluster_features
 from tools.playground.__main__ import parse_arguments
-from tools.playground.server import playground
+from tools.playground.server import Playground
+from tools.serve import app
 from tools.serve.web import WebServer
-from utils.errors import ConfigError, UserError
+from utils.errors import ConfigError
 
 
 @pytest.fixture(scope="module")
@@ -79,30 +79,13 @@ def test_the_page_requests_nothing_from_elsewhere(server: WebServer) -> None:
     assert page.count(b"<script") == page.count(f'nonce="{nonce[1]}"'.encode()) - 1  # and the style
 
 
-@pytest.mark.parametrize(
-    ("sizes", "body", "headers", "status", "answer"),
-    [
-        ("?width=8&height=8&seed=0", b"GIF89a", BINARY, 400, b"8x8 has 512 bytes, found 6"),
-        ("?width=0&height=8&seed=0", b"", BINARY, 400, b"a picture of 0x8"),
-        ("?width=8&seed=0", b"", BINARY, 400, b"height='': expected a whole number"),
-        ("?width=8&height=8&seed=0", b"x", {"Content-Type": "text/plain"}, 415, b"as application/oct"),
-    ],
-)
-def test_unfit_pictures_are_refused(
-    server: WebServer, sizes: str, body: bytes, headers: dict[str, str], status: int, answer: bytes
-) -> None:
-    found = ask(server, f"/translate{sizes}", body, headers)
-    assert found[0] == status
-    assert answer in found[1]
-
-
 def test_a_link_from_another_page_leads_to_the_page(server: WebServer) -> None:
     assert ask(server, "/", None, {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"})[0] == 200
 
 
 def test_connections_wait_for_their_turn(tiny_run: Path) -> None:
     arguments = parse_arguments(["--checkpoint", str(tiny_run), "--no-browser"])
-    with playground(arguments) as server, ExitStack() as connections:  # which answers none yet
+    with app.serving(Playground, arguments, None) as server, ExitStack() as connections:  # it answers none yet
         for _ in range(100):
             connections.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=5))
 
@@ -177,47 +160,3 @@ def test_weights_of_the_originals(reference: dict[str, Any], tmp_path: Path) -> 
     drawn = drawing(np.random.default_rng(0), *ODD, 5)
     wanted = expected(tmp_path, *drawn, "--checkpoint", str(file)).tobytes()
     assert served(("--checkpoint", str(file), "--instance-edges"), *drawn) == [wanted]
-
-
-BANDS_SIZE = (32, 40)
-OF_STACK = ["data.layout=paired_folders", "data.source_folder=['{split}_rgb','{split}_depth']"]
-OF_STACK += ["data.source_channels=4", "data.instance_edges=false", "train.max_steps=1"]
-OF_STACK += ["data.source_range=[0,255,0,255,0,255,0,9000]"]
-
-
-@pytest.fixture(scope="module")
-def run_of_stack(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run on sources of colours and depth."""
-    config, rng = write_tiny_config(tmp_path_factory.mktemp("stack")), np.random.default_rng(0)
-    pairs = config.parent / "pairs"
-    for split in ("train", "test"):
-        for name in "ab":
-            save_image(pairs / f"{split}_rgb" / f"{name}.png", rng.integers(0, 256, (*BANDS_SIZE, 3), dtype=np.uint8))
-            save_image(pairs / f"{split}_depth" / f"{name}.png", rng.integers(0, 9000, BANDS_SIZE, dtype=np.uint16))
-            save_image(pairs / f"{split}_B" / f"{name}.png", rng.integers(0, 256, (*BANDS_SIZE, 3), dtype=np.uint8))
-    run(config, *OF_STACK, f"data.root={pairs}")
-    return config.parent / "runs" / "tiny"
-
-
-def test_without_samples_there_is_nothing_to_show(run_of_stack: Path) -> None:
-    folder = run_of_stack.parents[1] / "pairs" / "test_rgb"
-    folder.rename(folder.with_name("away"))
-    try:
-        with (
-            pytest.raises(UserError, match=r"not 8-bit RGB\. A page shows samples of them, and there are none"),
-            serving("--checkpoint", str(run_of_stack)),
-        ):
-            pass
-    finally:
-        folder.with_name("away").rename(folder)
-
-
-@pytest.mark.browser
-def test_the_page_has_samples_and_no_tools(browser: Browser, run_of_stack: Path) -> None:
-    with serving("--checkpoint", str(run_of_stack)) as server, opened(browser, server.url) as page:
-        assert page.pixels("result").std() > 0
-        first = page.pixels("result")
-        for name in ("toolbar", "palette", "open", "camera", "more", "message"):
-            expect(page[name]).to_be_hidden()
-        page.choose_sample(2)
-        assert not np.array_equal(page.pixels("result"), first)

@@ -21,8 +21,10 @@ from inference.predictor import Predictor
 from tests.conftest import save_image
 from tools.serve import file_processes
 from tools.serve.__main__ import parse_arguments
-from tools.serve.app import service
-from tools.serve.turns import Turns
+from tools.serve.app import Service
+from tools.serve.app import serving as serving_app
+from tools.serve.gate import read_token
+from tools.serve.translation import TranslationQueue
 from tools.serve.web import WebServer
 
 file_processes.PRELOADED += ["tests.processes"]  # one server forks the processes of all tests
@@ -50,7 +52,8 @@ def running(opening: AbstractContextManager[WebServer]) -> Iterator[WebServer]:
 
 
 def serving(*arguments: object) -> AbstractContextManager[WebServer]:
-    return running(service(parse_arguments([*map(str, arguments), "--port", "0"])))
+    parsed = parse_arguments([*map(str, arguments), "--port", "0"])
+    return running(serving_app(Service, parsed, read_token(parsed.token_file, parsed.host)))
 
 
 def draw(folder: Path, height: int = 19, width: int = 45) -> tuple[bytes, bytes]:
@@ -75,7 +78,7 @@ class Hold:
         self.begun, self.opened = threading.Event(), threading.Event()
         self.sizes: list[int] = []
         self.n_read = 0
-        translate, computed = Predictor.translate, Turns.computed
+        translate, queued = Predictor.translate, TranslationQueue.translate
 
         def held(predictor: Predictor, batch: Batch) -> torch.Tensor:
             self.sizes.append(len(batch.names))
@@ -83,12 +86,12 @@ class Hold:
             self.opened.wait(60)
             return translate(predictor, batch)
 
-        def counted(turns: Turns, *arguments: Any) -> Coroutine[Any, Any, Any]:
+        def counted(queue: TranslationQueue, *arguments: Any) -> Coroutine[Any, Any, Any]:
             self.n_read += 1
-            return computed(turns, *arguments)
+            return queued(queue, *arguments)
 
         monkeypatch.setattr(Predictor, "translate", held)
-        monkeypatch.setattr(Turns, "computed", counted)
+        monkeypatch.setattr(TranslationQueue, "translate", counted)
 
 
 def ask(

@@ -1,4 +1,4 @@
-"""Requests that no program of ours sends, to the service and to the playground: each is answered, and they go on."""
+"""Requests that no well-behaved client sends: the server answers each one, and goes on."""
 
 import socket
 import time
@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import Mock
 
-import numpy as np
 import pytest
 
 from inference.predictor import Predictor
 from tests.tools.playground import pages
-from tests.tools.serve.services import FORM, Answer, ask, form, png, sent, serving
+from tests.tools.serve.services import FORM, ask, form, png, sent
 from tools.serve import gate, web
 from tools.serve.web import WebServer
 
@@ -19,25 +18,16 @@ CONTINUE = "HTTP/1.1 100 Continue\r\n\r\n"
 INVALID = "Invalid HTTP request received."
 FOREIGN = "answers at http://127.0.0.1:"
 OTHER_PAGE = "another page"
+DRAWING = form(source=png(8, 8), instances=png(8, 8))
 
 
-@pytest.fixture(scope="module", params=["service", "playground"])
-def server(request: pytest.FixtureRequest, tiny_run: Path) -> Iterator[WebServer]:
-    opening = serving if request.param == "service" else pages.serving
-    with opening("--checkpoint", str(tiny_run), "--opt-level", "O0") as running:
+@pytest.fixture(scope="module")
+def server(tiny_run: Path) -> Iterator[WebServer]:
+    with pages.serving("--checkpoint", str(tiny_run), "--opt-level", "O0") as running:
         yield running
 
 
-def translate(server: WebServer) -> Answer:
-    """Return the answer to a drawing, as a form to the service and as bytes of the page to the playground."""
-    if ask(server, "/model").status == 200:
-        return ask(server, "/translate", form(source=png(8, 8), instances=png(8, 8)), FORM)
-    status, body = pages.post(server, *np.zeros((2, 8, 8), np.int32))
-    return Answer(status, body, ask(server, "/").headers)
-
-
 NOT_THERE = "there is no such address"
-PICTURE = "POST /translate?width=8&height=8"
 
 
 @pytest.mark.parametrize(
@@ -51,9 +41,9 @@ PICTURE = "POST /translate?width=8&height=8"
         ("GET http://[", {}, 404, NOT_THERE),
         ("GET /nothing", {"Upgrade": "websocket", "Connection": "upgrade, close"}, 404, f"GET /nothing: {NOT_THERE}"),
         ("PUT /translate", {}, 405, " /translate: it takes POST"),
-        (f"{PICTURE}&seed=-1", pages.BINARY, 400, "seed='-1': expected a whole number"),
-        (f"{PICTURE}&seed=99999999999", pages.BINARY, 400, "seed='99999999999'"),
-        (f"{PICTURE}&seed=%D9%A3", pages.BINARY, 400, "expected a whole number"),
+        ("POST /translate?seed=-1", {}, 400, "seed='-1': expected a whole number"),
+        ("POST /translate?seed=99999999999", {}, 400, "seed='99999999999'"),
+        ("POST /translate?percent=%D9%A3", {}, 400, "expected a whole number"),
         ("POST /translate", {"Content-Length": "99999999999"}, 413, "99,999,999,999 bytes, at most 67,108,864"),
         ("POST /translate", {"Content-Length": "99999999999", "Expect": "100-continue"}, 413, "99,999,999,999 bytes"),
         ("POST /translate", {"Content-Length": "-5"}, 400, INVALID),
@@ -86,10 +76,9 @@ def test_hostile_requests_are_answered(
 
 @pytest.mark.parametrize("end_of_head", ["", "\r\n\r\n"])
 def test_a_silent_client_is_left(server: WebServer, monkeypatch: pytest.MonkeyPatch, end_of_head: str) -> None:
-    size = "" if ask(server, "/model").status == 200 else "width=8&height=8&"
     monkeypatch.setattr(web, "SILENCE_S", 0.1)
-    head = f"POST /translate?{size}seed=0 HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-    head += f"Content-Type: {pages.BINARY['Content-Type']}\r\nContent-Length: 512"
+    head = "POST /translate?seed=0 HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+    head += "Content-Type: application/octet-stream\r\nContent-Length: 512"
     assert sent(server, f"{head}{end_of_head}".encode()) == ""
     assert ask(server, "/translate").status == 405
 
@@ -120,7 +109,7 @@ def test_a_failed_translation_leaves_the_server_alive(
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(Predictor, "translate", Mock(side_effect=error))
-        found = translate(server)
+        found = ask(server, "/translate", DRAWING, FORM)
     assert found.status == status
     assert found.body.startswith(answer)
-    assert translate(server).status == 200
+    assert ask(server, "/translate", DRAWING, FORM).status == 200

@@ -32,8 +32,6 @@ def test_wrong_options(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--style", "a.png", "--style", "b.png"], "--style: given several times; the service translates in one style"),
-        (["--checkpoint", "nothing.onnx"], r"nothing\.onnx: is missing, or no \.onnx file"),
         (["--host", "no such host", "--token-file", "TOKEN"], "--host no such host: .*Choose another."),
     ],
 )

@@ -2,15 +2,11 @@
 
 import json
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import replace
 from pathlib import Path
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
-from pairgan import Model, load
 from tests.conftest import save_image, write_tiny_config
 from tests.end_to_end.test_other_images import make_pairs, save_tiff
 from tests.images import bands, save_npy
@@ -18,9 +14,6 @@ from tests.pairgan.conftest import photo_pairs
 from tests.runs import run, translate, untrained_run
 from tests.tools.serve.services import FORM, ask, draw, form, levels, serving
 from tools import cluster_features
-from tools.serve import translation
-from tools.serve.web import WebServer
-from utils.errors import ConfigError
 
 EXACT = ("--opt-level", "O0")
 
@@ -101,42 +94,3 @@ def test_a_seed_is_that_of_test_py(tiny_config: Path, tmp_path: Path) -> None:
     assert {answer.status for answer in drawn} == {200}
     options = ("--checkpoint", checkpoint, "--instances", tmp_path / "instances", "--seed", "3", *EXACT)
     assert drawn[1].body != drawn[0].body == by_test_py(tmp_path, *options)
-
-
-def served_as(model: Model, monkeypatch: pytest.MonkeyPatch) -> AbstractContextManager[WebServer]:
-    """Serve an export as if its file held another one."""
-    monkeypatch.setattr(translation, "load", lambda *_: model)
-    return serving("--checkpoint", "generator.onnx")
-
-
-def test_an_export(of_labels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = of_labels / "generator.onnx"
-    source, instances = draw(tmp_path)
-    body = form(source=source, instances=instances)
-    with serving("--checkpoint", file) as server:
-        model = ask(server, "/model").body
-        answer = ask(server, "/translate", body, FORM)
-    with serving("--checkpoint", of_labels, *EXACT) as server:
-        of_run = ask(server, "/model").body
-        expected = ask(server, "/translate", body, FORM)
-    assert json.loads(model)["card"]["task"] == "image-to-image"
-    assert model.partition(b'"inputs"')[2] == of_run.partition(b'"inputs"')[2]
-    assert answer.status == 200, answer.body
-    assert np.abs(levels(answer.body) - levels(expected.body)).max() <= 1
-    options = ("--tile", "64", "--opt-level", "O3", "--style", "x.png", "--device", "cpu", "a.b=3")
-    expected_error = "an export is computed as it was written, without --opt-level, settings, --style, --tile. Name"
-    with pytest.raises(ConfigError, match=expected_error), serving("--checkpoint", file, *options):
-        pass
-    exported = load(file)
-    for error, status, text in (
-        (RuntimeError("no room.\nstack"), 400, b"48x20: no room. Send a smaller image.\n"),
-        (MemoryError(), 507, b"out of memory: "),
-    ):
-        with served_as(replace(exported, run=Mock(side_effect=error)), monkeypatch) as server:
-            refusal = ask(server, "/translate", body, FORM)
-        assert refusal.status == status
-        assert refusal.body.startswith(text)
-    with_features = replace(exported, inputs={**exported.inputs, "features": ("float32", 2)})
-    message = r"onnx: takes features, which no file of a request holds\. Name its run"
-    with pytest.raises(ConfigError, match=message), served_as(with_features, monkeypatch):
-        pass

@@ -72,7 +72,7 @@ const board = new DrawingBoard({ canvas: get("source"), cursor, corner: get("cor
 const PAUSE_MS = 400; // within a stroke, after which it is translated whole
 const styles = new StyleStrip(
   { choices: get("style-choices"), other: get("other"), percent: get("percent"), seed: get("seed") }, model, {
-    translate: job => engine.translate(job.picture, job.picture.instances, job),
+    translate: job => engine.translate(job),
     onChoose: translate,
   });
 let live = null;
@@ -94,7 +94,7 @@ function job({ picture, isDraft } = { picture: board.picture.copy(), isDraft: fa
 
 async function translation(job) {
   const began = performance.now();
-  const image = await engine.translate(job.picture, job.picture.instances, job);
+  const image = await engine.translate(job);
   if (!job.isDraft) drafts.milliseconds = performance.now() - began;
   return image;
 }
@@ -278,13 +278,11 @@ function showFrame() {
 function prepareControls() {
   for (const [id, needed] of [
     ["samples-choice", model.samples.length], ["open-instances", model.needs_instances],
-    ["camera", !hasClasses && model.can_draw], ["toolbar", model.can_draw], ["palette", model.can_draw],
-    ["open", model.can_draw], ["canvas-help", model.can_draw], ["more", model.can_draw], ["tracing", model.can_draw],
+    ["camera", !hasClasses],
     ["instances-choice", model.needs_instances], ["seed-choice", model.takes_seed && !model.styles.length],
     ["styles", model.takes_seed || model.styles.length], ["mix-choice", model.mixes_styles],
     ["next-styles", !model.styles.length],
   ]) get(id).hidden = !needed;
-  get("source").inert = !model.can_draw;
   get("samples").replaceChildren(new Option("choose", ""), ...model.samples.map((name, at) => new Option(name, at)));
   [get("width").value, get("height").value] = [model.width, model.height];
   get("longest").value = fileSide;
@@ -345,7 +343,7 @@ function resizeBrush(by) {
 
 /** Keep the drawing, to which a page that is loaded again returns. */
 function keep() {
-  if (board.picture && model.can_draw && !camera.isOn) keepDrawing(board.picture, get("samples").value, model);
+  if (board.picture && !camera.isOn) keepDrawing(board.picture, get("samples").value, model);
 }
 
 /** Take the file of an input, which can then be chosen again. */
@@ -359,7 +357,7 @@ function taken(input) {
 
 /** Show the drawing that is kept, or the first sample. */
 async function openFirst() {
-  const kept = model.can_draw ? await keptDrawing(model) : null;
+  const kept = await keptDrawing(model);
   if (kept) {
     board.replace(kept.picture);
     get("samples").value = kept.sample;
@@ -384,7 +382,7 @@ await attempt(async () => {
   gallery.restore();
 });
 if (engine) {
-  if (model.can_draw && !board.picture) await openBlank();
+  if (!board.picture) await openBlank();
   connectControls();
   document.body.classList.remove("loading");
 }

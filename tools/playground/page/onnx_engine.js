@@ -15,9 +15,9 @@ export async function openEngine(model) {
   return {
     obstacle: network ? null : NO_SIMD,
 
-    /** Return the translation as an ImageData. source: a Picture. instances: ids or null. style: see StyleStrip. */
-    async translate(source, instances, style) {
-      const { width, height } = source;
+    /** Return the translation as an ImageData. The job is a Picture and its style: see StyleStrip. */
+    async translate(job) {
+      const { width, height, values, instances } = job.picture;
       const columns = padding(width, model), rows = padding(height, model);
       const reflect = (from, to) => {
         rows.positions.forEach((row, y) => columns.positions.forEach((column, x) => {
@@ -26,11 +26,11 @@ export async function openEngine(model) {
         return to;
       };
       const dims = [rows.positions.length, columns.positions.length], n = dims[0] * dims[1];
-      const inputs = { source: tensor(reflect(source.values, new Uint32Array(n)), dims, model) };
+      const inputs = { source: tensor(reflect(values, new Uint32Array(n)), dims, model) };
       if (instances) {
         inputs.instances = { type: "int32", data: reflect(instances, new Int32Array(n)), dims: [1, 1, ...dims] };
       }
-      const latents = latentsOf(style, model.latents);
+      const latents = latentsOf(job, model.latents);
       if (latents.length) inputs.latents = { type: "float32", data: latents, dims: [1, latents.length] };
       const rgb = await network.ask({ inputs }, Object.values(inputs).map(input => input.data.buffer));
       const [top, left] = [rows, columns].map(side => side.before * model.scale);

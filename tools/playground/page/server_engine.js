@@ -1,6 +1,7 @@
 // The engine of the playground: the server that sent the page translates.
 
-import { decode, encode, translatedSize } from "wire";
+import { requestForm } from "source_files";
+import { decode } from "wire";
 
 const MODEL = "X-Model"; // the header with a digest of what the page was made for
 const OTHER_MODEL =
@@ -31,17 +32,11 @@ export async function openEngine(model) {
 
   const layout = { hasClasses: model.classes.length > 0, hasInstances: model.needs_instances };
   return {
-    /** Return the translation as an ImageData. source: a Picture. instances: ids or null. style: see StyleStrip. */
-    async translate(source, instances, style) {
-      const { width, height } = source;
-      const body = encode(source, instances, layout.hasClasses);
-      const { seed, other, percent } = style, query = new URLSearchParams({ width, height, seed, other, percent });
-      const bytes = await ask(`translate?${query}`, {
-        method: "POST",
-        headers: { "Content-Type": "application/octet-stream" },
-        body,
-      });
-      return opaque(new Uint8Array(await bytes.arrayBuffer()), ...translatedSize(width, height, model));
+    /** Return the translation as an ImageData. The job is a Picture and its style: see StyleStrip. */
+    async translate({ picture, seed, other, percent }) {
+      const query = new URLSearchParams({ seed, other, percent, picture: 1 });
+      const answer = await ask(`translate?${query}`, { method: "POST", body: requestForm(picture, model) });
+      return pixels(await answer.blob());
     },
 
     /** Return sample `index` of the test split as a Picture. */
@@ -53,13 +48,12 @@ export async function openEngine(model) {
   };
 }
 
-function opaque(rgb, width, height) {
-  const image = new ImageData(width, height);
-  for (let from = 0, to = 0; from < rgb.length; to++) {
-    image.data[to++] = rgb[from++];
-    image.data[to++] = rgb[from++];
-    image.data[to++] = rgb[from++];
-    image.data[to] = 255;
-  }
-  return image;
+/** Return the pixels of an image file, unchanged, as an ImageData. */
+async function pixels(file) {
+  const image = await createImageBitmap(file, { colorSpaceConversion: "none" });
+  const canvas = new OffscreenCanvas(image.width, image.height);
+  const context = canvas.getContext("2d", { willReadFrequently: true });
+  context.drawImage(image, 0, 0);
+  image.close();
+  return context.getImageData(0, 0, canvas.width, canvas.height);
 }
