@@ -28,8 +28,6 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--input", type=Path, nargs="+", action="extend", default=[], metavar="PATH", help=input_help)
     add("--instances", type=Path, metavar="DIR", help="folder of instance maps for --input")
     add("--targets", type=Path, metavar="DIR", help="folder of targets for --input, to measure the results against")
-    side_help = "half of each --input that is the source, in pictures of two; none: all of it; default: by data.layout"
-    add("--side", choices=("A", "B", "none"), help=side_help)
     nodata_help = "value of pixels without data in sources, as -9999; default: the value that each TIFF names, and NaN"
     add("--nodata", type=float, metavar="VALUE", help=nodata_help)
     add("--features", choices=("sampled", "given"), help="instance features: from clusters, or from the samples")
@@ -81,7 +79,6 @@ def _contradiction(arguments: argparse.Namespace) -> str | None:
     beside = arguments.instances or arguments.targets or arguments.feature_maps
     problems = {
         "--instances, --targets and --feature-maps need --input": beside and not given,
-        "--side needs --input": arguments.side and not given,
         "--split and --input exclude each other: leave one of them out": given and arguments.split,
         f"--noise {one_image}": arguments.noise and arguments.batch_size > 1,
         f"--tile {one_image}": tile and arguments.batch_size > 1,

@@ -245,7 +245,7 @@ class SideBySide(RegisteredLayout):
         return Sample(name=self.names[index], source=source, target=target)
 
 
-def halves(picture: Tensor, file: File, *, a_is_first: bool, remedy: str = "") -> tuple[Tensor, Tensor]:
+def halves(picture: Tensor, file: File, *, a_is_first: bool) -> tuple[Tensor, Tensor]:
     """Return A, the left half of a picture, and B; or B and A.
 
     Raises:
@@ -253,6 +253,6 @@ def halves(picture: Tensor, file: File, *, a_is_first: bool, remedy: str = "") -
     """
     width = picture.shape[-1]
     if width % 2:
-        raise DataError(f"{file}: is {width} pixels wide, expected two halves of equal width{remedy}")
+        raise DataError(f"{file}: is {width} pixels wide, expected two halves of equal width")
     a, b = picture.split(width // 2, dim=-1)
     return (a, b) if a_is_first else (b, a)

@@ -1,4 +1,4 @@
-"""Trained networks from files: checkpoints, exported .safetensors files, the originals' weight files."""
+"""Trained networks from files: checkpoints, exported .safetensors files and the originals' weight files."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -47,22 +47,22 @@ T = TypeVar("T")
 
 EXPORT_FORMAT = "pairgan-generator"
 EXPORT_VERSION = "1"
-_MOST_TAPS = 1000  # layers of a projection; torch's time for them grows with the square of their number
 SCALED_EXPORT_VERSION = "2"  # the output has another size; readers of version 1 would cut it wrongly
+_MOST_TAPS = 1000  # layers of a projection; torch's time for them grows with the square of their number
 
 
 @dataclass(frozen=True)
 class LoadedGenerator:
     """A generator with its weights, on the CPU.
 
-    config: Settings as the direction sees them: data.source_… describes what the generator translates, data.target_…
-        what it makes. For an original's file they follow from its shapes.
+    config: Settings as the direction sees them: data.source_… describes the generator's input, data.target_… its
+        output. For an original's file they follow from its shapes.
     step: Training step of the weights; None for an original's file, which does not hold it.
-    direction: Direction of the translation, see `MethodConfig.translators`. The name of an original's file may hold it.
-    weights: "average" for a moving average, otherwise "raw". An exported file counts as raw, whatever was exported.
-    sha256: Digest of the file that was read, which a training may replace; None if reading did not need it.
+    direction: Direction of the translation, see `MethodConfig.translators`.
+    weights: "average" for a moving average, otherwise "raw". An exported file counts as raw.
+    sha256: Digest of the file that was read, which a training may replace; None if it was not computed.
     n_samples: Number of training samples; None if the file does not hold it.
-    stack: Folders of the other domain if several are stacked, since `config` cannot name them.
+    stack: Folders of the other domain if several are stacked, because `config` cannot name them.
     clusters: Clusters to draw instance features from; None without features, or if the samples provide them.
     card: Model card of an exported file; empty for other files.
     """
@@ -82,15 +82,14 @@ class LoadedGenerator:
     @property
     def name(self) -> str:
         """The name of the run, or of an original's file."""
-        is_in_run = self.step is not None and self.file.suffix != SUFFIX
-        return self.file.resolve().parent.name if is_in_run else self.config.run.name
+        return self.file.resolve().parent.name if _is_in_run(self) else self.config.run.name
 
     @property
     def reading_config(self) -> Config:
         """The settings that samples are read with: drawn features only need instance maps."""
         if self.clusters is None:
             return self.config
-        # no encoder runs, so that its n_downsamplings, 1 or more, may not restrict the sizes of images
+        # no encoder runs, so its n_downsamplings must not restrict the sizes of images
         return replace(self.config, features=replace(self.config.features, origin="encoded", n_downsamplings=1))
 
     @cached_property
@@ -110,10 +109,7 @@ class LoadedGenerator:
         return self.direction if has_other else None
 
     def facts(self) -> dict[str, str]:
-        """Return the metadata of an exported file: settings, step and card as JSON, direction, and accepted sizes.
-
-        Paths are left out: they mean nothing elsewhere, and a file may be published.
-        """
+        """Return the metadata of an exported file, without paths, because a file may be published."""
         sides = image_sides(self.config)
         return {
             "format": EXPORT_FORMAT,
@@ -130,13 +126,13 @@ class LoadedGenerator:
 def load_from(
     checkpoint: Path | None, load: Callable[[Path], T], role: FileRole = "generator", direction: str | None = None
 ) -> tuple[Path, T]:
-    """Return a checkpoint file, and what `load` reads from it: the named file, or the latest valid file of a run.
+    """Return the named file or the latest valid file of a run, and what `load` reads from it.
 
     checkpoint: A file, the folder of a run or of an original's run, or None for the newest run in runs/.
     role, direction: Network to look for in an original's folder, which has a file for each.
 
     Raises:
-        CheckpointError: There is none, or `load` raises it.
+        CheckpointError: There is no such file, or `load` raises it.
     """
     chosen = checkpoint or newest_run(Path("runs"))
     if chosen is None:
@@ -163,9 +159,12 @@ def load_from(
 def directions_of(checkpoint: Path | None, loaded: LoadedGenerator) -> list[str]:
     """Return the directions of the generators of --checkpoint, one of which is loaded."""
     if loaded.step is None and checkpoint is not None and checkpoint.is_dir():
-        return [way for way in DIRECTIONS if original_file(checkpoint, "generator", way)]
-    is_one = loaded.step is None or loaded.file.suffix == SUFFIX
-    return [loaded.direction] if is_one else list(loaded.config.method.translators)
+        return [direction for direction in DIRECTIONS if original_file(checkpoint, "generator", direction)]
+    return list(loaded.config.method.translators) if _is_in_run(loaded) else [loaded.direction]
+
+
+def _is_in_run(loaded: LoadedGenerator) -> bool:
+    return loaded.step is not None and loaded.file.suffix != SUFFIX
 
 
 def _runs_in(folder: Path) -> str:
@@ -185,13 +184,13 @@ def load_generator(
 ) -> LoadedGenerator:
     """Read a generator from a checkpoint, an exported .safetensors file or an original's file.
 
-    overrides: Settings `section.key=value` instead of the file's, as the direction sees them.
+    overrides: Settings `section.key=value` that replace the file's, as the direction sees them.
     direction: Direction of the translation; None for the direction of the file, or the default of its method.
-    raw_weights: Whether to read a checkpoint's trained weights instead of their moving average.
     original: Inputs of the generator of an original's file.
+    raw_weights: Whether to read a checkpoint's trained weights instead of their moving average.
 
     Raises:
-        CheckpointError, OriginalWeightsError, ConfigError: the file or an override cannot be used.
+        CheckpointError, OriginalWeightsError, ConfigError: The file or an override cannot be used.
     """
     if file.suffix == SUFFIX:
         return _load_exported(file, overrides, direction)
@@ -204,11 +203,11 @@ def load_generator(
     check_training_state(state, file, needed_keys=["config", "step"])
     settings, stack = state["config"], None
     if direction is not None:
-        direction = config_from_dict(settings, str(file)).direction(direction)
-    if direction == "BtoA":  # overrides replace what that direction sees
         config = config_from_dict(settings, str(file))
-        stack = config.data.source_folder if config.data.is_stacked else None
-        settings = config_to_dict(replace(config, data=config.data_of(direction)))
+        direction = config.direction(direction)
+        if direction == "BtoA":  # overrides replace what that direction sees
+            stack = config.data.source_folder if config.data.is_stacked else None
+            settings = config_to_dict(replace(config, data=config.data_of(direction)))
     config = config_from_dict(settings, str(file), overrides)
     name = config.method.translator(direction)
     check_training_state(state, file, needed_keys=[f"networks.{name}", "averages"])
@@ -236,15 +235,12 @@ def load_generator(
 def load_network(
     file: Path, role: FileRole, name: str | None = None, *, direction: str | None = None, keeps_biases: bool = False
 ) -> nn.Module:
-    """Read one network from a checkpoint, an exported file or an original's file.
+    """Read one network from a checkpoint, an exported file or an original's file; raise as `load_generator` does.
 
     A checkpoint's generator includes its encoder.
 
     name: Name of the network in a checkpoint. direction: Direction of the network if `name` is None.
     keeps_biases: Whether a ResNet of an original keeps biases before norms, where CUT compares features.
-
-    Raises:
-        CheckpointError, OriginalWeightsError, ConfigError: The file cannot be used, or holds another network.
     """
     is_exported = file.suffix == SUFFIX
     state = {} if is_exported else read_weights_file(file)

@@ -4,7 +4,7 @@ import errno
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -161,20 +161,12 @@ class OutputFolder:
             return file
         return self.path / f"{name}{suffix or self.store.suffix}"
 
-    def is_foreign(self, name: str) -> bool:
-        """Return whether test.py did not write the file that has the name of a sample's translated image.
-
-        Before each image, test.py writes the source to the gallery.
-        """
-        return self.image(name).exists() and not (self.path / gallery_image(KINDS[0], name)).exists()
-
     def prepare(self, existing: Existing) -> None:
         """Create the folder.
 
-        existing: "replace" overwrites any file, "refuse" only results of test.py, and "keep" no image.
-
         Raises:
-            DataError: Results would overwrite inputs, each other or files that have to stay, or be outside the folder.
+            DataError: Results would overwrite inputs, each other or, unless `existing` is "replace", files that test.py
+                did not write. Or they would be outside the folder.
             OSError: The folder cannot be created or written to.
         """
         output, names, written = self.path, self.layout.names, self.path.resolve()
@@ -189,7 +181,7 @@ class OutputFolder:
             if not place.is_relative_to(written):
                 raise DataError(f"--output: {file} is a link to {place}, outside the output folder. Remove the link.")
         if existing != "replace":
-            self._refuse_foreign([] if existing == "keep" else names)
+            self._refuse_foreign()
         create_writable(output)
 
     @contextmanager
@@ -213,19 +205,19 @@ class OutputFolder:
             raise DataError(f"--input: {min(taken)} would be both a result and a folder of results. Rename an input.")
         return results
 
-    def _refuse_foreign(self, names: Sequence[str]) -> None:
-        """Raise DataError if test.py did not write a report that exists, or the image of one of `names`."""
-        foreign = [self.image(name) for name in names if self.is_foreign(name)]
-        reports = [self.path / name for name in _REPORTS if (self.path / name).exists()]
-        if (self.path / SOURCES).is_dir():
-            reports = []
-        if foreign := foreign + reports:
+    def _refuse_foreign(self) -> None:
+        """Raise DataError if there is an image or a report that test.py did not write.
+
+        Before each image, test.py writes its source to the gallery.
+        """
+        written = {name: (self.path / gallery_image(KINDS[0], name)).exists() for name in self.layout.names}
+        foreign = [self.image(name) for name, is_own in written.items() if not is_own and self.image(name).exists()]
+        if not (self.path / SOURCES).is_dir():
+            foreign += [self.path / name for name in _REPORTS if (self.path / name).exists()]
+        if foreign:
             files = f"{foreign[0]}" + (f" and {counted(len(foreign) - 1, 'other file')}" if foreign[1:] else "")
-            choice = "replace" if reports else "replace or keep"  # only images can be kept
-            raise DataError(
-                f"--output: test.py did not write {files}, and would overwrite it. Choose another --output, or "
-                f"--existing {choice}."
-            )
+            remedy = "Choose another --output, or --existing replace."
+            raise DataError(f"--output: test.py did not write {files}, and would overwrite it. {remedy}")
 
     def record(self, origin: Mapping[str, Any], existing: Existing) -> None:
         """Record what makes this run's translations, and delete older translations that were made otherwise.

@@ -133,7 +133,7 @@ class Results:
         """
         self._counts["no_data"] += no_data is not None and no_data.missing is not None
         self._record(sample, fake)
-        # after its source in the gallery: see OutputFolder.is_foreign
+        # after its source in the gallery: see OutputFolder.prepare
         source = self.folder.source(self._indices[sample.name])
         self.folder.store.write(self.folder.image(sample.name), fake, source, no_data)
 
@@ -147,17 +147,12 @@ class Results:
             self._baselines["l1_weighted"].add(sample.source, levels, weights)
 
     def keep(self, sample: Sample) -> bool:
-        """Record the existing image of a sample as its translation. Only count an image that test.py did not write.
-
-        Returns whether there is nothing to translate: False if the image is incomplete, as a killed process leaves it.
+        """Record the existing image of a sample as its translation; return False if the image is incomplete.
 
         Raises:
             DataError: The image does not have the size of the sample, or is too large to be read at once.
         """
         file, store = self.folder.image(sample.name), self.folder.store
-        if self.folder.is_foreign(sample.name):
-            self._counts["foreign"] += 1
-            return True
         try:
             kept = store.read(file)
         except TooLargeError:
@@ -166,7 +161,6 @@ class Results:
             return False
         size, expected = _size(kept), tuple(math.ceil(side * store.scale) for side in _size(sample.source))
         if size != expected:
-            self._counts["resized"] += 1
             found, wanted = (f"{width}x{height}" for width, height in (size, expected))
             raise DataError(f"{file}: is {found}, expected {wanted}. Remove it, or choose --existing replace.")
         self._counts["kept"] += 1
@@ -215,7 +209,13 @@ class Results:
         by_name = {name: record for of_process, *_ in gathered for name, record in of_process.items()}
         records = [by_name[name] for name in self._indices if name in by_name]
         counts = sum((of_process for *_, of_process in gathered), Counter[str]())
-        self._report_counts(len(records), counts)
+        if n_skipped := len(self._indices) - len(records):
+            of_all = counted(len(self._indices), "image")
+            logger.warning("skipped      %d of %s, which cannot be used", n_skipped, of_all)
+        if n_filled := counts["no_data"]:
+            logger.info("no data      %s with pixels that are filled for the network", counted(n_filled, "source"))
+        if counts["kept"]:
+            logger.info("kept         %s", counted(counts["kept"], "existing image"))
         if not records:
             return
         write_gallery(self.folder.path / INDEX, [record.row for record in records], title, legend=self.legend)
@@ -237,19 +237,6 @@ class Results:
             protocol = {"n_images": len(measured), "sizes": dict(sizes), **self.evaluator.protocol}
             summary = self.evaluator.summarize(list(measured.values()))
             report_metrics(measured, summary, floor, about | {"protocol": protocol}, self.folder.path)
-
-    def _report_counts(self, n_records: int, counts: Counter[str]) -> None:
-        """Report the images that were not translated. n_records: Number of images in the results."""
-        n_images = len(self._indices)
-        if n_skipped := n_images - n_records - counts["foreign"] - counts["resized"]:
-            logger.warning("skipped      %d of %s, which cannot be used", n_skipped, counted(n_images, "image"))
-        if n := counts["no_data"]:
-            logger.info("no data      %s with pixels that are filled for the network", counted(n, "source"))
-        for count, text in (("foreign", "that test.py did not write"), ("resized", "of another size than the source")):
-            if n := counts[count]:
-                logger.warning("left out     %s %s", counted(n, "existing image"), text)
-        if n := counts["kept"]:
-            logger.info("kept         %s", counted(n, "existing image"))
 
 
 def _size(image: Tensor) -> tuple[int, int]:

@@ -16,10 +16,9 @@ from torch.utils._pytree import tree_leaves
 
 from data.batch import Batch, Sample
 from data.conditioning import Conditioning
-from inference.sampling import image_seed
 from inference.tiling import TiledNetwork, Window, has_instance_norm
 from models.instance_features import FeatureClusters
-from models.latent_inputs import MixedSeed, Seed, choose_style, draw_latents, takes_noise, takes_style
+from models.latent_inputs import MixedSeed, Seed, choose_style, draw_latents, image_seed, takes_noise, takes_style
 from utils.mapped_memory import mapped_tensor
 from utils.pictures import colorize, picture, scaled_picture
 from utils.precision import Precision

@@ -1,9 +1,9 @@
-"""Samples as a network takes them: pixels without data filled, resized, and padded by reflection."""
+"""Samples as a network takes them: pixels without data filled, resized and padded by reflection, values checked."""
 
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -12,20 +12,29 @@ from torch import Tensor
 
 from configs.data_facts import DataFacts
 from data.batch import DataError, Sample
+from data.files.image_files import seen_in
 from data.files.size_guard import large_array, large_copy
-from data.files.tiff_tags import file_tags
+from data.files.tiff_tags import TIFF_SUFFIXES, file_tags
 from data.folder import File
 from data.layout import Layout
 from data.no_data import filled, missing_pixels
 from data.preprocessing import Placement, Preprocessing, place
 from data.value_range import ValueRange
 from inference.tiling import Window
+from utils.distributed import World
+from utils.log import logger
 from utils.mapped_memory import strips
 from utils.pictures import means_of_squares
+from utils.text import counted, exact
 
 _MOST_PADDED = 2**20  # pixels of a padded image of any size; a file's settings may ask for 65536x65536
 _MOST_TIMES = 64  # largest ratio of the pixels of a larger padded image to those of the image
 _REDUCED = 2**21  # pixels; a reduced image has up to four times as many
+_MUCH_OUTSIDE = 0.5  # share of an image's values
+_NARROW = 0.01  # share of the range
+_HIGHEST = 99.9  # percentile that counts as the highest value
+_TIMES = 6.0  # largest ratio of the highest values: units differ by 10 and more, contrasts by less
+_MAX_PIXELS = 2**16  # pixels among which the highest values are searched
 _RESULTS = {torch.float32: float("nan"), torch.int16: -32768.0}  # values for no data; 0 in other types
 
 
@@ -222,3 +231,67 @@ def reduced(image: Tensor, *, is_ids: bool = False) -> Tensor:
     """Return a (C, H, W) image, or map of ids, reduced to a few million pixels."""
     side = max(1, math.isqrt(math.prod(image.shape[1:]) // _REDUCED))
     return image[:, ::side, ::side] if is_ids else means_of_squares(image, side) if side > 1 else image
+
+
+@dataclass
+class SourceValues:
+    """Finds sources whose values suggest another unit than the values of the training.
+
+    They are mostly outside its range, nearly equal, or their maximum differs by a large factor.
+
+    trained: Range of the training; None if sources are 8-bit RGB images or label maps.
+    images: Map of a sample that holds the images: "source" or "source_images".
+    """
+
+    trained: ValueRange | None
+    images: str = "source"
+    _n_samples: int = 0
+    _odd: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    def add(self, sample: Sample) -> None:
+        """Compare the values of a source with the range."""
+        if self.trained is None:
+            return
+        self._n_samples += 1
+        image = reduced(getattr(sample, self.images))
+        seen = self.trained.to_float(image[None])
+        width = float(seen.amax() - seen.amin()) / 2
+        fits = width >= _NARROW and self.trained.outside(image) <= _MUCH_OUTSIDE
+        pixels = image.flatten(1)[:, :: -(-image[0].numel() // _MAX_PIXELS)].float().abs()
+        bounds = torch.tensor([self.trained.low, self.trained.high]).abs().amax(dim=0).numpy()
+        ratio = float((np.percentile(pixels.numpy(), _HIGHEST, axis=1) / bounds).max())
+        if not fits or not 1 / _TIMES <= ratio <= _TIMES:
+            low, high = image.float().aminmax()
+            self._odd[sample.name] = (exact(low.numpy()), exact(high.numpy()))
+
+    def warn(self, world: World) -> None:
+        """Report the sources of all processes that do not fit, in one line."""
+        gathered = world.gather((self._odd, self._n_samples))
+        odd = {name: values for of_process, _ in gathered for name, values in of_process.items()}
+        if self.trained is None or not odd or not world.is_main:
+            return
+        name, n_samples = min(odd), sum(number for _, number in gathered)
+        trained = f"{exact(min(self.trained.low))} to {exact(max(self.trained.high))}"
+        text = (
+            "%d of %d sources do not fit the values of the training, %s, such as %s with %s to %s: store them in the "
+            "same unit, or set data.source_range=[LOW,HIGH]"
+        )
+        logger.warning(text, len(odd), n_samples, trained, name, *odd[name])
+
+
+def report_parts(layout: Layout) -> None:
+    """Report which page or level of TIFF files is read as a source, if they have several."""
+    pages, levels = dict[str, str](), dict[str, str]()
+    sources = (file for index in range(len(layout)) for file in list(layout.provenance(index).files.values())[:1])
+    for file in (file for file in sources if file.suffix.lower() in TIFF_SUFFIXES):
+        part, n_images = seen_in(file, lambda image: (image.part, image.n_images), otherwise=("", 1))
+        if part.startswith("level"):
+            levels[str(file)] = part
+        elif n_images > 1:
+            pages[str(file)] = part
+    if pages:
+        text = "%s of several images or bands, of which one is translated, such as %s of %s: save it as RGB"
+        logger.warning(text, counted(len(pages), "file"), next(iter(pages.values())), next(iter(pages)))
+    if levels:
+        text = "pyramids     %s, of which the full resolution is translated, such as %s of %s"
+        logger.info(text, counted(len(levels), "file"), next(iter(levels.values())), next(iter(levels)))

@@ -30,7 +30,6 @@ class Request:
     instances: Path | None = None
     targets: Path | None = None
     feature_maps: Path | None = None
-    side: Literal["A", "B", "none"] | None = None
     nodata: float | None = None
     features: Literal["sampled", "given"] | None = None
     clusters: Path | None = None

@@ -1,23 +1,26 @@
-"""From options to a predictor: the generator, its precision, compilation and tiles."""
+"""From options to a predictor: the generator, its clusters and style, its precision, compilation and tiles."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from configs import build
 from configs.build import image_sides
 from configs.schema import Config
+from data.batch import Batch, DataError
+from data.files.image_files import read_rgb
 from inference.load import LoadedGenerator, load_from, load_generator
-from inference.original_weights import OriginalInputs
+from inference.original_weights import OriginalInputs, encoder_file
 from inference.predictor import Predictor
 from inference.request import Request
-from inference.sampling import load_clusters, with_clusters
 from inference.tiling import TiledNetwork, has_instance_norm
-from models.instance_features import FeatureConditionedGenerator
+from models.instance_features import FILE_NAME, FeatureClusters, FeatureConditionedGenerator
 from models.latent_inputs import takes_noise, takes_style
-from models.style_encoder import inference_network
+from models.style_encoder import SIDE, StyleConditionedGenerator, inference_network
+from utils.checkpoint import CheckpointError, read_weights_file
 from utils.device import compiled
 from utils.distributed import World
 from utils.errors import ConfigError
@@ -26,6 +29,45 @@ from utils.log import logger
 from utils.machine import give_freed_memory_back, keep_freed_memory
 from utils.precision import allow_tf32, choose_precision
 from utils.text import counted
+
+
+def load_clusters(file: Path) -> FeatureClusters:
+    """Read feature clusters; raise CheckpointError if the file cannot be read or holds no clusters."""
+    if file.suffix == ".npy":
+        raise CheckpointError(
+            f"{file}: pix2pixHD's clusters are a pickle, which is not safe to read. Create clusters with python -m "
+            "tools.cluster_features --checkpoint latest_net_E.pth --config FILE."
+        )
+    state = read_weights_file(file)
+    try:
+        return FeatureClusters.from_state(state)
+    except ValueError as error:
+        raise CheckpointError(f"{file}: {error}") from error
+
+
+def with_clusters(loaded: LoadedGenerator, request: Request) -> LoadedGenerator:
+    """Return the generator with the clusters to draw its instance features from, unless samples provide features.
+
+    Raises:
+        CheckpointError, ConfigError: The file of clusters cannot be used, or the generator takes no features.
+    """
+    n_features = loaded.config.features.n_channels
+    if n_features == 0:
+        if request.features or request.clusters:
+            raise ConfigError(f"{loaded.file}: takes no instance features. Remove --features and --clusters.")
+        return loaded
+    file = request.clusters or loaded.file.parent / FILE_NAME
+    if request.features == "given" or not (request.clusters or request.features or file.is_file()):
+        return loaded
+    if not file.is_file():
+        raise CheckpointError(f"{file}: no such file. Create it with python -m tools.cluster_features.")
+    clusters = load_clusters(file)
+    if clusters.n_channels != n_features:
+        raise CheckpointError(
+            f"{file}: has {clusters.n_channels} features, {loaded.file} takes {n_features}. Create clusters for this "
+            "generator with python -m tools.cluster_features."
+        )
+    return replace(loaded, clusters=clusters)
 
 
 def load_requested_generator(request: Request, *, has_instances: bool) -> LoadedGenerator:
@@ -61,6 +103,31 @@ def load_generator_together(request: Request, world: World) -> LoadedGenerator:
     loaded = load_requested_generator(request, has_instances=has_instances) if world.is_main else None
     file = world.gather(loaded.file if loaded else None)[0]
     return loaded or load_requested_generator(replace(request, checkpoint=file), has_instances=has_instances)
+
+
+@torch.inference_mode()
+def encode_style(loaded: LoadedGenerator, file: Path) -> Tensor:
+    """Return the mean style of the image of --style, (1, style_channels) float32 on the CPU.
+
+    The encoder takes 256x256 pixels, so an image of another size is resized with antialiasing.
+
+    Raises:
+        ConfigError, DataError: The generator has no style or no encoder, or the image cannot be read.
+    """
+    network = loaded.generator
+    if not takes_style(network):
+        raise ConfigError(f"--style: {loaded.file} was trained without a style (style.channels=0). Remove the option.")
+    if not isinstance(network, StyleConditionedGenerator):
+        name = encoder_file(loaded.file).name
+        raise ConfigError(f"--style: {loaded.file} holds no encoder. Put {name} next to it, or use --seed.")
+    try:
+        image = read_rgb(file)[None]
+    except DataError as error:
+        raise DataError(f"--style: {error}") from error
+    target = loaded.conditioning.target(Batch((file.stem,), source=image, target=image))
+    reduced = F.interpolate(target, size=(SIDE, SIDE), mode="bilinear", align_corners=False, antialias=True)
+    style: Tensor = network.encoder.eval()(reduced).mean
+    return style
 
 
 def build_predictor(
@@ -122,16 +189,14 @@ def requested_predictor(
 
 def describe_sizes(config: Config, *, keeps_sizes: bool) -> str:
     """Return which sizes images are translated at, and the option for other sizes."""
-    data, rule = config.data, f"data.preprocess={config.data.preprocess}"
-    resized = {
-        "resize_and_crop": f"{data.crop_width}x{data.crop_height}",
-        "scale_width": f"a width of {data.load_width}",
-        "scale_width_and_crop": f"a width of {data.load_width}",
-    }
-    size = resized.get(data.preprocess, f"the nearest multiples of {image_sides(config).multiple} pixels")
-    if keeps_sizes:
-        return f"each image's own; --size trained resizes to {size}, by {rule}"
-    return f"resized to {size}, by {rule}; --size own keeps each image's"
+    data, size = config.data, f"the nearest multiples of {image_sides(config).multiple} pixels"
+    if data.preprocess.startswith("scale_width"):
+        size = f"a width of {data.load_width}"
+    elif data.preprocess == "resize_and_crop":
+        size = f"{data.crop_width}x{data.crop_height}"
+    size += f", by data.preprocess={data.preprocess}"
+    own = f"each image's own; --size trained resizes to {size}"
+    return own if keeps_sizes else f"resized to {size}; --size own keeps each image's"
 
 
 def _report_choices(loaded: LoadedGenerator, predictor: Predictor, request: Request) -> None:

@@ -1,14 +1,12 @@
-"""A convolutional network cut at its norms into segments that can be computed tile by tile."""
+"""Cuts a convolutional network at its norms into segments that can be computed tile by tile."""
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
-from models.latent_inputs import StyleStem
 from models.layers import InTiles
 from utils.errors import UserError
 
@@ -18,7 +16,6 @@ _POINTWISE = {  # functions of single pixels
     *("silu", "gelu", "sigmoid", "mish"),
 }
 _POINTWISE_LAYERS = (nn.ReLU, nn.LeakyReLU, nn.Tanh, nn.SiLU, nn.GELU, nn.PReLU, nn.Sigmoid, nn.Mish)
-_BEFORE = -1  # in place of a segment, of what is computed before the first
 
 
 class NotInTilesError(UserError):
@@ -59,13 +56,13 @@ class WholeImageNorm(nn.Module):
 
 @dataclass(frozen=True)
 class Segment:
-    """The layers from one norm up to the next, computable once the statistics of the norms before it are known.
+    """The layers from one norm up to the next. They need the statistics of the norms before them.
 
-    network: maps the tensors that it reads to the tensors that it writes, each (1, C, h, w).
-    reads, writes: the tensors' names and strides, in pixels of the image or of the output, whichever is larger; the
+    network: Network that maps the tensors of `reads` to the tensors of `writes`, each (1, C, h, w).
+    reads, writes: Strides of the tensors by name, in pixels of the image or of the output, whichever is larger. The
         image itself is named IMAGE.
-    norms: the norms that need the statistics of a written tensor, by its name.
-    reach: the distance from which a pixel can affect another, in such pixels; a multiple of all strides.
+    norms: Norms that need the statistics of a written tensor, by its name.
+    reach: Distance from which a pixel can affect another, in the same pixels; a multiple of all strides.
     """
 
     network: nn.Module
@@ -75,40 +72,20 @@ class Segment:
     reach: int
 
 
-@dataclass(frozen=True)
-class FullImageTensor:
-    """A tensor (1, C, h, w) that depends on the sides of the full image alone, and is made for it at once.
-
-    layer: makes it. name, stride, norms: as the tensors that a segment writes.
-    """
-
-    layer: StyleStem
-    name: str
-    stride: int
-    norms: list[WholeImageNorm]
-
-
 @torch.no_grad()
-def cut_at_norms(
-    network: nn.Module, *, image_stride: int = 1, is_windowed: bool = False
-) -> tuple[list[Segment], list[FullImageTensor]]:
-    """Cut a network into segments that start with a norm, and list the tensors that the full image needs before.
+def cut_at_norms(network: nn.Module, *, image_stride: int = 1, is_windowed: bool = False) -> list[Segment]:
+    """Cut a network into segments that start with a norm.
 
     image_stride: Pixels of the output for a pixel of the image, in each direction, at least 1.
-    is_windowed: Whether a tile counts as an image, with statistics of its own. There is one segment then.
+    is_windowed: Whether a tile counts as an image with statistics of its own. There is one segment then.
 
     Raises:
-        NotInTilesError: a layer needs more of the image than a tile, or it is not known how much.
+        NotInTilesError: A layer needs more of the image than a tile, or it is not known how much.
     """
     # batch norms need no statistics, but segments that end there reach less far
     cut_at = () if is_windowed else (WholeImageNorm, nn.BatchNorm2d)
     traced = _Traced(network, cut_at, image_stride, is_windowed=is_windowed)
-    segments = [traced.cut(number) for number in range(max(traced.segments.values()) + 1)]
-    return segments, [
-        FullImageTensor(cast(StyleStem, traced.layer(node)), node.name, traced.strides[node], traced.norms_behind(node))
-        for node in traced.graph.nodes
-        if traced.extent(node) == "full_image"
-    ]
+    return [traced.cut(number) for number in range(max(traced.segments.values()) + 1)]
 
 
 class _Tracer(fx.Tracer):
@@ -119,10 +96,7 @@ class _Tracer(fx.Tracer):
 
 
 class _Traced:
-    """A network as a graph of its layers.
-
-    segments, strides: of each node; strides as in Segment.
-    """
+    """A network as a graph of its layers. segments, strides: By node; strides as in Segment."""
 
     def __init__(
         self, network: nn.Module, cut_at: tuple[type[nn.Module], ...], image_stride: int, *, is_windowed: bool
@@ -151,18 +125,14 @@ class _Traced:
                 self._module.set_submodule(name, WholeImageNorm(norm.eps))
 
     def layer(self, node: fx.Node) -> nn.Module | None:
-        """Return the layer of a node; None where it is a function or an input."""
+        """Return the layer of a node; None if it is a function or an input."""
         return self._module.get_submodule(str(node.target)) if node.op == "call_module" else None
 
     def extent(self, node: fx.Node) -> str:
-        """Return how much of the image a node is computed of at once; see InTiles."""
+        """Return how a node is computed in tiles; see InTiles."""
         declared = getattr(self.layer(node), "in_tiles", InTiles())
         assert isinstance(declared, InTiles)
         return declared.extent
-
-    def norms_behind(self, node: fx.Node) -> list[WholeImageNorm]:
-        """Return the norms that need the statistics of a node's tensor."""
-        return [layer for user in node.users if isinstance(layer := self.layer(user), WholeImageNorm)]
 
     def cut(self, number: int) -> Segment:
         """Return a segment."""
@@ -183,12 +153,15 @@ class _Traced:
             network=fx.GraphModule(self._module, part),
             reads={IMAGE if i.op == "placeholder" else i.name: self.strides[i] for i in inputs},
             writes={node.name: self.strides[node] for node in outputs},
-            norms={node.name: self.norms_behind(node) for node in outputs},
+            norms={
+                node.name: [norm for user in node.users if isinstance(norm := self.layer(user), WholeImageNorm)]
+                for node in outputs
+            },
             reach=-(-reach // coarsest) * coarsest,
         )
 
     def _nodes_of(self, number: int) -> list[fx.Node]:
-        """Return the nodes that are computed in a segment, in order, with those that each segment computes again."""
+        """Return the nodes that a segment computes, in order, with the nodes that each segment computes again."""
         chosen = {node for node, segment in self.segments.items() if segment == number and node.op != "placeholder"}
         missing = [*chosen]
         while missing:
@@ -199,18 +172,16 @@ class _Traced:
         return [node for node in self.graph.nodes if node in chosen]
 
     def _find_segments(self, cut_at: tuple[type[nn.Module], ...]) -> dict[fx.Node, int]:
-        """Return each node's segment: the earliest in which it can be computed; _BEFORE for tensors of the full image.
+        """Return each node's segment: the earliest in which it can be computed.
 
-        Nodes of the first segment that only a later one uses are left to that one, which saves their file: scales and
-        shifts of SPADE layers are made of the image alone.
+        A node of the first segment that only a later segment uses belongs to the later one, which saves a file. Scales
+        and shifts of SPADE layers are such nodes: they are computed only from the image.
         """
         segments: dict[fx.Node, int] = {}
         cuts = {node: int(isinstance(self.layer(node), cut_at)) for node in self.graph.nodes}
         for node in self.graph.nodes:
-            if self.extent(node) == "full_image":
-                segments[node] = _BEFORE
-            elif node.op != "output":
-                segments[node] = max(0, max((segments[i] for i in node.all_input_nodes), default=0) + cuts[node])
+            if node.op != "output":
+                segments[node] = max((segments[i] for i in node.all_input_nodes), default=0) + cuts[node]
         for node in reversed(segments):
             users = [segments[user] - cuts[user] for user in node.users if user.op != "output"]
             if segments[node] == 0 and node.op != "placeholder" and len(users) == len(node.users):
@@ -219,7 +190,7 @@ class _Traced:
 
     def _find_stride_and_reach(self, node: fx.Node, image_stride: int) -> None:
         if node.op == "placeholder":
-            if self.strides and any(self.extent(user) != "full_image" for user in node.users):
+            if self.strides and node.users:
                 raise NotInTilesError(self._network, f"it has a second input, {node.name}")
             self.strides[node], self._reaches[node] = image_stride, 0
             return
@@ -236,7 +207,7 @@ class _Traced:
 
 
 def _in_tiles(layer: nn.Module) -> InTiles | None:
-    """Return how a layer is computed in tiles: as it declares, or as it is known of torch's; None if it is unknown."""
+    """Return how a layer of ours or of torch is computed in tiles; None if it is unknown."""
     if isinstance(declared := getattr(layer, "in_tiles", None), InTiles):
         return declared
     match layer:

@@ -1,6 +1,6 @@
-"""A network over an image that is too large for the memory: tile by tile, with the result of the full image.
+"""Computes a network tile by tile for an image that is too large for the memory.
 
-The tensors between its segments are mapped to temporary files.
+The result is that of the full image. The tensors between the network's segments are mapped to temporary files.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -37,14 +37,13 @@ class Window:
         )
 
     def at(self, stride: float) -> Self:
-        """Return the window, whose sides are multiples of `stride`, in an image whose sides are divided by it."""
+        """Return the window in an image whose sides are divided by `stride`. Its ends are multiples of `stride`."""
         return type(self)(*(int(side // stride) for side in (self.top, self.bottom, self.left, self.right)))
 
     def seen_from(self, other: Self) -> Self:
         """Return the window in coordinates that start at the top left of `other`."""
-        return type(self)(
-            self.top - other.top, self.bottom - other.top, self.left - other.left, self.right - other.left
-        )
+        top, left = other.top, other.left
+        return type(self)(self.top - top, self.bottom - top, self.left - left, self.right - left)
 
     def mirrored(self, width: int) -> Self:
         """Return the window in the mirror image of an image of some width."""
@@ -64,19 +63,18 @@ class TiledNetwork:
 
     Instance norm needs the statistics of the full image. The network is therefore cut at its norms into segments, which
     are computed one after the other, each over all tiles. A tile includes as many pixels of its neighbours as the
-    segment's convolutions reach, and the tensors between two segments are kept in files. The result differs from that
-    of the full image by rounding only. Batch norm needs no cuts, but without them a tile has to include as many pixels
-    of its neighbours as the full network reaches, hundreds, which takes longer.
+    segment's convolutions reach. Files keep the tensors between two segments. The result differs from the result for
+    the full image only by rounding. Batch norm needs no cuts, but then a tile would need hundreds of pixels of its
+    neighbours, because that is how far the full network reaches.
 
-    tile: side of a tile. All lengths here are in pixels of the image or of the output, whichever is larger.
-    size_multiple, min_size: the sides of an image must be multiples of `size_multiple`, and at least `min_size`, both
-        in pixels of the image.
-    scale: Side of the output divided by the side of the image, a power of 2.
-    overlap: Compute windows: a tile and `overlap` pixels around it are an image with statistics of its own. Windows are
-        blended linearly where they overlap. They need one pass, and files only for flips. None: no windows.
+    tile: Side of a tile. All lengths here are in pixels of the image or of the output, whichever is larger.
+    size_multiple, min_size: Number that divides the sides of an image, and shortest side, in pixels of the image.
+    scale: Height of the output divided by the height of the image, a power of 2.
+    overlap: Pixels around a tile that form a window with it, or None for no windows. A window is computed as an image
+        with statistics of its own. Windows are blended linearly. They need one pass, and files only for flips.
     folder: Folder of the temporary files.
 
-    Attributes: n_segments, the passes over the tiles; is_windowed, whether the network computes windows; at_once, the
+    Attributes: n_segments, the number of passes over the tiles; is_windowed, whether there are windows; at_once, the
     longest side of an image that is computed in one piece.
     """
 
@@ -95,9 +93,7 @@ class TiledNetwork:
         self._image_stride = max(1, round(scale))
         size_multiple, min_size = size_multiple * self._image_stride, min_size * self._image_stride
         self._multiple = size_multiple
-        self._segments, self._full_image = cut_at_norms(
-            network, image_stride=self._image_stride, is_windowed=self.is_windowed
-        )
+        self._segments = cut_at_norms(network, image_stride=self._image_stride, is_windowed=self.is_windowed)
         self.n_segments = len(self._segments)
         self._overlap = -(-(overlap or 0) // size_multiple) * size_multiple
         # without pixels of its neighbours, the smallest of nearly equal tiles must be large enough for an image
@@ -115,18 +111,18 @@ class TiledNetwork:
         height, width = height * self._image_stride, width * self._image_stride
         assert height % self._multiple == width % self._multiple == 0, (height, width)
         whole, readers = Window(0, height, 0, width), {IMAGE: read}
-        for tensor in self._full_image:
-            made = tensor.layer.of_sides(1, height // tensor.stride, width // tensor.stride)
-            for norm in tensor.norms:
-                norm.reset()
-                norm.add(made)
-            readers[tensor.name] = partial(Window.cut, image=made)
         *segments, last = self._segments
         for number, segment in enumerate(segments):
             readers |= self._pass(segment, readers, whole)
             later = {name for segment in self._segments[number + 1 :] for name in segment.reads}
             readers = {name: read for name, read in readers.items() if name in later}
-        yield from (self._blended_pass if self.is_windowed else self._last_pass)(last, readers, whole)
+        if self.is_windowed:
+            yield from self._blended_pass(last, readers, whole)
+            return
+        (stride,) = last.writes.values()
+        for tile in chain.from_iterable(self._rows_of_tiles(whole)):
+            (part,) = _tile_of(last, tile, readers, whole).values()
+            yield tile.at(stride), part.float().cpu()
 
     def _pass(self, segment: Segment, readers: Mapping[str, Read], whole: Window) -> dict[str, Read]:
         """Compute a segment, tile by tile; return readers of what it writes, and set the statistics of its norms."""
@@ -147,19 +143,10 @@ class TiledNetwork:
                 tile.at(stride).cut(kept[name]).copy_(part)
         return made
 
-    def _last_pass(
-        self, segment: Segment, readers: Mapping[str, Read], whole: Window
-    ) -> Iterator[tuple[Window, Tensor]]:
-        """Compute the last segment."""
-        (stride,) = segment.writes.values()
-        for tile in chain.from_iterable(self._rows_of_tiles(whole)):
-            (part,) = _tile_of(segment, tile, readers, whole).values()
-            yield tile.at(stride), part.float().cpu()
-
     def _blended_pass(
         self, segment: Segment, readers: Mapping[str, Read], whole: Window
     ) -> Iterator[tuple[Window, Tensor]]:
-        """Compute the only segment, a row of tiles after the other; pixels that the next row overlaps wait for it."""
+        """Compute the only segment, row of tiles by row of tiles. Pixels that the next row overlaps wait for it."""
         (stride,) = segment.writes.values()
         rows = [[(tile, tile.grown(self._overlap, whole)) for tile in row] for row in self._rows_of_tiles(whole)]
         tops = [row[0][1].at(stride).top for row in rows] + [whole.at(stride).bottom]
@@ -205,7 +192,7 @@ def _outputs(segment: Segment, window: Window, readers: Mapping[str, Read]) -> t
 
 
 def _tile_of(segment: Segment, tile: Window, readers: Mapping[str, Read], whole: Window) -> dict[str, Tensor]:
-    """Return what a segment writes inside a tile, by name; it is computed with the pixels around that it reaches."""
+    """Return the tensors that a segment writes inside a tile, by name."""
     window = tile.grown(segment.reach, whole)
     written = zip(segment.writes.items(), _outputs(segment, window, readers), strict=True)
     return {name: tile.seen_from(window).at(stride).cut(made) for (name, stride), made in written}

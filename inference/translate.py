@@ -24,11 +24,9 @@ from inference.load import LoadedGenerator
 from inference.output_folder import OutputFolder, default_output, image_store, origin
 from inference.outputs import Results, SetMeasures, open_reals
 from inference.predictor import Predictor
-from inference.reading import NoData, NoDataRule, PaddedSample, collected, read_padded
+from inference.reading import NoData, NoDataRule, PaddedSample, SourceValues, collected, read_padded, report_parts
 from inference.request import Request
-from inference.requested_predictor import describe_sizes, load_generator_together, requested_predictor
-from inference.sampling import encode_style
-from inference.source_values import SourceValues, report_parts
+from inference.requested_predictor import describe_sizes, encode_style, load_generator_together, requested_predictor
 from inference.tiling import Window
 from metrics.evaluator import Evaluator
 from utils.distributed import LONGEST_WAIT_S, World, joined_world

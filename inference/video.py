@@ -54,7 +54,7 @@ def translate_video(path: Path, loaded: LoadedGenerator, request: Request, world
 
 def _prepared_output(path: Path, loaded: LoadedGenerator, request: Request, world: World) -> Path:
     """Return the file to write; raise DataError if it, an option or the generator cannot be used with a video."""
-    options = ("split", "instances", "targets", "feature_maps", "side", "nodata")
+    options = ("split", "instances", "targets", "feature_maps", "nodata")
     refused = [f"--{name.replace('_', '-')}" for name in options if getattr(request, name) is not None]
     refused += ["--existing keep"] * (request.existing == "keep") + ["torchrun"] * (world.size > 1)
     if refused:

@@ -1,6 +1,7 @@
 """The random inputs of SPADE's and OASIS's generators: noise channels and a style."""
 
 import math
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,6 +33,11 @@ def _draw(n: int, seed: Seed, stream: int = 0) -> Tensor:
         angle = seed.share * math.pi / 2
         return math.cos(angle) * _draw(n, seed.first, stream) + math.sin(angle) * _draw(n, seed.second, stream)
     return torch.randn(n, generator=torch.Generator().manual_seed(seed ^ stream))
+
+
+def image_seed(seed: int, name: str) -> int:
+    """Return the seed of all random draws for one image, independent of the other images of a run."""
+    return zlib.crc32(f"{seed}/{name}".encode(errors="surrogateescape"))  # names of files may hold any bytes
 
 
 class NoiseChannels(nn.Module):
@@ -79,8 +85,6 @@ class StyleStem(nn.Linear):
     drawn: Style of predictions from `draw_latents` or `choose_style`, (N or 1, style_channels); None for 0.
     """
 
-    in_tiles = InTiles(extent="full_image")
-
     def __init__(self, style_channels: int, out_channels: int, *, height: int, width: int) -> None:
         super().__init__(style_channels, out_channels * height * width)
         self.height = height
@@ -90,10 +94,6 @@ class StyleStem(nn.Linear):
     def forward(self, condition: Tensor, style: Tensor | None = None) -> Tensor:
         """Return (N, out_channels, H, W) for a condition (N, C, H, W) and a style (N, style_channels), or `drawn`."""
         n, _, height, width = condition.shape
-        return self.of_sides(n, height, width, style)
-
-    def of_sides(self, n: int, height: int, width: int, style: Tensor | None = None) -> Tensor:
-        """Return what `forward` returns, (n, out_channels, height, width), without a condition."""
         if style is None:
             style = self.weight.new_zeros(1, self.in_features) if self.drawn is None else self.drawn
         style = style.to(self.weight).expand(n, -1)

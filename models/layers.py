@@ -18,13 +18,12 @@ class InTiles:
     reach: Distance, in pixels of the input, over which a pixel of the output depends on the input.
     stride: Pixels of the input, along a side, for each pixel of the output: 2 halves the sides, 1/2 doubles them.
     extent: tile: from the tile's part of its input. every_segment: the same, but each segment of the network computes
-        it again from the image, because that is cheap. full_image: once, by the layer's `of_sides`, since it depends
-        only on the sides of the image. left_out: not at all.
+        it again from the image, because that is cheap. left_out: not at all.
     """
 
     reach: int = 0
     stride: Fraction = Fraction(1)
-    extent: Literal["tile", "every_segment", "full_image", "left_out"] = "tile"
+    extent: Literal["tile", "every_segment", "left_out"] = "tile"
 
 
 class ReflectionPadding(nn.ReflectionPad2d):

@@ -8,8 +8,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from data.batch import Batch, DataError, Sample
 from data.loader import SampleKey, TrainingDataset
-from inference.sampling import image_seed
-from models.latent_inputs import draw_latents
+from models.latent_inputs import draw_latents, image_seed
 from models.running_statistics import batch_norms, estimating_statistics
 from models.spectral_norm import settle_spectral_norm
 from models.style_encoder import inference_network

@@ -18,8 +18,7 @@ from data.preprocessing import Preprocessing
 from inference.load import load_from, load_generator
 from inference.predictor import Predictor
 from inference.request import Request
-from inference.requested_predictor import build_predictor
-from inference.sampling import with_clusters
+from inference.requested_predictor import build_predictor, with_clusters
 from training.methods import METHODS
 from training.methods.method import Method
 from utils.checkpoint import check_training_state, load_checkpoint

@@ -54,7 +54,7 @@ def test_a_photograph_is_translated_outside_of_the_project(of_photos: Path, tmp_
     photo = rng.integers(0, 256, (5, 7, 3), dtype=np.uint8).repeat(7, 0).repeat(9, 1)
     Image.fromarray(photo).save(elsewhere / "photo.jpg", exif=exif)
     script = f"{ONNX}\nassert translated.shape == (1, 3, 32, 52)\n"
-    inputs = ("--input", str(elsewhere / "photo.jpg"), "--side", "none")
+    inputs = ("--input", str(elsewhere / "photo.jpg"))
     assert_translated_as_by_test_py(f"{script}\n{CARD}\n{THREE_LINES}", elsewhere, of_photos, *inputs)
 
 

@@ -36,8 +36,8 @@ def test_results_are_replaced_and_other_files_are_not(
     output = tmp_path / "out"
     for name in NAMES[:2]:
         save_image(output / f"{name}.png", BLACK)
-    message = r"out/facade_00000\.png and 1 other file.*replace or keep"
-    for choice in ([], ["--existing", "refuse"]):
+    message = r"out/facade_00000\.png and 1 other file.*--existing replace"
+    for choice in ([], ["--existing", "keep"]):
         with pytest.raises(DataError, match=message):
             translate(*arguments, *choice)
     assert [path.name for path in sorted(output.iterdir())] == [f"{name}.png" for name in NAMES[:2]]
@@ -95,16 +95,11 @@ def test_ctrl_c_leaves_complete_images_alone(tiny_run: Path, tmp_path: Path) -> 
     assert {path.name for path in output.iterdir()} == {"gallery", *(f"{name}.png" for name in names)}
 
 
-def test_a_kept_image_of_another_size_is_a_problem(
-    arguments: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_kept_image_of_another_size_is_a_problem(arguments: list[str], tmp_path: Path) -> None:
     translate(*arguments)
     save_image(tmp_path / "out" / f"{NAMES[0]}.png", BLACK[:16])
     with pytest.raises(DataError, match=r"facade_00000\.png: is 32x16, expected 32x32\. Remove it, or choose"):
         translate(*arguments, "--existing", "keep")
-    said = capfd.readouterr().out
-    assert "left out     1 existing image of another size than the source\n" in said
-    assert "cannot be used" not in said
 
 
 def test_translations_of_another_origin_are_not_kept(

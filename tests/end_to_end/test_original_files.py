@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from data.files.image_files import read_rgb
 from inference.load import load_generator, load_network
-from inference.sampling import encode_style
+from inference.requested_predictor import encode_style
 from models.initialization import initialize
 from models.latent_inputs import StyleStem
 from models.originals.format import OriginalWeightsError

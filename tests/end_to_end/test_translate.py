@@ -1,4 +1,4 @@
-"""test.py as a user runs it, on splits, on folders, and on joined pictures, whose half that is the source it takes."""
+"""test.py as a user runs it, on splits, on folders, and on joined pictures."""
 
 import json
 from pathlib import Path
@@ -120,72 +120,23 @@ def noise(height: int, width: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
 
 
-@pytest.fixture(scope="module")
-def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of joined pictures whose halves are 40x32."""
-    folder = tmp_path_factory.mktemp("joined")
-    save_image(folder / "set" / "train" / "x.png", noise(32, 80, 0))
-    sizes = [f"data.{part}_{side}=32" for part in ("load", "crop") for side in ("width", "height")]
-    settings = ["data.layout=side_by_side", f"data.root={folder / 'set'}", "data.instance_edges=false", *sizes]
-    return untrained_run(write_tiny_config(folder), *settings, "data.preprocess=resize_and_crop")
-
-
-@pytest.fixture
-def arguments(run_folder: Path, tmp_path: Path) -> list[str]:
-    """Joined pictures `a`, `b` in `joined`, their halves in `left` and `right`."""
-    for seed, name in enumerate("ab"):
-        pair = noise(32, 80, seed + 1)
-        for folder, picture in (("joined", pair), ("left", pair[:, :40]), ("right", pair[:, 40:])):
-            save_image(tmp_path / folder / f"{name}.png", np.ascontiguousarray(picture))
-    return ["--checkpoint", str(run_folder), "--opt-level", "O0"]
-
-
-def translated(folder: Path, *arguments: str) -> dict[str, torch.Tensor]:
-    translate(*arguments, "--output", str(folder))
-    return {name: read_rgb(folder / f"{name}.png") for name in "ab"}
-
-
-@pytest.mark.parametrize(
-    ("options", "half", "printed"),
-    [
-        ([], "left", "A, the left half of each of 2 images; --side none takes each as a source\n"),
-        (["--side", "B"], "right", "B, the right half of each of 2 images\n"),
-        (["--side", "none"], "joined", ""),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_the_half_of_the_source_is_translated(
-    arguments: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str], options: list[str], half: str, printed: str
+def test_joined_pictures_are_a_data_set_and_as_input_one_source(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    joined = translated(tmp_path / "out", *arguments, "--input", str(tmp_path / "joined"), *options)
-    said = capfd.readouterr().out
-    assert printed in said
-    assert said.count("side         ") == (1 if printed else 0)
-    assert (tmp_path / "out" / "metrics.json").exists() == bool(printed)  # the other half is the target
-    alone = translated(tmp_path / "alone", *arguments, "--input", str(tmp_path / half), "--side", "none")
-    assert all(torch.equal(joined[name], alone[name]) for name in "ab")
+    for folder in ("set/train", "set/others"):
+        save_image(tmp_path / folder / "x.png", noise(32, 80, 0))
+    save_image(tmp_path / "left" / "x.png", noise(32, 80, 0)[:, :40])
+    settings = ["data.layout=side_by_side", f"data.root={tmp_path / 'set'}", "data.instance_edges=false"]
+    arguments = ["--checkpoint", str(untrained_run(write_tiny_config(tmp_path), *settings)), "--opt-level", "O0"]
 
+    def translated(name: str, *options: str) -> torch.Tensor:
+        translate(*arguments, "--output", str(tmp_path / name), *options)
+        return read_rgb(tmp_path / name / "x.png")
 
-def test_all_pictures_are_joined_whatever_their_proportions(
-    arguments: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    save_image(tmp_path / "joined" / "c.png", noise(16, 88, 4))
-    save_image(tmp_path / "joined" / "d.png", noise(32, 40, 5))
-    translate(*arguments, "--input", str(tmp_path / "joined"), "--output", str(tmp_path / "out"))
-    out = capfd.readouterr().out
-    assert "side         A, the left half of each of 4 images; --side none" in out
-    sizes = [tuple(read_rgb(tmp_path / "out" / f"{name}.png").shape[1:]) for name in "abcd"]
-    assert sizes == [(32, 40), (32, 40), (16, 44), (32, 20)]
-    assert len(json.loads((tmp_path / "out" / "metrics.json").read_text())["images"]) == 4
-
-
-def test_pictures_that_all_have_the_proportions_of_a_half_are_sources(
-    arguments: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "left" / "c.png").write_bytes(b"no image")  # says nothing of the others
-    with pytest.raises(DataError, match=r"c\.png"):
-        translate(*arguments, "--input", str(tmp_path / "left"), "--output", str(tmp_path / "out"))
-    out = capfd.readouterr().out
-    assert "side         none: images of the proportions of one half; --side A takes the left half\n" in out
-    assert {tuple(read_rgb(tmp_path / "out" / f"{name}.png").shape[1:]) for name in "ab"} == {(32, 40)}
-    assert not (tmp_path / "out" / "metrics.json").exists()
+    half = translated("half", "--input", str(tmp_path / "left"))
+    assert "holds source and target" not in capfd.readouterr().out
+    assert torch.equal(translated("split", "--split", "others"), half)
+    assert not (tmp_path / "half" / "metrics.json").exists()
+    assert (tmp_path / "split" / "metrics.json").exists()
+    assert translated("whole", "--input", str(tmp_path / "set" / "others")).shape == (3, 32, 80)
+    assert "x.png is 80x32 and is translated as one source" in capfd.readouterr().out

@@ -84,7 +84,7 @@ def test_frames_are_translated_like_images(
     for number, image in enumerate(images_of(clip)):
         write_png(tmp_path / "pictures" / f"{number}.png", image)
     same = [*options.split(), "--output"]
-    translate(*arguments[:-1], str(tmp_path / "pictures"), "--side", "none", *same, str(tmp_path / "images"))
+    translate(*arguments[:-1], str(tmp_path / "pictures"), *same, str(tmp_path / "images"))
 
     def noted(self: Predictor, batch: Batch) -> Tensor:
         made.extend(fakes := whole(self, batch))

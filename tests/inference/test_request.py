@@ -39,7 +39,6 @@ def test_images_of_input_keep_their_sizes_unless_a_size_is_set(
     [
         ("--targets x", "--instances, --targets and --feature-maps need --input"),
         ("--input x --split test", "--split and --input exclude each other"),
-        ("--side A", "--side needs --input"),
         ("--batch-size 0", "'0' is not a whole number above 0"),
         ("--tile 64 --batch-size 2", "--tile takes one image at a time"),
         ("--tile 64 --noise", "--tile and --noise exclude each other"),

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from inference.segments import NotInTilesError, WholeImageNorm, cut_at_norms
+from models.spade_generator import SpadeGenerator
 
 
 def test_statistics_of_parts_are_those_of_the_whole() -> None:
@@ -58,6 +59,7 @@ class OwnWeight(Scaled):
         (Scaled(lambda x: x[: len(x)]), r"its layers depend on the image \(.*\)"),
         (OwnWeight(lambda x: x), "weight may need"),
         (TwoInputs(lambda x: x), "it has a second input, noise"),
+        (SpadeGenerator(in_channels=3, base_channels=4, style_channels=3), "it has a second input, style"),
     ],
 )
 def test_what_may_need_more_than_a_tile_is_refused_in_one_line(network: nn.Module, reason: str) -> None:
@@ -73,10 +75,10 @@ def test_functions_of_single_pixels_reach_no_other(layer: nn.Module) -> None:
     if not isinstance(layer, nn.PReLU):  # the function takes a weight
         networks.append(Scaled(getattr(F, type(layer).__name__.lower())))
     for network in networks:
-        (segment,), _ = cut_at_norms(network)
+        (segment,) = cut_at_norms(network)
         assert segment.reach == 0
 
 
 def test_a_dilated_convolution_reaches_farther() -> None:
     network = nn.Sequential(nn.Conv2d(3, 3, 3, dilation=4, padding=4))
-    assert cut_at_norms(network)[0][0].reach == 4
+    assert cut_at_norms(network)[0].reach == 4

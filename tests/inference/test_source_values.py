@@ -9,7 +9,7 @@ import torch
 from data.batch import Sample
 from data.paired_folders import PairedFolders
 from data.value_range import ValueRange
-from inference.source_values import SourceValues, report_parts
+from inference.reading import SourceValues, report_parts
 from tests.images import tifffile
 from utils.distributed import World
 

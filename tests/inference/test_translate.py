@@ -25,8 +25,7 @@ from inference.inputs import ListedImages
 from inference.output_folder import ImageStore, OutputFolder
 from inference.outputs import Results
 from inference.predictor import Predictor
-from inference.reading import NoDataRule, read_padded
-from inference.source_values import SourceValues
+from inference.reading import NoDataRule, SourceValues, read_padded
 from inference.tiling import TiledNetwork
 from inference.translate import SampleTranslator
 from metrics.evaluator import Evaluator

@@ -26,7 +26,7 @@ def pixels(image: Image.Image) -> np.ndarray:
 
 
 def by_test_py(run_folder: Path, output: Path, *inputs: str | Path) -> np.ndarray:
-    command = ["--checkpoint", run_folder, *inputs, "--side", "none", "--output", output, "--opt-level", "O0"]
+    command = ["--checkpoint", run_folder, *inputs, "--output", output, "--opt-level", "O0"]
     translate(*map(str, command))
     (result,) = (path for path in output.glob("*.png") if path.stem != "contact_sheet")
     return pixels(Image.open(result))
@@ -64,7 +64,7 @@ def test_every_photograph_is_read_as_by_test_py(of_photos: Path, tmp_path: Path)
         exif[0x0112] = orientation
         Image.fromarray(photo).save(folder / f"turned_{orientation}.jpg", exif=exif)
     command = ("--checkpoint", of_photos, "--input", folder, "--output", tmp_path / "out", "--opt-level", "O0")
-    translate(*map(str, command), "--side", "none")
+    translate(*map(str, command))
     model = pairgan.load(of_photos / "generator.onnx")
     for file in folder.iterdir():
         wanted = pixels(Image.open(tmp_path / "out" / f"{file.stem}.png"))

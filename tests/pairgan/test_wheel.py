@@ -58,7 +58,7 @@ def test_three_lines_translate_as_test_py_does(installed: Path, tmp_path: Path) 
     (run_folder / "generator.onnx").rename(folder / "generator.onnx")
     elsewhere(installed, STRANGER, folder)
     inputs = ("--checkpoint", str(run_folder), "--input", str(folder / "photo.png"), "--opt-level", "O0")
-    translate(*inputs, "--side", "none", "--output", str(tmp_path / "out"))
+    translate(*inputs, "--output", str(tmp_path / "out"))
     results = (folder / "translated.png", tmp_path / "out" / "photo.png")
     found, wanted = (np.asarray(Image.open(path)).astype(int) for path in results)
     assert wanted.std() > 10

@@ -13,8 +13,7 @@ from configs.splits import open_split
 from data.batch import Batch
 from data.loader import SampleKey, TrainingDataset
 from inference.load import load_generator
-from inference.sampling import image_seed
-from models.latent_inputs import draw_latents
+from models.latent_inputs import draw_latents, image_seed
 from models.running_statistics import batch_norms, estimating_statistics
 from models.spectral_norm import settle_spectral_norm
 from models.style_encoder import inference_network

@@ -15,7 +15,7 @@ from pathlib import Path
 from configs.schema.data import DIRECTIONS
 from inference.load import load_from, load_generator
 from inference.original_weights import OriginalInputs
-from inference.sampling import encode_style
+from inference.requested_predictor import encode_style
 from models.latent_inputs import choose_style
 from tools.export import FORMATS
 from tools.export.card import model_card

@@ -18,8 +18,7 @@ from data.batch import Batch, Sample
 from inference.load import LoadedGenerator
 from inference.predictor import Predictor
 from inference.request import Request
-from inference.requested_predictor import load_requested_generator, requested_predictor
-from inference.sampling import encode_style
+from inference.requested_predictor import encode_style, load_requested_generator, requested_predictor
 from tools.serve.request_files import RequestFiles
 from utils.device import choose_device
 from utils.errors import ConfigError

@@ -256,9 +256,7 @@ def expected(folder: Path, source: np.ndarray, instances: np.ndarray | None, *op
     """Return the picture that test.py makes of the maps as files."""
     save_image(folder / "source.png", source.astype(np.uint16 if source.max() > 255 else np.uint8))
     arguments = ["--input", str(folder / "source.png"), "--output", str(folder / "out"), *options]
-    if instances is None:
-        arguments += ["--side", "none"]
-    else:
+    if instances is not None:
         save_image(folder / "instances" / "source.png", instances.astype(np.uint16))
         arguments += ["--instances", str(folder / "instances")]
     translate(*arguments)

@@ -43,7 +43,7 @@ def test_photographs(photo_run: Path, tmp_path: Path) -> None:
             file = tmp_path / suffix / f"photo.{suffix}"
             save_image(file, pixels)
             answer = ask(server, "/translate", file.read_bytes())
-            options = ("--checkpoint", photo_run, *EXACT, "--side", "none")
+            options = ("--checkpoint", photo_run, *EXACT)
             assert answer.body == by_test_py(file.parent, *options), suffix
 
 
@@ -53,7 +53,7 @@ def test_tiles(photo_run: Path, tmp_path: Path) -> None:
     options = ("--checkpoint", photo_run, *EXACT, "--tile", "16")
     with serving(*options) as server:
         answer = ask(server, "/translate", (tmp_path / "photo.png").read_bytes())
-    assert np.array_equal(levels(answer.body), levels(by_test_py(tmp_path, *options, "--side", "none")))
+    assert np.array_equal(levels(answer.body), levels(by_test_py(tmp_path, *options)))
 
 
 @pytest.fixture(scope="module")
