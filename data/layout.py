@@ -11,7 +11,6 @@ import numpy as np
 from data.batch import DataError, Sample
 from data.folder import Blob, Folder
 from utils.label_colors import LabelColors
-from utils.text import counted
 
 
 @dataclass(frozen=True)
@@ -172,12 +171,3 @@ def describe_sample(layout: Layout, index: int) -> str:
         f"sample {side.names[place]}" + (f" of {side.folders[0]}" if side.folders else "")
         for side, place in layout.places(index)
     )
-
-
-def check_enough(layout: Layout, joint_batch_size: int) -> None:
-    """Raise DataError unless the train split fills a batch of all processes."""
-    if len(layout) < joint_batch_size:
-        raise DataError(
-            f"the train split has {counted(len(layout), 'sample')}, fewer than train.batch_size x processes = "
-            f"{joint_batch_size}: lower train.batch_size"
-        )

@@ -62,9 +62,6 @@ def load_samples(training: Training) -> tuple[Batch, int]:
     """Load up to CHECKED_SAMPLES training samples from all over the data set.
 
     Returns a batch of the first samples on the device, and the number of loaded samples.
-
-    Raises:
-        DataError: A sample cannot be used.
     """
     dataset, batch_size, n_samples = training.dataset(), training.config.train.batch_size, len(training.splits.train)
     indices = range(0, n_samples, -(-n_samples // max(CHECKED_SAMPLES, batch_size)))

@@ -107,9 +107,6 @@ def start_training(
     """Return a run at its first step, with its folder, or None if it is finished already.
 
     session: Record of the main process. Other processes write nothing.
-
-    Raises:
-        ConfigError: The run is finished, and would have another result with these settings.
     """
     build.prepare_device(config, world.device)
     folder = run_folder(config)

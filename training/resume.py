@@ -86,11 +86,7 @@ def find_checkpoint_together(run_folder: Path, source: str | Path, world: World)
 
 
 def find_checkpoint(run_folder: Path, source: str | Path) -> LoadedCheckpoint | None:
-    """Return the checkpoint that a run resumes from: a file, or a folder's latest valid checkpoint. None: a new run.
-
-    Raises:
-        CheckpointError: `source` has no valid checkpoint.
-    """
+    """Return the checkpoint that a run resumes from: a file, or a folder's latest valid checkpoint. None: a new run."""
     if source == "never":
         return None
     folder = run_folder if source == "auto" else Path(source)
@@ -155,11 +151,7 @@ def restore(training: Training, found: LoadedCheckpoint, *, accepts_changed_data
 
 
 def check_same_networks(saved: Config, wanted: Config, path: Path) -> Changes:
-    """Return the settings that have changed since a checkpoint, and log them.
-
-    Raises:
-        CheckpointError: The networks or their inputs differ.
-    """
+    """Return the settings that have changed since a checkpoint, and log them."""
     changes = config_differences(saved, wanted)
     for key, (old, new) in changes.items():
         if key.startswith(_OF_NETWORKS):

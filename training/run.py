@@ -16,9 +16,9 @@ from configs.build import check_trained_sizes
 from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config
 from configs.splits import HELD_BACK, TRAIN, check_is_complete, open_split, validation_split
-from data.batch import Batch, Sample
+from data.batch import Batch, DataError, Sample
 from data.fingerprint import fingerprint
-from data.layout import Layout, check_enough
+from data.layout import Layout
 from data.loader import TrainingDataset, read_fixed_samples
 from data.preprocessing import Preprocessing
 from data.validation_split import possible_shares, split_validation
@@ -37,7 +37,7 @@ from utils.distributed import LONGEST_WAIT_S, World, joined_world
 from utils.errors import ConfigError, UserError
 from utils.log import log_to_console, logger
 from utils.paths import expanded
-from utils.text import exact
+from utils.text import counted, exact
 
 
 def run_folder(config: Config) -> Path:
@@ -325,13 +325,17 @@ def build_training(config: Config, world: World, found: LoadedCheckpoint | None 
     if not found:
         check_is_complete(config, splits.train)
     joint_batch_size = train.batch_size * world.size
-    check_enough(splits.train, joint_batch_size)
-    loop = LoopState(len(splits.train) // joint_batch_size, joint_batch_size, steps_per_epoch=train.steps_per_epoch)
+    if (n_samples := len(splits.train)) < joint_batch_size:
+        raise DataError(
+            f"the train split has {counted(n_samples, 'sample')}, fewer than train.batch_size x processes = "
+            f"{joint_batch_size}. Lower train.batch_size."
+        )
+    loop = LoopState(n_samples // joint_batch_size, joint_batch_size, steps_per_epoch=train.steps_per_epoch)
     preprocessing, samples = build.build_preprocessing(config), list[Sample]()
     check_trained_sizes(config)
     if world.is_main:
-        n_samples, on_bad_sample = config.metrics.n_samples, config.data.on_bad_sample
-        samples = read_fixed_samples(splits.validation, preprocessing, n_samples, on_bad_sample)
+        settings = config.metrics.n_samples, config.data.on_bad_sample
+        samples = read_fixed_samples(splits.validation, preprocessing, *settings)
     method = METHODS[config.method.name](config, world)
     best = best_figure(config, splits.validation_name, method.progress, world.gather(len(samples))[0])
     averages = make_averages(method, train.ema_decay)

@@ -160,11 +160,7 @@ class CheckpointManager:
         self._next_try = 0
 
     def save_if_due(self, step: int) -> None:
-        """Save every checkpoint.every_steps. If the disk fails, training continues and saving is tried again.
-
-        Raises:
-            OSError: That was the third failure in a row.
-        """
+        """Save every checkpoint.every_steps. If the disk fails, training continues and saving is tried again."""
         every_steps = self._training.config.checkpoint.every_steps
         if step % every_steps and step != self._next_try:
             return
@@ -177,11 +173,7 @@ class CheckpointManager:
             self._next_try = next_try
 
     def save_with_retries(self, step: int) -> None:
-        """Save before the run ends, unless that is done. If the disk fails, try three times, some seconds apart.
-
-        Raises:
-            OSError: The third time failed too.
-        """
+        """Save before the run ends, unless that is done. If the disk fails, try three times, some seconds apart."""
         for attempt in range(1, MAX_FAILED_SAVES + 1):
             if step == self._training.saved_step:
                 return

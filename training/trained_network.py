@@ -48,9 +48,6 @@ class TrainedNetwork:
         """Freeze the parameters whose names begin with one of `prefixes`, in complete words, and train all others.
 
         Frozen parameters get no gradient. Their optimizer state stays until they are trained again.
-
-        Raises:
-            ValueError: No parameter has such a name, or all would be frozen.
         """
         names = [name for name, _ in self.module.named_parameters()]
         for prefix in prefixes:

@@ -153,15 +153,14 @@ class Validation:
 
     def digest(self, figure: str) -> str:
         """Return a digest of the samples and the protocol of a figure. Figures can be compared if it is the same."""
-        digest = hashlib.blake2b(digest_size=16)
-        digest.update(json.dumps(self.evaluator.basis(figure), sort_keys=True).encode())
+        parts = [json.dumps(self.evaluator.basis(figure), sort_keys=True).encode()]
         for sample in self.samples:
             maps = [getattr(sample, name) for name in MAPS if name != "weights"]
             maps.append(self.predictor.weights(sample) if METRICS[figure].weighs_pixels else None)
             for pixels in maps:
-                digest.update(f"{None if pixels is None else (pixels.dtype, *pixels.shape)}".encode())
-                digest.update(b"" if pixels is None else pixels.contiguous().numpy().data)
-        return digest.hexdigest()
+                parts.append(f"{None if pixels is None else (pixels.dtype, *pixels.shape)}".encode())
+                parts += [] if pixels is None else [pixels.contiguous().numpy().tobytes()]
+        return hashlib.blake2b(b"".join(parts), digest_size=16).hexdigest()
 
     @contextmanager
     def _watched_activations(self) -> Iterator[list[Tensor]]:

@@ -25,11 +25,7 @@ USUAL_SHARE = 0.05  # a good train.validation_share
 
 
 def describe(training: Training) -> list[str]:
-    """Return lines on the networks, the data and the length of a run.
-
-    Raises:
-        ConfigError, DataError: The samples cannot be used.
-    """
+    """Return lines on the networks, the data and the length of a run."""
     config, world, state, validation = training.config, training.world, training.loop, training.validation
     layout, loss, facts = training.splits.train, config.loss, build.data_facts(config)
     check_palettes(config, training.splits)

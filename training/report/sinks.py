@@ -30,20 +30,16 @@ MOST_LATEST = 100  # the page shows so many of the latest validations, and at mo
 
 # the tab "custom scalars" shows these curves in one chart each; tags are regular expressions
 CHARTS = {
-    "losses": {
-        "generator": ["Multiline", ["loss/G/.*"]],
-        "discriminator": ["Multiline", ["loss/D/.*"]],
-        "output of the discriminator": ["Multiline", ["logits/D/.*"]],
-    },
+    "losses": {"generator": "loss/G/.*", "discriminator": "loss/D/.*", "output of the discriminator": "logits/D/.*"},
     "validation": {
-        "L1": ["Multiline", ["validation/l1(_weighted)?"]],
-        "PSNR": ["Multiline", ["validation/psnr(_weighted)?"]],
-        "SSIM": ["Multiline", ["validation/(ms_)?ssim(_weighted)?"]],
+        "L1": "validation/l1(_weighted)?",
+        "PSNR": "validation/psnr(_weighted)?",
+        "SSIM": "validation/(ms_)?ssim(_weighted)?",
     },
     "progress": {
-        "images per second": ["Multiline", ["progress/images_per_s"]],
-        "scales and skipped steps": ["Multiline", ["amp/.*"]],
-        "gradient norms": ["Multiline", ["gradient_norm/.*"]],
+        "images per second": "progress/images_per_s",
+        "scales and skipped steps": "amp/.*",
+        "gradient norms": "gradient_norm/.*",
     },
 }
 
@@ -314,7 +310,8 @@ class TensorBoard(Sink):
         self._previous_hook, threading.excepthook = threading.excepthook, self._report_thread
         # also in the first session: TensorBoard takes the first mark for no restart, and hides nothing
         self._writer = SummaryWriter(str(self._folder), purge_step=first_step)
-        self._write(lambda writer: writer.add_custom_scalars(CHARTS))
+        charts = {part: {name: ["Multiline", [tags]] for name, tags in of.items()} for part, of in CHARTS.items()}
+        self._write(lambda writer: writer.add_custom_scalars(charts))
 
     def progress(self, report: Progress) -> None:
         """Write the scalars."""
