@@ -1,7 +1,7 @@
 """A run: its parts, its progress, and its state in a checkpoint."""
 
 import math
-import os
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -45,22 +45,21 @@ def run_folder(config: Config) -> Path:
     return expanded(config.run.root, "run.root") / config.run.name
 
 
-_training = dict[int, object]()  # the run of each process, because its threads share torch's random generators
+_training = threading.Lock()  # the threads of a process share torch's random generators
 
 
 @contextmanager
 def joined(config: Config) -> Iterator[World]:
     """Join the processes of a run. Only the main process prints. Refuse a second run within this process."""
     peer_timeout_s = min(3 * config.data.timeout_s or LONGEST_WAIT_S, LONGEST_WAIT_S)
-    run = object()
-    if _training.setdefault(os.getpid(), run) is not run:
+    if not _training.acquire(blocking=False):
         raise UserError(f"run {config.run.name}: this process trains another run. Train each run in its own process.")
     try:
         with joined_world(config.run.device, peer_timeout_s) as world:
             log_to_console(world.is_main)
             yield world
     finally:
-        _training.pop(os.getpid(), None)
+        _training.release()
 
 
 @dataclass

@@ -78,14 +78,6 @@ def test_the_first_call_of_a_layer_has_its_output_parameters_and_arithmetic() ->
     assert table("net", layers)[-1].split() == ["in", "all", "184", "0.000"]
 
 
-def test_after_an_error_nothing_is_watched() -> None:
-    network = nn.Conv2d(1, 1, 1)
-    with pytest.raises(RuntimeError), watched_layers(network) as layers:
-        network(torch.zeros(1, 2, 4, 4))
-    network(torch.zeros(1, 1, 4, 4))
-    assert layers == []
-
-
 @pytest.mark.usefixtures("hub")
 def test_what_is_there_or_not_needed_is_not_downloaded(tiny_config: Path) -> None:
     config = load_config(tiny_config, ["loss.vgg=1", "metrics.extra=[fid,kid]", "checkpoint.best=kid"])

@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -112,21 +111,6 @@ def test_an_error_of_a_callback_is_raised_when_the_run_is_saved(
     assert (folder / f"checkpoint-{raised_at:08d}.pt").is_file()
     state = json.loads((folder / "state.json").read_text())
     assert (state["state"], state["reason"]) == ("failed", reason)
-
-
-def test_a_forked_process_trains_while_its_parent_does(tiny_config: Path) -> None:
-    exit_codes = []
-
-    def on_report(_: int, __: Mapping[str, float]) -> bool:
-        config = load_config(tiny_config, ["run.name=other", "train.max_steps=1"])
-        process = get_context("fork").Process(target=launch.train, args=(config,))
-        process.start()
-        process.join()
-        exit_codes.append(process.exitcode)
-        return True
-
-    launch.train(load_config(tiny_config, ["log.every_steps=1"]), on_report=on_report)
-    assert exit_codes == [0]
 
 
 def test_a_run_in_another_thread_than_the_main_one_gets_no_signals(tiny_config: Path) -> None:

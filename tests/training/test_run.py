@@ -12,7 +12,6 @@ from tests.runs import assert_equal
 from tests.training.conftest import Build, FakeMethod
 from training.optimizer_group import Plateau
 from training.run import LoopState, Training
-from utils.errors import ConfigError
 
 AVERAGED = ["train.ema_decay=0.9", "optimizer.decay=plateau"]
 
@@ -91,22 +90,6 @@ def test_rates_follow_the_roles(build_fake: Build) -> None:
     assert rates == {"group of painter": 1e-3, "group of critic": 4e-3}
     assert training.schedule.plateau is None
     assert build_fake("optimizer.decay=plateau").schedule.plateau == Plateau()
-
-
-def test_crops_that_are_too_small_for_the_discriminator_are_refused(build_fake: Build) -> None:
-    crops = ["data.preprocess=crop", "data.crop_width=32", "data.crop_height=32"]
-    with pytest.raises(
-        ConfigError, match=r"data\.crop_width is 32, expected at least 48 with discriminator\.n_layers=4"
-    ):
-        build_fake(*crops, "discriminator.padding=1", "discriminator.n_layers=4", "discriminator.n_scales=1")
-
-
-def test_averages_are_of_what_translates(build_fake: Build) -> None:
-    training = build_fake("train.ema_decay=0.9")
-    assert list(training.averages) == ["painter"]
-    assert training.validation is not None
-    assert training.validation.predictor.generator is training.averages["painter"].module
-    assert build_fake().averages == {}
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,6 @@ from configs.load import load_config
 from data.conditioning import one_hot
 from losses.diffaugment import Transform
 from losses.segmentation import mask_of
-from models.segmentation_discriminator import SegmentationDiscriminator
-from tests.runs import OASIS
 from tests.training.methods.updates import (
     POLICY,
     Pair,
@@ -75,13 +73,6 @@ def label_pair() -> Pair:
     edges = torch.randint(2, (2, 1, 32, 32), generator=generator)
     target = torch.rand(2, 3, 32, 32, generator=generator, dtype=torch.float64) * 2 - 1
     return torch.cat([one_hot(ids, 2), edges], dim=1).double(), target
-
-
-def test_the_settings_of_oasis_make_its_update(tiny_config: Path) -> None:
-    discriminator = build_paired(load_config(tiny_config, OASIS), World(0, 1, torch.device("cpu"))).discriminator
-    assert isinstance(discriminator.trained.module, SegmentationDiscriminator)
-    assert discriminator.objective.adversarial.classifies_pixels
-    assert {name: weight for name, (_, weight) in discriminator.objective.penalties.items()} == {"labelmix": 10}
 
 
 @BOTH_ORDERS
