@@ -1,4 +1,4 @@
-"""Label maps: the class of each pixel from ids or colours as they are stored, and instances made of classes."""
+"""Label maps: classes from stored ids or colours, and instances from classes."""
 
 from collections.abc import Collection
 
@@ -9,7 +9,7 @@ from torch import Tensor
 from data.batch import DataError
 from utils.label_colors import LabelColors
 
-IGNORE_ID = 255  # of pixels without a class, in ids that are made of colours
+IGNORE_ID = 255  # pixels without a class, in ids that convert_data makes from colours
 GREY_LEVELS = (
     "these look like grey levels, as of black and white masks: name them as colours in a file for data.label_colors, "
     "with lines such as background: [0, 0, 0] and object: [255, 255, 255]"
@@ -17,18 +17,15 @@ GREY_LEVELS = (
 
 
 def checked_classes(ids: Tensor, name: str, *, n_classes: int, ignore_id: int | None) -> Tensor:
-    """Return class ids in the form of `Sample.source`, from a (1, H, W) int32 map.
+    """Return class ids as in `Sample.source`, from a (1, H, W) int32 map; raise DataError for other ids.
 
     name: Name of the map, for messages.
-
-    Raises:
-        DataError: a pixel is neither a class nor ignored.
     """
     dtype = torch.uint8 if n_classes <= 255 else torch.int32
     lowest, highest = (int(bound) for bound in ids.aminmax())
     is_within = lowest >= 0 and highest < n_classes
     if is_within and (ignore_id is None or not lowest <= ignore_id <= highest):
-        return ids.to(dtype)  # true of most maps, and cheaper than comparing pixel by pixel
+        return ids.to(dtype)
     is_ignored = ids == ignore_id if ignore_id is not None else torch.zeros_like(ids, dtype=torch.bool)
     is_wrong = ((ids < 0) | (ids >= n_classes)) & ~is_ignored
     if is_wrong.any():
@@ -42,7 +39,6 @@ def checked_classes(ids: Tensor, name: str, *, n_classes: int, ignore_id: int | 
 
 
 def _remedy(ids: Tensor, wrong: int) -> str:
-    """Return what to do about an id that is no class."""
     if wrong < 0:
         return "ids are not negative; replace it in the files, by 255 for instance, and set data.ignore_id=255"
     if bool(torch.isin(ids, torch.tensor([0, 255])).all()):
@@ -51,18 +47,15 @@ def _remedy(ids: Tensor, wrong: int) -> str:
 
 
 def classes_of_colors(picture: Tensor, colors: LabelColors, name: str) -> Tensor:
-    """Return the classes of a (3, H, W) uint8 picture in the form of `Sample.source`; K where a colour is ignored.
+    """Return the classes of a (3, H, W) uint8 picture as in `Sample.source`; raise DataError for other colours.
 
     name: Name of the map, for messages.
-
-    Raises:
-        DataError: A pixel has a colour of no class.
     """
     n_classes = colors.n_classes
     table = packed_colors(colors.colors.numpy().T)
     order = np.argsort(table)
     pixels = packed_colors(picture.numpy()).ravel()
-    starts = np.flatnonzero(np.diff(pixels, prepend=-1))  # of runs of one colour: label maps have few
+    starts = np.flatnonzero(np.diff(pixels, prepend=-1))  # runs of one colour, because label maps have few
     found = pixels[starts]
     rows = order[np.searchsorted(table[order], found).clip(max=len(table) - 1)]
     lengths = np.diff(starts, append=len(pixels))
@@ -91,20 +84,18 @@ def packed_colors(channels: np.ndarray) -> np.ndarray:
 
 
 def connected_parts(classes: Tensor, divided: Collection[int]) -> Tensor:
-    """Return (1, H, W) int32 instance ids of a (1, H, W) map of classes.
+    """Return (1, H, W) int32 instance ids of a (1, H, W) map of classes, like skimage.measure.label.
 
-    Pixels are connected where one of their 4 neighbours has the same class. Each connected part of a class in `divided`
-    is an instance; the pixels of another class are one instance, wherever they are.
-    divided: ids of classes; none: all classes.
+    Each part of a class in `divided` that is connected by 4 neighbours is an instance. Every other class is one
+    instance. divided: Ids of classes; empty: all classes.
     """
-    # skimage.measure.label gives the same parts; training does not require scikit-image
     ids = classes[0].numpy().astype(np.int32)
     height, width = ids.shape
-    is_start = np.ones((height, width), bool)  # of a run of one class in a row
+    is_start = np.ones((height, width), bool)  # runs of one class in a row
     is_start[:, 1:] = ids[:, 1:] != ids[:, :-1]
     run_of = np.cumsum(is_start, dtype=np.int32).reshape(height, width) - 1
     class_of_run = ids[is_start]
-    touches = (ids[1:] == ids[:-1]) & (is_start[1:] | is_start[:-1])  # where a run and one below it meet first
+    touches = (ids[1:] == ids[:-1]) & (is_start[1:] | is_start[:-1])  # a run and one below it meet first
     parts = _joined(len(class_of_run), run_of[:-1][touches], run_of[1:][touches])
     n_classes = int(class_of_run.max()) + 1
     if divided:
@@ -115,10 +106,9 @@ def connected_parts(classes: Tensor, divided: Collection[int]) -> Tensor:
 
 
 def _joined(n_nodes: int, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return the smallest node of the component of each of `n_nodes` nodes, between which edges run.
+    """Return the smallest node of the connected component of each node (Shiloach and Vishkin 1982).
 
-    Roots are joined to smaller ones, and paths to them halved, until both ends of each edge have one root (Shiloach and
-    Vishkin 1982).
+    first, second: Ends of the edges.
     """
     root = np.arange(n_nodes, dtype=np.int32)
     while not np.array_equal(a := root[first], b := root[second]):

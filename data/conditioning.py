@@ -1,4 +1,4 @@
-"""Conversion of samples' maps to the networks' inputs, on the device, and back."""
+"""Converts the maps of a batch to the inputs of networks, on the device, and back."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ def images_to_uint8(images: Tensor) -> Tensor:
 
 
 def _to_float(images: Tensor, values: ValueRange | None, n_channels: int, *, clamps: bool = True) -> Tensor:
-    """Convert images of a batch to (N, n_channels, H, W) float32 in [-1, 1]; for one channel RGB to its brightness."""
+    """Convert images to (N, n_channels, H, W) float32 in [-1, 1]; for one channel RGB to its brightness."""
     converted = values.to_float(images, clamps=clamps) if values else images_to_float(images)
     if values or converted.shape[1] == n_channels:
         return converted
@@ -32,7 +32,7 @@ def _to_float(images: Tensor, values: ValueRange | None, n_channels: int, *, cla
 
 
 def one_hot(labels: Tensor, n_classes: int) -> Tensor:
-    """Convert (N, 1, H, W) class ids to (N, K, H, W) float32 in {0, 1}; an ignored pixel is 0 in every channel."""
+    """Convert (N, 1, H, W) class ids to (N, K, H, W) float32 in {0, 1}; ignored pixels are 0."""
     classes = torch.arange(n_classes, device=labels.device, dtype=labels.dtype).view(1, -1, 1, 1)
     return (labels == classes).float()
 
@@ -45,12 +45,9 @@ def instance_edges(instances: Tensor) -> Tensor:
 
 
 def weights_of_classes(labels: Tensor, class_weights: Mapping[int, float], height: int, width: int) -> Tensor:
-    """Return (N, 1, height, width) float32 weights of (N, 1, H, W) class ids.
-
-    class_weights: by id; other classes weigh 1.
-    """
+    """Return (N, 1, height, width) float32 weights of (N, 1, H, W) class ids; classes without a weight have 1."""
     weights = torch.ones_like(labels, dtype=torch.float32)
-    for class_id, weight in class_weights.items():  # numbers, not a table: its copy to a GPU would make the host wait
+    for class_id, weight in class_weights.items():  # copying a table to a GPU would block
         weights.masked_fill_(labels == class_id, weight)
     if weights.shape[-2:] == (height, width):
         return weights
@@ -63,24 +60,20 @@ Regions = Literal["instances", "labels"]
 
 @dataclass(frozen=True)
 class Conditioning:
-    """Computes the networks' inputs from a batch.
+    """Computes the inputs of networks from a batch.
 
-    n_classes: number of classes of the label maps; 0 where sources are images.
-    instance_edges: whether the edges between instances are an additional channel.
-    source_channels, target_channels: 3 for RGB images, 1 for their brightness alone; of images that are read as they
-        are stored, their channels.
-    source_range, target_range: of the values of images; None where they have 8 bits, of which the range is 0 to 255.
-    features: instance features for the generator: "encoded" from the target by an encoder that is part of it, or
-        "precomputed", read with the sample.
-    regions: the map whose ids are the regions that share their features.
-    encodes_style: whether an encoder that is part of the generator has the targets' style, in training alone.
-    edges_of: the map whose edges are the additional channel. Connected parts of classes have the edges of the labels.
-    class_weights: weights of the pixels of classes in losses and metrics, by id; those of the others are 1. Conditions
-        with other weights are equal: the networks do not see them. Where sources are images, the classes are those of
-        `Batch.labels`.
-    source_image_channels: of the images behind label maps, `Batch.source_images`, in source_range; 0 without.
-    target_scale: sides of a target, in those of its source.
-    target_is_bounded: whether values of targets outside of target_range become its bounds.
+    n_classes: Number of classes of label maps; 0 if sources are images.
+    instance_edges: Whether the edges between instances are an additional channel.
+    source_channels, target_channels: 3 for RGB images, 1 for their brightness, otherwise channels of stored images.
+    source_range, target_range: Values that become -1 and 1; None for 8 bits (0 and 255).
+    features: Instance features for the generator, "encoded" from the target by its encoder or "precomputed".
+    regions: Map whose ids are the regions that share their features.
+    encodes_style: Whether an encoder of the generator sees the target in training.
+    edges_of: Map that has the edges. For instances that are connected parts of classes these are the labels.
+    class_weights: Weights of classes in losses and metrics, by id; default 1. They do not change a condition.
+    source_image_channels: Channels of `Batch.source_images`, in source_range; 0 without.
+    target_scale: Height of a target divided by the height of its source.
+    target_is_bounded: Whether targets are clamped to target_range.
     """
 
     n_classes: int
@@ -105,12 +98,12 @@ class Conditioning:
 
     @property
     def source_is_rgb(self) -> bool:
-        """Whether sources are 8-bit RGB images, and no label maps."""
+        """Whether sources are 8-bit RGB images."""
         return not self.n_classes and self.source_range is None and self.source_channels in (1, 3)
 
     @property
     def source_is_drawn(self) -> bool:
-        """Whether a source can be drawn: it is a label map or an 8-bit RGB image, and nothing else."""
+        """Whether a source can be shown: it is a label map or an 8-bit RGB image."""
         return not self.source_image_channels and (self.n_classes > 0 or self.source_is_rgb)
 
     @property
@@ -120,7 +113,7 @@ class Conditioning:
 
     @property
     def is_8_bit(self) -> bool:
-        """Whether images are 8-bit RGB, and sources may be label maps."""
+        """Whether all images are 8-bit RGB; sources may be label maps."""
         return self.source_is_drawn and self.target_is_rgb
 
     @property
@@ -134,9 +127,9 @@ class Conditioning:
         return self.instance_edges and self.edges_of == "instances"
 
     def __call__(self, batch: Batch) -> Tensor:
-        """Return the condition, (N, channels, H, W) float32 on the batch's device, with pix2pixHD's order of channels.
+        """Return the condition, (N, channels, H, W) float32 on the batch's device.
 
-        These are one-hot labels, the image in [-1, 1], or both in this order, and then the instance edges.
+        The channels are one-hot labels, images in [-1, 1] and instance edges, in pix2pixHD's order.
         """
         if self.n_classes:
             source = one_hot(batch.source, self.n_classes)
@@ -153,8 +146,7 @@ class Conditioning:
     def of_discriminator(self, condition: Tensor) -> Tensor:
         """Return a condition (N, channels, H, W) at the size of the target, as the discriminator sees it.
 
-        Enlarged, images are interpolated, bilinearly; one-hot labels and edges repeat their pixels and stay 0 or 1.
-        Reduced, each pixel is the mean of those in its place: of labels, a class's share.
+        Images are enlarged bilinearly; labels and edges repeat their pixels. Reduction averages all channels.
         """
         scale = self.target_scale
         if scale == 1:
@@ -169,24 +161,20 @@ class Conditioning:
         return enlarged
 
     def target(self, batch: Batch) -> Tensor:
-        """Return the target, (N, target_channels, H, W) float32 in [-1, 1]; the batch must have targets.
-
-        Where targets are not bounded, values outside of their range are beyond -1 and 1.
-        """
+        """Return the target, (N, target_channels, H, W) float32, in [-1, 1] if targets are bounded."""
         return _to_float(batch.maps["target"], self.target_range, self.target_channels, clamps=self.target_is_bounded)
 
     def pixels(self, images: Tensor, dtype: torch.dtype) -> Tensor:
-        """Return translations in [-1, 1], (N, target_channels, H, W), as files hold them.
+        """Convert translations in [-1, 1], (N, target_channels, H, W), to pixels of files.
 
-        These are (N, 3, H, W) uint8 RGB, grey ones with three equal channels, or values in the targets' range.
-        dtype: of the latter.
+        These are (N, 3, H, W) uint8 RGB, or values of type `dtype` in the targets' range.
         """
         if self.target_is_rgb:
             return images_to_uint8(images).expand(-1, 3, -1, -1)
         return self.target_range.from_float(images, dtype) if self.target_range else images_to_uint8(images)
 
     def weights(self, batch: Batch) -> Tensor | None:
-        """Return the weights of the target's pixels, (N, 1, H, W) float32 of at least 0; None where all are 1."""
+        """Return the weights of the target's pixels, (N, 1, H, W) float32, or None if all are 1."""
         of_map = None if batch.weights is None else weights_to_float(batch.weights)
         if not self.class_weights or not self.n_classes:
             return of_map
@@ -197,8 +185,7 @@ class Conditioning:
     def generator_inputs(self, batch: Batch, condition: Tensor) -> tuple[Tensor, ...]:
         """Return the generator's arguments for a batch and its condition (N, channels, H, W).
 
-        Without features: the condition. With precomputed features: the condition and, in further channels, the
-        features in [-1, 1]. With encoded features: condition, target and regions, which the encoder takes.
+        Precomputed features are further channels in [-1, 1]. An encoder of features also takes target and regions.
         """
         match self.features:
             case "none":
@@ -209,7 +196,7 @@ class Conditioning:
                 return condition, self.target(batch), self.region_map(batch)
 
     def training_inputs(self, batch: Batch, condition: Tensor) -> tuple[Tensor, ...]:
-        """Return the generator's arguments in training: those of `generator_inputs`, and the target with its style."""
+        """Return the generator's arguments in training, which include the target if its style is encoded."""
         inputs = self.generator_inputs(batch, condition)
         return (*inputs, self.target(batch)) if self.encodes_style else inputs
 

@@ -1,4 +1,4 @@
-"""Fingerprints of data sets, by which a run that is resumed notices a changed data set."""
+"""Fingerprints of data sets. A resumed run compares them to notice a changed data set."""
 
 import hashlib
 from collections import Counter
@@ -11,27 +11,17 @@ from data.batch import DataError
 from data.layout import Layout
 from utils.text import listed
 
-_LISTED = 5
-
 
 def fingerprint(layout: Layout) -> Tensor:
-    """Return (M,) int64 digests of the samples' names, and of the files' sizes and names below their folders.
+    """Return (M,) int64 digests of the names of samples, and of the sizes and names of files below their folders.
 
-    They stay when a data set is moved, copied or packed into tar files, and when a file's content changes without its
-    size.
-
-    Raises:
-        DataError: a file is missing.
+    Moving, copying or packing a data set into tar files does not change them. Raise DataError if a file is missing.
     """
     return torch.tensor([digest for digest, _ in _digests(layout)], dtype=torch.int64)
 
 
 def difference(saved: Tensor, layout: Layout) -> str | None:
-    """Describe how a data set differs from that of a saved fingerprint; None where it does not.
-
-    Raises:
-        DataError: a file is missing.
-    """
+    """Describe how a data set differs from a saved fingerprint, or return None; raise DataError as `fingerprint`."""
     left = Counter(saved.tolist())
     new = []
     for digest, what in _digests(layout):
@@ -42,7 +32,7 @@ def difference(saved: Tensor, layout: Layout) -> str | None:
     n_gone = left.total()
     if not new and not n_gone:
         return None
-    names = f" ({listed(new, _LISTED)})" if new else ""
+    names = f" ({listed(new, 5)})" if new else ""
     return f"{len(new)} names or files are new or of another size{names}, {n_gone} are gone or were of another size"
 
 

@@ -15,21 +15,17 @@ from utils.label_colors import LabelColors
 
 @dataclass(frozen=True)
 class Provenance:
-    """All that the content of a sample depends on: the bytes of files, and a rule.
+    """All that the content of a sample depends on.
 
-    rule: what each file holds and all settings that matter; for a drawn sample, what it is drawn from.
-    files: by the kind of their maps, in the order of the rule; "pair" is the kind of one with both images.
+    rule: Content of each file and all settings that matter; for a drawn sample, the numbers that determine it.
+    files: File of each map, in the order of the rule; "pair" is a file with both images.
     """
 
     rule: str
     files: Mapping[str, Blob] = field(default_factory=dict)
 
     def key(self) -> str:
-        """Return a digest that changes with the rule, and when a file is written to, moved or replaced.
-
-        Raises:
-            DataError: A file is missing or cannot be read.
-        """
+        """Return a digest that changes with the rule and with the files; raise DataError if one cannot be read."""
         texts = [self.rule]
         for file in self.files.values():
             try:
@@ -42,14 +38,13 @@ class Provenance:
 class Layout(ABC):
     """One split of a data set.
 
-    Samples are pairs unless the layout has two `sides`, each a layout of its own whose samples are sources alone. Then
-    a sample is a picture of each side, and its index says which: indices below the length go through both sides in
-    order, higher ones through all other combinations. Whatever concerns one picture works by side: reading, placing,
-    caching, holding back, skipping.
+    Samples are pairs unless the layout has two `sides` (domains). Each side is a layout that has only sources, and a
+    sample joins an image of each side. Indices below the length go through both sides in order, higher ones through all
+    other combinations. Reading, placing, caching, splitting and skipping are done for each side.
     """
 
     n_classes: int = 0
-    """Number of classes; 0 where the source is an image."""
+    """Number of classes; 0 if the source is an image."""
     names: Sequence[str]
     """Names of the samples, by index."""
     folders: Sequence[Folder] = ()
@@ -60,25 +55,25 @@ class Layout(ABC):
 
     @property
     def files(self) -> Iterator[Blob]:
-        """Files that are read; each lies below one of the folders."""
+        """Files that are read, below the folders."""
         for side in self.sides:
             yield from (file for index in range(len(side)) for file in side.provenance(index).files.values())
 
     @property
     def sides(self) -> Sequence["Layout"]:
-        """The layouts that pictures are read from: this one, or that of the sources and that of the targets."""
+        """The layouts that read images: this one, or one for the sources and one for the targets."""
         return (self,)
 
     def by_side(self, function: Callable[["Layout"], "Layout"]) -> "Layout":
-        """Return a layout whose sides are what `function` returns for those of this one."""
+        """Return this layout with `function` applied to each side."""
         return function(self)
 
     def places(self, index: int) -> Sequence[tuple["Layout", int]]:
-        """Return the sides, each with the index of a sample's picture in it."""
+        """Return the sides, each with the index of the sample's image in it."""
         return ((self, index),)
 
     def joined(self, samples: Sequence[Sample]) -> Sample:
-        """Return the sample that consists of a sample of each side."""
+        """Return a sample that consists of a sample of each side."""
         return samples[0]
 
     def epoch_order(self, seed: int, epoch: int, n_used: int) -> np.ndarray:
@@ -86,7 +81,7 @@ class Layout(ABC):
         return self.permutations(np.random.default_rng([seed, epoch]), 1)[:n_used]
 
     def permutations(self, random: np.random.Generator, number: int) -> np.ndarray:
-        """Return permutations of the indices one behind the other, (number * len(self),) int64."""
+        """Return concatenated permutations of the indices, (number * len(self),) int64."""
         return random.permuted(np.tile(np.arange(len(self)), (number, 1)), axis=1).ravel()
 
     @abstractmethod
@@ -95,15 +90,11 @@ class Layout(ABC):
 
     @abstractmethod
     def read(self, index: int) -> Sample:
-        """Read sample `index` at full size.
-
-        Raises:
-            DataError: its files cannot be used; lists the problems of all of them.
-        """
+        """Read sample `index` at full size; raise DataError with the problems of all its files."""
 
 
 class DerivedLayout(Layout):
-    """A layout whose samples are made of those of another one."""
+    """A layout that takes its samples from another layout."""
 
     def __init__(self, layout: Layout) -> None:
         self.n_classes, self.names, self.folders = layout.n_classes, layout.names, layout.folders
@@ -113,23 +104,22 @@ class DerivedLayout(Layout):
 class RegisteredLayout(Layout):
     """A layout that `data.layout` can name: an entry of `data.LAYOUTS`.
 
-    `open` and `has_split` take, as keyword-only arguments, just the settings that the layout reads, under the names of
-    the fields of section `data` and of the sections within it; `root` is the folder that the text names. Beside
-    settings they may take:
+    `open` and `has_split` take the settings of section `data` that the layout reads as keyword arguments. `root` is a
+    Folder. They may also take:
 
-    seed: int, `run.seed`.
-    needs_targets: bool; where False, targets are read if they exist.
-    needs_instances, needs_features, needs_labels: bool, whether samples must have these maps.
-    reader: MapReader, of the maps of the data set.
-    target_scale: float, the sides of a target in those of its source. Layouts without it have pairs of one size.
+    seed: `run.seed`.
+    needs_targets: If False, targets are read if they exist.
+    needs_instances, needs_features, needs_labels: Whether samples must have these maps.
+    reader: MapReader of the data set.
+    target_scale: Height of a target divided by the height of its source. Layouts without it have pairs of one size.
     """
 
     pairs: ClassVar[bool] = True
-    """Whether the samples of the train split are pairs. If not, images of two domains are joined at random."""
+    """Whether samples are pairs. If not, images of two domains are joined at random."""
     drawn: ClassVar[bool] = False
-    """Whether samples are drawn. Such a layout has no files and does not read `data.root`."""
+    """Whether samples are drawn, without files and `data.root`."""
     file_maps: ClassVar[frozenset[str]] = frozenset()
-    """Kinds of maps that have files of their own, such as "target"; "pair" is an image that holds both domains."""
+    """Maps that have their own files, such as "target"; "pair" is a file with both images."""
     own_classes: ClassVar[LabelColors | None] = None
     """The classes that the data set defines, by id. None if `data.n_classes` says how many there are."""
 
@@ -139,8 +129,8 @@ class RegisteredLayout(Layout):
         """Return a split of the data set.
 
         Raises:
-            DataError: the data set has no such split.
-            PairingError: a folder is missing or empty, or a file has no partner.
+            DataError: The data set has no such split.
+            PairingError: A folder is missing or empty, or a file has no partner.
         """
 
     @classmethod
@@ -152,8 +142,8 @@ class RegisteredLayout(Layout):
 class PairingError(DataError):
     """Some samples of a split lack a file.
 
-    rest: the layout of the complete samples.
-    remedy: for all problems together; empty where there is none.
+    rest: Layout of the complete samples.
+    remedy: Remedy for all problems together, or an empty text.
     """
 
     def __init__(self, *problems: str, rest: Layout, remedy: str = "") -> None:
@@ -166,7 +156,7 @@ class PairingError(DataError):
 
 
 def describe_sample(layout: Layout, index: int) -> str:
-    """Return the name of sample `index` and of its folder, of each side, for messages."""
+    """Return the name of sample `index` and its folder, for each side, for messages."""
     return " and ".join(
         f"sample {side.names[place]}" + (f" of {side.folders[0]}" if side.folders else "")
         for side, place in layout.places(index)

@@ -1,4 +1,4 @@
-"""Reading the maps of one sample, each from a file of its own; images of several source folders are stacked."""
+"""Reads the maps of a sample from their files, and stacks the images of several source folders."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,18 +30,15 @@ from utils.text import counted
 
 @dataclass(frozen=True)
 class MapReader:
-    """Reads samples from files by kind: the maps of a Sample, and "source_2", "source_3" and so on.
+    """Reads samples from the files of their maps: those of a Sample, and "source_2", "source_3" and so on.
 
-    Describes the maps of a data set: layouts take it, and read their files with it.
-
-    n_classes: number of classes of the sources, which are label maps; 0 where they are RGB images.
-    ignore_id: id of pixels without a class.
-    forms: of the kinds that are read as they are stored; the others are read as 8-bit RGB. Images of several source
-        folders have that of "source" together, those of folders behind label maps that of "source_images".
-    colors: of the classes, where label maps are drawn in colours; None where they hold ids.
-    divided_classes: where instances are made from label maps, the classes whose connected parts they are, as
-        `connected_parts` takes them; None where instances are read, or not needed.
-    target_scale: sides of a target, in those of its source.
+    n_classes: Number of classes of label maps; 0 if sources are images.
+    ignore_id: Id of pixels without a class.
+    forms: Expected pixels of maps that are read as they are stored. Other images are 8-bit RGB. "source" describes the
+        stack of all source folders, "source_images" the stack of the folders after one of label maps.
+    colors: Colours of the classes, or None if label maps hold ids.
+    divided_classes: Argument of `connected_parts` if instances are computed from label maps, otherwise None.
+    target_scale: Height of a target divided by the height of its source.
     """
 
     n_classes: int = 0
@@ -52,22 +49,18 @@ class MapReader:
     target_scale: float = 1.0
 
     def read(self, name: str, files: Mapping[str, File]) -> Sample:
-        """Read the maps of a sample at full size.
-
-        Raises:
-            DataError: lists the problems of all files.
-        """
+        """Read the maps of a sample at full size; raise DataError with the problems of all files."""
         problems, maps = list[str](), dict[str, Tensor]()
         later = [kind for kind in files if is_later_source(kind)]
         for kind, file in files.items():
             with _collected(problems):
                 maps[kind] = self._read(kind, file, is_stacked=bool(later))
-        # features may have any size: those of 512p serve 1024p too
+        # features may have any size
         others = dict.fromkeys(("instances", "labels", *later, "target"), "source") | {"weights": "target"}
         for kind, other in others.items():
             if kind in maps and other in maps:
-                find_problem = self._target_problem if kind == "target" else _size_problem
-                problems += find_problem(maps[other], files[other], maps[kind], files[kind])
+                scale = self.target_scale if kind == "target" else 1
+                problems += _size_problem(maps[other], files[other], maps[kind], files[kind], scale)
         if self.n_classes and "source" in maps:
             with _collected(problems):
                 maps["source"] = self._classes(maps["source"], files["source"])
@@ -92,24 +85,6 @@ class MapReader:
             return read_weights(file)
         return read_stored(file, self.forms[kind]) if kind in self.forms else read_rgb(file)
 
-    def _target_problem(self, source: Tensor, source_file: File, target: Tensor, target_file: File) -> list[str]:
-        """Return the problem where a target's sides are not `target_scale` times those of its source, or none."""
-        ratios = {own / side for side, own in zip(source.shape[-2:], target.shape[-2:], strict=True)}
-        if ratios == {self.target_scale}:
-            return []
-        suiting = ratios.pop() if len(ratios) == 1 else None
-        other = f", or train with generator.scale={suiting:g}" if suiting in TARGET_SCALES else ""
-        if self.target_scale == 1:
-            return [problem + other for problem in _size_problem(source, source_file, target, target_file)]
-        sizes = [f"{image.shape[-1]}x{image.shape[-2]}" for image in (source, target)]
-        expected = "x".join(f"{side * self.target_scale:g}" for side in reversed(source.shape[-2:]))
-        factor = max(self.target_scale, 1 / self.target_scale)
-        return [
-            f"{source_file} is {sizes[0]} but its partner {target_file} is {sizes[1]}, expected {expected} with "
-            f"generator.scale={self.target_scale:g}: cut the larger images to multiples of {factor:g} pixels before "
-            f"you reduce them{other}"
-        ]
-
     def provenance(self, files: Mapping[str, Blob]) -> Provenance:
         """Return what the content of a sample depends on."""
         rule = f"{list(files)} {self.n_classes} {self.ignore_id}"
@@ -129,44 +104,38 @@ RGB_IMAGES = MapReader()
 
 
 def source_kinds(n_folders: int) -> list[str]:
-    """Return the names of the maps in source folders: source, source_2, source_3 and so on."""
+    """Return the names of the maps in source folders: source, source_2 and so on."""
     return ["source", *(f"source_{number}" for number in range(2, n_folders + 1))]
 
 
 def is_later_source(kind: str) -> bool:
-    """Return whether a map is that of a source folder after the first."""
+    """Return whether a map is from a source folder after the first."""
     return kind.removeprefix("source_").isdecimal()
 
 
 def stack_files(layout: Layout, index: int) -> list[Blob]:
-    """Return the files of the images that are stacked in sample `index`, without a label map; empty without a stack."""
+    """Return the files of the images that are stacked in sample `index`, or none."""
     files = layout.provenance(index).files
     kinds = [kind for kind in files if is_later_source(kind) or (kind == "source" and not layout.n_classes)]
     return [files[kind] for kind in kinds] if any(map(is_later_source, kinds)) else []
 
 
 def stacked(images: Sequence[Tensor], files: Sequence[File], form: StoredForm) -> Tensor:
-    """Return images of one size as one, (C, H, W) in a type that holds the values of all exactly.
+    """Return images of one size as one (C, H, W) image, in a type that holds all values exactly.
 
-    form: Expected pixels of the stack.
-
-    Raises:
-        DataError: as `fitting` and `check_depth`.
+    form: Expected pixels of the stack; otherwise raise DataError.
     """
     images = fitting(images, files, form)
     for number, (image, file) in enumerate(zip(images, files, strict=True)):
         check_depth(image, file, form, first_channel=sum(map(len, images[:number])))
     stack = torch.from_numpy(np.concatenate([image.numpy() for image in images]))
-    return stack.float() if stack.dtype == torch.int32 else stack  # of uint16 and int16; samples hold no int32 images
+    return stack.float() if stack.dtype == torch.int32 else stack  # of uint16 and int16
 
 
 def fitting(images: Sequence[Tensor], files: Sequence[File], form: StoredForm) -> Sequence[Tensor]:
-    """Return images that have the channels of a stack together; transparency is dropped where they fit without it.
+    """Return images that together have the channels of a stack, without transparency if they fit without it.
 
-    form: Expected pixels of the stack.
-
-    Raises:
-        DataError: the images have other channels together.
+    form: Expected pixels of the stack; otherwise raise DataError.
     """
     if sum(map(len, images)) > form.n_channels:
         opaque = [read_pixels(file, len(image) - 1) for image, file in zip(images, files, strict=True)]
@@ -181,15 +150,22 @@ def fitting(images: Sequence[Tensor], files: Sequence[File], form: StoredForm) -
     return images
 
 
-def _size_problem(first: Tensor, first_file: File, second: Tensor, second_file: File) -> list[str]:
-    """Return the problem where two maps differ in height or width, with both files; none where they do not."""
-    if first.shape[-2:] == second.shape[-2:]:
+def _size_problem(first: Tensor, first_file: File, second: Tensor, second_file: File, scale: float) -> list[str]:
+    """Return the problem if the size of `second` is not `scale` times the size of `first`."""
+    ratios = {own / side for side, own in zip(first.shape[-2:], second.shape[-2:], strict=True)}
+    if ratios == {scale}:
         return []
-    sizes = [f"{tensor.shape[-1]}x{tensor.shape[-2]}" for tensor in (first, second)]
-    remedy = "make them the same size"
-    if first.shape[-2:] == second.shape[:-3:-1] and first.shape[-1] != first.shape[-2]:
+    sizes = [f"{image.shape[-1]}x{image.shape[-2]}" for image in (first, second)]
+    expected, remedy = "", "make them the same size"
+    if scale != 1:
+        size = "x".join(f"{side * scale:g}" for side in reversed(first.shape[-2:]))
+        expected = f", expected {size} with generator.scale={scale:g}"
+        remedy = f"cut the larger images to multiples of {max(scale, 1 / scale):g} pixels"
+    elif first.shape[-2:] == second.shape[:-3:-1]:
         remedy = "turn one of them; photographs are read upright, as EXIF says"
-    return [f"{first_file} is {sizes[0]} but its partner {second_file} is {sizes[1]}: {remedy}"]
+    other = ratios.pop() if len(ratios) == 1 else None
+    training = f", or train with generator.scale={other:g}" if other in TARGET_SCALES else ""
+    return [f"{first_file} is {sizes[0]} but its partner {second_file} is {sizes[1]}{expected}: {remedy}{training}"]
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Pixels without data in images that are not 8-bit RGB: finding their value, finding them, and filling them."""
+"""Pixels without data in images that are not 8-bit RGB: their value, their places, and filling."""
 
 import math
 
@@ -9,19 +9,18 @@ from torch import Tensor
 from data.files.tiff_tags import file_tags
 from data.folder import File
 
-# usual values of ArcGIS and GDAL, and netCDF's _FillValue of floats
+# values of ArcGIS and GDAL, and netCDF's _FillValue of floats
 _NO_DATA = (-9999.0, -99999.0, -999.0, 1e20, 9.969209968386869e36, -3.4028234663852886e38)
-_LIMITS = (-32768.0, -32767.0, 65535.0)  # usual in integers of 16 bits; saturated pixels have them too
-_LEAST_GAP = 0.05  # distance from such a value to all others, as a share of their span
+_LIMITS = (-32768.0, -32767.0, 65535.0)  # 16-bit integers; saturated pixels have them too
+_LEAST_GAP = 0.05  # distance of such a value from all others, divided by their range
 _CT_PADDING = (-3024.0, -2000.0, -32768.0)  # outside the circle or the gantry, in Hounsfield units
 _LEAST_OF_CT = -1100.0  # air has -1000, and scanners store no less than -1024
 
 
 def no_data(image: Tensor, file: File | None) -> tuple[float, int] | None:
-    """Return the value that stands for no data in a (C, H, W) image, and the number of pixels that have it, or None.
+    """Return the value that stands for no data in a (C, H, W) image, and the number of its pixels, or None.
 
-    It is the value that the file names, a TIFF with GDAL's tag. Otherwise it is a usual value that is far from all
-    others. Images of 8 bits have none: they use all of their values.
+    It is the value of GDAL's tag in a TIFF, or a usual value that is far from all others. 8-bit images have none.
     """
     if image.dtype == torch.uint8:
         return None
@@ -36,7 +35,6 @@ def no_data(image: Tensor, file: File | None) -> tuple[float, int] | None:
 
 
 def _is_apart(value: float, others: np.ndarray) -> bool:
-    """Return whether a value is a usual one, and far enough from the others, which are all on one side of it."""
     if not others.size:
         return False
     low, high = float(others.min()), float(others.max())
@@ -50,8 +48,7 @@ def _is_apart(value: float, others: np.ndarray) -> bool:
 def missing_pixels(image: Tensor, value: float | None) -> Tensor | None:
     """Return (H, W) bool, True for pixels without data of a (C, H, W) image, or None if all pixels have data.
 
-    Pixels without data have NaN, infinity or, in floats, `value` in any channel. In integers, all channels have
-    `value`, because one channel may have it in a dark pixel.
+    In floats one channel has NaN, infinity or `value`. In integers all channels have `value`: dark pixels have data.
     """
     is_value = torch.zeros((), dtype=torch.bool)
     if image.is_floating_point():

@@ -1,4 +1,4 @@
-"""Layouts of pairs: `paired_folders`, a folder for each kind of map (pix2pixHD); `side_by_side`, halves (pix2pix)."""
+"""Layouts of pairs: `paired_folders`, a folder for each map (pix2pixHD); `side_by_side`, halves of images (pix2pix)."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,12 +14,12 @@ from data.folder import Blob, File, Folder, local_folder
 from data.layout import PairingError, Provenance, RegisteredLayout
 from data.map_reader import RGB_IMAGES, MapReader, is_later_source, source_kinds
 
-FEATURE_FOLDER = "{split}_feat"  # of precomputed instance features
+FEATURE_FOLDER = "{split}_feat"  # precomputed instance features
 
-FolderNames = str | Sequence[str] | None  # what names one or more source folders; None is the default
-_PARTNERS = ("target", "instances", "features", "weights", "labels")  # kinds of maps beside the sources
+FolderNames = str | Sequence[str] | None  # one or more source folders; None is the default
+_PARTNERS = ("target", "instances", "features", "weights", "labels")
 _Index = dict[str, Blob]  # files by name
-IF_MISSING = {  # the remedies where a folder is missing, by kind of map
+IF_MISSING = {  # remedies if the folder of a map is missing
     "instances": "; to make them from label maps: data.instances=connected; to train without: "
     "data.instance_edges=false, with features also features.regions=labels",
     "weights": "; to do without weights: data.weight_folder=null",
@@ -30,19 +30,17 @@ _NO_PAIRS = "for images that are not pairs set data.layout=unpaired_folders and 
 
 
 class PairedFolders(RegisteredLayout):
-    """Samples whose maps lie in separate folders of a store under the same name.
+    """Samples whose maps are in separate folders under the same name.
 
-    folders: by kind of map; None where there is none. A path is that of a folder of this machine. The kinds are
-        "source", whose files name the samples, those of `source_kinds` that are stacked behind it, "target",
-        "instances", "features" (precomputed, stored as RGB images), "weights" of the targets' pixels, and "labels"
-        beside sources that are images.
-    reader: of the maps.
+    Names may end in different words if all names of a folder have the same ending: Cityscapes' `x_gtFine_labelIds.png`
+    and `x_leftImg8bit.png` are partners.
 
-    Names may end in different words as long as all names of a folder end alike: Cityscapes' `x_gtFine_labelIds.png` and
-    `x_leftImg8bit.png` are partners.
+    folders: Folder of each map, or None: "source", whose files name the samples, further `source_kinds`, "target",
+        "instances", "features" (precomputed, RGB images), "weights" of the targets' pixels, and "labels" in addition to
+        sources that are images.
 
     Raises:
-        PairingError: a folder is missing or empty, two of its files have the same name, or one has no partner.
+        PairingError: A folder is missing or empty, two files have the same name, or a file has no partner.
     """
 
     file_maps = frozenset({"source", "target", "instances", "features", "weights"})
@@ -55,8 +53,8 @@ class PairedFolders(RegisteredLayout):
         places = {kind: local_folder(folder) for kind, folder in named.items() if folder}
         problems: list[str] = []
         self.names, maps = _match(places, problems)
-        order = [kind for kind in ("source", *later, *_PARTNERS) if kind in places]  # of the rule in `provenance`
-        self._maps = {kind: maps[kind] for kind in order}
+        order = ("source", *later, *_PARTNERS)  # the rule in `provenance` depends on it
+        self._maps = {kind: maps[kind] for kind in order if kind in places}
         self.folders = list(places.values())
         if problems:
             may_be_unpaired = set(places) == {"source", "target"} and not reader.n_classes
@@ -79,7 +77,7 @@ class PairedFolders(RegisteredLayout):
         needs_instances: bool,
         needs_features: bool,
     ) -> Self:
-        """Return a split of the data set, whose folders lie below ROOT. See RegisteredLayout."""
+        """Return a split of the data set. See RegisteredLayout."""
         first, *others = patterns = folder_patterns(source_folder)
         check_own_folders(split, patterns, "data.source_folder")
         source, target = _source_and_target(root, split, first, target_folder, direction, reader.n_classes)
@@ -106,7 +104,7 @@ class PairedFolders(RegisteredLayout):
         direction: str,
         n_classes: int,
     ) -> bool:
-        """Return whether the data set has a folder of sources of a split. See RegisteredLayout."""
+        """See RegisteredLayout."""
         patterns = folder_patterns(source_folder)
         source, _ = _source_and_target(root, split, patterns[0], target_folder, direction, n_classes)
         return all(has_own_folder(split, pattern) for pattern in patterns) and source.exists()
@@ -121,12 +119,12 @@ class PairedFolders(RegisteredLayout):
 
 
 def folder_patterns(source_folder: FolderNames) -> Sequence[str | None]:
-    """Return the patterns of one or more source folders; None is the default of the first."""
+    """Return the patterns of one or more source folders. None is the default of the first."""
     return [source_folder] if source_folder is None or isinstance(source_folder, str) else source_folder
 
 
 def check_own_folders(split: str, patterns: Sequence[str | None], key: str) -> None:
-    """Raise DataError unless the maps of a split have folders of their own; the setting `key` has the patterns."""
+    """Raise DataError if a map of a split has no folder of its own. key: Setting that has the patterns."""
     if lacking := next((pattern for pattern in patterns if not has_own_folder(split, pattern)), None):
         raise DataError(
             f"{key}={lacking} has no {{split}}, so train is the only split, and there is no {split}: name another "
@@ -135,14 +133,13 @@ def check_own_folders(split: str, patterns: Sequence[str | None], key: str) -> N
 
 
 def has_own_folder(split: str, pattern: str | None) -> bool:
-    """Return whether the maps of a split have their own folder; a folder named without {split} is that of train."""
+    """Return whether the maps of a split have their own folder. A folder without {split} in its name is for train."""
     return split == "train" or pattern is None or "{split}" in pattern
 
 
 def _source_and_target(
     root: Folder, split: str, source_folder: str | None, target_folder: str | None, direction: str, n_classes: int
 ) -> tuple[Folder, Folder]:
-    """Return the folders of the sources and of the targets of a split."""
     default_source, default_target = ("{split}_label", "{split}_img") if n_classes else ("{split}_A", "{split}_B")
     source = _of_split(root, source_folder or default_source, split)
     target = _of_split(root, target_folder or default_target, split)
@@ -150,17 +147,16 @@ def _source_and_target(
 
 
 def _of_split(root: Folder, pattern: str, split: str) -> Folder:
-    """Return the folder that a pattern such as `{split}_img` names below `root`."""
     return root / pattern.replace("{split}", split)
 
 
 def _match(folders: Mapping[str, Folder], problems: list[str]) -> tuple[list[str], dict[str, list[Blob]]]:
-    """Return names and, by kind of map, files of the complete samples; add files without a partner to `problems`.
+    """Return names and files of the complete samples, by map. Add files without a partner to `problems`.
 
-    folders: by kind of map, that of the sources first.
+    folders: Folder of each map, the sources first.
     """
     indices = {kind: find_images(folder, problems, IF_MISSING.get(kind, "")) for kind, folder in folders.items()}
-    if not all(indices.values()):  # find_images has named the folder: that all files lack partners would only hide it
+    if not all(indices.values()):  # the problem of this folder is enough: no file has a partner
         return [], {kind: [] for kind in folders}
     shortened = {kind: _without_common_ending(index) for kind, index in indices.items()}
     matching = min(indices, shortened, key=_count_unmatched)
@@ -184,7 +180,7 @@ def _count_unmatched(indices: Mapping[str, _Index]) -> int:
 
 
 def _without_common_ending(index: _Index) -> _Index:
-    """Return the index by names without the longest ending of words, as `_gtFine_labelIds`, that all of them share.
+    """Return the index with names without the longest ending that all share and that consists of words.
 
     A number is not a word: frames 1 and 2 stay different. A single name has no ending.
     """
@@ -202,11 +198,10 @@ def _without_common_ending(index: _Index) -> _Index:
 class SideBySide(RegisteredLayout):
     """RGB pairs from the two halves of each image of a folder.
 
-    folder: of a store; a path is that of this machine.
-    a_to_b: whether A, the left half, is the source.
+    a_to_b: Whether A, the left half, is the source.
 
     Raises:
-        PairingError: the folder is missing or empty, or two files have the same name.
+        PairingError: The folder is missing or empty, or two files have the same name.
     """
 
     file_maps = frozenset({"pair"})
@@ -222,12 +217,12 @@ class SideBySide(RegisteredLayout):
 
     @classmethod
     def open(cls, split: str, *, root: Folder, direction: str) -> Self:
-        """Return a split of the data set, the folder ROOT/SPLIT. See RegisteredLayout."""
+        """Return the pairs in ROOT/SPLIT. See RegisteredLayout."""
         return cls(folder=root / split, a_to_b=direction == "AtoB")
 
     @classmethod
     def has_split(cls, split: str, *, root: Folder) -> bool:
-        """Return whether the data set has the folder of a split. See RegisteredLayout."""
+        """See RegisteredLayout."""
         return (root / split).exists()
 
     def provenance(self, index: int) -> Provenance:
@@ -235,22 +230,14 @@ class SideBySide(RegisteredLayout):
         return Provenance(f"halves {self._a_to_b}", {"pair": self._images[self.names[index]]})
 
     def read(self, index: int) -> Sample:
-        """Read both halves of image `index` at full size.
-
-        Raises:
-            DataError: the file cannot be used, or its width is odd.
-        """
+        """See Layout. Raise DataError also if the width of the image is odd."""
         image = self._images[self.names[index]]
         source, target = halves(read_rgb(image), image, a_is_first=self._a_to_b)
         return Sample(name=self.names[index], source=source, target=target)
 
 
 def halves(picture: Tensor, file: File, *, a_is_first: bool) -> tuple[Tensor, Tensor]:
-    """Return A, the left half of a picture, and B; or B and A.
-
-    Raises:
-        DataError: the width is odd; names the file.
-    """
+    """Return A, the left half of a picture, and B, or B and A; raise DataError if the width is odd."""
     width = picture.shape[-1]
     if width % 2:
         raise DataError(f"{file}: is {width} pixels wide, expected two halves of equal width")

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -23,7 +23,6 @@ Mode = Literal["resize_and_crop", "scale_width", "scale_width_and_crop", "crop",
 class Placement:
     """One draw: resize to height x width, crop, mirror, change. Lengths in pixels of the source.
 
-    A warp reads what the crop holds from all of the resized image, so that borders show as little as possible.
     target_scale: Height of the target divided by the height of the source.
     """
 
@@ -39,7 +38,7 @@ class Placement:
 
     @property
     def of_target(self) -> "Placement":
-        """The same placement of a target; all lengths must be whole numbers there."""
+        """The same placement in pixels of the target. They must be whole numbers."""
         if self.target_scale == 1:
             return self
         lengths = ("height", "width", "top", "left", "crop_height", "crop_width")
@@ -53,9 +52,9 @@ class Placement:
         return self._cut(image, self._warp.image if self._warp else None)
 
     def weights(self, weights: Tensor) -> Tensor:
-        """Apply to a (1, H, W) map of weights. The weight is 0 where a warp reads beyond the image."""
+        """Apply to a (1, H, W) map of weights. A warp gives weight 0 beyond the image."""
         if weights.shape[-2:] != (self.height, self.width):
-            resized = resize(weights.float(), self.height, self.width)  # bilinear does not overshoot: they stay above 0
+            resized = resize(weights.float(), self.height, self.width)  # bilinear does not overshoot
             weights = resized if weights.is_floating_point() else resized.round_().to(weights.dtype)
         return self._cut(weights, self._warp.weights if self._warp else None)
 
@@ -82,23 +81,18 @@ class Placement:
 class LeastSide(NamedTuple):
     """The shortest side that can be trained on, in pixels of the source, and the settings that need it."""
 
-    pixels: int
-    reason: str
-
-
-ANY_SIDE = LeastSide(1, "")
+    pixels: int = 1
+    reason: str = ""
 
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """The settings of `data.preprocess`; lengths in pixels.
+    """The settings of `data.preprocess`. Lengths are in pixels of sources.
 
-    size_multiple: the sides must be multiples of it. Sides that follow from the image (the height of scale_width, both
-        sides of none) are rounded to it.
-    min_size: minimum of such a side.
+    size_multiple: Divisor of all sides. Sides that depend on the image are rounded to its multiples.
+    min_size: Minimum of such a side.
     least: Shortest side of a placement for training.
-    augmentation: what else is drawn for training.
-    target_scale: Height of a target divided by the height of its source, a power of 2. All lengths here are of sources.
+    target_scale: Height of a target divided by the height of its source, a power of 2.
     """
 
     mode: Mode
@@ -111,14 +105,10 @@ class Preprocessing:
     min_size: int
     augmentation: "PairAugmentation | None" = None
     target_scale: float = 1.0
-    least: LeastSide = ANY_SIDE
+    least: LeastSide = field(default_factory=LeastSide)
 
     def draw(self, sample: Sample, rng: np.random.Generator) -> Placement:
-        """Draw a random placement for training.
-
-        Raises:
-            DataError: the resized sample is smaller than the crop or than can be trained on, or too large.
-        """
+        """Draw a random placement for training; raise DataError if the resized sample is too small or too large."""
         placement = self._drawn_crop(sample, rng)
         if min(placement.crop_height, placement.crop_width) < self.least.pixels:
             height, width = sample.source.shape[-2:]
@@ -152,15 +142,10 @@ class Preprocessing:
         )
 
     def _drawn_start(self, farthest: int, rng: np.random.Generator) -> int:
-        """Return where a crop starts, 0 to `farthest`, a whole number in pixels of the target too."""
         return int(rng.integers(farthest // self._unit + 1)) * self._unit
 
     def whole(self, sample: Sample) -> Placement:
-        """Return the part of every draw that is not random: the resized sample, neither cropped nor mirrored.
-
-        Raises:
-            DataError: the resized sample would be too large to be read.
-        """
+        """Return the placement of the resized sample before cropping; raise DataError if it would be too large."""
         placement = self._resized(*sample.source.shape[-2:])
         enlarging = max(1, self.target_scale)
         channel_bytes = len(sample.source) * sample.source.element_size()
@@ -176,34 +161,28 @@ class Preprocessing:
 
     @property
     def size_rule(self) -> str:
-        """A text of all settings that `whole` depends on."""
+        """All settings of `whole` as a text."""
         scale = "" if self.target_scale == 1 else f" {self.target_scale:g}"
         return f"{self.mode} {self.load_height} {self.load_width} {self.size_multiple} {self.min_size}{scale}"
 
     def fixed(self, sample: Sample) -> Placement:
-        """Return the placement for validation and testing: the whole image, neither cropped nor mirrored.
-
-        Raises:
-            DataError: the resized sample would be too large to be read.
-        """
+        """Return the placement of the whole image for validation and testing; raise DataError as `whole`."""
         if self.mode == "resize_and_crop":  # pix2pix tests at the size of the crop
             return self._all_of(self.crop_height, self.crop_width)
         resized = self.whole(sample)
         return self._all_of(self._rounded(resized.height), self._rounded(resized.width))
 
     def _resized(self, height: int, width: int) -> Placement:
-        match self.mode:
-            case "resize_and_crop":
-                return self._all_of(self.load_height, self.load_width)
-            case "scale_width":
-                return self._all_of(self._rounded(self.load_width * height / width), self.load_width)
-            case "scale_width_and_crop":
-                n_units = self.load_width * height // (width * self._unit)
-                return self._all_of(max(1, n_units) * self._unit, self.load_width)
-            case "crop":
-                return self._all_of(height, width)
-            case "none":
-                return self._all_of(self._rounded(height), self._rounded(width))
+        if self.mode == "resize_and_crop":
+            height, width = self.load_height, self.load_width
+        elif self.mode == "scale_width":
+            height, width = self._rounded(self.load_width * height / width), self.load_width
+        elif self.mode == "scale_width_and_crop":
+            n_units = self.load_width * height // (width * self._unit)
+            height, width = max(1, n_units) * self._unit, self.load_width
+        elif self.mode == "none":
+            height, width = self._rounded(height), self._rounded(width)
+        return self._all_of(height, width)
 
     def _all_of(self, height: int, width: int) -> Placement:
         return Placement(height, width, 0, 0, height, width, flip=False, target_scale=self.target_scale)
@@ -213,7 +192,7 @@ class Preprocessing:
 
     @property
     def _unit(self) -> int:
-        """The least number of pixels of a source that is a whole number of pixels of its target."""
+        """Number of pixels of a source that are a whole number of pixels of its target."""
         return math.ceil(1 / self.target_scale)
 
 
@@ -226,16 +205,15 @@ def place(sample: Sample, source: Placement, source_is_ids: bool) -> Sample:
         "weights": target.weights,
         "source_images": source.image,
     }
-    # features too are constant in each instance; interpolation would mix neighbours
+    # features are constant in each instance, so they are placed like ids
     placed: dict[str, Any] = {kind: placing.get(kind, source.ids)(tensor) for kind, tensor in sample.maps.items()}
     return replace(sample, **placed)
 
 
 def resize_image(image: Tensor, height: int, width: int) -> Tensor:
-    """Resize a (C, H, W) image; antialiased bicubic, as Pillow's BICUBIC, which the originals use.
+    """Resize a (C, H, W) image with antialiased bicubic interpolation, as Pillow's BICUBIC, which the originals use.
 
-    Bicubic interpolation overshoots at edges: 8-bit images are clamped to their type, others to the image's own range,
-    so that no depth becomes negative.
+    Images that are not 8-bit are clamped to their range, so that no depth becomes negative.
     """
     if image.dtype == torch.uint8:
         return resize(image, height, width, "bicubic")

@@ -1,4 +1,4 @@
-"""Layout `unpaired_folders`: pictures of two sides that do not belong together, a folder for each side."""
+"""Layout `unpaired_folders`: images of two domains without pairs, a folder for each domain."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,19 +11,19 @@ from data.layout import Layout, PairingError, Provenance, RegisteredLayout
 from data.map_reader import MapReader, source_kinds
 from data.paired_folders import FolderNames, PairedFolders, check_own_folders, folder_patterns, has_own_folder
 
-_DEFAULTS = {"data.source_folder": "A", "data.target_folder": "B"}  # what the folders' names end in
+_DEFAULTS = {"data.source_folder": "A", "data.target_folder": "B"}  # endings of the folders' names
 _SAME = "is that of both sides: name another one for each, in data.source_folder and data.target_folder"
 _NO_REALS = "; validation needs both sides: put images there, or name a split that has both as data.validation_split"
-_OF_CYCLES = (0, 0, 1)  # marks the draws of the shorter side's order: no sample has these numbers
+_OF_CYCLES = (0, 0, 1)  # seeds of the shorter side's order; no sample has these numbers
 
 
 class UnpairedFolders(RegisteredLayout):
-    """Any number of pictures on each side; an epoch goes through the longer side once.
+    """Any number of images in each domain (side). An epoch goes through the longer side once.
 
-    source, target: layouts whose samples are sources alone; those of `target` are the targets.
+    With L images on the longer side and n on the other, sample i + L * d joins image i of the longer side with image
+    (i + d) % n of the other. It has the name of the longer side's image.
 
-    With L pictures on the longer side and n on the other, sample i + L * d joins picture i of the longer side with
-    picture (i + d) % n of the other. It has the name of the longer side's picture.
+    source, target: Layouts that have only sources. The sources of `target` are the targets.
     """
 
     pairs = False
@@ -32,7 +32,7 @@ class UnpairedFolders(RegisteredLayout):
     def __init__(self, source: Layout, target: Layout) -> None:
         self.n_classes = source.n_classes
         self._sides = (source, target)
-        self._longer = max((0, 1), key=lambda side: len(self._sides[side]))  # of equal ones the first
+        self._longer = max((0, 1), key=lambda side: len(self._sides[side]))
         self._n_shorter = len(self._sides[1 - self._longer])
         self.names = self._sides[self._longer].names if self._n_shorter else ()
         self.folders = [*source.folders, *target.folders]
@@ -50,9 +50,9 @@ class UnpairedFolders(RegisteredLayout):
         needs_targets: bool,
         needs_labels: bool = False,
     ) -> Layout:
-        """Return a split of the data set, or its sources alone where targets are not needed. See RegisteredLayout.
+        """Return a split of the data set, or only its sources if targets are not needed. See RegisteredLayout.
 
-        Label maps lie in a folder that is named as that of the sources, with _label at the end.
+        The folder of label maps has the name of the source folder with _label at the end.
         """
         patterns = _patterns(source_folder, target_folder, direction)
         sides, problems = list[Layout](), list[str]()
@@ -80,7 +80,7 @@ class UnpairedFolders(RegisteredLayout):
     def has_split(
         cls, split: str, *, root: Folder, source_folder: FolderNames, target_folder: str | None, direction: str
     ) -> bool:
-        """Return whether the data set has a folder of sources of a split. See RegisteredLayout."""
+        """See RegisteredLayout."""
         (key, patterns), _ = _patterns(source_folder, target_folder, direction)
         is_own = all(has_own_folder(split, pattern) for pattern in patterns)
         return is_own and _folders(root, split, key, patterns)[0].exists()
@@ -107,10 +107,10 @@ class UnpairedFolders(RegisteredLayout):
         return replace(source, name=samples[self._longer].name, target=target.source)
 
     def epoch_order(self, seed: int, epoch: int, n_used: int) -> np.ndarray:
-        """Return the indices that an epoch uses; see Layout.
+        """See Layout. The longer side is permuted in each epoch.
 
-        The longer side is permuted in each epoch. The shorter one is permuted again whenever all of its pictures have
-        been used, also across epochs. Its permutations are drawn together for about an epoch.
+        The shorter side is permuted again when all of its images have been used, also across epochs. Its permutations
+        are drawn together for about an epoch.
         """
         longer = self._sides[self._longer].epoch_order(seed, epoch, n_used)
         n_cycles = -(-len(self) // self._n_shorter)
@@ -136,20 +136,20 @@ class UnpairedFolders(RegisteredLayout):
 def _patterns(
     source_folder: FolderNames, target_folder: str | None, direction: str
 ) -> list[tuple[str, Sequence[str | None]]]:
-    """Return, for sources and for targets, the setting of their folders and its patterns."""
+    """Return the setting of the folders and its patterns, for sources and for targets."""
     patterns = [("data.source_folder", folder_patterns(source_folder)), ("data.target_folder", [target_folder])]
     return patterns if direction == "AtoB" else patterns[::-1]
 
 
 def readers_of_sides(reader: MapReader) -> tuple[MapReader, MapReader]:
-    """Return the readers of sources and of targets, which are sources of their side, given that of the data set."""
+    """Return the readers of both sides, given the reader of the data set."""
     of_source = dict(reader.forms)
     of_target = {"source": of_source.pop("target")} if "target" in of_source else {}
     return replace(reader, forms=of_source), MapReader(forms=of_target)
 
 
 def _folders(root: Folder, split: str, key: str, patterns: Sequence[str | None]) -> list[Folder]:
-    """Return the folders of a side; by default train_A, or trainA where there is no train_A."""
+    """Return the folders of a side; the default is train_A, or trainA if there is no train_A."""
     named = [root / pattern.replace("{split}", split) if pattern else None for pattern in patterns]
     usual = [root / f"{split}_{_DEFAULTS[key]}", root / f"{split}{_DEFAULTS[key]}"]
     present = [folder for folder in usual if folder.exists()] if None in named else []

@@ -1,4 +1,4 @@
-"""Some samples of a layout: those held back from training, and groups that stay together, as of a patient."""
+"""The validation split: samples that training leaves out, and groups that stay together, such as a patient's."""
 
 import hashlib
 import re
@@ -12,11 +12,11 @@ from utils.errors import ConfigError
 from utils.text import counted
 
 KEY = "train.validation_group"
-_BEGINNING = re.compile(r".*\d\D+(?=\d)", re.DOTALL)  # before the last number, and with a number of its own
+_BEGINNING = re.compile(r".*\d\D+(?=\d)", re.DOTALL)  # text with a number, before the last number
 
 
 class Subset(DerivedLayout):
-    """The samples of a layout at some indices, in that order, as a layout of their own."""
+    """The samples of a layout at some indices, in that order."""
 
     def __init__(self, layout: Layout, indices: Sequence[int]) -> None:
         super().__init__(layout)
@@ -33,15 +33,14 @@ class Subset(DerivedLayout):
 
 
 def split_validation(layout: Layout, share: float, group: str | None = None) -> tuple[Layout, Layout]:
-    """Split a layout, or each of its sides, into the samples to train on and about a `share` of them that is held back.
+    """Split each side of a layout into training samples and about a `share` of samples for validation.
 
-    A sample is held back by the hash of its name alone: adding samples moves no other into training or out of it.
+    The hash of a sample's name decides. So new samples do not move other ones.
 
-    group: a regular expression on names, whose groups are held back as wholes, by the hashes of their names; see
-        `groups_of`. The share is then one of the groups.
+    group: Regular expression of `groups_of`. Groups stay together, and `share` is a share of the groups.
 
     Raises:
-        ConfigError: a name is of no group.
+        ConfigError: A name has no group.
     """
 
     def subset(side: Layout, is_held_back: bool) -> Layout:
@@ -62,21 +61,20 @@ def possible_shares(layout: Layout, group: str | None = None) -> tuple[float, fl
 
 
 def _drawn(layout: Layout, group: str | None) -> Sequence[str]:
-    """Return the name by which each sample is drawn: its own, or that of its group."""
     return layout.names if group is None else groups_of(layout.names, group)
 
 
 def _position(name: str) -> float:
-    """Return the place of a name in [0, 1), drawn apart from that by which tools.convert_data draws splits."""
+    """Return a number in [0, 1) for a name, independent of the splits that tools.convert_data draws."""
     digest = hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=8, person=b"validation").digest()
     return int.from_bytes(digest) / 2**64
 
 
 def groups_of(names: Sequence[str], pattern: str) -> list[str]:
-    """Return the group of each name: what a regular expression finds in it, or what its parentheses hold of that.
+    """Return the group of each name: the match of a regular expression, or the content of its parentheses.
 
     Raises:
-        ConfigError: it finds nothing in a name.
+        ConfigError: A name does not match.
     """
     found = [re.search(pattern, name) for name in names]
     groups = [" ".join(part or "" for part in match.groups()) or match[0] if match else "" for match in found]
@@ -88,10 +86,9 @@ def groups_of(names: Sequence[str], pattern: str) -> list[str]:
 
 
 def shared_groups(splits: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Yield a line for each two splits that share a group, judging by the beginnings of names.
+    """Yield a line for each two splits that share a prefix of names, such as p001_slice of p001_slice03.
 
-    A beginning is everything before the last number: p001_slice of p001_slice03. It counts as a group if it has a
-    number of its own, and if the names of both splits have several beginnings.
+    A prefix ends before the last number. It is a group if it contains a number and there are several prefixes.
 
     splits: Names of samples, by split.
     """
@@ -102,13 +99,13 @@ def shared_groups(splits: Mapping[str, Sequence[str]]) -> Iterator[str]:
             name, other = ours[shared[0]], theirs[shared[0]]
             yield (
                 f"{first} and {second} share {counted(len(shared), 'beginning')} of names, as {name} and {other}: if "
-                "these are of one patient, scene or video, metrics are too good. Keep such samples in one split; "
-                f"without a split val, {suggested_setting(name)} holds them back together"
+                "these show one patient, scene or video, metrics are too good. Keep such samples in one split; "
+                f"without a split val, {suggested_setting(name)} keeps them together"
             )
 
 
 def suggested_setting(name: str) -> str:
-    """Return the setting that holds back samples whose names begin as `name`, as one group."""
+    """Return the setting that makes a group of the samples whose names begin like `name`."""
     beginning = _BEGINNING.match(name)
     pattern = re.sub(r"\d+", r"\\d+", re.escape(beginning[0] if beginning else name)).replace(r"\ ", r"\s")
     return f"{KEY}={shlex.quote(pattern)}"

@@ -1,4 +1,4 @@
-"""The range of an image's values, which the networks see as -1 to 1."""
+"""The range of an image's values. The networks see it as -1 to 1."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,10 +11,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class ValueRange:
-    """The values that become -1 and 1; what is outside becomes one of them.
-
-    low, high: for all channels together, or for each channel.
-    """
+    """The values that become -1 and 1, for all channels together or for each channel."""
 
     low: tuple[float, ...]
     high: tuple[float, ...]
@@ -25,16 +22,13 @@ class ValueRange:
         return cls(tuple(bounds[::2]), tuple(bounds[1::2]))
 
     def to_float(self, images: Tensor, *, clamps: bool = True) -> Tensor:
-        """Convert (N, C, H, W) values of any type to float32 in [-1, 1].
-
-        clamps: otherwise values outside the range are beyond -1 and 1.
-        """
+        """Convert (N, C, H, W) values of any type to float32, clamped to [-1, 1] if `clamps`."""
         low, scale = self._low_and_scale(images.device)
         values = images.float().sub(low).mul_(scale).sub_(1.0)
         return values.clamp_(-1.0, 1.0) if clamps else values
 
     def from_float(self, images: Tensor, dtype: torch.dtype) -> Tensor:
-        """Convert (N, C, H, W) floats in [-1, 1] to values; integers are rounded and clamped to their type."""
+        """Convert (N, C, H, W) floats in [-1, 1] to values. Integers are rounded and clamped to their type."""
         low, scale = self._low_and_scale(images.device)
         values = images.float().add(1.0).div_(scale).add_(low)
         if dtype.is_floating_point:
@@ -54,7 +48,7 @@ class ValueRange:
 
 @lru_cache(maxsize=64)
 def _tensors(values: ValueRange, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return the lows and the scales, (C, 1, 1), on a device: copied once, so that a step does not wait for it."""
+    """Return the lows and the scales, (C, 1, 1), on a device. The cache saves a step the wait for the copy."""
     with torch.inference_mode(False):
         low, high = (torch.tensor(bounds, dtype=torch.float64).view(-1, 1, 1) for bounds in (values.low, values.high))
         return low.float().to(device), (2.0 / (high - low)).float().to(device)

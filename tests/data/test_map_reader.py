@@ -37,7 +37,7 @@ def files(root: Path, **maps: np.ndarray) -> dict[str, Path]:
     ("scale", "size", "message"),
     [
         (4, (48, 64), "is 16x12 but its partner .*target.png is 48x64, expected 64x48 .*=4: .* multiples of 4 pixels"),
-        (4, (32, 24), "is 32x24, expected 64x48 .*=4: .* before you reduce them, or train with generator.scale=2$"),
+        (4, (32, 24), "is 32x24, expected 64x48 .*=4: .* pixels, or train with generator.scale=2$"),
         (0.5, (16, 12), "is 16x12, expected 8x6 with .*=0.5: .*, or train with generator.scale=1$"),
         (1, (4, 3), "is 4x3: make them the same size, or train with generator.scale=0.25$"),
         (1, (16, 11), "is 16x11: make them the same size$"),
