@@ -28,7 +28,6 @@ _UNPAIRED = ["generator.n_downsamplings=2", "discriminator.n_scales=1", "discrim
 _UNPAIRED += ["loss.feature_matching=0"]
 CYCLE = ["method.name=cycle", *_UNPAIRED]
 CUT = ["method.name=contrastive", *_UNPAIRED, "generator.upsample=antialiased", "generator.downsample=antialiased"]
-CUT += ["discriminator.downsample=antialiased"]
 
 
 @dataclass(frozen=True)

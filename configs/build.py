@@ -42,7 +42,7 @@ from utils.device import use_deterministic_algorithms
 from utils.errors import ConfigError
 from utils.machine import keep_freed_memory, usable_cores
 from utils.precision import allow_tf32
-from utils.signatures import accepted, required_names
+from utils.signatures import accepted, argument_names, required_names
 from utils.text import exact
 from utils.torch_private import cpu_has_matrix_units
 
@@ -119,10 +119,17 @@ def image_sides(config: Config) -> ImageSides:
     return ImageSides(multiple, multiple * (sides.minimum // sides.multiple))
 
 
+def discriminator_settings(config: Config) -> dict[str, Any]:
+    """Return the settings of the discriminator, whose downsampling is the generator's, as in CUT."""
+    takes_downsample = "downsample" in argument_names(GENERATORS[config.generator.name])
+    downsample = config.generator.downsample if takes_downsample else "strided"
+    return vars(config.discriminator) | {"downsample": downsample}
+
+
 def discriminated_side(config: Config) -> int:
     """Return the shortest side, in pixels, of an image that the discriminator takes."""
     discriminator = DISCRIMINATORS[config.discriminator.name]
-    return _of_rule(discriminator.least_side, vars(config.discriminator), int)
+    return _of_rule(discriminator.least_side, discriminator_settings(config), int)
 
 
 def _of_rule(rule: Callable[..., T], settings: Mapping[str, Any], kind: type[T]) -> T:
@@ -266,7 +273,7 @@ def build_discriminator(config: Config, direction: str | None = None) -> nn.Modu
     conditioning = data_facts(config, direction).conditioning
     source_channels = conditioning.channels if sees_source else 0
     channels = {"source_channels": source_channels, "image_channels": data.target_channels}
-    values = vars(settings) | channels | {"n_classes": conditioning.n_classes}
+    values = discriminator_settings(config) | channels | {"n_classes": conditioning.n_classes}
     discriminator = _made(maker, values, "discriminator.name")
     if is_own(maker):
         key, side = f"discriminator.name={settings.name}", discriminated_side(config)
@@ -295,11 +302,11 @@ def _draw_weights(network: nn.Module, config: Config, norm: str, *, as_spade: bo
     in CycleGAN and CUT.
     """
     init = config.init
-    as_spade = as_spade and init.distribution == "xavier"
+    as_spade = as_spade and init.kind == "xavier"
     unchanged = normed_convolutions(network, outer=False) if as_spade and misses_normed and norm != "none" else []
     zero_biases = as_spade or not config.method.declaration.pairs
     if not any(weight.is_meta for weight in network.parameters()):  # torch would simulate each draw, which takes long
-        initialize(network, init.distribution, init.gain, unchanged=unchanged, zero_biases=zero_biases)
+        initialize(network, init.kind, init.gain, unchanged=unchanged, zero_biases=zero_biases)
     if norm != "none":
         add_spectral_norm(network, outer=norm == "all", iteration=config.generator.spectral_iteration)
 

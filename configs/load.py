@@ -143,7 +143,7 @@ def _parse_override(override: str, where: str) -> dict[str, object]:
         if override.endswith((".yaml", ".yml")):
             raise ConfigError(f"{where}: write --config {override}")
         raise ConfigError(f"{where}: write section.key=value without spaces, for instance run.seed=1")
-    if (key == SOURCE_FOLDER or _TYPES.get(key) in _TEXTS) and value != "null":
+    if (key == SOURCE_FOLDER or key in _OF_NETWORKS or _TYPES.get(key) in _TEXTS) and value != "null":
         return {key: value}  # as typed
     return {key: parse_yaml(value, where)}
 
@@ -167,7 +167,7 @@ def _assign_all(config: DictConfig, values: object, *, is_first: bool = False) -
 
 def _of_network(key: str, value: object) -> tuple[str, object]:
     """Return init.NAME of a network of a method as the setting that holds the files of networks."""
-    return (INIT_NETWORKS, {_OF_NETWORKS[key]: value}) if key in _OF_NETWORKS and value is not None else (key, value)
+    return (INIT_NETWORKS, {_OF_NETWORKS[key]: value}) if key in _OF_NETWORKS else (key, value)
 
 
 def _settings(values: Mapping[Any, object], prefix: str = "") -> Iterator[tuple[str, object]]:
@@ -279,8 +279,8 @@ def _types(section: type, prefix: str = "") -> Iterator[tuple[str, Any]]:
 _TEXTS = (str, str | None)
 _SECTIONS = [key for key, kind in _types(Config) if is_dataclass(kind)]
 _TYPES = {key: kind for key, kind in _types(Config) if not is_dataclass(kind)}
-_NETWORKS = {name for method in METHODS.values() for name in method.networks}
-_OF_NETWORKS = {f"init.{name}": name for name in _NETWORKS if f"init.{name}" not in _TYPES}
+_NETWORKS = {"generator", "discriminator"} | {name for method in METHODS.values() for name in method.networks}
+_OF_NETWORKS = {f"init.{name}": name for name in _NETWORKS}
 _DEFAULTS = settings_by_key(Config())
 _EMPTY: DictConfig = OmegaConf.structured(Config)  # made once: it takes longer than all else that reads a configuration
 for _section in _SECTIONS:  # frozen dataclasses come read-only, but the values come before they exist

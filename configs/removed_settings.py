@@ -42,8 +42,10 @@ REMOVED: dict[str, object] = {
     "contrastive.temperature": 0.07,
     "data.test_split": "test",
     "data.shuffle": "full",
+    "discriminator.downsample": "strided",
     "discriminator.max_channels": 512,
     "discriminator.spectral_iteration": "u_first",
+    "generator.padding": "zeros",
     "log.n_images": 4,
     "optimizer.plateau_epochs": 5,
     "optimizer.step_epochs": 50,
@@ -72,6 +74,10 @@ def with_successors(settings: Mapping[str, object]) -> dict[str, object]:
     folder = result.pop("data.instance_folder", None)
     if folder is not None and result.get("data.instances", "files") == "files":
         result["data.instances"] = folder
+    if (gain := result.pop("init.gain", None)) is not None and str(gain) != "0.02":
+        result["init.distribution"] = f"{result.get('init.distribution', 'normal')}:{gain}"
+    if result.get("discriminator.downsample") == result.get("generator.downsample"):
+        result.pop("discriminator.downsample", None)
     if result.get("data.instances") == "connected" and result.get("data.instance_classes"):
         result["data.instances"] = result.pop("data.instance_classes")
     return result

@@ -90,7 +90,8 @@ def _check_method(config: Config) -> None:
         require(is_used, key, value, f"{shortened(usual)}, its default {chosen}")
     for network, file in config.init.networks.items():
         known = ", ".join(method.networks)
-        require(network in method.networks, f"init.{network}", file, f"null: method.name={name} trains {known}")
+        is_known = network in (*method.networks, "generator", "discriminator")
+        require(is_known, f"init.{network}", file, f"null: method.name={name} trains {known}")
     if not method.pairs:
         _check_without_pairs(config, chosen)
 

@@ -13,7 +13,6 @@ from models.layers import AntialiasedDownsampling, InstanceNorm, ReflectionPaddi
 Norm = Literal["instance", "batch"]
 Downsample = Literal["strided", "antialiased"]
 Upsample = Literal["transposed", "nearest", "bilinear", "residual", "antialiased"]
-Padding = Literal["zeros", "reflect"]
 Output = Literal["tanh", "linear"]
 Skips = Literal["none", "half", "full"]
 
@@ -59,17 +58,13 @@ def make_down(
     in_channels: int,
     out_channels: int,
     norm: Norm,
-    padding: Padding,
     downsample: Downsample = "strided",
     *,
     bias: bool = False,
 ) -> RecomputableSequential:
-    """Return layers that halve the sides: 3x3 convolution, norm, ReLU, and CUT's downsampling if antialiased.
-
-    The originals pad with zeros. Reflection avoids bright spots at the borders.
-    """
+    """Return layers that halve the sides: 3x3 convolution, norm, ReLU, and CUT's downsampling if antialiased."""
     stride = 2 if downsample == "strided" else 1
-    convolution = nn.Conv2d(in_channels, out_channels, 3, stride, padding=1, padding_mode=padding, bias=bias)
+    convolution = nn.Conv2d(in_channels, out_channels, 3, stride, padding=1, bias=bias)
     layers = normed([convolution], out_channels, norm)
     return layers if downsample == "strided" else layers.append(AntialiasedDownsampling())
 

@@ -13,7 +13,6 @@ from models.blocks import (
     Downsample,
     Norm,
     Output,
-    Padding,
     ResidualBlock,
     Skips,
     Upsample,
@@ -59,7 +58,6 @@ class GlobalGenerator(Generator):
         norm: Norm = "instance",
         dropout: bool = False,
         upsample: Upsample = "transposed",
-        padding: Padding = "zeros",
         downsample: Downsample = "strided",
         skips: Skips = "none",
         biased_downs: bool = False,
@@ -75,7 +73,7 @@ class GlobalGenerator(Generator):
         if biased_downs:  # a convolution with a bias would draw it, which would change the weights drawn after it
             self.stem.get_submodule("1").register_parameter("bias", nn.Parameter(torch.zeros(base_channels)))
             self.register_load_state_dict_pre_hook(_add_bias_of_stem)
-        downs = (make_down(*channels, norm, padding, downsample, bias=biased_downs) for channels in pairwise(widths))
+        downs = (make_down(*channels, norm, downsample, bias=biased_downs) for channels in pairwise(widths))
         self.downs = nn.Sequential(*downs)
         self.blocks = nn.Sequential(*(ResidualBlock(widths[-1], norm=norm, dropout=dropout) for _ in range(n_blocks)))
         n_left_out = max(-n_doublings(scale), 0)
@@ -193,7 +191,6 @@ class LocalEnhancer(Generator):
         n_enhancer_blocks: int = 3,
         norm: Norm = "instance",
         upsample: Upsample = "transposed",
-        padding: Padding = "zeros",
         output: Output = "tanh",
     ) -> None:
         super().__init__()
@@ -204,14 +201,13 @@ class LocalEnhancer(Generator):
             n_blocks=n_blocks,
             norm=norm,
             upsample=upsample,
-            padding=padding,
             output=None,
         )
         self.enhancers = nn.ModuleList()
         for channels in (base_channels * 2**level for level in reversed(range(n_enhancers))):
             parts = {
                 "stem": make_stem(in_channels, channels, norm),
-                "down": make_down(channels, 2 * channels, norm, padding),
+                "down": make_down(channels, 2 * channels, norm),
                 "blocks": nn.Sequential(*(ResidualBlock(2 * channels, norm=norm) for _ in range(n_enhancer_blocks))),
                 "up": make_up(2 * channels, channels, norm, upsample),
             }

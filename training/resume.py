@@ -217,7 +217,7 @@ def initialize_networks(training: Training) -> list[str]:
     name. The folder of an original provides the file of the same direction, and the encoder's file next to it.
     """
     config, report = training.config, list[str]()
-    given = {"generator": config.init.generator, "discriminator": config.init.discriminator} | config.init.networks
+    given = config.init.networks
     encodes = config.has_encoder or config.style.channels > 0
     for name, network in training.method.networks.items():
         key = name if name in given else network.role

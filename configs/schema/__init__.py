@@ -105,7 +105,7 @@ class Config(Section, prefix=""):
             run=replace(self.run, root=RunConfig.root),
             data=data,
             metrics=replace(self.metrics, label_colors=colors if colors in DATA_SETS else None),
-            init=replace(self.init, generator=None, discriminator=None, networks={}),
+            init=replace(self.init, networks={}),
         )
 
 

@@ -2,11 +2,13 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, cast, get_args
 
-from configs.schema.checks import MOST_HALVINGS, MOST_LAYERS, Section
+from configs.schema.checks import MOST_FRACTION, MOST_HALVINGS, MOST_LAYERS, Section
 from utils.limits import TARGET_SCALES
 
+Distribution = Literal["normal", "xavier", "kaiming", "orthogonal"]
+DISTRIBUTIONS = get_args(Distribution)
 MOST_UPSAMPLINGS = 7  # of spade
 MOST_STYLE_SIDE = 1024  # pixels, of a map at the lowest resolution: more than images have
 
@@ -46,7 +48,8 @@ class GeneratorConfig(Section, prefix="generator."):
     dropout: bool = False
     """global, unet: drop half of the inner activations in training, the noise of pix2pix."""
     downsample: Literal["strided", "antialiased"] = "strided"
-    """global: strided convolutions, as pix2pixHD and CycleGAN; or convolutions and a blur that halves, as CUT."""
+    """global, and the multiscale_patch discriminator next to it: strided convolutions, as in pix2pixHD and CycleGAN; or
+    convolutions and a blur that halves, as in CUT."""
     skips: Literal["none", "half", "full"] = "none"
     """global: add the encoder's activations to the decoder's, so that fine lines of the source are kept. half: from
     half of the sides on. full: those of the full sides too, through a convolution, which keeps thin lines sharper. Not
@@ -54,8 +57,6 @@ class GeneratorConfig(Section, prefix="generator."):
     upsample: Literal["transposed", "nearest", "bilinear", "residual", "antialiased"] = "transposed"
     """global, local, unet: transposed convolution, as most originals; interpolation and convolution, which leave no
     checkerboard; or, but for unet, residual blocks. antialiased: for global alone, CUT's bilinear interpolation."""
-    padding: Literal["zeros", "reflect"] = "zeros"
-    """global, local: border of the strided convolutions; reflect avoids light spots there."""
     scale: float = 1.0
     """global, unet: sides of a target, in those of its source: 2 or 4 enlarges, 0.5 or 0.25 reduces. Sizes in section
     data are those of sources. The files of a target and of its source must have exactly that ratio."""
@@ -97,8 +98,6 @@ class DiscriminatorConfig(Section, prefix="discriminator."):
     segmentation: channels behind the last block; the first has twice as many, and every second block doubles them."""
     n_layers: int = 3
     """multiscale_patch: number of strided layers of each PatchGAN."""
-    downsample: Literal["strided", "antialiased"] = "strided"
-    """multiscale_patch: strided convolutions; or convolutions and a blur that halves, as CUT."""
     n_downsamplings: int = 6
     """segmentation: number of halvings; the sides of an image must be at least 2**n_downsamplings pixels."""
     n_scales: int = 2
@@ -163,22 +162,34 @@ class StyleConfig(Section, prefix="style."):
 class InitConfig(Section, prefix="init."):
     """Weights that a new run starts from: drawn, or those of a file. A run that resumes has its own."""
 
-    distribution: Literal["normal", "xavier", "kaiming", "orthogonal"] = "normal"
-    """Of the convolution weights of all networks. xavier with generator.name=spade, and for the discriminator with
-    spectral_norm=inner: as in SPADE, convolutions under spectral norm keep torch's, and biases are 0; those of a
-    segmentation discriminator are drawn all, as in OASIS."""
-    gain: float = 0.02
-    """Scale of the drawn weights: standard deviation of normal and of batch norm's, gain of xavier and orthogonal."""
-
-    generator: str | None = None
-    """Checkpoint, run folder, or weight file of an original, such as pix2pixHD, SPADE or CUT. Weights that have a
-    place in the generator are loaded; a global generator becomes the trunk of a local one. The originals keep an
-    encoder apart: it is loaded from the file beside, latest_net_E.pth."""
-    discriminator: str | None = None
-    """The same for the discriminator; one with fewer scales keeps its resolutions."""
-    networks: dict[str, str] = field(default_factory=dict)
-    """The same for single networks of a method that has several of a kind, by name; also written as
-    init.generator_BtoA=FILE. The two above are those of all others of their kind."""
+    distribution: str = "normal"
+    """Distribution of the convolution weights of all networks: normal, xavier, kaiming or orthogonal, also with its
+    scale (default 0.02), as normal:0.02: the standard deviation of normal, the gain of xavier and orthogonal, and the
+    deviation of batch norm's weights. xavier with generator.name=spade, and for a discriminator with
+    spectral_norm=inner: as in SPADE, convolutions under spectral norm keep torch's weights, and biases are 0. A
+    segmentation discriminator draws all weights, as in OASIS."""
+    networks: dict[str, Any] = field(default_factory=dict)
+    """Files of weights by network, also written as init.generator=FILE, init.discriminator=FILE or
+    init.generator_BtoA=FILE. A file is a checkpoint, a run folder, or a weight file of an original, such as pix2pixHD,
+    SPADE or CUT. Weights that have a place in the network are loaded; a global generator becomes the trunk of a local
+    one, and a discriminator with fewer scales keeps its resolutions. The originals keep an encoder apart: it is loaded
+    from latest_net_E.pth next to the file. generator and discriminator stand for all networks of their kind."""
 
     def __post_init__(self) -> None:
-        self.require_numbers("gain", least=0)
+        object.__setattr__(self, "networks", {name: file for name, file in self.networks.items() if file is not None})
+        kind, _, gain = self.distribution.partition(":")
+        try:
+            is_known = kind in DISTRIBUTIONS and 0 <= float(gain or 0) <= MOST_FRACTION
+        except ValueError:
+            is_known = False
+        self.require(is_known, "distribution", f"one of {', '.join(DISTRIBUTIONS)}, also with a scale as normal:0.02")
+
+    @property
+    def kind(self) -> Distribution:
+        """The name of the distribution."""
+        return cast(Distribution, self.distribution.partition(":")[0])
+
+    @property
+    def gain(self) -> float:
+        """The scale of the distribution."""
+        return float(self.distribution.partition(":")[2] or 0.02)

@@ -22,7 +22,7 @@ CPU = torch.device("cpu")
 
 
 def test_both_sides_translate_the_same_files(tmp_path: Path) -> None:
-    case = Case("x", 32, 32, settings=(*SMALL, "generator.base_channels=4", "init.gain=0.3"))
+    case = Case("x", 32, 32, settings=(*SMALL, "generator.base_channels=4", "init.distribution=normal:0.3"))
     write_files(case, make_generator(case), tmp_path)
     plain_loop(case, CPU, tmp_path)()
     program("O0", CPU, tmp_path)()

@@ -68,9 +68,7 @@ def test_a_size_that_the_generator_does_not_take_is_refused(settings: list[str],
             check(config)
 
 
-OF_PIX2PIX = (
-    "discriminator.n_layers=3 discriminator.downsample=strided discriminator.n_scales=1 discriminator.padding=1"
-)
+OF_PIX2PIX = "discriminator.n_layers=3 discriminator.n_scales=1 discriminator.padding=1"
 PATCHES_OF_70 = ["loss.vgg=0", *OF_PIX2PIX.split()]
 SMALL = ["generator.name=global", "generator.n_downsamplings=2"]
 

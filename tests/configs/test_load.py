@@ -118,7 +118,7 @@ def test_text_in_a_file_needs_no_quotes(tmp_path: Path, name: str) -> None:
 
 
 def test_null_unsets_a_text_and_an_empty_section_changes_nothing(tmp_path: Path) -> None:
-    assert load(tmp_path, "init: {generator: x}", "init.generator=null").init.generator is None
+    assert load(tmp_path, "init: {generator: x}", "init.generator=null").init.networks == {}
     assert load(tmp_path, "run:\nloss:\n") == load(tmp_path, "{}") == Config()
 
 

@@ -115,7 +115,7 @@ def test_it_trains_and_translates(recipe: Path, direction: str, data_sets: dict[
     config = load_config(recipe, ["data.root=/data"])
     settings = [*settings_of(recipe, data_sets), f"run.root={tmp_path / 'runs'}"]
     for part in ("generator", "discriminator"):  # a 1024p recipe begins with a run of the 512p one
-        if getattr(config.init, part):
+        if part in config.init.networks:
             first = Path("configs/pix2pixhd_512p.yaml")
             begin = [*settings_of(first, data_sets), f"run.root={tmp_path / 'runs'}"]
             run(first, *begin, "generator.base_channels=4")

@@ -60,6 +60,12 @@ def test_other_values_are_reported_for_checkpoints_and_refused_elsewhere(
         ),
         ({"data.instances": "files", "data.instance_folder": "i/{split}"}, {"data.instances": "i/{split}"}),
         ({"data.instances": "connected", "data.instance_folder": "i"}, {"data.instances": "connected"}),
+        ({"init.distribution": "xavier", "init.gain": 0.3}, {"init.distribution": "xavier:0.3"}),
+        ({"init.generator": "x", "init.discriminator": None}, {"init.networks": {"generator": "x"}}),
+        (
+            {"generator.downsample": "antialiased", "discriminator.downsample": "antialiased"},
+            {"generator.downsample": "antialiased"},
+        ),
         ({"data.augment.scale": [0.5, 2]}, {"data.zoom": [0.5, 2]}),
         ({"optimizer.beta1": 0.1, "optimizer.beta2": 0.9}, {"optimizer.betas": [0.1, 0.9]}),
         ({"method.name": "cycle", "cycle.weight_a": 5.0, "cycle.weight_b": 2.0}, {"cycle.weights": [5.0, 2.0]}),

@@ -11,7 +11,7 @@ from inference.load import LoadedGenerator
 
 PLACE = "/home/somebody/place"
 NAMES = {"run.name", "log.activations", "data.target_files", "data.validation_split"}  # no paths
-NAMES |= {"train.validation_group", "generator.name", "discriminator.name", "checkpoint.best"}
+NAMES |= {"train.validation_group", "generator.name", "discriminator.name", "checkpoint.best", "init.distribution"}
 
 
 def texts(section: type, prefix: str = "") -> list[str]:
@@ -30,7 +30,8 @@ def texts(section: type, prefix: str = "") -> list[str]:
 def test_no_setting_of_a_path_stays(tiny_config: Path) -> None:
     """A new setting that is a text is a path or one of NAMES."""
     known = ["data.layout=paired_folders", "data.n_classes=12", f"data.source_folder=[{PLACE}/a,{{split}}_b]"]
-    given = [f"{key}={PLACE}/x" for key in texts(Config) if key not in NAMES]
+    keys = ["init.generator", "data.instances", *(key for key in texts(Config) if key not in NAMES)]
+    given = [f"{key}={PLACE}/x" for key in keys]
     config = load_config(tiny_config, [*known, "data.source_channels=1", "features.n_channels=3", *given])
     loaded = LoadedGenerator(tiny_config, config, 1, torch.nn.Identity())
     assert PLACE not in json.dumps(loaded.facts())

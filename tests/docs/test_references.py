@@ -80,6 +80,7 @@ def test_what_a_page_names_exists(document: Path) -> None:
     keys = re.findall(r"(?<![\w/.-])([a-z_]+(?:\.[a-z_0-9]+)+)(?![\w/(]|\.\w)", text)
     keys = [key for key in keys if key.partition(".")[0] in SECTIONS and Path(key).suffix not in OF_FILES]
     parts = {"generator.stem", "discriminator.scales.0"}  # of networks, in train.freeze
+    parts |= {"init.generator", "init.discriminator"}  # of init.networks
     assert set(keys) - parts <= KEYS | {key.rpartition(".")[0] for key in KEYS}
 
     assert set(re.findall(r"(?<![\w-])--[a-zA-Z][\w-]*", own_text(document))) <= known_options()

@@ -70,7 +70,7 @@ def test_two_processes_train_like_one_on_the_joint_batch(of_two: Path) -> None:
     "settings",
     [
         # the default gain would not do: the activations are so small that the norms turn rounding noise into gradients
-        [*SPADE, "init.gain=0.1", "train.activation_checkpointing=true", "train.accumulation_steps=2"],
+        [*SPADE, "init.distribution=xavier:0.1", "train.activation_checkpointing=true", "train.accumulation_steps=2"],
         ["generator.name=local", "generator.n_enhancer_blocks=1", "train.freeze_global_epochs=1", *TWO_EPOCHS],
         [*OASIS, "generator.noise_channels=0", "loss.labelmix=0"],
     ],

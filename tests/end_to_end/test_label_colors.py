@@ -39,7 +39,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file.write_text(FILE)
     config = write_tiny_config(folder)
     settings = ["data.layout=paired_folders", f"data.root={folder / 'pairs'}", f"data.label_colors={file}"]
-    run(config, *settings, *CROP, *INSTANCES, "init.gain=0.3")
+    run(config, *settings, *CROP, *INSTANCES, "init.distribution=normal:0.3")
     file.unlink()
     return config
 

@@ -25,7 +25,7 @@ from tests.tools.playground.pages import post, serving
 
 DATA = ["data.layout=paired_folders", "data.instance_edges=false", "data.preprocess=crop"]
 DATA += ["data.crop_width=16", "data.crop_height=16", "train.batch_size=2"]
-NETWORK = ["generator.scale=4", "generator.upsample=nearest", "init.gain=0.3"]
+NETWORK = ["generator.scale=4", "generator.upsample=nearest", "init.distribution=normal:0.3"]
 
 
 def write_pairs(root: Path) -> None:
@@ -169,7 +169,7 @@ def test_bands_become_a_larger_float_tiff_at_its_place(tiny_config: Path) -> Non
     data = ["data.layout=paired_folders", f"data.root={root}", "data.instance_edges=false", "generator.scale=2"]
     data += ["data.source_channels=4", "data.target_channels=1", "data.target_range=[0,0.5]"]
     data += ["data.source_range=[0,4041,0,9032,0,66,0,59953]", "data.target_files=float32.tif"]
-    run(tiny_config, *data, "generator.output=linear", "init.gain=0.5")
+    run(tiny_config, *data, "generator.output=linear", "init.distribution=normal:0.5")
     translate("--checkpoint", str(run_of(tiny_config)), "--output", str(folder), "--opt-level", "O0")
     form = StoredForm(1, "data.target_channels", is_8_bit=False)
     made = read_stored(folder / "3.tif", form)

@@ -125,7 +125,8 @@ def test_both_parts_are_trained_by_the_generators_optimizer(styled: Path) -> Non
 @pytest.mark.parametrize("kind", with_slow(["safetensors"], ["onnx"]))
 def test_an_export_has_the_style_of_an_image(tiny_config: Path, tmp_path: Path, kind: str) -> None:
     """A program holds one style; weights hold the encoder."""
-    folder, style = untrained_run(tiny_config, *LIVELY, "init.gain=0.3"), photo(tmp_path / "style.png", seed=1)
+    folder = untrained_run(tiny_config, *LIVELY, "init.distribution=kaiming:0.3")
+    style = photo(tmp_path / "style.png", seed=1)
     labels = np.arange(32 * 32).reshape(32, 32) % 12
     save_image(tmp_path / "in" / "a.png", labels.astype(np.uint8))
     save_image(tmp_path / "instances" / "a.png", np.zeros((32, 32), np.uint16))

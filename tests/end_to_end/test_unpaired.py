@@ -87,7 +87,7 @@ def test_settings_go_together(config: Path, settings: list[str]) -> None:
 @pytest.mark.parametrize("settings", [[*CUT, "contrastive.n_patches=5000"], CYCLE], ids=["contrastive", "cycle"])
 def test_two_processes_have_the_gradients_of_one_on_the_joint_batch(config: Path, settings: list[str]) -> None:
     """The contrastive case compares all patches, so that none are drawn."""
-    common = [*SIDES, *settings, "train.max_steps=1", "optimizer.learning_rate=1e-8", "init.gain=0.1"]
+    common = [*SIDES, *settings, "train.max_steps=1", "optimizer.learning_rate=1e-8", "init.distribution=normal:0.1"]
     train_two(config, [*common, "run.name=two"])
     run(config, *common, "run.name=one", "train.batch_size=2")
     one, two = (checkpoint(config, 1, name)["optimizers"] for name in ("one", "two"))

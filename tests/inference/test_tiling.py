@@ -36,8 +36,8 @@ def global_net(**options: Any) -> GlobalGenerator:
 
 
 CASES = {  # networks, the multiples that sides have to be of, and the scale of the output
-    "transposed, zeros": (global_net(upsample="transposed", padding="zeros"), 4, 1),
-    "nearest, reflect": (global_net(upsample="nearest", padding="reflect"), 4, 1),
+    "transposed": (global_net(upsample="transposed"), 4, 1),
+    "nearest": (global_net(upsample="nearest"), 4, 1),
     "bilinear, quarter": (global_net(upsample="bilinear", scale=0.25), 4, 0.25),
     "residual, double": (global_net(upsample="residual", scale=2.0), 4, 2),
     "antialiased, batch": (global_net(downsample="antialiased", biased_downs=True, norm="batch"), 4, 1),

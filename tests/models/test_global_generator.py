@@ -5,7 +5,7 @@ from copy import deepcopy
 import pytest
 import torch
 
-from models.blocks import Downsample, Norm, Padding, Skips, Upsample
+from models.blocks import Downsample, Norm, Skips, Upsample
 from models.global_generator import GlobalGenerator, LocalEnhancer
 
 
@@ -17,21 +17,19 @@ def test_a_tap_that_is_no_layer_with_features_is_refused(tap: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("downsample", "upsample", "padding", "norm"),
+    ("downsample", "upsample", "norm"),
     [
-        ("strided", "transposed", "reflect", "batch"),
-        ("antialiased", "nearest", "zeros", "instance"),
-        ("antialiased", "bilinear", "reflect", "batch"),
-        ("strided", "residual", "zeros", "instance"),
-        ("strided", "antialiased", "reflect", "instance"),
+        ("strided", "transposed", "batch"),
+        ("antialiased", "nearest", "instance"),
+        ("antialiased", "bilinear", "batch"),
+        ("strided", "residual", "instance"),
+        ("strided", "antialiased", "instance"),
     ],
 )
-def test_every_option_translates_and_trains(
-    downsample: Downsample, upsample: Upsample, padding: Padding, norm: Norm
-) -> None:
+def test_every_option_translates_and_trains(downsample: Downsample, upsample: Upsample, norm: Norm) -> None:
     generator = GlobalGenerator(
         in_channels=5, out_channels=2, base_channels=4, n_downsamplings=2, n_blocks=1,
-        downsample=downsample, upsample=upsample, padding=padding, norm=norm, dropout=True,
+        downsample=downsample, upsample=upsample, norm=norm, dropout=True,
     )  # fmt: skip
     output = generator(torch.randn(2, 5, 24, 32))
     assert output.shape == (2, 2, 24, 32)

@@ -46,7 +46,7 @@ def test_a_discriminators_arguments_are_settings_of_its_section(name: str) -> No
     settings = {setting.name for setting in fields(DiscriminatorConfig)}
     arguments = inspect.signature(DISCRIMINATORS[name]).parameters.keys()
     assert "image_channels" in arguments
-    assert arguments - {"source_channels", "image_channels", "n_classes", "max_channels"} <= settings
+    assert arguments - {"source_channels", "image_channels", "n_classes", "max_channels", "downsample"} <= settings
     assert argument_names(DISCRIMINATORS[name].least_side) <= arguments
 
 

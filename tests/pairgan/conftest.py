@@ -15,7 +15,7 @@ from tests.conftest import save_image, write_tiny_config
 from tests.runs import program_main, untrained_run
 from tools.export.onnx import export_program
 
-LARGE_WEIGHTS = "init.gain=0.3"  # or every translation is grey, and agreement means nothing
+LARGE_WEIGHTS = "init.distribution=normal:0.3"  # or every translation is grey, and agreement means nothing
 rng = np.random.default_rng(0)
 LABELS = rng.integers(0, 12, (3, 5), dtype=np.uint8)  # so small that it is reflected repeatedly
 INSTANCES = rng.integers(0, 9, LABELS.shape, dtype=np.uint16) * 1000

@@ -68,8 +68,7 @@ CASES: dict[str, list[str]] = {
         *("loss.gan_mode=segmentation", "loss.feature_matching=0", "loss.labelmix=10", MOVED),
     ],
     "CUT": [
-        *(*CUT, "generator.upsample=antialiased", "generator.downsample=antialiased"),
-        *("discriminator.downsample=antialiased", CUT_OUT),
+        *(*CUT, "generator.upsample=antialiased", "generator.downsample=antialiased", CUT_OUT),
     ],
     "FastCUT, scaled gradients": [
         *(*CUT, *OUTSIDE_MASK, "contrastive.flip_equivariance=true", "generator.norm=batch"),

@@ -192,7 +192,7 @@ def _build_projection(config: Config, generator: Generator) -> PatchProjection:
     images = torch.empty(1, config.data.source_channels, side, side, device="meta")
     features = deepcopy(generator).to("meta").features(images, compared_layers(config))
     projection = PatchProjection([feature.shape[1] for feature in features], channels=settings.channels)
-    initialize(projection, config.init.distribution, config.init.gain, zero_biases=True)
+    initialize(projection, config.init.kind, config.init.gain, zero_biases=True)
     return projection
 
 

@@ -86,7 +86,7 @@ def test_a_network_of_a_method_has_a_file_by_its_name() -> None:
     common = {"method": {"name": "cycle"}, "data": {"layout": "unpaired_folders", "root": "x"}}
     settings = ["init.generator=a.pth", "init.generator_BtoA=b.pth", "init.discriminator_A=c.pth"]
     init = config_from_dict(common, "", settings).init
-    assert (init.generator, init.networks) == ("a.pth", {"generator_BtoA": "b.pth", "discriminator_A": "c.pth"})
+    assert init.networks == {"generator": "a.pth", "generator_BtoA": "b.pth", "discriminator_A": "c.pth"}
     assert config_from_dict(common, "", settings).without_paths().init == InitConfig()
     with pytest.raises(ConfigError, match=r"init\.generator_BtoA is b\.pth, expected null: .*=contrastive trains gen"):
         config_from_dict(common, "", ["method.name=contrastive", settings[1]])

@@ -24,20 +24,20 @@ from utils.errors import ConfigError
 def untrained(config: Path, *settings: str) -> LoadedGenerator:
     """Return an untrained generator with weights so large that an error shows in 8 bits."""
     torch.manual_seed(0)
-    resolved = load_config(config, ["init.gain=0.3", *settings])
+    resolved = load_config(config, ["init.distribution=normal:0.3", *settings])
     return LoadedGenerator(config.parent / "checkpoint.pt", resolved, 1, build.build_generator(resolved))
 
 
 KINDS = [
     [],
-    ["data.target_channels=1", "generator.upsample=bilinear", "generator.padding=reflect"],
+    ["data.target_channels=1", "generator.upsample=bilinear"],
     ["generator.name=local", "data.synthetic_size=[32,64]"],
     ["generator.name=unet", "generator.n_downsamplings=5", "generator.norm=batch", "generator.dropout=true"],
-    ["generator.upsample=residual", "generator.spectral_norm=true", "init.gain=1"],
+    ["generator.upsample=residual", "generator.spectral_norm=true", "init.distribution=normal:1"],
     ["generator.downsample=antialiased", "generator.upsample=antialiased", "data.target_channels=1"],
     ["features.n_channels=2", "features.base_channels=4", "features.n_downsamplings=2"],
     ["data.layout=side_by_side", "data.root=.", "data.instance_edges=false", "data.source_channels=1"],
-    [*SPADE, "generator.noise_channels=2"],
+    [*SPADE, "generator.noise_channels=2", "init.distribution=xavier:0.3"],
     [*STYLE, "init.distribution=kaiming"],
     ["data.layout=paired_folders", "data.root=.", *SPADE, "init.distribution=kaiming", "generator.norm=batch"],
 ]
@@ -95,7 +95,7 @@ def test_programs_at_their_limits(
 
 
 def test_a_low_dtype_halves_the_weights_and_keeps_inputs_and_outputs(tiny_config: Path) -> None:
-    loaded = untrained(tiny_config, "generator.base_channels=16", "init.gain=0.02")
+    loaded = untrained(tiny_config, "generator.base_channels=16", "init.distribution=normal:0.02")
     file = tiny_config.parent / "generator.onnx"
     export_program(loaded, file, "float16")
     n_weights = sum(weight.numel() for weight in loaded.generator.parameters())

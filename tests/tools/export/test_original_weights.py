@@ -87,7 +87,7 @@ def test_nothing_is_overwritten(tiny_config: Path) -> None:
 THEIR_DISCRIMINATORS = {
     "pix2pixHD": ["discriminator.n_scales=2"],
     "pix2pix": ["discriminator.n_scales=1", "discriminator.padding=1", "discriminator.norm=batch"],
-    "CUT": ["discriminator.n_scales=1", "discriminator.padding=1", "discriminator.downsample=antialiased"],
+    "CUT": ["discriminator.n_scales=1", "discriminator.padding=1", "generator.downsample=antialiased"],
     "pix2pix, 1x1": ["discriminator.name=pixel", "loss.feature_matching=0"],
     "SPADE": ["discriminator.spectral_norm=inner"],
     "OASIS": [*OASIS, "discriminator.spectral_norm=inner", "discriminator.n_downsamplings=6", *AS_LARGE],

@@ -24,7 +24,7 @@ from tools.serve.web import WebServer
 N_CLASSES = 12  # of the synthetic facades
 SIZE = 64
 COLORS = np.array([[70, 130, 180], [128, 64, 128], [0, 0, 0], [9, 9, 9]], np.uint8)  # the last two are ignored
-STRONG = "init.gain=0.3"  # or every translation is grey, and a stroke changes nothing
+STRONG = "init.distribution=normal:0.3"  # or every translation is grey, and a stroke changes nothing
 PATIENCE_MS = 120_000  # a machine may be busy
 
 

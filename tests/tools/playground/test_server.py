@@ -15,7 +15,7 @@ import torch
 from tests.conftest import save_image
 from tests.pairgan.conftest import photo_pairs
 from tests.runs import STYLE, untrained_run
-from tests.tools.playground.pages import N_CLASSES, expected, post, serving
+from tests.tools.playground.pages import N_CLASSES, STRONG, expected, post, serving
 from tests.tools.serve.services import ask
 from tools import cluster_features
 from tools.playground.__main__ import parse_arguments
@@ -91,8 +91,8 @@ def test_connections_wait_for_their_turn(tiny_run: Path) -> None:
 
 
 ODD = (37, 51)
-FEATURES = ["features.n_channels=3", "features.n_downsamplings=2", "features.base_channels=2", "init.gain=0.3"]
-DROPOUT = ["generator.name=unet", "generator.dropout=true", "generator.n_downsamplings=6", "init.gain=0.3"]
+FEATURES = ["features.n_channels=3", "features.n_downsamplings=2", "features.base_channels=2", STRONG]
+DROPOUT = ["generator.name=unet", "generator.dropout=true", "generator.n_downsamplings=6", STRONG]
 DROPOUT += ["data.synthetic_size=[64,64]"]
 
 
@@ -122,7 +122,8 @@ def test_a_seed_is_the_seed_of_test_py(tiny_config: Path, settings: list[str], o
 
 
 def test_styles_are_of_seeds_or_photographs_and_between_two_of_them(tiny_config: Path) -> None:
-    command = ("--checkpoint", str(untrained_run(tiny_config, *STYLE, "init.gain=0.3")), "--opt-level", "O0")
+    run_folder = untrained_run(tiny_config, *STYLE, "init.distribution=xavier:0.3")
+    command = ("--checkpoint", str(run_folder), "--opt-level", "O0")
     drawn, folder = drawing(np.random.default_rng(0), *ODD), tiny_config.parent
     photos = [folder / f"{name}.png" for name in ("bright", "dark")]
     for photo, level in zip(photos, (250, 5), strict=True):
@@ -143,7 +144,7 @@ def test_styles_are_of_seeds_or_photographs_and_between_two_of_them(tiny_config:
 def test_ignored_pixels_and_many_classes(tiny_config: Path, label_data_set: Path) -> None:
     n_classes, ignore_id = 300, 999
     data = ["data.layout=paired_folders", f"data.root={label_data_set}", f"data.n_classes={n_classes}"]
-    run_folder = untrained_run(tiny_config, *data, f"data.ignore_id={ignore_id}", "init.gain=0.3")
+    run_folder = untrained_run(tiny_config, *data, f"data.ignore_id={ignore_id}", "init.distribution=normal:0.3")
     command = ("--checkpoint", str(run_folder), "--opt-level", "O0")
     labels, instances = drawing(np.random.default_rng(0), *ODD, n_classes)
     labels[3:9, 4:20] = ignore_id

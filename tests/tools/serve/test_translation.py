@@ -59,7 +59,7 @@ def test_tiles(photo_run: Path, tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def photo_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("photos")
-    return untrained_run(write_tiny_config(folder), *photo_pairs(folder), "init.gain=0.3")
+    return untrained_run(write_tiny_config(folder), *photo_pairs(folder), "init.distribution=normal:0.3")
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_images_of_other_values(
 
 
 def test_a_seed_is_that_of_test_py(tiny_config: Path, tmp_path: Path) -> None:
-    features = ["features.n_channels=3", "features.n_downsamplings=2", "features.base_channels=2", "init.gain=0.3"]
-    checkpoint = untrained_run(tiny_config, *features)
+    features = ["features.n_channels=3", "features.n_downsamplings=2", "features.base_channels=2"]
+    checkpoint = untrained_run(tiny_config, *features, "init.distribution=normal:0.3")
     cluster_features.main(["--checkpoint", str(checkpoint), "--clusters", "3"])
     source, instances = draw(tmp_path)
     with serving("--checkpoint", checkpoint, *EXACT) as server:
