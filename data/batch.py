@@ -75,14 +75,14 @@ class Sample(_Maps):
 
     name: Relative path without suffix, unique in the split.
     source: RGB image, (3, H, W) uint8. Or class ids, (1, H, W), uint8 for up to 255 classes, otherwise int32: 0 .. K-1,
-        and K for ignored pixels. Or an image as it is stored, (C, H, W) uint8, uint16, int16 or float32.
+        and K for ignored pixels. Or a stored image, (C, H, W) uint8, uint16, int16 or float32.
     instances: Instance ids, (1, H, W) int32.
     target: RGB or stored image like `source`, of the source's size times the generator's scale.
     features: Precomputed instance features, (3, H, W) uint8.
     weights: Weights of the target's pixels, (1, H, W): uint8 (of 255), uint16 (of 65535), int16 or float32.
     source_images: Images of the other source folders if the first one holds label maps, (C, H, W). If all folders hold
         images, `source` is their stack.
-    labels: Ids of a label map in addition to a source that is an image, (1, H, W) int32, as they are stored.
+    labels: Stored ids of a label map in addition to a source that is an image, (1, H, W) int32.
     replaces: Samples that cannot be used. This sample was read instead.
     """
 

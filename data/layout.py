@@ -32,7 +32,9 @@ class Provenance:
                 texts.append(file.state())
             except OSError as error:
                 raise DataError(f"{file}: {error.strerror}") from error
-        return hashlib.sha256(" ".join(texts).encode("utf-8", "surrogateescape")).hexdigest()  # of arbitrary file names
+        return hashlib.sha256(
+            " ".join(texts).encode("utf-8", "surrogateescape")
+        ).hexdigest()  # file names may hold any bytes
 
 
 class Layout(ABC):

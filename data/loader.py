@@ -139,7 +139,7 @@ class TrainingDataset(MonitoredDataset):
         layout = self.layout.sides[side]
         try:
             sample = layout.read(index)
-            named = replace(sample, name=describe_sample(layout, index))  # for errors
+            named = replace(sample, name=describe_sample(layout, index))  # name in errors
             placement = self._preprocessing.draw(named, self._rng(key, 2 * side))
             return place(sample, placement, source_is_ids=layout.n_classes > 0)
         except Exception as error:  # noqa: BLE001  a bug too: raised here, it would block the processes

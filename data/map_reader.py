@@ -30,11 +30,11 @@ from utils.text import counted
 
 @dataclass(frozen=True)
 class MapReader:
-    """Reads samples from the files of their maps: those of a Sample, and "source_2", "source_3" and so on.
+    """Reads samples from the files of their maps: the maps of a Sample, and "source_2", "source_3" and so on.
 
     n_classes: Number of classes of label maps; 0 if sources are images.
     ignore_id: Id of pixels without a class.
-    forms: Expected pixels of maps that are read as they are stored. Other images are 8-bit RGB. "source" describes the
+    forms: Expected pixels of maps that are not converted. Other images are 8-bit RGB. "source" describes the
         stack of all source folders, "source_images" the stack of the folders after one of label maps.
     colors: Colours of the classes, or None if label maps hold ids.
     divided_classes: Argument of `connected_parts` if instances are computed from label maps, otherwise None.
@@ -94,7 +94,7 @@ class MapReader:
         return Provenance(rule, files)
 
     def _classes(self, stored: Tensor, file: File) -> Tensor:
-        """Return the classes of a label map as it is stored; raise DataError if a pixel has none."""
+        """Return the classes of a stored label map; raise DataError if a pixel has none."""
         if self.colors:
             return classes_of_colors(stored, self.colors, str(file))
         return checked_classes(stored, str(file), n_classes=self.n_classes, ignore_id=self.ignore_id)
@@ -129,7 +129,7 @@ def stacked(images: Sequence[Tensor], files: Sequence[File], form: StoredForm) -
     for number, (image, file) in enumerate(zip(images, files, strict=True)):
         check_depth(image, file, form, first_channel=sum(map(len, images[:number])))
     stack = torch.from_numpy(np.concatenate([image.numpy() for image in images]))
-    return stack.float() if stack.dtype == torch.int32 else stack  # of uint16 and int16
+    return stack.float() if stack.dtype == torch.int32 else stack  # uint16 and int16 images
 
 
 def fitting(images: Sequence[Tensor], files: Sequence[File], form: StoredForm) -> Sequence[Tensor]:

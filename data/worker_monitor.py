@@ -78,7 +78,7 @@ class WorkerMonitor:
     collate: Function that makes a batch of the list of samples of its keys.
     timeout_s: Maximum time for a batch in seconds; 0: no limit.
     should_stop: Called every POLL_S while waiting.
-    lost: Index of the sample at which a process ended, or the first index of a batch that did not arrive.
+    lost: Index of the sample that a process read when it ended, or first index of a batch that did not arrive.
     """
 
     dataset: MonitoredDataset

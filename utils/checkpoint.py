@@ -315,7 +315,7 @@ def _fits(value: Any, form: Any) -> bool:
 
 
 def _is_count(value: Any) -> bool:
-    return type(value) is int and 0 <= value < 2**31  # as the settings limit steps, epochs and samples
+    return type(value) is int and 0 <= value < 2**31  # limit of steps, epochs and samples in the settings
 
 
 def _is_number(value: Any) -> bool:

@@ -140,7 +140,7 @@ def run_entry_point(main: Callable[[Sequence[str]], None]) -> int:
     except KeyboardInterrupt:
         sys.stderr.write(INTERRUPTED)
         return 130
-    except BrokenPipeError:  # for example after `| head`
+    except BrokenPipeError:  # `| head`
         return 141  # 128 + SIGPIPE
     except Interrupted as error:
         sys.stderr.write(f"{error}; {error.remedy}\n")
@@ -182,7 +182,7 @@ def _report(problems: Sequence[str], *, is_consequence: bool = False) -> int:
 
 
 def _problems(error: UserError | OSError) -> list[str]:
-    """Return the problems of an error. Those of the operating system get a remedy."""
+    """Return the problems of an error, with a remedy for an error of the operating system."""
     if isinstance(error, OSError):
         subject = error.strerror or str(error)
         if error.filename is not None and error.strerror:

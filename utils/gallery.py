@@ -83,7 +83,7 @@ def _template() -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters["figures"] = lambda row, number: json.dumps({"number": number, **row.figures})  # to sort by
+    environment.filters["figures"] = lambda row, number: json.dumps({"number": number, **row.figures})
     environment.filters["link"] = lambda path: quote(os.fsencode(path))  # a name may hold any bytes
     return environment.get_template("gallery.html")
 

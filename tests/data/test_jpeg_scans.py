@@ -21,7 +21,7 @@ def test_usual_files_pass_and_are_left_at_their_start(content: bytes) -> None:
 @pytest.mark.parametrize("content", [
     scans(MAX_SCANS),
     jpeg()[:2] + COMMENT * 30_000 + scans(MAX_SCANS)[2:],
-    scans(MAX_SCANS).replace(b"\xff\xda", b"\xff\xff\xff\xda"),  # with fill bytes
+    scans(MAX_SCANS).replace(b"\xff\xda", b"\xff\xff\xff\xda"),  # fill bytes
 ])  # fmt: skip
 def test_more_scans_or_segments_are_refused(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "a.jpg").write_bytes(content)

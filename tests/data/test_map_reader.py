@@ -1,4 +1,4 @@
-"""Reading the maps of a sample: what fits together, how sources are stacked, and the rule by which caches know them."""
+"""Reading the maps of a sample: sizes, stacks of sources, and the rule of caches."""
 
 import re
 from pathlib import Path
@@ -106,7 +106,7 @@ def test_sources_are_stacked_in_the_order_of_the_folders_behind_label_maps_alone
     provenance, sample = layout.provenance(0), layout.read(0)
     files = {kind: file.folder.path.name for kind, file in provenance.files.items()}
     assert list(files.items()) == [("source", "rgb"), ("source_2", "depth"), ("target", "target")]
-    assert [folder.path.name for folder in layout.folders] == ["rgb", "target", "depth"]  # as fingerprints count them
+    assert [folder.path.name for folder in layout.folders] == ["rgb", "target", "depth"]
     assert sample.source_images is None
     assert sample.source.tolist() == [*RGB.transpose(2, 0, 1).tolist(), DEPTH.tolist()]
     labels = folders(tmp_path, "label", n_classes=3, forms={"source_images": form(1)}).read(0)

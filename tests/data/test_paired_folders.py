@@ -66,7 +66,7 @@ def test_the_complete_pairs_are_left_where_some_have_no_partner(tmp_path: Path) 
             r"^\S*A/frame_2_labels\.png: without a partner .*B: for images",
         ),
         (["x_1.png", "y_1.png"], ["x_2.png", "y_2.png"], "without a partner"),  # numbers are no endings
-        (["photo_cat.png"], ["photo_dog.png"], "without a partner"),  # nor is that of a single file
+        (["photo_cat.png"], ["photo_dog.png"], "without a partner"),  # a single file has no ending
         (["x.PNG"], ["X.png"], r"without a partner .*; X\.png there differs in upper and lower case: rename one"),
     ],
 )

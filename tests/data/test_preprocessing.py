@@ -160,7 +160,7 @@ def at_the_coarser(sample: Sample, placement: Placement, scale: float) -> tuple[
 @SCALES
 @pytest.mark.parametrize("mode", MODES)
 def test_every_draw_shows_source_and_target_the_same_place(scale: float, mode: Mode) -> None:
-    is_cropped = mode not in ("scale_width", "none")  # to a square
+    is_cropped = mode not in ("scale_width", "none")  # square crops
     augmentation = TURNED if is_cropped else SMALL.augmentation
     settings = replace(SMALL, mode=mode, target_scale=scale, augmentation=augmentation)
     sample, seen = sample_of(*((40, 56) if mode in ("crop", "none") else (32, 48)), scale), set()

@@ -35,7 +35,7 @@ CUT = torch.load(Path(__file__).parents[1] / "reference" / "unpaired.pt", weight
 
 
 class Numbered(Layout):
-    """Samples that are no files, for orders alone."""
+    """Samples without files, for tests of the order."""
 
     def __init__(self, n_samples: int) -> None:
         self.names = range(n_samples)  # type: ignore[assignment]

@@ -45,7 +45,7 @@ def test_adding_samples_moves_none_from_one_side_to_the_other(tmp_path: Path) ->
     before, after = (
         [set(side.names) for side in split_validation(pairs(tmp_path, *map(str, range(n))), 0.2)] for n in (40, 80)
     )
-    assert before[1] == {"12", "28", "36", "37", "38", "5"}  # as in earlier versions
+    assert before[1] == {"12", "28", "36", "37", "38", "5"}  # equal to earlier versions
     assert before[0] < after[0]
     assert before[1] < after[1]
     assert not after[0] & after[1]

@@ -17,7 +17,7 @@ OLD = "GPU 0: torch 2 cannot use it: no kernel image"
 
 @pytest.fixture
 def old_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine with a GPU for which torch has no kernels, and another that it supports."""
+    """A machine with a GPU that torch does not support, and another that it supports."""
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(device, "_problem_of", lambda index: None if index else OLD)
 

@@ -89,7 +89,7 @@ def test_too_many_open_files_are_no_damage_of_the_file(tmp_path: Path, n_files: 
     assert not is_system_error(damaged.value)
 
 
-@pytest.mark.parametrize("content", [Path(), os.getcwd])  # of a type that torch does not know, and of one that it bans
+@pytest.mark.parametrize("content", [Path(), os.getcwd])  # a type that torch does not know, and one that it bans
 def test_a_refused_type_is_told_from_damage(tmp_path: Path, content: object) -> None:
     torch.save(content, path := tmp_path / "x.pt")
     with pytest.raises(pickle.UnpicklingError) as caught:
