@@ -141,8 +141,7 @@ def _source(arguments: argparse.Namespace, problems: list[str]) -> list[str]:
 
 def _colors_to_ids(arguments: argparse.Namespace, problems: list[str]) -> list[str]:
     replaces = arguments.existing == "replace"
-    problems += colors_to_ids(_origin(arguments), arguments.target, arguments.colors, replaces=replaces)
-    return []
+    return colors_to_ids(_origin(arguments), arguments.target, arguments.colors, replaces=replaces, problems=problems)
 
 
 def _to_shards(arguments: argparse.Namespace, _: list[str]) -> list[str]:
