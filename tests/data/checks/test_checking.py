@@ -6,7 +6,8 @@ from PIL import Image
 
 from configs.load import load_config
 from data.batch import DataError
-from data.checks.checking import Check, check_all, label_maps, palette_problems
+from data.checks.checking import Check, check_all, palette_problems, shared_files
+from data.folder import LocalFile
 from data.map_reader import MapReader
 from data.paired_folders import PairedFolders, SideBySide
 from tests import processes  # noqa: F401 - its server forks at once
@@ -66,13 +67,6 @@ def save_pairs(root: Path, n: int) -> None:
         save_image(root / "train_img" / f"{number}.png", np.zeros((32, 32, 3), np.uint8))
 
 
-def test_a_run_reads_some_files_from_all_over_the_split(tmp_path: Path) -> None:
-    save_pairs(tmp_path, 12)
-    layout = PairedFolders({"source": tmp_path / "train_label", "target": tmp_path / "train_img"}, MapReader(4))
-    assert len(label_maps(layout)) == 12
-    assert [path.name for path in label_maps(layout, 4)] == ["0.png", "11.png", "4.png", "7.png"]
-
-
 @pytest.mark.parametrize("split", ["train", "val", "test"])
 def test_training_compares_the_palettes_of_all_splits(split: str, tiny_config: Path, tmp_path: Path) -> None:
     root = tmp_path / "pairs"
@@ -84,3 +78,19 @@ def test_training_compares_the_palettes_of_all_splits(split: str, tiny_config: P
     settings = load_config(tiny_config, data)
     with pytest.raises(DataError, match=rf"{split}_label.a\.png and .*train_label.0\.png have different palettes"):
         check_palettes(settings, open_splits(settings))
+
+
+def test_files_of_equal_bytes_in_two_splits(tmp_path: Path) -> None:
+    begin = "0" * 100_000  # files of one size that differ only at their ends are no copies
+    contents = {"a": "one", "b": "two", "c": "one", "d": "longer", "e": "two", "f": f"{begin}f", "g": f"{begin}g"}
+    for name, content in contents.items():
+        (tmp_path / name).write_text(content)
+
+    def lines(**names: str) -> list[str]:
+        return list(
+            shared_files({split: [LocalFile.of(tmp_path / name) for name in own] for split, own in names.items()})
+        )
+
+    (line,) = lines(train="abf", val="dg", test="ce")
+    assert line.startswith(f"train and test share 2 files, as {tmp_path}/a and {tmp_path}/c. ")
+    assert lines(train="ac", val="d") == []

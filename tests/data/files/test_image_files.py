@@ -45,22 +45,6 @@ def test_images_are_upright_and_sizes_those_of_upright_images(
     assert read_size(tmp_path / "x.jpg") == size == tuple(read_rgb(tmp_path / "x.jpg").shape[1:])
 
 
-def test_missing_folders_are_named_with_what_is_beside_them(tmp_path: Path) -> None:
-    def problem(name: str) -> str:
-        problems: list[str] = []
-        assert find_images(tmp_path / name, problems) == {}
-        return "; ".join(problems).removeprefix(f"{tmp_path / name}: ")
-
-    (tmp_path / "holiday.JPG").touch()
-    remedy = "python -m tools.convert_data from-photos makes pairs of photographs"
-    assert problem("train_A") == f"no such folder; folders next to it: none; {remedy}"
-    (tmp_path / "holiday.JPG").unlink()
-    (tmp_path / "train_label").mkdir()
-    (tmp_path / "file").touch()
-    assert problem("train_labels") == "no such folder; folders next to it: train_label"
-    assert problem("file") == "is a file, expected a folder; folders next to it: train_label"
-
-
 def test_files_of_other_formats_are_counted(tmp_path: Path) -> None:
     for name in ("a.gif", "deep/b.GIF", "notes.txt", "LICENSE", ".hidden", "c.png"):
         (tmp_path / name).parent.mkdir(exist_ok=True)

@@ -121,29 +121,19 @@ def test_names_that_are_no_text_are_reported_in_a_line(tmp_path: Path, command_l
     )
 
 
-@pytest.mark.parametrize(
-    "pixels", [np.zeros((32, 64), np.uint16), np.zeros((2, 32, 64), np.float32)], ids=["png", "npy"]
-)
-def test_channels_that_training_refuses_are_a_problem(
-    tmp_path: Path, command_line: CommandLine, pixels: np.ndarray
-) -> None:
-    for name in "xy":
-        for folder in (tmp_path / "train_A", tmp_path / "train_B"):
-            folder.mkdir(exist_ok=True)
-            if pixels.ndim == 2:
-                save_image(folder / f"{name}.png", pixels)
-            else:
-                np.save(folder / f"{name}.npy", pixels)
+def test_channels_that_training_refuses_are_a_problem(tmp_path: Path, command_line: CommandLine) -> None:
+    for folder in (tmp_path / "train_A", tmp_path / "train_B"):
+        folder.mkdir()
+        np.save(folder / "x.npy", np.zeros((2, 32, 64), np.float32))
     code, out = check(command_line, tmp_path)
     assert code == 2
-    assert re.search(r"/train_A/x\.\w+: has (1|2) channels?, data\.source_channels is 3: set data\.\w+=\1$", out[0])
+    assert out[0].endswith("/train_A/x.npy: has 2 channels, data.source_channels is 3: set data.source_channels=2")
 
 
 @pytest.mark.parametrize(
     "settings",
     [
-        ["data.target_channels=4", "data.target_range=[0,9]"],
-        ["loss.gradient_penalty=1", "amp.opt_level=O2"],
+        ["data.target_channels=4", "data.target_range=[0,9]", "loss.gradient_penalty=1", "amp.opt_level=O2"],
         ["data.layout=unpaired_folders", "loss.l1=5", "method.name=cycle"],
     ],
     ids=str,

@@ -34,14 +34,6 @@ def test_images_that_are_too_small_are_one_problem(tmp_path: Path) -> None:
     assert problems_of(tmp_path, ["", *small]) == [f"{small[0]} (in 2 of 12 samples)"]
 
 
-def test_images_of_several_types_are_named(tmp_path: Path) -> None:
-    problems_of(tmp_path, [])
-    results = [Checked(k, types="uint8 target" if k == 5 else "uint16 target") for k in range(12)]
-    (line,) = CheckedSide("train", "", SideBySide(folder=tmp_path, a_to_b=True), results).problems()
-    assert line.startswith("train: images of several types.")
-    assert "uint8 target, as 05" in line
-
-
 @pytest.mark.parametrize(
     ("ids", "ignore_id", "line"),
     [

@@ -99,13 +99,3 @@ def test_label_maps_of_a_mask_need_a_partner(tmp_path: Path, command_line: Comma
     settings = ["data.layout=unpaired_folders", "loss.outside_mask=1", "loss.class_weights={11: 0}"]
     code, out, _ = command_line.run(main, str(tmp_path), *settings)
     assert (code, "train_A01.png: without a partner of the same name in" in out) == (2, True)
-
-
-def test_sides_may_be_outside_of_the_data_set(tmp_path: Path, command_line: CommandLine) -> None:
-    for seed, side in enumerate("AB"):
-        fill(tmp_path / "elsewhere" / f"train{side}", 3, seed)
-    (tmp_path / "root").mkdir()
-    for elsewhere in (f"{tmp_path}/elsewhere", "../elsewhere"):
-        folders = [f"data.{side}_folder={elsewhere}/{{split}}{end}" for side, end in (("source", "A"), ("target", "B"))]
-        code, out, _ = command_line.run(main, str(tmp_path / "root"), "data.layout=unpaired_folders", *folders)
-        assert (code, out.count("3 samples")) == (0, 2)

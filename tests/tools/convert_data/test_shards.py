@@ -82,13 +82,11 @@ def _damage_a_header(path: Path) -> None:
     [
         ([*PAIR, PAIR[0]], None, "train_A/a.png is also in x.tar. Keep one of them"),
         (["/a.png"], None, "/a.png is a link or leads outside"),
-        (["x/../../b.png"], None, "x/../../b.png is a link or leads outside"),
         ([special("b.png", tarfile.SYMTYPE)], None, "b.png is a link or leads outside"),
         (["readme.txt"], None, "holds no tar file with images"),
         (PAIR, _cut, "no tar file, compressed or damaged"),
         (PAIR, _cut_behind_a_file, "is cut or damaged at byte"),
         (PAIR, _damage_a_header, "is cut or damaged at byte"),
-        (PAIR, lambda path: path.write_bytes(b"x" * 2000), "no tar file, compressed or damaged"),
         (PAIR, lambda path: write_tar(path, ["a.png"], "w:gz"), "no tar file, compressed or damaged"),
     ],
 )
