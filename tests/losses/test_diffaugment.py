@@ -8,10 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from configs.schema.train import AUGMENTATIONS
-from losses.diffaugment import DRAWS, DiffAugment, Operation, Transform, color, cutout, translation
-from models.patch_discriminator import MultiscalePatchDiscriminator
-from tests.losses.test_objective import match_features
+from losses.diffaugment import DiffAugment, Operation, Transform, color, cutout, translation
 
 CASES = pytest.mark.parametrize("name", ["diffaugment_0", "diffaugment_1"])
 POLICY = ("color", "translation", "cutout")
@@ -58,17 +55,7 @@ def test_operations_are_the_originals(reference: dict[str, Any], name: str) -> N
 
 
 @CASES
-def test_policies_are_applied_in_their_order(reference: dict[str, Any], name: str) -> None:
-    case = reference[name]
-    images = case["inputs"]["image"].double().requires_grad_()
-    for policy, expected in case["policies"].items():
-        assert_same(recorded(case, policy).of_image(images), images, expected)
-
-
-@CASES
-def test_of_a_pair_both_move_and_the_image_alone_changes_colour_and_is_cut(
-    reference: dict[str, Any], name: str
-) -> None:
+def test_a_source_is_only_moved(reference: dict[str, Any], name: str) -> None:
     case = reference[name]
     source, image = case["inputs"]["source"].double(), case["inputs"]["image"].double()
     transform, pairs = recorded(case, "color,translation,cutout"), case["pairs"]
@@ -77,10 +64,6 @@ def test_of_a_pair_both_move_and_the_image_alone_changes_colour_and_is_cut(
     torch.testing.assert_close(transform.of_image(image), expected, rtol=0, atol=1e-12)
     uncut = recorded(case, "color,translation").of_image(image)
     torch.testing.assert_close(uncut, pairs["color_translation_image"], rtol=0, atol=1e-12)
-
-
-def test_the_settings_are_the_operations() -> None:
-    assert tuple(DRAWS) == AUGMENTATIONS
 
 
 def make_images(*shape: int) -> Tensor:
@@ -116,42 +99,20 @@ def test_without_operations_nothing_is_drawn_copied_or_cast() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_equal_images_stay_equal_in_every_precision_and_match_in_all_features() -> None:
+def test_equal_images_in_any_precision_share_a_transform() -> None:
     torch.manual_seed(0)
-    discriminator = MultiscalePatchDiscriminator(source_channels=2, base_channels=4, n_layers=2)
-    source, low = make_images(2, 2, 32, 32).float(), make_images(2, 3, 32, 32).bfloat16()
+    low = make_images(2, 3, 32, 32).bfloat16()
     transform = DiffAugment(POLICY).draw(low)
     fake, real = transform.of_image(low), transform.of_image(low.float())
     assert fake.dtype == real.dtype == torch.float32
     assert torch.equal(fake, real)
-    moved = transform.of_source(source)
-    assert match_features(*(discriminator(moved, images) for images in (fake, real))).item() == 0
-
-
-def test_labels_stay_with_their_pixels() -> None:
-    """An image that is a code of its labels is that after the move too, with zeros in both where nothing is."""
-    torch.manual_seed(0)
-    labels = torch.randint(4, (8, 1, 24, 17))
-    source = (labels == torch.arange(4).view(1, 4, 1, 1)).float()
-    codes = torch.tensor([0.25, -0.5, 0.75, -1.0]).view(1, 4, 1, 1)
-    image = (source * codes).sum(dim=1, keepdim=True)
-    transform = DiffAugment(["translation"]).draw(image)
-    moved = transform.of_source(source)
-    assert torch.equal((moved * codes).sum(dim=1, keepdim=True), transform.of_image(image))
-    assert set(moved.sum(dim=1).unique().tolist()) == {0.0, 1.0}
 
 
 def test_gradients_of_gradients_pass_each_operation() -> None:
     torch.manual_seed(0)
     images = make_images(2, 3, 4, 3).requires_grad_()
-    for policy in (["translation"], list(POLICY)):
-        transform = DiffAugment(policy).draw(images)
-
-        def cubed(x: Tensor, transform: Transform = transform) -> Tensor:
-            return transform.of_image(x) ** 3
-
-        assert torch.autograd.gradcheck(cubed, images)
-        assert torch.autograd.gradgradcheck(cubed, images)
+    transform = DiffAugment(POLICY).draw(images)
+    assert torch.autograd.gradgradcheck(lambda x: transform.of_image(x) ** 3, images)
 
 
 @pytest.mark.parametrize("moves", [(0, 0), (6, -5), (-40, 40)])
@@ -162,8 +123,3 @@ def test_a_move_and_a_box_may_leave_the_image(moves: Sequence[int]) -> None:
     assert torch.equal(moved, images if moves == (0, 0) else torch.zeros_like(images))
     cut = cutout(images, rows, columns, 1, 1)
     assert int((cut != images).sum()) == (3 if moves == (0, 0) else 0)
-
-
-def test_grey_keeps_its_saturation() -> None:
-    images, neutral = make_images(2, 1, 6, 5), torch.full((2,), 0.5)
-    torch.testing.assert_close(color(images, neutral, torch.rand(2), neutral), images)

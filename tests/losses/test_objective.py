@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from losses import ADVERSARIAL_LOSSES, GENERATOR_LOSSES
@@ -14,7 +15,7 @@ from losses.adversarial import (
     r1_penalty,
     wgan_gradient_penalty,
 )
-from losses.distances import feature_matching, ms_ssim
+from losses.distances import feature_distance, feature_matching, ms_ssim
 from losses.objective import GeneratorObjective, LossInputs
 from models.patch_discriminator import DiscriminatorOutput
 
@@ -35,67 +36,30 @@ def logits_of(*scales: Tensor) -> Logits:
     return Logits(lambda: [DiscriminatorOutput([], scale) for scale in scales], source=torch.empty(0))
 
 
-def example_translation() -> LossInputs:
-    fake, target = torch.zeros(1, 3, 4, 4), torch.ones(1, 3, 4, 4)
-    logits = torch.zeros(1, 1, 2, 2)
-    return LossInputs(
-        fake,
-        target,
-        source=target,
-        discriminate_fake=lambda: [DiscriminatorOutput([torch.zeros(1, 2, 2, 2)], logits)],
-        discriminate_target=lambda: [DiscriminatorOutput([torch.ones(1, 2, 2, 2)], logits)],
-    )
-
-
-def test_the_total_is_the_weighted_sum_of_the_terms() -> None:
-    terms = generator_objective({"adversarial": 2.0, "feature_matching": 3.0, "l1": 5.0})(example_translation())
-    assert {name: value.item() for name, value in terms.items()} == {
-        "adversarial": 1.0,
-        "feature_matching": 4.0,  # one layer weighs 4
-        "l1": 1.0,
-        "total": 2.0 + 12.0 + 5.0,
-    }
-
-
-def test_the_discriminator_is_asked_only_for_what_a_loss_reads() -> None:
+def test_the_total_is_the_weighted_sum_and_only_needed_passes_of_the_discriminator_are_made() -> None:
     asked: list[str] = []
 
-    def discriminate(name: str) -> list[DiscriminatorOutput]:
+    def discriminate(name: str, value: float) -> list[DiscriminatorOutput]:
         asked.append(name)
-        return [DiscriminatorOutput([torch.zeros(1, 2, 2, 2)], torch.zeros(1, 1, 2, 2))]
+        return [DiscriminatorOutput([torch.full((1, 2, 2, 2), value)], torch.zeros(1, 1, 2, 2))]
 
-    for names, expected in (
-        (["l1"], []),
-        (["adversarial"], ["fake"]),
-        (["adversarial", "feature_matching", "l1"], ["fake", "target"]),
-        (["feature_matching"], ["fake", "target"]),
+    fake, target = torch.zeros(1, 3, 4, 4), torch.ones(1, 3, 4, 4)
+    for weights, total, expected in (
+        ({"l1": 5.0}, 5.0, []),
+        ({"adversarial": 2.0}, 2.0, ["fake"]),
+        ({"adversarial": 2.0, "feature_matching": 3.0, "l1": 5.0}, 2.0 + 3.0 * 4 + 5.0, ["fake", "target"]),  # 4 / L
     ):
         asked.clear()
-        image = torch.zeros(1, 3, 4, 4)
-        translation = LossInputs(
-            image,
-            image,
-            source=image,
-            discriminate_fake=lambda: discriminate("fake"),
-            discriminate_target=lambda: discriminate("target"),
+        inputs = LossInputs(
+            fake, target, target, lambda: discriminate("fake", 0.0), lambda: discriminate("target", 1.0)
         )
-        generator_objective(dict.fromkeys(names, 1.0))(translation)
+        terms = generator_objective(weights)(inputs)
         assert asked == expected
+        assert terms["total"].item() == total
+        assert terms.keys() == {*weights, "total"}
 
 
-def test_losses_are_float32_under_autocast() -> None:
-    low = torch.randn(1, 1, 4, 4, dtype=torch.bfloat16)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        for name in SCORES:
-            loss = ADVERSARIAL_LOSSES[name]()
-            terms = [loss.generator_loss(logits_of(low), logits_of(low))]
-            terms += loss.discriminator_loss(logits_of(low), logits_of(low)).values()
-            assert {term.dtype for term in terms} == {torch.float32}
-        matching = match_features([DiscriminatorOutput([low], low)], [DiscriminatorOutput([low], low)])
-        assert matching.dtype == torch.float32
-
-
-SCORES = {  # at logits of 0.5: the generator's loss, and the discriminator's on real and on translated images
+SCORES = {  # the generator's loss at logits of 0.5, and the discriminator's for real and for translated images
     "lsgan": (0.25, 0.25, 0.25),
     "vanilla": (math.log1p(math.exp(-0.5)), math.log1p(math.exp(-0.5)), math.log1p(math.exp(0.5))),
     "hinge": (-0.5, 0.5, 1.5),
@@ -147,3 +111,22 @@ def test_ms_ssim_is_0_for_equal_images_and_its_gradient_is_bounded() -> None:
     ms_ssim(translation(fake, image)).backward()
     assert fake.grad is not None
     assert 0 < fake.grad.abs().max() < 1
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_feature_distance_is_torchs_l1_loss_with_a_gradient_only_for_ours(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    ours, theirs = (torch.randn(2, 8, 33, 17).to(dtype) for _ in range(2))
+    ours[0, 0] = theirs[0, 0]  # the gradient is 0 there
+    ours.requires_grad_()
+    theirs.requires_grad_()
+    fine = torch.promote_types(dtype, torch.float32)
+    expected = F.l1_loss(ours.to(fine), theirs.to(fine))
+    (expected_gradient,) = torch.autograd.grad(3 * expected, ours)
+    distance = feature_distance(ours, theirs)
+    gradient, of_theirs = torch.autograd.grad(3 * distance, [ours, theirs], allow_unused=True)
+    assert of_theirs is None
+    assert distance.dtype == fine
+    torch.testing.assert_close(distance, expected, rtol=1e-4 if fine != dtype else 1e-6, atol=0)
+    assert gradient.dtype == dtype
+    torch.testing.assert_close(gradient, expected_gradient, rtol=0 if fine != dtype else 1e-6, atol=0)

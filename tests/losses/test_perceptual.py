@@ -1,4 +1,4 @@
-"""VGG19 with random weights: its layers are torchvision's, its values mean nothing."""
+"""The perceptual loss with random weights in VGG19's layers."""
 
 from pathlib import Path
 

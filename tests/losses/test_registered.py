@@ -44,28 +44,20 @@ class OfNetwork(nn.Module):
     ("name", "loss", "weight", "message"),
     [
         ("l1", edges, 1.0, "loss 'l1': not a word, or the name of another loss"),
-        ("total", edges, 1.0, "loss 'total': not a word"),
-        ("my edges", edges, 1.0, "loss 'my edges': not a word"),
         ("edges", edges, -1.0, r"loss 'edges': its weight is -1\.0, expected a number of at least 0"),
-        ("edges", edges, float("nan"), "its weight is nan"),
         ("edges", edges, "5", "its weight is '5', expected a number of at least 0"),
     ],
 )
-def test_what_cannot_be_registered(name: str, loss: Any, weight: Any, message: str) -> None:
+def test_unusable_losses_are_not_registered(name: str, loss: Any, weight: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         register_loss(name, loss, weight)
 
 
-@pytest.mark.parametrize(
-    ("returned", "found"),
-    [(torch.ones(2, 3), r"a tensor of shape \(2, 3\)"), (0.5, "float"), (nn.Identity(), "Identity")],
-    ids=["without mean", "with item", "of a class"],
-)
-def test_what_is_no_number_to_train_by_is_refused_by_the_name_of_its_loss(returned: Any, found: str) -> None:
+@pytest.mark.parametrize(("returned", "found"), [(torch.ones(2, 3), r"a tensor of shape \(2, 3\)"), (0.5, "float")])
+def test_a_loss_that_returns_no_0d_tensor_is_refused_by_name(returned: Any, found: str) -> None:
     objective, unread = GeneratorObjective({"edges": (lambda _: returned, 5.0)}), torch.empty(0)
-    with pytest.raises(ConfigError, match=f"^loss 'edges': returned {found}, not a 0-d tensor: use ") as error:
+    with pytest.raises(ConfigError, match=f"^loss 'edges': returned {found}, not a 0-d tensor: use "):
         objective(LossInputs(unread, unread, unread, list, list))
-    assert "\n" not in str(error.value)
 
 
 def test_a_loss_is_replaced_and_removed_by_its_name(tiny_config: Path) -> None:
@@ -81,7 +73,9 @@ def test_a_loss_is_replaced_and_removed_by_its_name(tiny_config: Path) -> None:
     assert build_generator_objective(config, device).losses.keys() == before.keys()
 
 
-def test_a_run_records_it_and_goes_on_without_it(tiny_config: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_runs_record_registered_losses_and_resume_without_them(
+    tiny_config: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     register_loss("edges", edges, 100.0)
     register_loss("of_network", OfNetwork(), 1.0)
     run(tiny_config, "train.max_steps=2", "amp.opt_level=O1")
@@ -104,7 +98,7 @@ def test_a_run_records_it_and_goes_on_without_it(tiny_config: Path, caplog: pyte
 @pytest.mark.parametrize(
     ("method", "names"), [("contrastive", ["brightness"]), ("cycle", ["brightness_A", "brightness_B"])]
 )
-def test_it_trains_without_pairs_too(method: str, names: list[str]) -> None:
+def test_registered_losses_train_without_pairs(method: str, names: list[str]) -> None:
     register_loss("brightness", lambda made: made.fake.float().mean().abs(), 2.0)
     trained = METHODS[method](config(method), ALONE)
     trained.step([[batch([[7, 9], [255, 0]])]])

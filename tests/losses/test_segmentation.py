@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from losses.adversarial import Logits, mean_logits
-from losses.segmentation import SegmentationLoss, class_weights, draw_mask, labelmix_loss, mask_of
+from losses.segmentation import SegmentationLoss, draw_mask, labelmix_loss, mask_of
 from models.patch_discriminator import DiscriminatorOutput
 from tests.models.originals.cases import assert_close
 
@@ -43,13 +43,6 @@ def test_cross_entropy(reference: dict[str, Any], name: str, ignores: bool) -> N
         value.backward()
         assert logits.grad is not None
         assert_close(logits.grad, recorded["gradient_of_logits"], 1e-10)
-
-
-@pytest.mark.parametrize(("key", "ignores"), [("weight_map", True), ("weight_map_without_dontcare", False)])
-def test_class_weights(reference: dict[str, Any], key: str, ignores: bool) -> None:
-    case = reference["oasis_cross_entropy"]
-    labels = recorded_labels(case, ignores_class_0=ignores)
-    assert_close((labels * class_weights(labels)).sum(dim=1, keepdim=True), case[key])
 
 
 def test_a_batch_without_any_label_has_a_loss_of_0() -> None:

@@ -60,8 +60,7 @@ def test_features_are_those_of_the_network_with_the_cached_weights(hub: Path) ->
     found = inception(image)
     assert found.shape == (N_FEATURES,)
     assert 0.01 < found.std() < 100
-    assert not torch.allclose(found, inception(255 - image), rtol=0.01)
-    original = FeatureExtractorInceptionV3("inception-v3-compat", ["2048"], str(file))  # which resizes in the same way
+    original = FeatureExtractorInceptionV3("inception-v3-compat", ["2048"], str(file))  # it resizes in the same way
     torch.testing.assert_close(found, original(image[None])[0][0], rtol=1e-4, atol=0)
     assert inception.protocol["weights_sha256"] == hashlib.sha256(file.read_bytes()).hexdigest()
 
@@ -98,12 +97,13 @@ class Malicious:
         return Path.touch, (self.marker,)
 
 
-@pytest.mark.parametrize("wrap", [lambda value: value, lambda value: {"fc.weight": value}], ids=["alone", "inside"])
-def test_a_malicious_file_runs_nothing(tmp_path: Path, hub: Path, wrap: object) -> None:
-    (hub / INCEPTION.name).write_bytes(pickle.dumps(wrap(Malicious(tmp_path / "ran"))))  # type: ignore[operator]
-    with pytest.raises(WeightsError, match=r"825d\.pth: cannot be read as weights"):
-        Inception(CPU)
-    torch.save(wrap(Malicious(tmp_path / "ran")), hub / INCEPTION.name)  # type: ignore[operator]
+def test_a_malicious_file_runs_nothing(tmp_path: Path, hub: Path) -> None:
+    weights = {"fc.weight": Malicious(tmp_path / "ran")}
+    for data in (pickle.dumps(weights), pickle.dumps(weights["fc.weight"])):
+        (hub / INCEPTION.name).write_bytes(data)
+        with pytest.raises(WeightsError, match=r"825d\.pth: cannot be read as weights"):
+            Inception(CPU)
+    torch.save(weights, hub / INCEPTION.name)
     with pytest.raises(WeightsError, match=r"825d\.pth: cannot be read as weights"):
         Inception(CPU)
     assert not (tmp_path / "ran").exists()

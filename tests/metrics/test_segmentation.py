@@ -49,5 +49,3 @@ def test_the_table_has_a_line_for_each_class() -> None:
     assert blue.split() == ["blue", "-", "-", "0.00%"]
     assert class_table({}) == []
     assert class_line(classes) == "red 0.500  green 0.000"
-    many = {f"class_{k}": classes["red"] for k in range(42)}
-    assert class_line(many).endswith("class_39 0.500  and 2 more")

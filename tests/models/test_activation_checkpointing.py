@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from losses.objective import LossInputs
 from losses.perceptual import PerceptualLoss, VGG19Features
 from models.activation_checkpointing import enable_activation_checkpointing
-from models.blocks import Norm
 from models.generator import Generator
 from models.global_generator import GlobalGenerator, LocalEnhancer
 from models.instance_features import FeatureConditionedGenerator, FeatureEncoder
@@ -20,48 +19,44 @@ from models.unet_generator import UnetGenerator
 from utils.errors import ConfigError
 
 ANTIALIASED: dict[str, Any] = {"downsample": "antialiased", "upsample": "antialiased", "biased_downs": True}
-NETWORKS: list[Callable[[], nn.Module]] = [
-    lambda: GlobalGenerator(in_channels=3, base_channels=4, n_downsamplings=2, n_blocks=2, dropout=True),
-    lambda: GlobalGenerator(in_channels=3, base_channels=4, n_downsamplings=2, n_blocks=1, upsample="residual"),
-    lambda: GlobalGenerator(in_channels=3, base_channels=4, n_downsamplings=2, n_blocks=1, **ANTIALIASED),
-    lambda: LocalEnhancer(in_channels=3, base_channels=4, n_downsamplings=2, n_blocks=1, n_enhancer_blocks=1),
-    lambda: add_spectral_norm(SpadeGenerator(in_channels=3, base_channels=2, n_upsamplings=4, hidden_channels=8)),
-    lambda: UnetGenerator(in_channels=3, base_channels=4, n_downsamplings=6),
-    lambda: FeatureEncoder(base_channels=4, n_downsamplings=2).network,
-]
+SMALL: dict[str, Any] = {"in_channels": 3, "base_channels": 4, "n_downsamplings": 2, "n_blocks": 2}
+SPADE: dict[str, Any] = {"in_channels": 3, "base_channels": 2, "n_upsamplings": 3, "hidden_channels": 8}
+NETWORKS: dict[str, Callable[[], nn.Module]] = {
+    "batch norm": lambda: GlobalGenerator(**SMALL, norm="batch", dropout=True),
+    "spectral norm, u first": lambda: add_spectral_norm(GlobalGenerator(**SMALL, dropout=True)),
+    "spectral norm, v first": lambda: add_spectral_norm(GlobalGenerator(**SMALL, dropout=True), iteration="v_first"),
+    "residual upsampling": lambda: GlobalGenerator(**SMALL, upsample="residual"),
+    "antialiased": lambda: GlobalGenerator(**SMALL, **ANTIALIASED),
+    "local": lambda: LocalEnhancer(**SMALL, n_enhancer_blocks=1),
+    "spade": lambda: add_spectral_norm(SpadeGenerator(**SPADE, norm="batch")),
+    "unet": lambda: UnetGenerator(in_channels=3, base_channels=4, n_downsamplings=6),
+    "encoder": lambda: FeatureEncoder(base_channels=4, n_downsamplings=2).network,
+}
 
 
-def outcome(network: nn.Module, x: Tensor) -> tuple[Tensor, dict[str, Tensor], int]:
-    """Return the output, the gradients by name, and the bytes that were stored for the backward pass."""
-    kept: dict[int, int] = {}
+@pytest.mark.parametrize("name", NETWORKS)
+def test_losses_gradients_and_buffers_are_the_same_and_less_is_stored(name: str) -> None:
+    results, stored = [], []
+    for is_on in (False, True):
+        torch.manual_seed(0)
+        network, kept = NETWORKS[name]().double(), dict[int, int]()
+        if is_on:
+            enable_activation_checkpointing(network)
 
-    def keep(tensor: Tensor) -> Tensor:
-        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
-        return tensor
+        def keep(tensor: Tensor, kept: dict[int, int] = kept) -> Tensor:
+            kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+            return tensor
 
-    torch.manual_seed(1)
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        output = network(x)
-    output.square().mean().backward()
-    return (
-        output,
-        {name: p.grad.clone() for name, p in network.named_parameters() if p.grad is not None},
-        sum(kept.values()),
-    )
-
-
-@pytest.mark.parametrize("make", NETWORKS)
-def test_outputs_and_gradients_are_the_same_and_less_is_kept(make: Callable[[], nn.Module]) -> None:
-    torch.manual_seed(0)
-    plain, recomputing = make().double(), make().double()
-    recomputing.load_state_dict(plain.state_dict())
-    enable_activation_checkpointing(recomputing)
-    x = torch.randn(1, 3, 64, 64, dtype=torch.float64)
-    output, gradients, kept = outcome(plain, x)
-    again, gradients_again, kept_again = outcome(recomputing, x)
-    torch.testing.assert_close(again, output, rtol=0, atol=0)
-    torch.testing.assert_close(gradients_again, gradients, rtol=1e-12, atol=1e-15)
-    assert kept_again < 0.75 * kept
+        # two passes before a backward pass: each is recomputed with its own buffers, one of them twice
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            losses = [network(image).square().mean() for image in torch.randn(2, 1, 3, 64, 64).double()]
+        losses[0].backward(retain_graph=True)
+        (losses[0] + losses[1]).backward()
+        gradients = {key: weight.grad for key, weight in network.named_parameters()}
+        results.append((losses, gradients, network.state_dict()))
+        stored.append(sum(kept.values()))
+    torch.testing.assert_close(*results, rtol=1e-12, atol=1e-15)
+    assert stored[1] < 0.75 * stored[0]
 
 
 def test_vgg_too(vgg19_weights: dict[str, Tensor]) -> None:
@@ -84,34 +79,3 @@ def test_a_generator_without_parts_to_recompute_is_refused() -> None:
     for network in (Plain(), FeatureConditionedGenerator(Plain(), FeatureEncoder(base_channels=2, n_downsamplings=1))):
         with pytest.raises(ConfigError, match=r"^train\.activation_checkpointing: Plain has no parts to recompute\."):
             enable_activation_checkpointing(network)
-
-
-def with_dropout(norm: Norm = "instance") -> nn.Module:
-    return GlobalGenerator(in_channels=3, base_channels=4, n_downsamplings=2, n_blocks=2, norm=norm, dropout=True)
-
-
-WITH_NORMS: dict[str, Callable[[], nn.Module]] = {
-    "u_first": lambda: add_spectral_norm(with_dropout(), iteration="u_first"),
-    "v_first": lambda: add_spectral_norm(with_dropout(), iteration="v_first"),
-    "batch": lambda: with_dropout("batch"),
-    "batch and spectral": lambda: add_spectral_norm(
-        SpadeGenerator(in_channels=3, base_channels=2, n_upsamplings=3, hidden_channels=8, norm="batch")
-    ),
-}
-
-
-@pytest.mark.parametrize("name", WITH_NORMS)
-def test_a_pass_that_is_computed_again_iterates_nothing_and_does_not_count(name: str) -> None:
-    results = []
-    for is_on in (False, True):
-        torch.manual_seed(0)
-        network = WITH_NORMS[name]()
-        if is_on:
-            enable_activation_checkpointing(network)
-        # two passes before a backward pass: each has to be computed again with its own buffers, one of them twice
-        losses = [network(image).square().mean() for image in torch.randn(2, 2, 3, 16, 16)]
-        losses[0].backward(retain_graph=True)
-        (losses[0] + losses[1]).backward()
-        gradients = {key: weight.grad for key, weight in network.named_parameters()}
-        results.append((losses, gradients, network.state_dict()))
-    torch.testing.assert_close(*results, rtol=0, atol=0)

@@ -1,49 +1,38 @@
 """pix2pixHD's generators."""
 
 from copy import deepcopy
+from typing import get_args
 
 import pytest
 import torch
 
-from models.blocks import Downsample, Norm, Skips, Upsample
+from models.blocks import Norm, Skips
 from models.global_generator import GlobalGenerator, LocalEnhancer
 
 
-@pytest.mark.parametrize("tap", ["stem.2", "head.1", "downs.2.0"])  # a norm, behind the blocks, none
-def test_a_tap_that_is_no_layer_with_features_is_refused(tap: str) -> None:
+@pytest.mark.parametrize("tap", ["stem.2", "head.1", "downs.2.0"])  # a norm, a layer after the blocks, no layer
+def test_unusable_taps_are_refused(tap: str) -> None:
     generator = GlobalGenerator(in_channels=3, base_channels=2, n_downsamplings=2, n_blocks=1)
     with pytest.raises(KeyError, match=rf"no layer {tap}; there are stem\.0, stem\.1, stem\.3, downs\.0\.0, "):
         generator.features(torch.zeros(1, 3, 8, 8), ["stem.0", tap])
 
 
-@pytest.mark.parametrize(
-    ("downsample", "upsample", "norm"),
-    [
-        ("strided", "transposed", "batch"),
-        ("antialiased", "nearest", "instance"),
-        ("antialiased", "bilinear", "batch"),
-        ("strided", "residual", "instance"),
-        ("strided", "antialiased", "instance"),
-    ],
-)
-def test_every_option_translates_and_trains(downsample: Downsample, upsample: Upsample, norm: Norm) -> None:
+@pytest.mark.parametrize("norm", get_args(Norm))
+def test_options_without_a_reference_translate_and_train(norm: Norm) -> None:
     generator = GlobalGenerator(
-        in_channels=5, out_channels=2, base_channels=4, n_downsamplings=2, n_blocks=1,
-        downsample=downsample, upsample=upsample, norm=norm, dropout=True,
+        in_channels=5, out_channels=2, base_channels=4, n_downsamplings=2, n_blocks=1, dropout=True,
+        downsample="antialiased", upsample="nearest", norm=norm,
     )  # fmt: skip
     output = generator(torch.randn(2, 5, 24, 32))
     assert output.shape == (2, 2, 24, 32)
-    assert output.abs().max() <= 1
     output.sum().backward()
     assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in generator.parameters())
     biases = [name for name, _ in generator.named_parameters() if name.endswith("bias")]
     assert norm == "batch" or biases == ["head.1.bias"]
 
 
-@pytest.mark.parametrize(
-    ("skips", "scale"), [("half", 1.0), ("half", 2.0), ("half", 0.5), ("full", 1.0), ("full", 2.0)]
-)
-def test_with_skips_a_point_of_the_source_reaches_the_decoder_past_the_blocks(skips: Skips, scale: float) -> None:
+@pytest.mark.parametrize(("skips", "scale"), [("half", 2.0), ("half", 0.5), ("full", 1.0)])
+def test_skips_carry_the_source_past_the_blocks(skips: Skips, scale: float) -> None:
     plain, skipping = (
         GlobalGenerator(in_channels=3, base_channels=4, n_downsamplings=2, n_blocks=1, scale=scale, skips=which)
         for which in ("none", skips)
@@ -60,7 +49,7 @@ def test_with_skips_a_point_of_the_source_reaches_the_decoder_past_the_blocks(sk
 
 
 @pytest.mark.parametrize("n_enhancers", [1, 2])
-def test_the_coarse_parts_are_all_but_the_finest_enhancer_and_the_head(n_enhancers: int) -> None:
+def test_coarse_parts_are_all_but_the_finest_enhancer_and_the_head(n_enhancers: int) -> None:
     generator = LocalEnhancer(in_channels=4, base_channels=2, n_downsamplings=1, n_blocks=1, n_enhancers=n_enhancers)
     names = {name for name, _ in generator.named_parameters()}
     fine = {name for name in names if not name.startswith(tuple(f"{part}." for part in generator.coarse_parts))}

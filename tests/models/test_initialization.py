@@ -1,11 +1,19 @@
+"""Initial weights: their distributions, and their transfer from other networks."""
+
+from pathlib import Path
+
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized
 
+from configs.build import build_discriminator, build_generator
+from configs.load import load_config
 from models.global_generator import GlobalGenerator, LocalEnhancer
 from models.initialization import Init, initialize, transfer_weights
 from models.patch_discriminator import MultiscalePatchDiscriminator
 from models.spectral_norm import add_spectral_norm
+from tests.runs import OASIS, SPADE, STYLE
 
 
 @pytest.mark.parametrize(
@@ -61,3 +69,37 @@ def test_weights_are_transferred_from_and_to_spectral_norm(normalized: str) -> N
     if normalized == "source":  # the divided weights are copied
         x = torch.randn(1, 3, 8, 8)
         torch.testing.assert_close(target.eval()(x), source.eval()(x))
+
+
+WIDE = ["generator.base_channels=16", "generator.hidden_channels=64", "discriminator.base_channels=32"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "network", "keeps_normed"),
+    [
+        ([*STYLE, *WIDE], "generator", True),
+        ([*SPADE, *WIDE], "discriminator", True),
+        ([*OASIS, *WIDE], "discriminator", False),
+        (
+            ["init.distribution=xavier", "generator.spectral_norm=true", "generator.base_channels=16"],
+            "generator",
+            False,
+        ),
+    ],
+)
+def test_convolutions_under_spectral_norm_keep_torchs_weights_as_in_spades_runs(
+    tiny_config: Path, settings: list[str], network: str, keeps_normed: bool
+) -> None:
+    torch.manual_seed(0)
+    config = load_config(tiny_config, settings)
+    built = build_generator(config) if network == "generator" else build_discriminator(config)
+    for name, module in built.named_modules():
+        if not isinstance(module, nn.Conv2d | nn.Linear):
+            continue
+        assert config.generator.name == "global" or module.bias is None or not module.bias.any(), name
+        weight: Tensor = module.parametrizations.weight.original if is_parametrized(module) else module.weight  # type: ignore[union-attr,assignment]
+        fan_in = weight[0].numel()
+        fans = fan_in + weight.shape[0] * weight[0, 0].numel()
+        is_torchs = keeps_normed and is_parametrized(module)
+        expected = (1 / (3 * fan_in)) ** 0.5 if is_torchs else 0.02 * (2 / fans) ** 0.5
+        assert weight.std().item() == pytest.approx(expected, rel=0.25), name

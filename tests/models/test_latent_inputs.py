@@ -16,15 +16,6 @@ from models.latent_inputs import (
 from models.spade_generator import SpadeGenerator
 
 
-def test_noise_is_constant_over_an_image_and_precedes_the_condition() -> None:
-    torch.manual_seed(0)
-    condition = torch.randn(3, 4, 5, 6)
-    result = NoiseChannels(2)(condition)
-    assert torch.equal(result[:, 2:], condition)
-    assert torch.equal(result[:, :2], result[:, :2, :1, :1].expand(-1, -1, 5, 6))
-    assert len(result[:, :2, 0, 0].unique()) == 6
-
-
 def test_training_draws_from_torchs_generator_and_evaluation_only_when_asked() -> None:
     layer, condition = NoiseChannels(2), torch.zeros(1, 1, 2, 2)
     torch.manual_seed(0)

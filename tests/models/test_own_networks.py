@@ -57,12 +57,6 @@ class ReadingValues(Plain):
         self.largest = self.first.weight.abs().max().item()
 
 
-class Asking(Plain):
-    @staticmethod
-    def image_sides(depth: int) -> ImageSides:  # type: ignore[override]
-        return ImageSides(multiple=depth, minimum=8)
-
-
 class Judge(Discriminator):
     def __init__(self, *, source_channels: int, image_channels: int, base_channels: int) -> None:
         super().__init__()
@@ -79,11 +73,6 @@ class Judge(Discriminator):
     def forward(self, source: Tensor, image: Tensor) -> Any:
         features = torch.relu(self.first(torch.cat([self.repeated(source, len(image)), image], dim=1)))
         return [DiscriminatorOutput([features], self.last(features))]
-
-
-class Naive(Judge):
-    def repeated(self, source: Tensor, n_images: int) -> Tensor:
-        return source
 
 
 class Interleaved(Judge):
@@ -114,7 +103,6 @@ def test_own_networks_train_and_are_needed_to_load_the_run(tiny_config: Path) ->
 @pytest.mark.parametrize(
     ("network", "message"),
     [
-        (Naive, r"fails with 2 sources and 4 images: Sizes of tensors must match.* Repeat the sources: source\.repeat"),
         (Interleaved, r"image i of 4 must be scored with source i % 2 of 2"),
         (Flat, r"returns a tensor of shape \(4,\)\. Return \(4, C, H, W\)"),
     ],
@@ -134,7 +122,6 @@ def test_a_discriminator_that_breaks_the_contract_is_an_error_of_one_line(
     [
         (Larger, r"generator\.name=plain: a source .* becomes \(1, 3, 16, 16\)\. Return .*8, 8\)"),
         (ReadingValues, r"generator\.name=plain: cannot be built on the meta device, .* Read no values of tensors"),
-        (Asking, r"Asking\.image_sides: depth is no setting\. Give this argument a default"),
     ],
 )
 def test_a_generator_that_breaks_the_contract_is_an_error_of_one_line(
@@ -153,23 +140,15 @@ def test_the_built_in_discriminators_keep_the_contract() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "network", "message"),
+    ("name", "network"),
     [
-        (
-            "global",
-            Plain,
-            r"^generator 'global': not a word, or the name of a built-in network\. Choose another word\.$",
-        ),
-        ("my net", Plain, r"^generator 'my net': not a word"),
-        ("plain", nn.Conv2d, r"is no class that derives from models\.generator\.Generator\.$"),
-        (
-            "plain",
-            type("Open", (Generator,), {"__init__": lambda self, *, in_channels: None}),
-            r"no argument out_channels",
-        ),
+        ("global", Plain),
+        ("my net", Plain),
+        ("plain", nn.Conv2d),
+        ("plain", type("Open", (Generator,), {"__init__": lambda self, *, in_channels: None})),
     ],
 )
-def test_what_is_no_generator_is_not_registered(name: str, network: Any, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+def test_unusable_generators_are_not_registered(name: str, network: Any) -> None:
+    with pytest.raises(ConfigError, match=f"^generator '{name}': "):
         models.register_generator(name, network)
     assert GENERATORS.keys() == BUILT_IN["generator"]

@@ -18,23 +18,21 @@ UNET: dict[str, Any] = {**SMALL, "n_downsamplings": 5}
 SCALES = [0.25, 0.5, 2.0, 4.0]
 
 
-@pytest.mark.parametrize(("scale", "upsample"), [*zip(SCALES * 2, get_args(Upsample), strict=False)])
-def test_a_global_generator_has_every_scale(scale: float, upsample: Upsample) -> None:
-    generator = GlobalGenerator(**GLOBAL, scale=scale, upsample=upsample)
-    check(generator, scale, GlobalGenerator.image_sides(n_downsamplings=2, scale=scale).minimum)
+CASES = [
+    *((GlobalGenerator, GLOBAL, *case) for case in zip(SCALES * 2, get_args(Upsample), strict=False)),
+    *(
+        (UnetGenerator, UNET, *case)
+        for case in zip([1.0, *SCALES], get_args(unet_generator.Upsample) * 2, strict=False)
+    ),
+]
 
 
-@pytest.mark.parametrize(
-    ("scale", "upsample"), [*zip([1.0, *SCALES], get_args(unet_generator.Upsample) * 2, strict=False)]
-)
-def test_a_unet_has_every_scale(scale: float, upsample: unet_generator.Upsample) -> None:
-    generator = UnetGenerator(**UNET, scale=scale, upsample=upsample)
-    check(generator, scale, UnetGenerator.image_sides(n_downsamplings=5).minimum)
-
-
-def check(generator: nn.Module, scale: float, minimum: int) -> None:
-    source = torch.randn(2, 3, minimum, 2 * minimum + 32)
-    output = generator(source)
+@pytest.mark.parametrize(("network", "sizes", "scale", "upsample"), CASES)
+def test_generators_have_every_scale(network: Any, sizes: dict[str, Any], scale: float, upsample: str) -> None:
+    generator = network(**sizes, scale=scale, upsample=upsample)
+    sides = {"n_downsamplings": sizes["n_downsamplings"]} | ({"scale": scale} if network is GlobalGenerator else {})
+    minimum = network.image_sides(**sides).minimum
+    output = generator(torch.randn(2, 3, minimum, 2 * minimum + 32))
     assert output.shape == (2, 3, round(minimum * scale), round((2 * minimum + 32) * scale))
     assert output.abs().max() <= 1
     output.square().mean().backward()
@@ -50,7 +48,7 @@ def check(generator: nn.Module, scale: float, minimum: int) -> None:
         (SpadeGenerator(**SMALL, n_upsamplings=3, output="linear"), SpadeGenerator(**SMALL, n_upsamplings=3)),
     ],
 )
-def test_a_linear_output_is_that_before_tanh(generator: nn.Module, with_tanh: nn.Module) -> None:
+def test_a_linear_output_is_the_input_of_tanh(generator: nn.Module, with_tanh: nn.Module) -> None:
     with_tanh.load_state_dict(generator.state_dict())
     source = torch.randn(1, 3, 32, 32)
     with torch.no_grad():
@@ -59,3 +57,11 @@ def test_a_linear_output_is_that_before_tanh(generator: nn.Module, with_tanh: nn
         linear, bounded = generator.eval()(source), with_tanh.eval()(source)
     assert linear.abs().max() > 1
     assert torch.allclose(linear.tanh(), bounded)
+
+
+def test_dropout_is_noise_in_training_and_none_in_evaluation() -> None:
+    generator = UnetGenerator(in_channels=3, base_channels=2, n_downsamplings=6, norm="instance")
+    source = torch.randn(1, 3, 128, 128)
+    assert not torch.equal(generator(source), generator(source))
+    generator.eval()
+    assert torch.equal(generator(source), generator(source))

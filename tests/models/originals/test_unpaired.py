@@ -96,19 +96,6 @@ def test_features_and_their_gradients(reference: dict[str, Any], name: str) -> N
         assert (digest(feature) - expected).abs().max() <= 1e-12 * largest
 
 
-@pytest.mark.parametrize("name", TAPPED)
-def test_features_of_the_stem_have_the_bias_of_the_file(reference: dict[str, Any], name: str) -> None:
-    case, weights = reference[name], weights_of(reference, name)
-    images = case["inputs"].double()
-    bordered = nn.functional.pad(images, (3, 3, 3, 3), mode="reflect")
-    expected = nn.functional.conv2d(bordered, weights["model.1.weight"], weights["model.1.bias"])
-    generator = cast(GlobalGenerator, network_of(reference, name))
-    for taps in (["stem.1"], ["stem.0", "stem.1", "downs.0.0"]):
-        features = generator.features(images, taps)
-        assert_close(features[taps.index("stem.1")], expected)
-    assert_close(generator.translate_with_features(images, ["stem.1"])[1][0], expected)
-
-
 @pytest.mark.parametrize(
     ("name", "layer"),
     [("cut_downsample", AntialiasedDownsampling()), ("cut_upsample", make_up(3, 3, "instance", "antialiased")[0])],  # type: ignore[index]

@@ -82,13 +82,13 @@ def exported(found: ImportedNetwork, network: nn.Module, original: Iterable[str]
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_generators_and_the_encoder_compute_what_the_originals_compute(reference: dict[str, Any], name: str) -> None:
+def test_generators_and_the_encoder_compute_the_originals_outputs(reference: dict[str, Any], name: str) -> None:
     image, *instances = reference[name]["inputs"]
     assert_close(imported(reference[name]).network(image.double(), *instances), reference[name]["output"])
 
 
 @pytest.mark.parametrize("name", DISCRIMINATORS)
-def test_discriminators_compute_what_the_originals_compute(reference: dict[str, Any], name: str) -> None:
+def test_discriminators_compute_the_originals_outputs(reference: dict[str, Any], name: str) -> None:
     case = reference[name]
     pair = case["inputs"][0].double()
     outputs = imported(case).network(pair[:, :3], pair[:, 3:])
@@ -138,14 +138,10 @@ def test_prefixes_and_old_statistics_of_instance_norm_do_no_harm(reference: dict
         ({}, "found no tensors"),
         ({"conv1.weight": torch.zeros(64, 3, 7, 7)}, r"expected a network of .* found conv1\.weight \[64, 3, 7, 7\]"),
         ({"model.1.weight": torch.zeros(4, 3, 7, 7)}, "original's encoder network, but does not fit"),
-        ({"model.model.0.weight": torch.zeros(4, 3, 4, 4)}, "original's unet network, but does not fit"),
-        ({"scale0_layer0.0.weight": torch.zeros(4)}, "original's multiscale network, but does not fit"),
         ({"layer_up_last.weight": torch.zeros(4, 8, 1, 1)}, "does not fit: body_down.0.conv1.0.weight is missing$"),
-        (SPADE_START | {"fc.weight": torch.zeros(0)}, "does not fit: fc.weight has 0 outputs, head_0 32$"),
         (SPADE_START | {"fc.weight": torch.zeros(8, 32, 3, 3)}, "does not fit: fc.weight has 8 outputs, head_0 32$"),
         (SPADE_START, r"does not fit: Missing key\(s\) in state_dict: \"[a-z0-9.]*\", ...$"),
         ({"epoch": 3, "state_dict": {}}, "expected tensors by name, found epoch: int, state_dict: dict"),
-        ({0: torch.zeros(1)}, "expected tensors by name, found 0: Tensor"),
     ],
 )
 def test_weights_of_another_network_are_refused(weights: dict[str, Any], message: str) -> None:
