@@ -15,7 +15,15 @@ from utils.signatures import argument_names
 
 NO_SETTINGS = {
     *("in_channels", "out_channels", "n_image_channels", "n_label_channels", "biased_downs", "n_classes"),
-    *("source_channels", "image_channels", "max_channels", "style_channels", "style_height", "style_width"),
+    *(
+        "source_channels",
+        "image_channels",
+        "max_channels",
+        "downsample",
+        "style_channels",
+        "style_height",
+        "style_width",
+    ),
 }
 
 
