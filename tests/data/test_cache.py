@@ -127,16 +127,6 @@ def test_a_replaced_file_of_equal_size_and_time_is_read_again(cached: CachedLayo
     assert vars(cached.read(0))["target"].unique().tolist() == [9]
 
 
-def test_equal_files_in_other_roles_are_other_samples(open_cached: Open, tmp_path: Path) -> None:
-    levels = []
-    for folders in ("AB", "BA"):
-        for level, name in enumerate(folders):
-            save_image(tmp_path / folders / f"train_{name}" / "x.png", BLACK + level)
-        sample = open_cached("data.n_classes=0", "data.instance_edges=false", root=tmp_path / folders).read(0)
-        levels.append((int(sample.source.max()), int(vars(sample)["target"].max())))
-    assert levels == [(0, 1), (1, 0)]
-
-
 def test_a_file_replaced_between_hashing_and_decoding_is_not_kept(
     cached: CachedLayout, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,13 +59,6 @@ def test_the_condition_is_labels_then_images_then_edges(
     assert conditioning.is_8_bit == (n_images == 0)
 
 
-def test_the_condition_of_an_rgb_source_is_the_image() -> None:
-    image = torch.randint(0, 256, (1, 3, 4, 4), dtype=torch.uint8)
-    conditioning = Conditioning(n_classes=0, instance_edges=False)
-    assert torch.equal(conditioning(Batch(("x",), source=image)), images_to_float(image))
-    assert conditioning.channels == 3
-
-
 def test_brightness_alone_is_one_channel_as_pillow_weighs_it() -> None:
     image = torch.randint(0, 256, (1, 3, 4, 4), dtype=torch.uint8)
     conditioning = Conditioning(n_classes=0, instance_edges=False, source_channels=1, target_channels=1)

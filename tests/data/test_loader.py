@@ -13,7 +13,7 @@ import pytest
 
 from data.batch import Batch, DataError, LoadingError, Sample
 from data.facades.dataset import SyntheticFacades
-from data.loader import SampleKey, TrainingDataset, TrainingSampler, max_bad_samples
+from data.loader import SampleKey, TrainingDataset, TrainingSampler
 from data.paired_folders import SideBySide
 from tests import processes  # noqa: F401 - its server forks at once
 from tests.batches import CROPS, batches
@@ -57,7 +57,8 @@ def test_the_order_can_start_anywhere_and_ranks_share_it() -> None:
     assert [key for pair in zip(*ranks, strict=True) for key in pair] == keys(4)
 
 
-@pytest.mark.parametrize("method", ["forkserver", pytest.param("spawn", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
 def test_processes_that_are_not_forked_load_the_same(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
     """macOS and Windows spawn processes, Python 3.14 forks them from a server."""
     expected = batches(FACADES, 3)
@@ -105,11 +106,6 @@ def test_a_replacement_depends_on_the_epoch_and_not_on_processes_or_where_a_run_
     assert len({sample.name for sample in loaded if isinstance(sample, Sample) and sample.replaces}) > 1
 
 
-def test_samples_that_are_too_small_are_replaced_too(tmp_path: Path) -> None:
-    save_image(tmp_path / "small.png", np.zeros((8, 16, 3), dtype=np.uint8))
-    assert "small" not in [name for batch in batches(pairs(tmp_path, 5, 0), 6, skips=True) for name in batch.names]
-
-
 @pytest.mark.parametrize(
     ("n_good", "n_bad", "n_workers", "problem"),
     [
@@ -123,11 +119,6 @@ def test_too_many_bad_samples_end_the_run(
 ) -> None:
     with pytest.raises(DataError, match=problem):
         batches(pairs(tmp_path, n_good, n_bad), 100, n_workers=n_workers, size=1, skips=True)
-
-
-@pytest.mark.parametrize(("n_samples", "most"), [(1000, 10), (1999, 19)])
-def test_one_in_a_hundred_may_be_skipped(n_samples: int, most: int) -> None:
-    assert max_bad_samples(n_samples) == most
 
 
 def test_too_little_memory_is_no_fault_of_a_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from data.batch import DataError, weights_to_float
 from data.checks.checking import Check
 from data.files.pixels import StoredForm, read_weights
 from data.folder import LocalFile
-from data.map_reader import MapReader, is_later_source, read_part, source_kinds, stacked
+from data.map_reader import MapReader, read_part, stacked
 from data.paired_folders import PairedFolders
 from tests.conftest import save_image
 from tests.images import save_npy
@@ -85,12 +85,6 @@ def test_transparency_is_dropped_where_the_channels_fit_without_it(tmp_path: Pat
     problem = r"colors\.png has 4 channels, .*depth\.png has 1 channel: together 5, data\.sou"
     with pytest.raises(DataError, match=problem):
         stacked(images, [colors, depth], form(3))
-
-
-def test_maps_of_later_source_folders_are_known() -> None:
-    assert source_kinds(3) == ["source", "source_2", "source_3"]
-    assert list(map(is_later_source, source_kinds(12))) == [False] + [True] * 11
-    assert not any(map(is_later_source, ("source_images", "target", "instances", "features")))
 
 
 def folders(root: Path, first: str, *, n_classes: int, forms: dict[str, StoredForm]) -> PairedFolders:

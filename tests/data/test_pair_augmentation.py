@@ -46,18 +46,6 @@ class Pairs(Layout):
 LABELS_AND_IMAGES = pytest.mark.parametrize("layout", [FACADES, Pairs()], ids=["labels", "images"])
 
 
-def test_crop_and_mirroring_are_drawn_as_without_augmentation() -> None:
-    sample = FACADES.read(0)
-    for seed in range(5):
-        rng, other = np.random.default_rng(seed), np.random.default_rng(seed)
-        placement = PLAIN.draw(sample, rng)
-        flip = bool(other.random() < 0.5)
-        window = int(other.integers(64 - 48 + 1)), int(other.integers(96 - 48 + 1))
-        assert (placement.flip, placement.top, placement.left, placement.change) == (flip, *window, None)
-        assert other.random() == rng.random()  # nothing else has been drawn
-        assert replace(AUGMENTED.draw(sample, np.random.default_rng(seed)), change=None) == placement
-
-
 @pytest.mark.parametrize("height", [48, 32])
 def test_all_maps_are_warped_and_turned_alike(height: int) -> None:
     """The maps hold smooth functions of the place, so the others follow from the source."""

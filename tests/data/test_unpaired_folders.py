@@ -16,7 +16,6 @@ from configs.schema import Config, CycleConfig, DataConfig, LossConfig, MethodCo
 from configs.splits import measured_settings, open_split
 from data.batch import DataError, LoadingError, Sample
 from data.cache import CachedLayout, SampleCache, room
-from data.fingerprint import difference, fingerprint
 from data.folder import local_folder
 from data.layout import Layout, PairingError
 from data.loader import SampleKey, TrainingDataset, read_fixed
@@ -167,13 +166,10 @@ def test_each_picture_is_cached_once(tmp_path: Path) -> None:
 
 def test_samples_of_both_sides_are_held_back(tmp_path: Path) -> None:
     layout = opened(heaps(tmp_path, 40, 25))
-    least, most = possible_shares(layout)
-    rest, held_back = split_validation(layout, least)
-    assert all(len(side) for side in held_back.sides)
-    assert not len(split_validation(layout, least - 0.01)[1])
-    assert [len(split_validation(layout, share)[0]) > 0 for share in (most, most + 0.01)] == [True, False]
     least, most = possible_shares(opened(heaps(tmp_path / "few", 5, 1)))
     assert least > most
+    rest, held_back = split_validation(layout, possible_shares(layout)[0])
+    assert all(len(side) for side in held_back.sides)
     for side, kept, held in zip(layout.sides, rest.sides, held_back.sides, strict=True):
         assert sorted([*kept.names, *held.names]) == sorted(side.names)
     assert set(held_back.sides[0].names) & {str(i) for i in range(25)} == set(held_back.sides[1].names)
@@ -282,13 +278,3 @@ def test_a_process_that_ends_names_the_picture_of_the_side_that_it_read(
     monkeypatch.setattr(PairedFolders, "read", read_or_end)
     with pytest.raises(LoadingError, match=rf"ended by SIGKILL while it read sample 1 of {tmp_path}/train_B; "):
         batches(layout, 6, n_workers=1)
-
-
-def test_a_change_of_either_side_is_noticed(tmp_path: Path) -> None:
-    layout = opened(heaps(tmp_path))
-    saved = fingerprint(layout)
-    assert difference(saved, layout) is None
-    save_image(tmp_path / "train_B/new.png", np.zeros((20, 20, 3), np.uint8))
-    assert difference(saved, opened(tmp_path)) == (
-        "2 names or files are new or of another size (sample new, new.png), 0 are gone or were of another size"
-    )

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from utils.files import path_in_errors, replacing, temporary_path, unreplaced
+from utils.files import replacing, temporary_path, unreplaced
 
 
 def fail_to_replace(path: Path, error: OSError) -> None:
@@ -24,12 +24,6 @@ def test_a_write_that_fails_names_the_file_and_leaves_it(names_the_temporary_fil
     assert not temporary_path(path).exists()
 
 
-def test_an_error_that_names_another_file_keeps_its_name() -> None:
-    with pytest.raises(FileNotFoundError) as error, path_in_errors(Path("a")):
-        Path("/nowhere/b").read_text()
-    assert error.value.filename == "/nowhere/b"
-
-
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_file_that_is_replaced_while_it_is_read_is_read_again(fails: bool, tmp_path: Path) -> None:
     path, seen = tmp_path / "a.txt", list[str]()
@@ -46,20 +40,6 @@ def test_a_file_that_is_replaced_while_it_is_read_is_read_again(fails: bool, tmp
 
     assert unreplaced(path, read) == "2"
     assert seen == ["0", "1", "2"]
-
-
-def test_a_file_that_stays_is_read_once(tmp_path: Path) -> None:
-    path, calls = tmp_path / "a.txt", list[int]()
-
-    def read() -> str:
-        calls.append(1)
-        return path.read_text()
-
-    with pytest.raises(FileNotFoundError):
-        unreplaced(path, read)
-    path.touch()
-    assert unreplaced(path, read) == ""
-    assert len(calls) == 2
 
 
 def test_what_was_read_before_a_file_was_deleted_is_returned(tmp_path: Path) -> None:

@@ -1,12 +1,11 @@
 """Control characters of names and errors are escaped on the console and in log.txt."""
 
-import logging
 from pathlib import Path
 
 import pytest
 
 from training.report.session import recorded
-from utils.log import LineFormatter, log_to_console, logger
+from utils.log import log_to_console, logger
 
 NAME = "a\nerror: forged\x1b[2J\udcff\u202e.png"
 ESCAPED = r"a\nerror: forged\x1b[2J\udcff\u202e.png"
@@ -22,13 +21,3 @@ def test_a_message_is_one_line_on_the_console_and_in_the_log(
     assert capsys.readouterr().out == f"skipped {ESCAPED}\n"
     _, skipped, _ = (tmp_path / "log.txt").read_text().splitlines()
     assert skipped.endswith(f" skipped {ESCAPED}")
-
-
-def test_a_traceback_keeps_its_lines() -> None:
-    try:
-        raise ValueError("\x1b[2J")
-    except ValueError as error:
-        failure = (ValueError, error, error.__traceback__)
-    lines = LineFormatter().format(logging.makeLogRecord({"msg": NAME, "exc_info": failure})).splitlines()
-    assert (lines[0], lines[-1]) == (ESCAPED, r"ValueError: \x1b[2J")
-    assert len(lines) > 3

@@ -53,6 +53,7 @@ def test_a_container_may_have_less_than_the_machine(tmp_path: Path, monkeypatch:
 
 
 @needs_glibc
+@pytest.mark.slow
 def test_memory_is_kept_or_given_back() -> None:
     """In a process of its own, whose allocator nothing else has changed."""
     found = json.loads(

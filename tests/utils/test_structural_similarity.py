@@ -31,11 +31,8 @@ def pair(kind: str, size: tuple[int, int], n_channels: int) -> tuple[Tensor, Ten
     ("kind", "size", "n_channels"),
     [
         ("smooth", (180, 203), 3),
-        ("smooth", (64, 64), 4),
         ("smooth", (65, 200), 1),
         ("noise", (11, 11), 3),
-        ("noise", (190, 176), 1),
-        ("bright", (11, 300), 3),
         ("bright", (177, 180), 2),
     ],
 )
