@@ -10,10 +10,9 @@ from configs.schema import DataConfig
 from configs.schema.checks import require
 from configs.schema.data import RGB_CHANNELS, fits_file
 from data import LAYOUTS
-from data.conditioning import Conditioning
+from data.conditioning import Conditioning, ValueRange
 from data.files.pixels import StoredForm
 from data.map_reader import MapReader
-from data.value_range import ValueRange
 from utils.gallery import Swatch
 from utils.label_colors import CITYSCAPES, IGNORED, LabelColors
 from utils.pictures import label_colors

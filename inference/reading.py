@@ -12,6 +12,7 @@ from torch import Tensor
 
 from configs.data_facts import DataFacts
 from data.batch import DataError, Sample
+from data.conditioning import ValueRange
 from data.files.image_files import seen_in
 from data.files.size_guard import large_array, large_copy
 from data.files.tiff_tags import TIFF_SUFFIXES, file_tags
@@ -19,7 +20,6 @@ from data.folder import File
 from data.layout import Layout
 from data.no_data import filled, missing_pixels
 from data.preprocessing import Placement, Preprocessing, place
-from data.value_range import ValueRange
 from inference.tiling import Window
 from utils.distributed import World
 from utils.log import logger

@@ -8,7 +8,7 @@ import torch
 from configs import build
 from configs.load import load_config
 from configs.schema import Config
-from data.value_range import ValueRange
+from data.conditioning import ValueRange
 from models.generator import EncodedGenerator
 from models.spectral_norm import spectral_norms
 from tests.runs import OASIS, SPADE, STYLE

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from data.batch import Batch, Sample
-from data.conditioning import Conditioning
-from data.value_range import ValueRange
+from data.conditioning import Conditioning, ValueRange
 from inference.predictor import Predictor
 from models.instance_features import FeatureClusters
 from models.latent_inputs import NoiseChannels

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from data.batch import Sample
+from data.conditioning import ValueRange
 from data.paired_folders import PairedFolders
-from data.value_range import ValueRange
 from inference.reading import SourceValues, report_parts
 from tests.images import tifffile
 from utils.distributed import World

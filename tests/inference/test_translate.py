@@ -14,13 +14,12 @@ from PIL import Image
 from torch import Tensor, nn
 
 from data.batch import Batch
-from data.conditioning import Conditioning
+from data.conditioning import Conditioning, ValueRange
 from data.files.pixels import StoredForm, read_stored
 from data.files.size_guard import pixels_allowed
 from data.files.tiff_tags import file_tags, write_tiff
 from data.map_reader import MapReader
 from data.preprocessing import Preprocessing
-from data.value_range import ValueRange
 from inference.inputs import ListedImages
 from inference.output_folder import ImageStore, OutputFolder
 from inference.outputs import Results

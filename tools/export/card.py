@@ -7,7 +7,7 @@ from typing import Any
 
 from configs.build import image_sides
 from configs.schema.data import SIZED_BY_CROP
-from data.value_range import ValueRange
+from data.conditioning import ValueRange
 from inference.load import LoadedGenerator
 from utils.machine import versions
 from utils.run_figures import last_validation

@@ -10,8 +10,7 @@ from torch.nn.utils.parametrize import is_parametrized
 from configs import build
 from configs.build import image_sides
 from data.batch import Batch
-from data.conditioning import Conditioning, images_to_float
-from data.value_range import ValueRange
+from data.conditioning import Conditioning, ValueRange, images_to_float
 from inference.load import LoadedGenerator
 from models.generator import EncodedGenerator
 from models.latent_inputs import copy_chosen_style, given_latents, latent_channels
