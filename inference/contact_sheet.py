@@ -17,23 +17,21 @@ GAP = 4  # pixels between the images of a sample
 MARGIN = 16  # pixels between samples, and around all
 LINE = 20  # pixels of height of a line of text
 FONT_SIZE = 13  # pixels
-LEAST_CELL = 80  # pixels of width, for the head of a column
+LEAST_CELL = 80  # pixels of width, so that the head of a column fits
 
 
 def thumbnail(image: Tensor, width: int) -> Tensor:
-    """Return a (3, H, W) uint8 image, scaled down to `width` pixels where it is wider."""
+    """Return a (3, H, W) uint8 image, scaled down to a width of at most `width` pixels."""
     if image.shape[2] <= width:
         return image
     return resize(image, max(1, image.shape[1] * width // image.shape[2]), width)
 
 
 def contact_sheet(samples: Mapping[str, Mapping[str, Tensor]], n_images: int) -> Tensor:
-    """Return samples as one (3, H, W) uint8 image: a title with their number, heads of columns, a name above each.
+    """Return samples as one (3, H, W) uint8 image of at most about SHEET_WIDTH pixels: a title, heads and names.
 
-    It is about SHEET_WIDTH pixels wide, and less for few or small images.
-
-    samples: the (3, h, w) uint8 images of each by its name, by the heads of their columns.
-    n_images: the number of images of which the samples are the first.
+    samples: (3, h, w) uint8 images by name of the sample and head of the column.
+    n_images: Number of all images; the samples are the first of them.
     """
     heads = list(dict.fromkeys(kind for of_sample in samples.values() for kind in of_sample))
     widest = max((SHEET_WIDTH - 2 * MARGIN) // len(heads) - GAP, 1)
@@ -63,7 +61,7 @@ def contact_sheet(samples: Mapping[str, Mapping[str, Tensor]], n_images: int) ->
 
 
 def _write(draw: ImageDraw.ImageDraw, left: int, top: int, text: str, width: int, color: str = "black") -> None:
-    """Write one line of text at most `width` pixels wide; of a longer one the end, where names differ."""
+    """Write one line of text, or its end, where names differ, if it is wider than `width` pixels."""
     shown = line = _drawable(text[-SHEET_WIDTH:])  # no letter is narrower than a pixel
     while len(line) > 1 and draw.textlength(shown, font=_font()) > width:
         line = line[1:]
@@ -72,7 +70,7 @@ def _write(draw: ImageDraw.ImageDraw, left: int, top: int, text: str, width: int
 
 
 def _drawable(text: str) -> str:
-    """Return the text in ASCII, all that Pillow's own font has: letters without their accents, others as "?"."""
+    """Return the text in ASCII, because Pillow's font has no other letters: without accents, or as "?"."""
     letters = (c for c in unicodedata.normalize("NFKD", printable(text)) if not unicodedata.combining(c))
     return "".join(letters).encode("ascii", "replace").decode()
 

@@ -1,7 +1,4 @@
-"""The weight files of the originals: found in their folders, and read as networks.
-
-They hold no settings; the shapes of their weights give these.
-"""
+"""Finds and reads the originals' weight files. They hold no settings, which follow from the shapes of the weights."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -36,13 +33,8 @@ from utils.log import logger
 from utils.signatures import accepted
 
 _FIXED_BY_SHAPES = (
-    "data.n_classes",
-    "data.source_channels",
-    "data.target_channels",
-    "data.instance_edges",
-    "generator.scale",
-    "generator.output",
-    "style.channels",
+    *("data.n_classes", "data.source_channels", "data.target_channels", "data.instance_edges"),
+    *("generator.scale", "generator.output", "style.channels"),
 )
 _LETTERS: dict[FileRole, tuple[str, ...]] = {  # parts of file names, the preferred first; OASIS translates with EMA
     "generator": ("EMA", "G", "G_A", "G_B"),
@@ -62,9 +54,7 @@ def original_direction(file: Path) -> str | None:
 
 
 def original_file(folder: Path, role: FileRole, direction: str | None = None) -> Path | None:
-    """Return the file of a network in a folder: the latest, else the best, else the highest number; None without any.
-
-    The choice among several files is reported.
+    """Return the file of a network in a folder, and log the choice: the latest, the best, or the highest number.
 
     direction: Direction of a generator, or of the generator that a discriminator judges; None for any, AtoB first.
     """
@@ -93,7 +83,7 @@ def original_network(
     """Return the network of an original's file in float32. chosen: See `import_original`.
 
     Raises:
-        OriginalWeightsError: No network of the originals has these weights, or it has another role.
+        OriginalWeightsError: The weights belong to no network of the originals, or to one with another role.
     """
     floats = {
         key: value.float() for key, value in state.items() if torch.is_tensor(value) and value.is_floating_point()
@@ -110,9 +100,10 @@ def original_network(
 
 @dataclass(frozen=True)
 class OriginalInputs:
-    """Input channels of an original's generator after those of its source, which its file does not name.
+    """Further input channels of an original's generator, which its file does not name.
 
-    has_instances: Whether one channel holds the instance edges. n_features: Number of channels of instance features.
+    has_instances: Whether one channel holds the instance edges.
+    n_features: Number of channels of instance features.
     features_are_drawn: Whether features are sampled from clusters. Otherwise they are precomputed maps.
     """
 
@@ -127,10 +118,7 @@ SOURCE_ALONE = OriginalInputs()
 def original_generator(
     file: Path, state: dict[str, Any], overrides: Sequence[str], inputs: OriginalInputs
 ) -> tuple[nn.Module, Config]:
-    """Return the generator of an original's file, and the settings that follow from its shapes and `overrides`.
-
-    See `load_generator`.
-    """
+    """Return the generator of an original's file, and its settings from shapes and overrides; see `load_generator`."""
     imported = original_network(file, state, "generator")
     config, chosen = _settings(file, imported, inputs, overrides)
     wanted = {key: getattr(chosen.generator, key) for key in FORMATS[imported.scheme].left_open}
@@ -145,8 +133,7 @@ def original_generator(
                 f"{file}: {key} is {fixed} by the shapes of its weights, not {other}. Remove the override{remedy}."
             )
     if chosen.data.is_stacked:
-        folders = ", ".join(chosen.data.source_folder)
-        raise ConfigError(f"{file}: takes sources of one folder, data.source_folder names {folders}. Name one of them.")
+        raise ConfigError(f"{file}: takes sources of one folder. Name one folder with data.source_folder.")
     if not takes_style(imported.network):
         return imported.network, chosen
     return _with_style(file, imported, chosen.style), chosen
@@ -155,7 +142,7 @@ def original_generator(
 def _settings(
     file: Path, imported: ImportedNetwork, inputs: OriginalInputs, overrides: Sequence[str]
 ) -> tuple[Config, Config]:
-    """Return the settings that follow from the shapes of a network, without and with overrides."""
+    """Return the settings that follow from the shapes of a network: without overrides, and with them."""
     shapes, network_class = imported.settings, FORMATS[imported.scheme].network
     n_others = int(inputs.has_instances) + inputs.n_features
     channels, out_channels = shapes["in_channels"] - n_others, shapes["out_channels"]
@@ -199,9 +186,9 @@ def encoder_file(file: Path) -> Path:
 
 
 def _with_style(file: Path, imported: ImportedNetwork, style: StyleConfig) -> nn.Module:
-    """Return a generator with the size of the settings for its style, and with the encoder of the file next to its own.
+    """Return a generator with the size of its style's map from the settings, and with the encoder of its folder.
 
-    The weights hold only the number of pixels of the style's map.
+    The weights only tell the number of pixels of that map.
     """
     generator = imported.network
     assert isinstance(generator, Generator)

@@ -207,7 +207,7 @@ def test_weights_of_the_originals_take_one_folder(config: Path) -> None:
     file = config.with_name("latest_net_G.pth")
     folder = str(config.parent / "runs" / "tiny")
     program_main("tools.export")(["--checkpoint", folder, "--format", "original", "--output", str(file)])
-    with pytest.raises(ConfigError, match=r"takes sources of one folder, data\.source_folder names a, b\. Name one"):
+    with pytest.raises(ConfigError, match=r"takes sources of one folder"):
         translate(
             "--checkpoint", str(file), "--input", str(config.parent / "pairs" / "test_rgb"), "data.source_folder=[a,b]"
         )

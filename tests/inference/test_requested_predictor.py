@@ -13,7 +13,6 @@ from inference.output_folder import origin
 from inference.request import Request
 from inference.requested_predictor import (
     build_predictor,
-    describe_sizes,
     load_generator_together,
     load_requested_generator,
     requested_predictor,
@@ -72,20 +71,6 @@ def test_the_precision_depends_on_the_images(
     assert tf32 == ("ieee" if expected == "O0" else "tf32")
     assert (predictor.seed, predictor.noise) == (3, True)
     assert predictor.conditioning is loaded.conditioning
-
-
-@pytest.mark.parametrize(
-    ("preprocess", "keeps_sizes", "expected"),
-    [
-        ("none", True, "each image's own; --size trained resizes to the nearest multiples of 4 pixels, by"),
-        ("crop", False, "resized to the nearest multiples of 4 pixels, by data.preprocess=crop; --size own keeps"),
-        ("scale_width", False, "resized to a width of 64, by data.preprocess=scale_width; --size own keeps"),
-    ],
-)
-def test_sizes_are_always_described(tiny_config: Path, preprocess: str, keeps_sizes: bool, expected: str) -> None:
-    sizes = ["data.load_width=64", "data.load_height=64", "data.crop_width=48", "data.crop_height=32"]
-    config = load_config(tiny_config, [f"data.preprocess={preprocess}", *sizes])
-    assert describe_sizes(config, keeps_sizes=keeps_sizes).startswith(expected)
 
 
 def test_features_of_targets_are_not_encoded_in_tiles(tiny_config: Path) -> None:

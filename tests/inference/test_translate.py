@@ -148,20 +148,6 @@ def test_pixels_without_data_stay_without_data(tmp_path: Path, network: nn.Modul
     assert translator.keep(0)
 
 
-def test_nothing_is_left_of_an_interrupted_image(
-    tmp_path: Path, network: nn.Module, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(path: Path, *arguments: Any) -> None:
-        path.write_bytes(b"half")
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("inference.output_folder.write_tiff", interrupted)
-    large = sample_translator(tmp_path, network, save_tiff(tmp_path / "x.tif"))
-    with pytest.raises(KeyboardInterrupt):
-        list(large.translate([0], 1))
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["gallery"]
-
-
 def test_an_image_that_needs_more_than_the_memory_is_refused_before_it_is_translated(
     tmp_path: Path, network: nn.Module, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,11 +1,13 @@
-"""Tiny runs, of label maps and of photographs, each with its program."""
+"""Tiny runs of label maps and photographs with their programs, and programs that return one of their inputs."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 import torch
+from onnx import TensorProto, helper
 
 import pairgan
 from configs import build
@@ -35,12 +37,36 @@ def photo_pairs(folder: Path) -> tuple[str, ...]:
 
 
 def exported(folder: Path, *settings: str) -> tuple[LoadedGenerator, pairgan.Model]:
-    """Return a generator with initial weights, and its program."""
+    """Return a generator with initial weights and its program."""
     torch.manual_seed(0)
     config = load_config(write_tiny_config(folder), settings)
     loaded = LoadedGenerator(folder / "checkpoint.pt", config, None, build.build_generator(config))
     export_program(loaded, folder / "generator.onnx", "float32")
     return loaded, pairgan.load(folder / "generator.onnx", device="cpu")
+
+
+def returning(kind: str, folder: Path, types: Mapping[str, str], output: str, *settings: str) -> pairgan.Model:
+    """Return a model that returns its input `kind`, which takes no time to export.
+
+    types: Types and numbers of channels of its inputs by name, as float1 or uint8x3. output: Type of its output.
+    """
+    config = load_config(write_tiny_config(folder), settings)
+    loaded = LoadedGenerator(folder / "checkpoint.pt", config, None, torch.nn.Identity())
+    number = {"uint8": TensorProto.UINT8, "uint16": TensorProto.UINT16, "float": TensorProto.FLOAT}
+    number["int32"] = TensorProto.INT32
+    shapes = {name: text.split("x") for name, text in types.items()}
+    inputs = [
+        helper.make_tensor_value_info(name, number[dtype], ["n", int(channels), "h", "w"])
+        for name, (dtype, channels) in shapes.items()
+    ]
+    result = helper.make_tensor_value_info("translated", number[output], ["n", int(shapes[kind][1]), "h", "w"])
+    graph = helper.make_graph(
+        [helper.make_node("Cast", [kind], ["translated"], to=number[output])], "program", inputs, [result]
+    )
+    program = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    helper.set_model_props(program, loaded.facts() | {"format_version": "3"})
+    onnx.save(program, folder / "generator.onnx")
+    return pairgan.load(folder / "generator.onnx", device="cpu")
 
 
 def changed(exported: Path, output: Path, **facts: str | None) -> Path:

@@ -16,8 +16,8 @@ from data.files.image_files import IMAGE_FORMATS
 from data.folder import HIDDEN
 from inference.load import load_generator
 from tests.conftest import save_image, write_tiny_config
-from tests.pairgan.conftest import INSTANCES, LABELS, LARGE_WEIGHTS, changed, exported, rng, trained
-from tests.runs import SPADE, STYLE, translate, untrained_run, with_slow
+from tests.pairgan.conftest import INSTANCES, LABELS, LARGE_WEIGHTS, changed, exported, returning, rng, trained
+from tests.runs import SPADE, STYLE, translate, untrained_run
 from tools.export.example import make_example
 
 
@@ -74,7 +74,8 @@ def test_every_photograph_is_read_as_by_test_py(of_photos: Path, tmp_path: Path)
             assert abs(pixels(found) - wanted).max() <= 1
 
 
-@pytest.mark.parametrize("settings", with_slow([SPADE], [STYLE]), ids=["spade", "style"])
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", [SPADE, STYLE], ids=["spade", "style"])
 def test_spade_generators_translate(tmp_path: Path, settings: list[str]) -> None:
     small = ("generator.n_upsamplings=2", "generator.n_middle_blocks=1")
     loaded, model = exported(tmp_path, *settings, *small, "init.distribution=kaiming")
@@ -84,26 +85,20 @@ def test_spade_generators_translate(tmp_path: Path, settings: list[str]) -> None
         assert_alike(found, wanted.permute(1, 2, 0).int().numpy())
 
 
-@pytest.mark.parametrize(
-    "settings",
-    with_slow(
-        [["features.n_channels=2", "features.base_channels=4", "features.n_downsamplings=2"]],
-        [["features.n_channels=3", "features.origin=precomputed", "data.layout=paired_folders", "data.root=.",
-          "data.n_classes=300"]],
-    ),
-)  # fmt: skip
-def test_features_are_a_third_input(tmp_path: Path, settings: list[str]) -> None:
-    loaded, model = exported(tmp_path, LARGE_WEIGHTS, *settings)
-    example = make_example(loaded, 2, 16, 24)
-    maps = {name: list(tensor.permute(0, 2, 3, 1).numpy()) for name, tensor in example.inputs.items()}
-    assert model.step is None
-    assert model.n_classes == (loaded.config.data.n_classes or 12)
-    source, instances = ([ids[..., 0] for ids in maps[name]] for name in ("source", "instances"))
-    translated = model.batch(source, instances, maps["features"])
-    for found, wanted in zip(translated, example.expected, strict=True):
-        assert abs(pixels(found) - wanted.permute(1, 2, 0).numpy()).max() <= 1
-    with pytest.raises(pairgan.ImageError, match=r"^features: holds \(4, 4\) float64, expected array \(H, W, "):
-        model(source[0], instances[0], np.zeros((4, 4)))
+def test_features_are_a_third_input(tmp_path: Path) -> None:
+    types = {"source": "uint8x1", "instances": "int32x1", "features": "uint8x3"}
+    (tmp_path / "bytes").mkdir()
+    model = returning("features", tmp_path / "bytes", types, "uint8")
+    features = rng.integers(0, 256, (*LABELS.shape, 3), dtype=np.uint8)
+    assert np.array_equal(model(LABELS, INSTANCES, features), features)
+    larger = Image.fromarray(features).resize((10, 6), Image.Resampling.NEAREST)
+    assert np.array_equal(model(LABELS, INSTANCES, larger), features)
+    floats = returning("features", tmp_path, types | {"features": "floatx2"}, "float")
+    values = rng.random((*LABELS.shape, 2), dtype=np.float32)
+    assert np.array_equal(floats(LABELS, INSTANCES, values), values.transpose(2, 0, 1))
+    for wrong in (np.zeros((4, 4)), 2 * values):
+        with pytest.raises(pairgan.ImageError, match=r"^features: holds .*, expected array \(H, W, 2\) float32 in"):
+            floats(LABELS, INSTANCES, wrong)
 
 
 @pytest.mark.slow
