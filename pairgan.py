@@ -25,20 +25,20 @@ from PIL import Image, ImageOps
 
 Device = Literal["auto", "cpu", "cuda"]
 ImageLike = str | os.PathLike[str] | Image.Image | np.ndarray
-Other = ImageLike | None  # beside the source
+Other = ImageLike | None  # a map in addition to the source
 Others = Iterable[ImageLike] | None
 Maps = dict[str, np.ndarray]
 
 IMAGE_FORMATS = ("PNG", "JPEG", "PPM", "BMP", "TIFF", "WEBP")
 MAX_PIXELS = 89_478_485  # Pillow's own limit: a file of a few bytes can expand to more than any memory holds
-MAX_SIDE = 1024  # that a network may need: the sides of smaller images are padded to it
+MAX_SIDE = 1024  # largest side that a network may need: smaller images are padded to it
 HIDDEN = re.compile(  # names that begin with a dot, and folders that systems and NAS devices add
     r"(?i)/(\.|([#@$]recycle(\.bin)?|@(eadir|recently-snapshot)|[#~]snapshot|lost\+found|__macosx|system volume \w+)/)"
 )
-OWN_CLASSES = {"synthetic_facades": 12}  # of data sets whose settings do not hold their number
+OWN_CLASSES = {"synthetic_facades": 12}  # numbers of classes that settings do not hold, by layout
 BYTES, FLOATS, VALUES = "uint8", "float32 in [-1, 1]", "finite values"
 _TYPES: dict[str, tuple[type, ...]] = {BYTES: (np.uint8,), FLOATS: (np.floating,), VALUES: (np.integer, np.floating)}
-_DIGEST = b"rJ\n\x06sha256\x12@"  # begins the last entry of a file's metadata; 64 digits, of what is before, end it
+_DIGEST = b"rJ\n\x06sha256\x12@"  # start of the last entry of a file's metadata, the digest of all bytes before it
 _TIFF = {254: (0, 2), 255: (0, 1), 258: (8, 16, 32, 64), 262: (1, 2), 274: (0, 1), 338: (0, 2)}  # values of tags, or 0
 _PILLOWS_TIFF = _TIFF | {258: (0, 1, 8, 16, 32), 262: (1, 2, 3, 5, 6), 284: (0, 1), 339: (0, 1, 3)}
 
@@ -49,15 +49,15 @@ class _OneLineError(ValueError):
 
 
 class ModelError(_OneLineError):
-    """A file of a model, or a device, cannot be used; the message names thing, value and remedy in one line."""
+    """A file of a model, or a device, cannot be used. The message names thing, value and remedy in one line."""
 
 
 class ImageError(_OneLineError):
-    """An image cannot be translated; the message names thing, value and remedy in one line."""
+    """An image cannot be translated. The message names thing, value and remedy in one line."""
 
 
 class Card(dict[str, Any]):
-    """The card of a model: facts by name, as tools.export wrote them; empty in files of earlier versions."""
+    """The card of a model: facts by name that tools.export wrote. It is empty in files of earlier versions."""
 
     def __str__(self) -> str:
         return str(self.get("markdown", ""))
@@ -65,14 +65,14 @@ class Card(dict[str, Any]):
 
 @dataclass(frozen=True)
 class Model:
-    """A trained generator of a file. Call it with an image; `batch` takes several. device: "cpu" or "cuda".
+    """A trained generator from a file. Call it with an image, or its `batch` with several. device: "cpu" or "cuda".
 
-    inputs, output: type and number of channels of the maps that it takes by name, and of its translations. Images and
-        features of tools.precompute_features are uint8, values in any other unit float32, other features float32.
-    n_classes: of its label maps, ids 0 .. n_classes-1; 0 for RGB images. ignore_id: of pixels without a class, or None.
-    size_multiple, min_size: the sides of an image are padded to multiples of the first, and at least to the second.
-    step: of the training; None for an original's weights. direction: AtoB, or BtoA of a CycleGAN. card: see Card.
-    settings: of the run; data.source_… is of what this model takes. run: translates checked, padded (N, C, H, W).
+    inputs, output: Type and number of channels of the maps that it takes, by name, and of its translations. Images and
+        features of tools.precompute_features are uint8. Values in any other unit and other features are float32.
+    n_classes: Number of classes of label maps; 0 for RGB images. ignore_id: Id of pixels without a class, or None.
+    size_multiple, min_size: Sides of an image are padded to multiples of the first, and at least to the second.
+    step: Training step; None for an original's weights. direction: AtoB, or BtoA of a CycleGAN. card: See Card.
+    settings: Settings of the run; data.source_… describes the model's input. run: Translates padded (N, C, H, W) maps.
     """
 
     path: Path
@@ -92,13 +92,13 @@ class Model:
     def __call__(
         self, source: ImageLike, instances: Other = None, features: Other = None, source_images: Other = None
     ) -> Any:
-        """Return the translation of an image, of its size times the scale, upright by EXIF.
+        """Return the translation of an image, upright by EXIF. Its sides are multiplied by the scale.
 
-        It is an RGB image, or values in the unit of the training targets: an array (C, H, W), as test.py writes .npy.
-        source: a path, a PIL image or an array: RGB (H, W, 3) uint8, (H, W) class ids, or values in the unit of the
-            training images, (C, H, W), (H, W, C) or (H, W); instances: ids, source_images: values, in such forms.
-        features: uint8: a path, a PIL image or (H, W, 3) uint8, of any size; float32: (H, W, C) floats in [-1, 1].
-        Raises ImageError if one is missing, cannot be read, is of another kind or size, or holds an id of no class.
+        It is an RGB image, or an array (C, H, W) of values in the unit of the training targets, as test.py writes .npy.
+        source: Path, PIL image or array: RGB (H, W, 3) uint8, (H, W) class ids, or values in the unit of the training
+            images, (C, H, W), (H, W, C) or (H, W). instances: Ids in the same forms. source_images: Values.
+        features: uint8: path, PIL image or (H, W, 3) uint8, of any size. float32: (H, W, C) floats in [-1, 1].
+        Raises ImageError if a map is missing, cannot be read, has another type or size, or holds an id of no class.
         """
         others = (None if maps is None else [maps] for maps in (instances, features, source_images))
         return self.batch([source], *others)[0]
@@ -106,9 +106,9 @@ class Model:
     def batch(
         self, images: Iterable[Any], instances: Others = None, features: Others = None, source_images: Others = None
     ) -> list[Any]:
-        """Return the translations of several images in their order; each argument holds what __call__ takes.
+        """Return the translations of several images in their order. Each argument is a list of maps for __call__.
 
-        Images of one padded size are computed together: give as many as fit into memory. Errors are those of __call__.
+        Images of one padded size are computed together: give as many as fit into memory. Raises the errors of __call__.
         """
         given = {"source": images, "instances": instances, "features": features, "source_images": source_images}
         if any(isinstance(maps, str | os.PathLike | Image.Image) for maps in given.values()):
@@ -153,7 +153,7 @@ class Model:
             source_range = self.settings["data"].get("source_range") or [0, 255]
             pixels = _pixels(image, name, values, n_channels, max(source_range[1::2]))
             if kind == "source" and self.n_classes:
-                is_ignored = pixels == self.ignore_id  # nowhere for None
+                is_ignored = pixels == self.ignore_id  # all False for None
                 if len(wrong := np.argwhere(((pixels < 0) | (pixels >= self.n_classes)) & ~is_ignored)):
                     (y, x), also = wrong[0], "" if self.ignore_id is None else f" and {self.ignore_id}"
                     also += f". Change it, or train with data.ignore_id={pixels[y, x]}."
@@ -172,9 +172,9 @@ class Model:
 
 
 def load(path: str | os.PathLike[str], device: Device = "auto") -> Model:
-    """Return the generator of a .onnx file that tools.export wrote, with its conditioning inside; it holds no code.
+    """Return the generator of a .onnx file that tools.export wrote, with its conditioning inside. It holds no code.
 
-    device: auto takes a GPU where it works. Raises ModelError if the file, onnxruntime or the device cannot be used.
+    device: auto uses a GPU if it works. Raises ModelError if the file, onnxruntime or the device cannot be used.
     """
     file = Path(path)
     if device not in ("auto", "cpu", "cuda"):
@@ -182,7 +182,7 @@ def load(path: str | os.PathLike[str], device: Device = "auto") -> Model:
     if file.suffix != ".onnx" or not file.is_file():
         raise ModelError(f"{file}: is missing, or no .onnx file. Write one with python -m tools.export --format onnx.")
     try:
-        content: Any = np.fromfile(file, np.uint8)  # of earlier versions without a digest
+        content: Any = np.fromfile(file, np.uint8)  # files of earlier versions have no digest
         mark, digest = np.split(content[(end := max(len(content) - len(_DIGEST) - 64, 0)) :], [len(_DIGEST)])
         if mark.tobytes() == _DIGEST and digest.tobytes() != hashlib.sha256(content[:end]).hexdigest().encode():
             raise ModelError(f"{file}: has changed since its export. Copy or export it again, or remove its sha256.")
@@ -207,7 +207,7 @@ def _load_onnx(file: Path, device: Device) -> Model:
     found = f"{facts.get('format', 'another program')} {facts.get('format_version', '')}".strip()
     if found not in [f"pairgan-generator {version}" for version in (1, 2, 3)]:
         raise ModelError(f"{file}: is of {found}, expected pairgan-generator 1 to 3. Write it with tools.export.")
-    nodes = (*session.get_inputs(), *session.get_outputs())  # of types such as tensor(uint8)
+    nodes = (*session.get_inputs(), *session.get_outputs())  # their types are texts such as tensor(uint8)
     inputs = {node.name: (node.type[7:-1].replace("float", "float32"), int(node.shape[1])) for node in nodes}
     output = inputs.pop("translated")
     if inputs["source"][0] == "float32" and found[-1] != "3":
@@ -224,14 +224,14 @@ def _load_onnx(file: Path, device: Device) -> Model:
 
 
 def _padded(pixels: np.ndarray, sides: tuple[int, ...], unit: int) -> np.ndarray:
-    """Return (C, height, width) of (H, W, C), reflected at the borders as often as needed, half on each side."""
+    """Pad (H, W, C) to (C, height, width), reflected at the borders as often as needed, half on each side."""
     ends = [(n - 1, np.arange(m) - (m - n) // 2 // unit * unit) for n, m in zip(pixels.shape, sides, strict=False)]
     positions = (end - abs(end - places % max(2 * end, 1)) for end, places in ends)
     return np.ascontiguousarray(pixels[np.ix_(*positions)].transpose(2, 0, 1))
 
 
 def _pixels(image: ImageLike, name: str, values: str, n_channels: int, highest: float) -> np.ndarray:
-    """Return (H, W) ids or (H, W, C) other values, read as test.py does. highest: of the values of the training."""
+    """Return (H, W) ids or (H, W, C) other values, read as test.py does. highest: Highest value of the training."""
     holds = {"ids": "ids", BYTES: "RGB" if n_channels == 3 else VALUES}.get(values, values)
     pixels = image if isinstance(image, np.ndarray) else _read(image, name, holds, n_channels)
     if holds == VALUES:
@@ -293,9 +293,9 @@ def _check_picture(image: Image.Image, holds: str) -> None:
         raise ImageError(f"has {image.width * image.height} pixels, expected 1 to {MAX_PIXELS}. Make it smaller")
     if decoder == "jpeg" and (f := getattr(image, "fp", None)) and not f.seek(0) and f.read().count(b"\xff\xda") > 500:
         raise ImageError("has more than 500 scans, and each takes time. Save it again")
-    if tags := getattr(image, "tag_v2", None):  # of a TIFF
+    if tags := getattr(image, "tag_v2", None):  # a TIFF
         _check_tiff(tags, _PILLOWS_TIFF | ({339: (0, 1, 2)} if image.mode == "I" and tags.prefix == b"II" else {}))
-    if holds == "ids":  # as they were saved
+    if holds == "ids":  # stored ids must be unchanged
         if image.mode not in ("1", "L", "P", "I", "I;16", "I;16L", "I;16B"):
             raise ImageError(f"holds {image.mode} pixels, expected an id per pixel. Save grey or palette PNG")
         if image.format in ("JPEG", "MPO") or image.info.get("compression") == "jpeg":  # the latter in TIFF
@@ -364,7 +364,7 @@ def _translate(model: Model, files: Mapping[str, Path], output: Path) -> None:
 
 
 def main() -> None:
-    """Translate what the command line names; exit with code 2 after an error of the user, if only of one image."""
+    """Translate the files of the command line. Exit with code 2 after an error of the user, even for one image."""
     parser = argparse.ArgumentParser("python -m pairgan", description="Translate images with an exported generator.")
     parser.error = lambda message: parser.exit(2, f"error: {message}; see --help\n")  # type: ignore[method-assign]
     parser.add_argument("model", metavar="MODEL", help=".onnx file that tools.export wrote")
