@@ -31,13 +31,7 @@ _SAME_PROPORTIONS = 0.1  # largest difference of aspect ratios: 16:9 is not twic
 
 
 def with_listed_inputs(paths: Sequence[Path], world: World) -> Sequence[Path]:
-    """Return the paths of --input, with the paths from standard input, one per line, instead of `-`.
-
-    The main process reads for all processes.
-
-    Raises:
-        DataError: Standard input holds no path.
-    """
+    """Return the paths of --input, with the lines of standard input instead of `-`. The main process reads them."""
     if STANDARD_INPUT not in paths:
         return paths
     lines = sys.stdin.read().splitlines() if world.is_main else []
@@ -48,11 +42,7 @@ def with_listed_inputs(paths: Sequence[Path], world: World) -> Sequence[Path]:
 
 
 def build_input(loaded: LoadedGenerator, request: Request) -> Layout:
-    """Return the samples to translate: those of --input, or a split of the data set that the generator was trained on.
-
-    Raises:
-        DataError: A folder is missing or empty, a file lacks a partner, or the generator needs maps that are not named.
-    """
+    """Return the samples to translate, of --input or of a split; raise DataError if files or options are missing."""
     config, conditioning = loaded.reading_config, loaded.conditioning
     if request.input:
         _check_maps_are_named(request, loaded)
@@ -69,7 +59,13 @@ def build_input(loaded: LoadedGenerator, request: Request) -> Layout:
         check_has_split(config, split, other_choice=" or ".join([*others, "--input FOLDER"]))
         layout = open_split(config, split, needs_targets=False, allows_missing=True)
     if loaded.clusters is None and conditioning.features == "encoded":
-        _check_features_can_be_encoded(loaded, layout)
+        if not isinstance(loaded.generator, FeatureConditionedGenerator):
+            raise DataError("--features given: this file has no encoder. Remove the option, or add --feature-maps DIR.")
+        if not has_targets(layout):
+            raise DataError(
+                f"{loaded.file}: encodes its instance features from targets, and the input has none. Create clusters "
+                f"with python -m tools.cluster_features --checkpoint {loaded.file}."
+            )
     return layout
 
 
@@ -119,17 +115,6 @@ def _check_stack(paths: Sequence[Path], names: Sequence[str]) -> None:
         listed = ", ".join(map(str, paths))
         remedy = f"Name a folder, or a file, for each of {', '.join(names)}, in this order."
         raise DataError(f"--input: {listed} do not fit the {len(names)} sources of this generator. {remedy}")
-
-
-def _check_features_can_be_encoded(loaded: LoadedGenerator, layout: Layout) -> None:
-    """Raise DataError unless the file holds an encoder and the samples have targets to encode."""
-    if not isinstance(loaded.generator, FeatureConditionedGenerator):
-        raise DataError("--features given: this file has no encoder. Remove the option, or add --feature-maps DIR.")
-    if not has_targets(layout):
-        raise DataError(
-            f"{loaded.file}: encodes its instance features from targets, and the input has none. Create clusters to "
-            f"sample features from with python -m tools.cluster_features --checkpoint {loaded.file}."
-        )
 
 
 def has_targets(layout: Layout) -> bool:

@@ -157,7 +157,7 @@ def load_from(
 
 
 def directions_of(checkpoint: Path | None, loaded: LoadedGenerator) -> list[str]:
-    """Return the directions of the generators of --checkpoint, one of which is loaded."""
+    """Return the directions that the generators of --checkpoint translate in."""
     if loaded.step is None and checkpoint is not None and checkpoint.is_dir():
         return [direction for direction in DIRECTIONS if original_file(checkpoint, "generator", direction)]
     return list(loaded.config.method.translators) if _is_in_run(loaded) else [loaded.direction]

@@ -222,13 +222,11 @@ class OutputFolder:
     def record(self, origin: Mapping[str, Any], existing: Existing) -> None:
         """Record what makes this run's translations, and delete older translations that were made otherwise.
 
-        If this run were interrupted, `--existing keep` would else take the older images for its results.
-
-        Raises:
-            DataError: Existing translations are to be kept, and have another origin, or an origin without a record.
+        If this run were interrupted, `--existing keep` would otherwise keep the older images as results of this run.
+        Raise DataError instead if `existing` is "keep".
         """
         facts = {name: fact for name, fact in origin.items() if name not in _NOT_COMPARED}
-        record = dict(json.loads(json.dumps(facts))) | {_MIXED: False}  # as it is read back
+        record = dict(json.loads(json.dumps(facts))) | {_MIXED: False}  # the same types as `recorded`
         sources = self.path / SOURCES
         names = {file.relative_to(sources).as_posix().removesuffix(".png") for file in sources.rglob("*.png")}
         present = {name for name in names if self.image(name).is_file()}

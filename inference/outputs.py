@@ -33,7 +33,7 @@ from utils.text import counted
 
 SHEET_SAMPLES = 24
 FEW_FOR_FID = 2048  # images: with fewer, the covariance of 2048 features does not have full rank
-MEASURED_ON = {TRAIN: "training samples", HELD_BACK: "samples held back from training"}  # by split
+MEASURED_ON = {TRAIN: "training samples", HELD_BACK: "samples held back from training"}
 GALLERY_WIDTH = 512  # pixels; browsers cannot open a page of thousands of large images
 
 _BASELINES = ("l1", "l1_weighted")  # figures of the best constant colours
@@ -62,7 +62,7 @@ class SetMeasures:
     def add_reals(self, preprocessing: Preprocessing, world: World, problems: list[str], *, keeps_sizes: bool) -> None:
         """Add this process's share of the real images, in the size of sources.
 
-        problems: List to which problems of images are added. These images are left out.
+        problems: Gets the problems of images that cannot be read, which are left out.
         """
         for number in range(world.rank, len(self.reals), world.size):
             with collected(problems):
@@ -70,11 +70,7 @@ class SetMeasures:
                 self._found["real", number] = self.evaluator.features(image, number)
 
     def gather(self, world: World) -> dict[str, Any] | None:
-        """Return the figures of the images of all processes; None without translations, or without real images.
-
-        They are n_images, n_real (numbers of translations and of real images), whole (the figures), and floor and
-        ceiling (see References).
-        """
+        """Return figures ("whole"), numbers of images and `References` of all processes, or None without images."""
         found = {key: features for part in world.gather(self._found) for key, features in part.items()}
         in_order = [(key[0], found[key]) for key in sorted(found)]
         sources, fakes, reals = ([one for of, one in in_order if of == kind] for kind in ("source", "fake", "real"))

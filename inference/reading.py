@@ -28,7 +28,7 @@ from utils.pictures import means_of_squares
 from utils.text import counted, exact
 
 _MOST_PADDED = 2**20  # pixels of a padded image of any size; a file's settings may ask for 65536x65536
-_MOST_TIMES = 64  # largest ratio of the pixels of a larger padded image to those of the image
+_MOST_TIMES = 64  # largest number of pixels of a larger padded image per pixel of the image
 _REDUCED = 2**21  # pixels; a reduced image has up to four times as many
 _MUCH_OUTSIDE = 0.5  # share of an image's values
 _NARROW = 0.01  # share of the range
@@ -70,7 +70,7 @@ class NoData:
 
 @dataclass(frozen=True)
 class NoDataRule:
-    """How pixels without data are found in sources and filled.
+    """Finds and fills pixels without data in sources.
 
     value: Value of such pixels by --nodata, or None: the value that each TIFF names. NaN and infinity always are.
     images: Map of a sample that holds images, "source" or "source_images", or None if sources are only label maps.
@@ -159,11 +159,7 @@ def read_padded(
     keeps_size: bool,
     no_data: NoDataRule = NoDataRule(),
 ) -> PaddedSample:
-    """Read sample `index`, fill its pixels without data, and fit it as `fitted` does.
-
-    Raises:
-        DataError: The sample cannot be read.
-    """
+    """Read sample `index`, fill its pixels without data, and fit it as `fitted` does; raise DataError if it cannot."""
     sample, marks = no_data.fill(layout.read(index), layout.provenance(index).files)
     result = fitted(sample, preprocessing, keeps_size=keeps_size, source_is_ids=layout.n_classes > 0)
     if marks and marks.missing is not None and marks.missing.shape != result.sample.source.shape[-2:]:
@@ -174,20 +170,13 @@ def read_padded(
 
 
 def fitted(sample: Sample, preprocessing: Preprocessing, *, keeps_size: bool, source_is_ids: bool) -> PaddedSample:
-    """Return a sample padded at its own size, or at the size of `preprocessing` for testing.
-
-    Raises:
-        DataError: The sample would have too many pixels.
-    """
-    sample = sample.mapped(_contiguous)  # otherwise the next steps would copy large ones into the memory
+    """Return a sample padded at its own size, or at the size of `preprocessing` for testing; raise as `padded`."""
+    # the next steps would copy large images that are not contiguous into the memory
+    sample = sample.mapped(lambda x: x if x.is_contiguous() else torch.from_numpy(large_copy(x.numpy())))
     height, width = sample.source.shape[-2:]
     own_size = Placement(height, width, 0, 0, height, width, flip=False, target_scale=preprocessing.target_scale)
     placement = own_size if keeps_size else preprocessing.fixed(sample)
     return padded(place(sample, placement, source_is_ids=source_is_ids), preprocessing)
-
-
-def _contiguous(image: Tensor) -> Tensor:
-    return image if image.is_contiguous() else torch.from_numpy(large_copy(image.numpy()))
 
 
 def padded(sample: Sample, rule: Preprocessing) -> PaddedSample:

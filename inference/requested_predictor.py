@@ -46,11 +46,7 @@ def load_clusters(file: Path) -> FeatureClusters:
 
 
 def with_clusters(loaded: LoadedGenerator, request: Request) -> LoadedGenerator:
-    """Return the generator with the clusters to draw its instance features from, unless samples provide features.
-
-    Raises:
-        CheckpointError, ConfigError: The file of clusters cannot be used, or the generator takes no features.
-    """
+    """Return the generator with the clusters to draw its instance features from, unless samples provide features."""
     n_features = loaded.config.features.n_channels
     if n_features == 0:
         if request.features or request.clusters:
@@ -70,15 +66,16 @@ def with_clusters(loaded: LoadedGenerator, request: Request) -> LoadedGenerator:
     return replace(loaded, clusters=clusters)
 
 
-def load_requested_generator(request: Request, *, has_instances: bool) -> LoadedGenerator:
+def load_requested_generator(request: Request, *, has_instances: bool | None = None) -> LoadedGenerator:
     """Read the generator of a request, with its clusters and the SHA-256 of its file, and log what was chosen.
 
-    has_instances: Whether an original's generator takes instance edges, which its file does not hold.
+    has_instances: Whether an original's generator takes instance edges; None: whether there is --instances.
 
     Raises:
         CheckpointError, OriginalWeightsError, ConfigError: A file or an override cannot be used.
     """
     n_features = load_clusters(request.clusters).n_channels if request.clusters else 3 * bool(request.feature_maps)
+    has_instances = request.instances is not None if has_instances is None else has_instances
     original = OriginalInputs(has_instances, n_features, features_are_drawn=request.clusters is not None)
     raw, direction = request.weights == "raw", request.direction
 
@@ -99,10 +96,9 @@ def load_requested_generator(request: Request, *, has_instances: bool) -> Loaded
 
 def load_generator_together(request: Request, world: World) -> LoadedGenerator:
     """Return the generator of a request on each process, from the file that the main process finds."""
-    has_instances = request.instances is not None
-    loaded = load_requested_generator(request, has_instances=has_instances) if world.is_main else None
+    loaded = load_requested_generator(request) if world.is_main else None
     file = world.gather(loaded.file if loaded else None)[0]
-    return loaded or load_requested_generator(replace(request, checkpoint=file), has_instances=has_instances)
+    return loaded or load_requested_generator(replace(request, checkpoint=file))
 
 
 @torch.inference_mode()
@@ -133,11 +129,7 @@ def encode_style(loaded: LoadedGenerator, file: Path) -> Tensor:
 def build_predictor(
     loaded: LoadedGenerator, device: torch.device, request: Request, style: Tensor | None = None
 ) -> Predictor:
-    """Return a predictor with the generator on `device`, without tiles; O2 and O3 cast its weights once.
-
-    Raises:
-        CompilerError: The generator is to be compiled, and this machine lacks a compiler.
-    """
+    """Return a predictor with the generator on `device`, without tiles; O2 and O3 cast its weights once."""
     # The originals compute in float32, and half precision has fewer levels than images of more than 8 bits.
     is_8_bit = loaded.conditioning.target_is_rgb
     level = request.opt_level or ("O2" if loaded.step is not None and is_8_bit else "O0")
@@ -175,66 +167,15 @@ def requested_predictor(
     """Return the predictor of a request with its tiles, set up the device, and log the choices.
 
     folder: Folder of temporary files. style: Style that `encode_style` returned for --style.
-
-    Raises:
-        UserError: The generator cannot be compiled, or not be computed in tiles.
     """
     if device.type == "cpu":
         keep_freed_memory()
     torch.backends.cudnn.benchmark = not request.keeps_sizes  # a search for the best algorithms of one size
     predictor = build_predictor(loaded, device, request, style)
     _report_choices(loaded, predictor, request)
-    return _with_tiles(predictor, loaded, request, folder)
-
-
-def describe_sizes(config: Config, *, keeps_sizes: bool) -> str:
-    """Return which sizes images are translated at, and the option for other sizes."""
-    data, size = config.data, f"the nearest multiples of {image_sides(config).multiple} pixels"
-    if data.preprocess.startswith("scale_width"):
-        size = f"a width of {data.load_width}"
-    elif data.preprocess == "resize_and_crop":
-        size = f"{data.crop_width}x{data.crop_height}"
-    size += f", by data.preprocess={data.preprocess}"
-    own = f"each image's own; --size trained resizes to {size}"
-    return own if keeps_sizes else f"resized to {size}; --size own keeps each image's"
-
-
-def _report_choices(loaded: LoadedGenerator, predictor: Predictor, request: Request) -> None:
-    """Log where instance features, noise and style come from, and the options without effect."""
-    features, clusters, conditioning = loaded.config.features, predictor.clusters, predictor.conditioning
-    if clusters is not None:
-        is_outdated = clusters.step not in (None, loaded.step)
-        made = f", made at step {clusters.step}" if is_outdated else ""
-        logger.info(f"features     drawn from clusters by seed {predictor.seed}{made}")
-    elif features.n_channels:
-        logger.info("features     %s", "of the targets" if features.origin == "encoded" else "precomputed")
-    if takes_noise(predictor.generator):
-        logger.info(f"noise        drawn by seed {predictor.seed}")
-    if request.style:
-        logger.info(f"style        of {request.style}")
-    elif takes_style(predictor.generator):
-        logger.info(f"style        drawn by seed {predictor.seed}; --style IMAGE takes the style of an image")
-    has_noise = any(isinstance(part, nn.Dropout | nn.BatchNorm2d) for part in loaded.generator.modules())
-    unused = {
-        "--instances": request.instances and not conditioning.needs_instances,
-        "--feature-maps": request.feature_maps and conditioning.features != "precomputed",
-        "--clusters": request.clusters and clusters is None,
-        "--noise": request.noise and not has_noise,
-        "--nodata": request.nodata is not None and not loaded.data_facts.has_source_images,
-        "--norm-window": request.norm_window and not has_instance_norm(predictor.generator),
-    }
-    if found := [option for option, is_unused in unused.items() if is_unused]:
-        logger.info("without effect  %s", ", ".join(found))
-
-
-def _with_tiles(predictor: Predictor, loaded: LoadedGenerator, request: Request, folder: Path) -> Predictor:
-    """Return the predictor with the tiles of --tile or --norm-window, or unchanged without these options.
-
-    A window is a tile of half its side, with an overlap of a quarter on each side.
-    """
     generator = predictor.generator
     window = request.norm_window if has_instance_norm(generator) else None
-    tile = window // 2 if window else request.tile
+    tile = window // 2 if window else request.tile  # a window is a tile and a quarter of the window on each side
     if tile is None:
         return predictor
     if isinstance(generator, FeatureConditionedGenerator):
@@ -254,3 +195,39 @@ def _with_tiles(predictor: Predictor, loaded: LoadedGenerator, request: Request,
     else:
         logger.info(f"tiles        {tile} pixels, in {counted(tiles.n_segments, 'pass', 'passes')}")
     return replace(predictor, tiles=tiles)
+
+
+def describe_sizes(config: Config, *, keeps_sizes: bool) -> str:
+    """Return which sizes images are translated at, and the option for other sizes."""
+    data, size = config.data, f"the nearest multiples of {image_sides(config).multiple} pixels"
+    if data.preprocess.startswith("scale_width"):
+        size = f"a width of {data.load_width}"
+    elif data.preprocess == "resize_and_crop":
+        size = f"{data.crop_width}x{data.crop_height}"
+    size += f", by data.preprocess={data.preprocess}"
+    own = f"each image's own; --size trained resizes to {size}"
+    return own if keeps_sizes else f"resized to {size}; --size own keeps each image's"
+
+
+def _report_choices(loaded: LoadedGenerator, predictor: Predictor, request: Request) -> None:
+    """Log where instance features, noise and style come from, and the options without effect."""
+    features, clusters, conditioning = loaded.config.features, predictor.clusters, predictor.conditioning
+    if clusters is not None:
+        made = "" if clusters.step in (None, loaded.step) else f", made at step {clusters.step}"
+        logger.info(f"features     drawn from clusters by seed {predictor.seed}{made}")
+    elif features.n_channels:
+        logger.info("features     %s", "of the targets" if features.origin == "encoded" else "precomputed")
+    if predictor.draws_latents:
+        latents = "style" if takes_style(predictor.generator) else "noise"
+        logger.info(f"{latents:12} drawn by seed {predictor.seed}")
+    has_noise = any(isinstance(part, nn.Dropout | nn.BatchNorm2d) for part in loaded.generator.modules())
+    unused = {
+        "--instances": request.instances and not conditioning.needs_instances,
+        "--feature-maps": request.feature_maps and conditioning.features != "precomputed",
+        "--clusters": request.clusters and clusters is None,
+        "--noise": request.noise and not has_noise,
+        "--nodata": request.nodata is not None and not loaded.data_facts.has_source_images,
+        "--norm-window": request.norm_window and not has_instance_norm(predictor.generator),
+    }
+    if found := [option for option, is_unused in unused.items() if is_unused]:
+        logger.info("without effect  %s", ", ".join(found))

@@ -1,6 +1,6 @@
 """Computes a network tile by tile for an image that is too large for the memory.
 
-The result is that of the full image. The tensors between the network's segments are mapped to temporary files.
+The result equals the result for the full image. Tensors between the segments are mapped to temporary files.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -61,11 +61,10 @@ Read = Callable[[Window], Tensor]
 class TiledNetwork:
     """Computes the output of a convolutional network for a full image in the memory of a tile.
 
-    Instance norm needs the statistics of the full image. The network is therefore cut at its norms into segments, which
-    are computed one after the other, each over all tiles. A tile includes as many pixels of its neighbours as the
-    segment's convolutions reach. Files keep the tensors between two segments. The result differs from the result for
-    the full image only by rounding. Batch norm needs no cuts, but then a tile would need hundreds of pixels of its
-    neighbours, because that is how far the full network reaches.
+    Instance norm needs the statistics of the full image. The network is therefore cut at its norms into segments, each
+    of which is computed for all tiles before the next one. A tile includes as many pixels of its neighbours as the
+    segment's convolutions reach. The result differs from the result for the full image only by rounding. Batch norm
+    needs no cuts, but without them a tile would need hundreds of pixels of its neighbours.
 
     tile: Side of a tile. All lengths here are in pixels of the image or of the output, whichever is larger.
     size_multiple, min_size: Number that divides the sides of an image, and shortest side, in pixels of the image.

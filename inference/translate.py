@@ -78,8 +78,7 @@ def translate_all(
     world: Processes that share the samples; each takes every n-th.
 
     Raises:
-        DataError: Some samples cannot be read; all others are translated before. Or the existing images are to be kept
-            and have another origin.
+        DataError: Some samples cannot be read; all others are translated. Or --existing keep is refused.
     """
     split = None if request.input else request.split or translated_split(loaded.config)
     config, facts, layout = loaded.reading_config, loaded.data_facts, folder.layout
@@ -147,7 +146,7 @@ class SampleTranslator:
             most = 1 if self._predictor.tiles else MOST_THREADS + 1  # tiles are for images that fill the memory
             reads = self._usable(in_order(pool, self._read, indices, most))
             translated = chain.from_iterable(map(self._translated, _batches(reads, batch_size)))
-            for written in in_order(pool, self._write, translated, most):
+            for written in in_order(pool, lambda parts: self.results.add(*parts), translated, most):
                 yield written.result()
 
     def keep(self, index: int) -> bool:
@@ -166,15 +165,14 @@ class SampleTranslator:
             with collected(self.problems):
                 yield read.result()
 
-    def _translated(self, batch: Sequence[PaddedSample]) -> Iterator[tuple[Sample, Tensor, NoData | None] | None]:
-        """Yield the samples of a batch with their translations; None for a sample that takes too much memory."""
+    def _translated(self, batch: Sequence[PaddedSample]) -> Iterator[tuple[Sample, Tensor, NoData | None]]:
+        """Yield the samples of a batch with their translations, unless a sample takes too much memory."""
         tiles = self._predictor.tiles_for(*batch[0].padded.source.shape[-2:])
         if not tiles and (problem := self._lack_of_memory(batch)):
             if len(batch) > 1:
                 yield from chain.from_iterable(self._translated([read]) for read in batch)
             else:
                 self.problems.append(problem)
-                yield None
             return
         self._warn_of_statistics(batch[0].sample.name, *batch[0].sample.source.shape[-2:])
         fakes = self._predictor.translate(Batch.of([read.padded for read in batch]))
@@ -208,15 +206,10 @@ class SampleTranslator:
             return
         self.warned.append(name)
         logger.warning(
-            f"{name}: {width}x{height} pixels are more than four times the training crop of {rule.crop_width}x"
-            f"{rule.crop_height}, and instance norm uses statistics of the whole image, so values may be wrong. "
-            f"Compare with --norm-window {2 * max(rule.crop_width, rule.crop_height)}, or train with "
-            "generator.norm=batch."
+            f"{name}: {width}x{height} pixels are more than four times the training crop, so values may be wrong, "
+            f"because instance norm uses statistics of the whole image. Compare with --norm-window "
+            f"{2 * max(rule.crop_width, rule.crop_height)}, or train with generator.norm=batch."
         )
-
-    def _write(self, translated: tuple[Sample, Tensor, NoData | None] | None) -> None:
-        if translated:
-            self.results.add(*translated)
 
 
 def bytes_of_device(device: torch.device) -> int:

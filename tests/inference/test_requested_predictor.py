@@ -29,7 +29,7 @@ CPU = torch.device("cpu")
 
 
 def test_the_recorded_digest_is_that_of_the_file_that_was_read(trained_config: Path) -> None:
-    loaded = load_requested_generator(Request(trained_config.parent / "runs" / "tiny"), has_instances=False)
+    loaded = load_requested_generator(Request(trained_config.parent / "runs" / "tiny"))
     digest = sha256_of_file(loaded.file)
     loaded.file.write_bytes(b"replaced")
     predictor = build_predictor(loaded, CPU, Request())
@@ -45,7 +45,7 @@ def test_all_processes_read_the_checkpoint_of_the_main_one(
     monkeypatch.setattr(World, "gather", lambda _world, value: [*sent, value][:1])
     sent.append(load_generator_together(request, World(0, 2, CPU)).file)
     save_checkpoint(next_one, checkpoint(trained_config, 4) | {"step": 5})
-    assert load_requested_generator(request, has_instances=False).file == next_one
+    assert load_requested_generator(request).file == next_one
     assert load_generator_together(request, World(1, 2, CPU)).file == first
 
 
@@ -76,6 +76,6 @@ def test_the_precision_depends_on_the_images(
 def test_features_of_targets_are_not_encoded_in_tiles(tiny_config: Path) -> None:
     folder = untrained_run(tiny_config, "features.n_channels=2", "features.base_channels=4")
     request = Request(folder, features="given", tile=16)
-    loaded = load_requested_generator(request, has_instances=False)
+    loaded = load_requested_generator(request)
     with pytest.raises(ConfigError, match=r"--tile: .*--features sampled"):
         requested_predictor(loaded, request, CPU, folder, None)
