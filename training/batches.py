@@ -21,7 +21,7 @@ from utils.signals import GracefulStop
 class BatchReader:
     """Reads the batches of a step from the endless stream of a loader, and measures how long it waits for them.
 
-    step: Step at which the measurement began.
+    step: First step of the measurement.
     """
 
     stream: Iterator[Batch]

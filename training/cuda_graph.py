@@ -90,7 +90,7 @@ class CudaGraphStep:
         self._n_seen = Counter[tuple[str, object]]()
         self._form: str | None = None
         self._batches: list[list[Batch]] = []  # the graphs read their memory
-        self._repeats: dict[object, Run] = {}  # by what was drawn before the step
+        self._repeats: dict[object, Run] = {}  # key: result of `draw_ahead`
         self._may_repeat = True
 
     def __call__(self, batches: StepBatches) -> None:

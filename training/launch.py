@@ -2,16 +2,18 @@
 
 import math
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+import numpy as np
+import torch
 
 from configs import build
 from configs.schema import Config
 from training.best import BEST, read_best
-from training.callbacks import Callback, Callbacks
 from training.cuda_graph import WARM_UP_STEPS
 from training.loaded_run import Run
 from training.loop import open_loop
@@ -28,6 +30,37 @@ from utils.log import logger
 from utils.paths import expanded
 from utils.run_figures import METRICS_FILE, last_validation
 from utils.signals import GracefulStop
+
+Callback = Callable[[int, dict[str, float]], object]
+"""Gets the step and its own copy of figures by name. The result True ends the run. Other results have no effect."""
+
+
+@dataclass
+class Callbacks:
+    """Functions of the caller, which the main process calls. Their random numbers do not change the training.
+
+    on_report: Called every log.every_steps with the scalars of a report by tag.
+    on_validation: Called every log.images_every_steps with the figures of the validation samples by name.
+    error: Exception of a function, also SystemExit. The run ends as if it had returned True, and `train` raises it.
+    """
+
+    on_report: Callback | None = None
+    on_validation: Callback | None = None
+    error: BaseException | None = None
+
+    def call(self, name: str, step: int, figures: Mapping[str, float]) -> str | None:
+        """Call the function of a name, if there is one. Return why the run must end, or None if it continues."""
+        callback: Callback | None = getattr(self, name)
+        if callback is None or self.error:
+            return None
+        own_gpus = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
+        try:
+            with torch.random.fork_rng(own_gpus):
+                result = callback(step, dict(figures))
+        except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - `train` raises it after saving
+            self.error = error
+            return f"{name} raised {type(error).__name__}"
+        return f"{name} returned True" if isinstance(result, bool | np.bool_) and result else None
 
 
 def train(
@@ -76,7 +109,7 @@ def run_to_end(config: Config, world: World, options: ResumeOptions, stop: Grace
             return
         sinks = sinks_of(training, session) if session else []
         report = stack.enter_context(closing(Report(sinks, training.loop.step + 1)))
-        loop = stack.enter_context(open_loop(training, stop, report, callbacks))
+        loop = stack.enter_context(open_loop(training, stop, report, callbacks.call))
         loop.run(stop)
         if callbacks.error:
             raise callbacks.error
@@ -124,7 +157,7 @@ def start_training(
         return None
     lines += describe_shortage(training)
     world.barrier()  # all processes have read the checkpoint, so that another run may be archived
-    stop.stop_between_steps()  # from now on a signal saves the state
+    stop.stop_between_steps()  # a signal now saves the state
     if session:
         prepare_folder(training.config, folder, found.damaged if found else [], continues=training.continues)
         session.begin(step)

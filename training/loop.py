@@ -1,13 +1,12 @@
 """The training loop."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from training.averages import read_statistics_batches
 from training.batches import BatchReader, open_batches, sample_names
-from training.callbacks import Callbacks
 from training.cuda_graph import make_step
 from training.optimizer_group import CHECKED_EVERY_STEPS, SkippedUpdates
 from training.report.sinks import Progress, Report
@@ -17,12 +16,14 @@ from training.trained_network import freeze_parts
 from utils.errors import Interrupted
 from utils.signals import END, GracefulStop
 
+CallUser = Callable[[str, int, Mapping[str, float]], str | None]
+"""Calls a function of the user, given its name, the step and figures. Returns why the run must end, or None."""
+
 
 @dataclass
 class TrainingLoop:
     """Trains from the present state of `training` to its last step.
 
-    callbacks: Functions of the caller. Only the main process has them.
     end_reason: Why the run must end before its last step. The main process sets it, and all processes end together.
     """
 
@@ -30,7 +31,7 @@ class TrainingLoop:
     batches: BatchReader
     report: Report
     checkpoints: CheckpointManager
-    callbacks: Callbacks = field(default_factory=Callbacks)
+    call_user: CallUser
     end_reason: str | None = None
 
     def run(self, stop: GracefulStop) -> None:
@@ -103,7 +104,7 @@ class TrainingLoop:
         scalars["progress/images_per_s"] = steps_per_s * state.joint_batch_size * training.config.batches_per_step
         scalars["progress/waiting_for_data"] = waiting_share
         self.report.progress(Progress(state.step, scalars, (training.total_steps - state.step) / steps_per_s))
-        self.end_reason = self.callbacks.call("on_report", state.step, scalars) or self.end_reason
+        self.end_reason = self.call_user("on_report", state.step, scalars) or self.end_reason
 
     def _validate(self, *, is_periodic: bool) -> Mapping[str, float]:
         """Validate in the main process, without DistributedDataParallel, so that other processes do not wait.
@@ -121,17 +122,17 @@ class TrainingLoop:
         if is_periodic:
             training.patience.update(figures)
         self.checkpoints.save_best(figures)
-        reason = self.callbacks.call("on_validation", step, figures) or training.patience.end_reason
+        reason = self.call_user("on_validation", step, figures) or training.patience.end_reason
         self.end_reason = reason or self.end_reason
         return figures
 
 
 @contextmanager
-def open_loop(training: Training, stop: GracefulStop, report: Report, callbacks: Callbacks) -> Iterator[TrainingLoop]:
+def open_loop(training: Training, stop: GracefulStop, report: Report, call_user: CallUser) -> Iterator[TrainingLoop]:
     """Open the loop of a run at its present state, with its data."""
     config = training.config
     training.statistics_batches = read_statistics_batches(
         training.averages, training.dataset(), config.train.batch_size, training.world
     )
     with open_batches(training, stop) as batches:
-        yield TrainingLoop(training, batches, report, CheckpointManager(training), callbacks)
+        yield TrainingLoop(training, batches, report, CheckpointManager(training), call_user)

@@ -233,7 +233,7 @@ class LearningRateSchedule:
 
 CHECKED_EVERY_STEPS = 10  # a check waits for the device
 MAX_SKIPPED = 10  # so many skipped updates in a row cannot be the fault of one batch
-MAX_SKIPPED_SCALED = 50  # for float16: GradScaler skips updates until it finds a scale
+MAX_SKIPPED_SCALED = 50  # float16: GradScaler skips updates until it finds a scale
 
 
 class NotFiniteError(UserError):

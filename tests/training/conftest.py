@@ -1,4 +1,4 @@
-"""A method of 1x1 convolutions in place of the paired one: it shows what a method has to have, and is fast."""
+"""A fast method of 1x1 convolutions, which shows what a method must define."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -24,7 +24,7 @@ Build = Callable[..., Training]
 
 
 class FakeMethod(Method):
-    """Pulls one convolution towards the targets, and another, whose role is a discriminator's, towards zero."""
+    """Trains one convolution towards the targets, and another, with the role of a discriminator, towards zero."""
 
     progress = "l1"
 

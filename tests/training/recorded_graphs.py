@@ -1,4 +1,4 @@
-"""A stand-in for CUDA graphs where there is no GPU: operations that are recorded, and repeated on their tensors."""
+"""A substitute for CUDA graphs without a GPU: it records operations and repeats them on their tensors."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_leaves
 
 
 class Recorder(TorchDispatchMode):
-    """Every operation with its tensors, in the order in which they are done, those of backward passes too."""
+    """Records every operation with its tensors, also in backward passes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -23,7 +23,7 @@ class Recorder(TorchDispatchMode):
 
     @torch.no_grad()
     def repeat(self) -> None:
-        """Do the same operations again; what they give goes where it went."""
+        """Repeat the operations, and write the results to the same tensors."""
         for func, args, kwargs, outputs in self.calls:
             given = {tensor.untyped_storage().data_ptr() for tensor in _tensors((args, kwargs))}
             for kept, new in zip(_tensors(outputs), _tensors(func(*args, **kwargs)), strict=True):
@@ -32,7 +32,7 @@ class Recorder(TorchDispatchMode):
 
 
 class RecordedGraphs:
-    """As training.cuda_graph.CudaGraphs; what is captured is done as well, which is its first repetition."""
+    """Replaces training.cuda_graph.CudaGraphs. Capturing also executes the work, as its first repetition."""
 
     def __init__(self) -> None:
         self.n_captured = 0

@@ -1,4 +1,4 @@
-"""The average's statistics of batch norm: those of its own weights, and nothing else of a run depends on them."""
+"""Moving averages: their weights, and batch norm statistics that fit these weights."""
 
 import shutil
 from pathlib import Path
@@ -19,7 +19,6 @@ from models.spectral_norm import settle_spectral_norm
 from models.style_encoder import inference_network
 from tests.runs import STYLE, assert_equal, built, checkpoint, run
 from training.averages import WeightAverage, read_statistics_batches
-from training.callbacks import Callbacks
 from training.loop import open_loop
 from training.report.sinks import Report
 from training.run import build_training
@@ -39,7 +38,7 @@ def saved_statistics(config: Path, step: int, name: str = "tiny") -> dict[str, T
 @pytest.mark.parametrize(
     "settings", [["generator.spectral_norm=true", "generator.dropout=true"], [*STYLE, "generator.noise_channels=2"]]
 )
-def test_saved_statistics_are_those_of_the_averaged_weights(tiny_config: Path, settings: list[str]) -> None:
+def test_saved_statistics_fit_the_averaged_weights(tiny_config: Path, settings: list[str]) -> None:
     run(tiny_config, *AVERAGED, *settings)
     saved = saved_statistics(tiny_config, 4)
     trained = checkpoint(tiny_config, 4)["networks"]["generator"]
@@ -63,7 +62,7 @@ def test_saved_statistics_are_those_of_the_averaged_weights(tiny_config: Path, s
     assert not any(torch.allclose(value, trained[key], rtol=1e-3, atol=1e-4) for key, value in saved.items())
 
 
-def test_validation_uses_what_is_saved(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_validation_uses_the_statistics_of_the_checkpoint(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[dict[str, Tensor]] = []
     validate = Validation.run
 
@@ -78,7 +77,7 @@ def test_validation_uses_what_is_saved(tiny_config: Path, monkeypatch: pytest.Mo
     assert_equal([saved_statistics(tiny_config, step) for step in (2, 4)], seen)
 
 
-def test_the_training_does_not_depend_on_it(tiny_config: Path) -> None:
+def test_averages_do_not_affect_the_training(tiny_config: Path) -> None:
     """Noise, styles, the order of the samples and the network's own buffers are as without an average."""
     settings = [*STYLE, "generator.norm=batch", "generator.noise_channels=2", "train.batch_size=2"]
     settings += ["amp.opt_level=O2", "amp.dtype=bfloat16"]
@@ -108,11 +107,11 @@ def test_samples_are_spread_over_the_split_and_shared_by_the_processes(
     assert places[1][-1] == [195, 197]
 
 
-def test_no_save_depends_on_the_data_set(tiny_config: Path, label_data_set: Path) -> None:
+def test_saving_does_not_need_the_data_set(tiny_config: Path, label_data_set: Path) -> None:
     settings = [*AVERAGED, "data.layout=paired_folders", f"data.root={label_data_set}", "data.n_classes=5"]
     training = built(tiny_config, *settings, "data.instance_edges=false", "data.workers=0")
     training.folder.mkdir(parents=True)
-    with GracefulStop() as stop, open_loop(training, stop, Report([], 1), Callbacks()) as loop:
+    with GracefulStop() as stop, open_loop(training, stop, Report([], 1), lambda *_: None) as loop:
         shutil.rmtree(label_data_set)
         training.loop.step = 1
         loop.checkpoints.save_with_retries(1)

@@ -45,7 +45,7 @@ def test_a_run_reads_on_from_its_position(build_fake: Build, batch: int) -> None
     assert len(set(names[0])) == 5
 
 
-def test_speed_and_waiting_are_those_since_the_last_report(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_speed_and_waiting_are_measured_since_the_last_report(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 0.0
     monkeypatch.setattr(training.batches.time, "perf_counter", lambda: now_s)
 

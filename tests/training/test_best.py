@@ -31,9 +31,7 @@ def digests(config: Path, *settings: str) -> dict[str, str]:
     ],
     ids=str,
 )
-def test_scores_are_of_one_kind_where_samples_and_metric_are_the_same(
-    tiny_config: Path, change: list[str], is_same: bool
-) -> None:
+def test_digest_of_a_figure_depends_on_samples_and_metric(tiny_config: Path, change: list[str], is_same: bool) -> None:
     assert (digests(tiny_config, *BY_L1, *change)["l1"] == digests(tiny_config, *BY_L1)["l1"]) is is_same
 
 
@@ -41,7 +39,7 @@ def test_scores_are_of_one_kind_where_samples_and_metric_are_the_same(
     ("best", "figure", "has_scores"),
     [("psnr", "psnr", True), ("psnr", "l1", False), ("auto", "l1", True), ("auto", "ssim", False)],
 )
-def test_scores_are_of_their_figure_alone_though_a_plateau_is_measured_by_another(
+def test_best_score_belongs_only_to_its_figure_if_a_plateau_uses_another(
     best: str, figure: str, has_scores: bool
 ) -> None:
     measured_on = {"psnr": "digest", "l1": "another"}
@@ -53,7 +51,7 @@ def test_scores_are_of_their_figure_alone_though_a_plateau_is_measured_by_anothe
     ("setting", "split", "figure"),
     [("auto", "val", "swd"), ("auto", "held_back", "swd"), ("auto", "train", "none"), ("l1", "train", "l1")],
 )
-def test_the_method_chooses_the_figure_where_samples_are_not_trained_on(setting: str, split: str, figure: str) -> None:
+def test_automatic_best_figure_needs_samples_that_are_not_trained_on(setting: str, split: str, figure: str) -> None:
     config = Config(checkpoint=CheckpointConfig(best=setting))
     assert best_figure(config, split, progress="swd", n_samples=9) == figure
 
@@ -96,7 +94,7 @@ def test_a_run_out_of_patience_ends_at_the_same_step_however_often_it_is_resumed
         )
 
 
-def test_a_run_that_kept_no_best_keeps_it_once_it_is_resumed(trained_config: Path) -> None:
+def test_resumed_run_begins_to_keep_a_best_checkpoint(trained_config: Path) -> None:
     run(trained_config, "checkpoint.best=auto", "train.max_steps=6", "log.images_every_steps=1")
     best = load_checkpoint(trained_config.parent / "runs" / "tiny" / BEST)
     figures = {row["step"]: row["validation/l1"] for row in records(trained_config, "validation/l1")}
@@ -104,7 +102,7 @@ def test_a_run_that_kept_no_best_keeps_it_once_it_is_resumed(trained_config: Pat
     assert best["best"] == -figures[best["step"]]
 
 
-def test_the_best_score_is_read_without_the_weights_beside_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_best_score_is_read_without_the_weights(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     save_checkpoint(path := tmp_path / BEST, {"best": 12.5, "weight": torch.ones(1000)})
     content = path.read_bytes()
     path.write_bytes(content.replace(torch.ones(1000).numpy().tobytes(), bytes(4000)))  # damage that only reading finds

@@ -1,4 +1,4 @@
-"""A step that is repeated as a CUDA graph trains the same networks as one that is computed as it is written."""
+"""Steps that are repeated as a CUDA graph equal normal steps."""
 
 import subprocess
 import sys
@@ -26,7 +26,7 @@ from utils.distributed import World
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 POOL, TWICE = "train.pool_size=2", ["train.accumulation_steps=2"]
-UNCUT = "augmentation.policy=[]"  # whose draws on a CPU come from the generator from which pools draw ahead of them
+UNCUT = "augmentation.policy=[]"  # its draws on a CPU would come between the draws of pools
 N_STEPS = WARM_UP_STEPS + 3
 
 
@@ -46,7 +46,7 @@ def batches_of(config: Config, n: int, device: torch.device, size: int = 1) -> l
 
 
 def train(method: Method, step: Any, batches: list[Batch], n_passes: int = 1) -> dict[str, Any]:
-    """Train, on a GPU at a rate that changes, which is a number in a recording; return what has become of it."""
+    """Train, on a GPU with changing learning rates, and return the state."""
     torch.manual_seed(0)
     for number in range(0, len(batches), n_passes):
         for group in method.optimizers.values():
@@ -73,7 +73,7 @@ RECORDED = [
     ("case", "settings", "n_captured"),
     with_slow(RECORDED, [(case, [], 1) for case in ("pix2pix", "local enhancer", "SPADE", "OASIS")]),
 )
-def test_a_repeated_step_makes_the_updates_of_a_step(case: str, settings: list[str], n_captured: int) -> None:
+def test_repeated_steps_equal_normal_steps(case: str, settings: list[str], n_captured: int) -> None:
     config, graphs = config_of(case, *settings, "optimizer.learning_rate=1e-3"), RecordedGraphs()
     batches, n_passes = batches_of(config, n_captured * (N_STEPS + 1) or 4, CPU), config.train.accumulation_steps
     plain, repeated = make(config), make(config)
@@ -96,7 +96,7 @@ def test_images_of_another_size_end_the_graph(caplog: pytest.LogCaptureFixture) 
     assert caplog.messages == ["steps are computed without a CUDA graph: images differ in size"]
 
 
-def test_what_is_trained_is_captured_anew() -> None:
+def test_freezing_captures_a_new_graph() -> None:
     config, graphs = config_of("CUT"), RecordedGraphs()
     batches, plain, repeated = batches_of(config, N_STEPS, CPU), make(config), make(config)
     step = CudaGraphStep(repeated, graphs)  # type: ignore[arg-type]
@@ -108,7 +108,7 @@ def test_what_is_trained_is_captured_anew() -> None:
     assert graphs.n_captured == 2
 
 
-def test_losses_of_others_are_computed_by_python(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_registered_losses_prevent_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     method = make(config_of("pix2pixHD"))
     config, world = config_of("pix2pixHD"), World(0, 1, CUDA)
     monkeypatch.setattr("training.cuda_graph.CudaGraphs", RecordedGraphs)
@@ -204,5 +204,5 @@ update = method.update
 method.update = lambda groups: (update(groups), float(torch.ones((), device=CUDA)))
 train(method, make_step(method, config, World(0, 1, CUDA)), batches)
 """
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)  # torch is of no use after it
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)  # torch is unusable afterwards
     assert any("CaptureError: a step cannot be a CUDA graph: " in line for line in ended.stderr.splitlines())

@@ -33,7 +33,7 @@ def hints_after(hints: TranslationHints, translations: list[Tensor], n_validatio
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-def test_a_failure_in_several_validations_is_reported_once_and_again_after_it_was_gone(failure: str) -> None:
+def test_hint_is_given_once_and_again_if_its_cause_returns(failure: str) -> None:
     hints, failed = TranslationHints(), FAILURES[failure]
     assert hints_after(hints, failed, 2) == []
     assert [failure in hint for hint in hints_after(hints, failed, 4)] == [True]
@@ -47,7 +47,7 @@ def test_translations_that_keep_the_variety_of_their_sources_get_no_hint(transla
 
 
 @pytest.mark.parametrize("contrast", [0.0, 0.025], ids=["black", "grey"])
-def test_translations_without_contrast_are_alike_and_no_negatives(contrast: float) -> None:
+def test_translations_without_contrast_are_reported_as_alike(contrast: float) -> None:
     faint = [(image * contrast).to(torch.uint8) for image in SCENES]
     (hint,) = hints_after(TranslationHints(), faint, 3)
     assert "collapsed" in hint
@@ -57,7 +57,7 @@ def test_translations_without_contrast_are_alike_and_no_negatives(contrast: floa
         assert single.flush() == []  # one translation is not alike to others
 
 
-def test_a_rate_that_no_training_survives_and_a_loss_that_has_diverged_are_reported_once() -> None:
+def test_high_rate_and_diverged_loss_are_reported_once() -> None:
     diagnostics = Diagnostics("lsgan")
     assert diagnostics({"learning_rate/generator": 2e-4, "loss/G/total": 150.0}) == []
     wrong = {"learning_rate/generator": 1e3, "loss/D/total": 2.9e9}

@@ -35,7 +35,7 @@ def test_each_layer_is_listed_once(tiny_config: Path, settings: list[str]) -> No
     assert sums == [sum(weight.numel() for weight in network.module.parameters()) for network in networks]
 
 
-def test_what_is_kept_for_the_backward_passes_grows_with_the_batch(tiny_config: Path) -> None:
+def test_memory_for_the_backward_passes_grows_with_the_batch(tiny_config: Path) -> None:
     training = built(tiny_config)
     samples = [read_fixed(training.splits.train, training.preprocessing, index) for index in range(2)]
     one, two = (watch_pass(training.method, Batch.of(samples[:n]))[1] for n in (1, 2))
@@ -46,12 +46,12 @@ def test_what_is_kept_for_the_backward_passes_grows_with_the_batch(tiny_config: 
     ("settings", "loading_s", "expected"),
     [
         ([], 0.1, "about 0:05:50 (0.35 s a step)"),  # 1000 steps, loaded in the same process
-        (["data.workers=2"], 0.1, "about 0:04:10 (0.25 s a step)"),  # beside it
+        (["data.workers=2"], 0.1, "about 0:04:10 (0.25 s a step)"),  # other processes load
         (["data.workers=2"], 2.0, "about 0:16:40 (1 s a step, most of it loading)"),
         (["data.workers=2", "data.cache=memory"], 2.0, "about 0:04:10 (0.25 s a step)"),
     ],
 )
-def test_loading_counts_where_it_takes_longer(
+def test_time_estimate_includes_slow_loading(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch, settings: list[str], loading_s: float, expected: str
 ) -> None:
     monkeypatch.setattr(dry_run, "time_steps", lambda *_: 0.25)
@@ -79,7 +79,7 @@ def test_the_first_call_of_a_layer_has_its_output_parameters_and_arithmetic() ->
 
 
 @pytest.mark.usefixtures("hub")
-def test_what_is_there_or_not_needed_is_not_downloaded(tiny_config: Path) -> None:
+def test_downloads_are_only_missing_files_that_are_needed(tiny_config: Path) -> None:
     config = load_config(tiny_config, ["loss.vgg=1", "metrics.extra=[fid,kid]", "checkpoint.best=kid"])
     missing = downloads(config)
     assert missing == [VGG19, INCEPTION]

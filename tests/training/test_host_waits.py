@@ -1,7 +1,7 @@
-"""A step has all tensors on the device, and makes the host wait for nothing: tested for GPUs, without one.
+"""A step has all tensors on the device, and the host never waits for a value. This is tested without a GPU.
 
-On torch's meta device, which has shapes and no values, a tensor of the CPU among others is an error, and so is the
-question for a value. It has no autocast: what the opt levels do is watched on the CPU. On a GPU torch itself watches.
+On torch's meta device, a CPU tensor among others is an error, and so is reading a value. The meta device has no
+autocast, so the opt levels are tested on the CPU. On a GPU torch itself watches.
 """
 
 import sys
@@ -77,22 +77,19 @@ CASES: dict[str, list[str]] = {
     "CycleGAN": ["method.name=cycle", *UNPAIRED, *OUTSIDE_MASK, "cycle.identity=0.5", "train.pool_size=1", CUT_OUT],
 }
 
-# operators for which the host waits, since their result is a value or has a size that values decide
+# the host waits for these operators, because their result, or its size, depends on values
 ASKING = {"_local_scalar_dense", "nonzero", "masked_select", "_unique2", "unique_dim", "unique_consecutive", "equal"}
 ASKING |= {"bincount", "multinomial", "_linalg_check_errors"}
 INDEXING = {"index", "index_put", "index_put_", "_unsafe_index"}
-ON_THE_CPU = {  # functions that ask the CPU alone, on which the device may be as far behind as it likes
-    "draw_coin": "whether CUT mirrors images: by torch's generator of the CPU",
-    "draw_place": "which image a pool shows: by the same",
+ON_THE_CPU = {  # functions that read only values of the CPU
+    "draw_coin": "whether CUT mirrors images, from torch's generator of the CPU",
+    "draw_place": "which image a pool shows, from the same generator",
     "update_parameters": "whether an average is updated for the first time: by its count of updates",
 }
 
 
 class Watch(TorchDispatchMode):
-    """Raises AssertionError where the host would wait for a device.
-
-    What else waits is outside of a step, at intervals: reports, the check for skipped updates, validation, checkpoints.
-    """
+    """Raises AssertionError if the host would wait for a device."""
 
     def __init__(self, device: torch.device) -> None:
         super().__init__()
@@ -110,7 +107,7 @@ class Watch(TorchDispatchMode):
         return func(*args, **kwargs)
 
     def _problem(self, name: str, args: Any) -> str | None:
-        """Why the host waits for an operator that has arguments on the device; None where it does not."""
+        """Why the host waits for an operator with arguments on the device, or None."""
         indices = [i for i in args[1] if i is not None] if name in INDEXING else []
         if any(i.dtype == torch.bool for i in indices):
             return "a mask as an index: the host asks for its size"
@@ -132,7 +129,7 @@ def called_by(functions: Any) -> bool:
 def torch_watches() -> Iterator[None]:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that torch does not detect all of them
+            warnings.simplefilter("ignore")  # torch warns that it does not detect all waits
             torch.cuda.set_sync_debug_mode("error")
         yield
     finally:
@@ -157,7 +154,7 @@ def batch_of(config: Config, device: torch.device) -> Batch:
 
 
 def watched_steps(config: Config, device: torch.device, *, has_more: bool = True) -> None:
-    """Step by one pass, then by several of each network; the second update is the first that an average averages."""
+    """Make a step with one pass, then a step with several. Averages begin at the second update."""
     method = METHODS[config.method.name](config, World(0, 1, device))
     averages = make_averages(method, config.train.ema_decay)
     batch = batch_of(config, device)
@@ -172,7 +169,7 @@ def watched_steps(config: Config, device: torch.device, *, has_more: bool = True
 
 @pytest.fixture
 def meta_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let fused Adam take parameters on meta, where its kernel does nothing, and leave autocast out."""
+    """Let fused Adam accept meta parameters, and disable autocast."""
     monkeypatch.setattr(import_module("torch.optim.adam"), "_device_dtype_check_for_fused", lambda _: None)
     for place in ("torch.autocast", "utils.precision.autocast"):
         monkeypatch.setattr(place, lambda *_, **__: nullcontext())

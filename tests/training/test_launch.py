@@ -1,4 +1,4 @@
-"""The jobs of train.py, and the command that is printed at the end of a training."""
+"""`train` and `smoke` of training/launch.py."""
 
 import json
 import re
@@ -57,7 +57,7 @@ def test_a_run_has_its_folder_its_last_figures_and_its_best_checkpoint(tiny_conf
     assert len(logger.handlers) == len(handlers) == 1
 
 
-def test_a_finished_run_is_not_taken_for_one_with_other_settings(trained_config: Path) -> None:
+def test_finished_run_with_other_settings_is_an_error(trained_config: Path) -> None:
     folder = trained_config.parent / "runs" / "tiny"
     places = ["data.workers=0", "log.every_steps=1", f"run.root={trained_config.parent}/other/../runs"]
     (trained_config.parent / "other").mkdir()
@@ -72,11 +72,11 @@ def test_a_finished_run_is_not_taken_for_one_with_other_settings(trained_config:
     assert checkpoint(trained_config, 1)["config"]["loss"]["l1"] == 3
 
 
-def test_a_callback_ends_a_run_that_goes_on_exactly(tiny_config: Path) -> None:
+def test_run_that_a_callback_ended_resumes_exactly(tiny_config: Path) -> None:
     config = load_config(tiny_config, ["train.max_steps=6", "log.every_steps=3"])
 
     def on_report(step: int, _: Mapping[str, float]) -> bool:
-        torch.rand(step)  # of the caller's own
+        torch.rand(step)  # the caller draws random numbers
         with pytest.raises(UserError, match="run tiny: this process trains another run"):
             launch.train(config)
         return True

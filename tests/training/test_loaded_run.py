@@ -68,7 +68,7 @@ def test_a_run_is_loaded(tiny_config: Path, tmp_path: Path, settings: list[str],
         )
 
 
-def test_what_holds_no_networks_to_train_is_an_error_of_one_line(tmp_path: Path) -> None:
+def test_loading_another_file_is_an_error_of_one_line(tmp_path: Path) -> None:
     torch.save({"weight": torch.ones(1)}, tmp_path / "other.pth")
     for path in (tmp_path / "gone", tmp_path / "other.pth"):
         with pytest.raises(UserError, match=path.name) as error:

@@ -47,7 +47,7 @@ def watched(training: Training) -> Watched:
     validation.run = note("validate", SimpleNamespace(summary=SimpleNamespace(figures={"l1": 0.5})))
     checkpoints.save_with_retries, checkpoints.save_if_due = note("save"), note("save if due")
     training.validation = validation
-    return Watched(TrainingLoop(training, reader, report, checkpoints), result)
+    return Watched(TrainingLoop(training, reader, report, checkpoints, lambda *_: None), result)
 
 
 def test_a_run_reports_validates_and_saves_at_its_steps_and_at_its_end(build_fake: Build) -> None:

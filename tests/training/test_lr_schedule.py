@@ -15,7 +15,7 @@ def factors(settings: OptimizerConfig) -> list[float]:
     return [schedule.factor(epoch) for epoch in range(CONSTANT + DECAYING)]
 
 
-def test_the_rate_is_pix2pixhds_in_every_epoch() -> None:
+def test_linear_decay_equals_pix2pixhd() -> None:
     # pix2pixHD lowers the rate at the end of epoch e (from 1) if e > niter
     rate, expected = 1.0, []
     for epoch in range(1, CONSTANT + DECAYING + 1):
@@ -32,7 +32,7 @@ def test_the_rate_is_pix2pixhds_in_every_epoch() -> None:
         (OptimizerConfig(decay="cosine"), partial(CosineAnnealingLR, T_max=7)),
     ],
 )
-def test_other_rates_are_those_of_torchs_schedulers(settings: OptimizerConfig, scheduler: partial[LRScheduler]) -> None:
+def test_step_and_cosine_decay_equal_torch(settings: OptimizerConfig, scheduler: partial[LRScheduler]) -> None:
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     schedule, expected = scheduler(optimizer), []
     for _ in range(CONSTANT + DECAYING):
@@ -42,7 +42,7 @@ def test_other_rates_are_those_of_torchs_schedulers(settings: OptimizerConfig, s
     assert factors(settings) == pytest.approx(expected)
 
 
-def test_a_plateau_is_that_of_torchs_scheduler_with_pix2pixs_numbers() -> None:
+def test_plateau_equals_torch_scheduler_and_resumes() -> None:
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     scheduler = ReduceLROnPlateau(optimizer, factor=0.2, threshold=0.01, patience=2)
     plateau = Plateau(patience=2)
@@ -51,7 +51,7 @@ def test_a_plateau_is_that_of_torchs_scheduler_with_pix2pixs_numbers() -> None:
         plateau.update(metric)
         scheduler.step(metric)
         assert plateau.factor == pytest.approx(optimizer.param_groups[0]["lr"])
-        if epoch == 8:  # in the middle of a plateau
+        if epoch == 8:  # a plateau has begun
             resumed = Plateau(patience=2)
             resumed.load_state_dict(plateau.state_dict())
             plateau = resumed

@@ -69,7 +69,7 @@ def test_frozen_parts_keep_their_weights_also_in_a_copy_and_get_no_gradient(copi
     assert {name for name, value in after if torch.equal(value, of_copy[name])} == frozen
 
 
-def test_a_state_that_lacks_what_was_frozen_is_resumed_from() -> None:
+def test_state_without_moments_of_frozen_parts_is_loaded() -> None:
     group, other = make_group(), make_group()
     group.networks["first"].freeze(["stem"])
     step(group)
@@ -99,7 +99,7 @@ def test_two_networks_step_as_each_in_a_group_of_its_own() -> None:
         )
 
 
-def test_a_broken_gradient_of_one_network_leaves_out_the_update_of_the_whole_group() -> None:
+def test_gradient_that_is_not_finite_skips_the_update_of_the_group() -> None:
     group = make_group(NAMES)
     before = {name: parameters(group, name) for name in NAMES}
     handle = group.networks["second"].parameters[0].register_hook(lambda gradient: gradient * torch.nan)

@@ -32,7 +32,7 @@ from utils.errors import ConfigError
 
 
 class SecondMachine(World):
-    """The second of two processes, to which the first sends a path of its own machine."""
+    """The second of two processes. The first process sends a path of its own machine."""
 
     def gather(self, value: Any) -> list[Any]:
         return [Path("/runs/tiny/checkpoint-00000004.pt"), value]
@@ -86,7 +86,7 @@ def state_of(training: Training) -> dict[str, Any]:
     return found.state
 
 
-def test_a_run_starts_where_its_checkpoint_was_and_the_next_epoch_of_changed_data(build_fake: Build) -> None:
+def test_run_resumes_at_its_step_or_at_the_next_epoch_of_changed_data(build_fake: Build) -> None:
     training = build_fake()
     training.folder.mkdir(parents=True)
     training.loop.step, training.loop.batches = 7, 7
@@ -101,7 +101,7 @@ def test_a_run_starts_where_its_checkpoint_was_and_the_next_epoch_of_changed_dat
 
 
 @lists_mapped_files
-def test_a_run_keeps_nothing_in_the_file_that_it_resumed_from(build_fake: Build) -> None:
+def test_resumed_run_does_not_map_its_checkpoint_file(build_fake: Build) -> None:
     training = build_fake("train.ema_decay=0.9")
     training.folder.mkdir(parents=True)
     for group in training.method.optimizers.values():
@@ -118,9 +118,7 @@ def test_a_run_keeps_nothing_in_the_file_that_it_resumed_from(build_fake: Build)
 
 
 @pytest.mark.parametrize(("settings", "is_same"), [([], True), (["data.validation_split=test"], False)])
-def test_a_plateau_is_continued_where_its_metric_is_of_the_same_samples(
-    build_fake: Build, settings: list[str], is_same: bool
-) -> None:
+def test_plateau_continues_only_with_the_same_samples(build_fake: Build, settings: list[str], is_same: bool) -> None:
     plateau_of = ["optimizer.decay=plateau"]
     training = build_fake(*plateau_of)
     training.folder.mkdir(parents=True)

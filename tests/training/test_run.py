@@ -25,7 +25,7 @@ def saved(training: Training) -> dict[str, Any]:
     return copy.deepcopy(training.state_dict([training.process_state()]))
 
 
-def test_what_is_restored_continues_as_if_never_stopped(build_fake: Build) -> None:
+def test_restored_run_continues_as_if_never_stopped(build_fake: Build) -> None:
     first = build_fake(*AVERAGED)
     first.loop.step, first.loop.batches = 3, 7
     assert first.schedule.plateau
@@ -103,5 +103,5 @@ def test_rates_follow_the_roles(build_fake: Build) -> None:
     ],
     ids=str,
 )
-def test_the_last_step_is_that_of_the_epochs_or_earlier(build_fake: Build, settings: list[str], steps: int) -> None:
+def test_last_step_follows_from_epochs_or_max_steps(build_fake: Build, settings: list[str], steps: int) -> None:
     assert build_fake(*settings).total_steps == steps

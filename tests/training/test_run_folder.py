@@ -33,7 +33,7 @@ from utils.errors import ConfigError
 Disk = namedtuple("Disk", "total used free")
 
 
-def test_a_run_in_the_way_is_archived_and_other_files_are_not_moved(tmp_path: Path) -> None:
+def test_earlier_run_is_archived_and_other_files_are_an_error(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     for number in (1, 2):
         prepare_folder(Config(), folder, [], continues=True)
@@ -46,7 +46,7 @@ def test_a_run_in_the_way_is_archived_and_other_files_are_not_moved(tmp_path: Pa
         prepare_folder(Config(), folder, [], continues=False)
 
 
-def test_what_a_killed_run_left_is_removed_and_damaged_checkpoints_are_renamed(tmp_path: Path) -> None:
+def test_incomplete_files_are_removed_and_damaged_checkpoints_renamed(tmp_path: Path) -> None:
     damaged, manifest = tmp_path / "checkpoint-00000002.pt", tmp_path / "checkpoint-00000001.pt.json"
     for path in (damaged, manifest):
         path.touch()
@@ -98,14 +98,14 @@ def steps(folder: Path) -> list[int]:
     return [int(path.stem.partition("-")[2]) for path in list_checkpoints(folder)]
 
 
-def test_each_multiple_is_saved_and_the_latest_are_kept(tmp_path: Path) -> None:
+def test_checkpoints_are_saved_periodically_and_the_latest_are_kept(tmp_path: Path) -> None:
     checkpoints = manager(tmp_path, every_steps=2, keep=2)
     for step in range(1, 8):
         checkpoints.save_if_due(step)
     assert steps(tmp_path) == [4, 6]
 
 
-def test_a_failed_save_is_tried_again_soon_and_the_count_starts_over(
+def test_failed_save_is_tried_again_and_success_resets_the_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     checkpoints = manager(tmp_path)
@@ -135,7 +135,7 @@ def test_the_last_save_has_three_tries(
     assert steps(tmp_path) == ([5] if is_saved else [])
 
 
-def test_the_best_is_saved_where_it_is_better_and_an_unknown_one_is_kept(tmp_path: Path) -> None:
+def test_best_is_saved_if_better_and_an_unknown_best_is_archived(tmp_path: Path) -> None:
     (tmp_path / BEST).write_bytes(b"of another run")
     checkpoints = manager(tmp_path)
     written = list[bool]()
@@ -149,7 +149,7 @@ def test_the_best_is_saved_where_it_is_better_and_an_unknown_one_is_kept(tmp_pat
     assert len(load_checkpoint(tmp_path / BEST)["random_states"]) == 1
 
 
-def test_a_best_that_cannot_be_written_is_tried_at_the_next_validation(
+def test_best_that_cannot_be_written_is_tried_at_the_next_validation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     checkpoints = manager(tmp_path)
@@ -177,7 +177,7 @@ def test_files_of_a_new_run_are_counted(tiny_config: Path, settings: list[str], 
     assert count_more_files(built(tiny_config, *settings)) == expected
 
 
-def test_what_a_run_has_already_is_not_counted_again(trained_config: Path) -> None:
+def test_present_checkpoints_are_not_counted_again(trained_config: Path) -> None:
     training = built(trained_config, "train.max_steps=100", "checkpoint.every_steps=10")
     found = find_checkpoint(training.folder, "auto")
     assert found

@@ -12,7 +12,7 @@ def tensors(**values: float) -> dict[str, torch.Tensor]:
     return {name: torch.tensor(value) for name, value in values.items()}
 
 
-def test_means_are_over_the_additions_since_the_last_time() -> None:
+def test_means_cover_the_additions_since_the_last_flush() -> None:
     means = RunningMeans()
     means.add(tensors(a=1.0, b=2.0), "loss/")
     means.add(tensors(a=3.0, b=6.0), "loss/")
@@ -22,7 +22,7 @@ def test_means_are_over_the_additions_since_the_last_time() -> None:
     assert means.flush(ALONE) == {"loss/a": 8.0, "loss/b": 8.0}
 
 
-def test_what_is_not_finite_counts_for_no_mean() -> None:
+def test_means_ignore_values_that_are_not_finite() -> None:
     means = RunningMeans()
     for a, b in ((1.0, 2.0), (math.nan, 4.0), (math.inf, 6.0), (3.0, 8.0)):
         means.add(tensors(a=a, b=b), "")

@@ -1,4 +1,4 @@
-"""Networks in training: frozen parts, and copies that compute in their place."""
+"""Networks in training: frozen parts, and copies in lower precision."""
 
 import copy
 import gc
@@ -16,7 +16,7 @@ from utils.distributed import World
 from utils.errors import ConfigError
 
 
-def test_ddp_s_buckets_of_what_was_trained_before_are_freed_at_once() -> None:
+def test_freezing_frees_the_buckets_of_the_former_ddp_wrapper() -> None:
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
         gc.disable()
@@ -33,7 +33,7 @@ def test_ddp_s_buckets_of_what_was_trained_before_are_freed_at_once() -> None:
         dist.destroy_process_group()
 
 
-def test_a_copy_in_fewer_bits_hands_its_gradients_over_and_receives_the_weights() -> None:
+def test_low_precision_copy_passes_gradients_and_receives_weights() -> None:
     module = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
     network = TrainedNetwork(module, copy.deepcopy(module).bfloat16(), lambda copied: copied, "generator")
     network.network(torch.ones(2, 2, dtype=torch.bfloat16)).sum().backward()
@@ -66,7 +66,7 @@ def frozen(networks: dict[str, TrainedNetwork]) -> dict[str, set[str]]:
     }
 
 
-def test_coarse_parts_are_trained_after_their_epochs_and_others_never() -> None:
+def test_coarse_parts_are_trained_after_their_epochs() -> None:
     networks = {"AtoB": network("generator"), "judge": network("discriminator")}
     settings = TrainConfig(freeze=["judge.fine"], freeze_global_epochs=2)
     for epoch in (0, 1):
@@ -86,6 +86,6 @@ def test_coarse_parts_are_trained_after_their_epochs_and_others_never() -> None:
         (["two.fine"], "train.freeze: no network 'two'; the networks are one"),
     ],
 )
-def test_a_part_that_there_is_not_and_nothing_left_are_errors(parts: list[str], message: str) -> None:
+def test_freezing_a_missing_part_or_everything_is_an_error(parts: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
         freeze_parts({"one": network("generator")}, TrainConfig(freeze=parts), epoch=0)

@@ -46,7 +46,7 @@ def state(training: Training) -> dict[str, Any]:
 
 
 @EACH
-def test_it_is_the_mean_that_training_would_report_and_changes_nothing(tiny_config: Path, settings: list[str]) -> None:
+def test_validation_logits_equal_training_logits_and_change_nothing(tiny_config: Path, settings: list[str]) -> None:
     training, logits = make_training(tiny_config, settings)
     assert training.validation is not None
     sample = training.validation.samples[0]
@@ -57,7 +57,7 @@ def test_it_is_the_mean_that_training_would_report_and_changes_nothing(tiny_conf
     batch = Batch.of([sample])
     discriminator = copy.deepcopy(training.method.networks["discriminator"].compute_copy)
     if "discriminator.spectral_norm=true" in settings:
-        discriminator.eval()  # in training it would make a step of its power iteration first
+        discriminator.eval()  # training mode would make a step of the power iteration
     conditioning = logits.predictor.conditioning
     with torch.no_grad(), training.method.precision.autocast():
         outputs = discriminator(conditioning(batch), conditioning.target(batch))
@@ -65,7 +65,7 @@ def test_it_is_the_mean_that_training_would_report_and_changes_nothing(tiny_conf
     assert found == pytest.approx(expected, rel=1e-5, abs=1e-6)
 
 
-def test_pairs_are_augmented_as_those_that_are_trained_on(tiny_config: Path) -> None:
+def test_validation_pairs_are_augmented_with_a_seed_of_the_step(tiny_config: Path) -> None:
     (plain, augmented) = (make_training(tiny_config, settings) for settings in ([], AUGMENTED))
     means = [
         logits.mean(training.validation.samples, step)
@@ -76,7 +76,7 @@ def test_pairs_are_augmented_as_those_that_are_trained_on(tiny_config: Path) -> 
     assert means[0] == means[1] == means[2] != means[3] == means[4] != means[5]
 
 
-def test_whole_images_are_measured_at_their_size_and_small_ones_left_out(tiny_config: Path) -> None:
+def test_validation_logits_ignore_images_that_are_too_small(tiny_config: Path) -> None:
     training, logits = make_training(tiny_config, [])
     assert training.validation is not None
     sample = training.validation.samples[0]
@@ -114,7 +114,7 @@ def validation(
     return UnpairedValidation("val", samples, predictor(translate), EVALUATOR, None, back=back, of_sources=EVALUATOR)
 
 
-def test_a_translation_into_the_other_side_scores_better_than_none_which_has_the_floor() -> None:
+def test_translation_scores_better_than_the_untranslated_sources() -> None:
     samples = [replace(sample, target=OTHERS[number] // 4) for number, sample in enumerate(SAMPLES)]
     darkening, none = validation(lambda x: (x - 3) / 4, samples=samples), validation(torch.clone, samples=samples)
     darkened, unchanged = (one.run(1).summary.figures for one in (darkening, none))
@@ -125,7 +125,7 @@ def test_a_translation_into_the_other_side_scores_better_than_none_which_has_the
     assert line.endswith(" of one half of the targets against the other")
 
 
-def test_pictures_have_a_real_image_and_of_two_directions_the_reconstructions() -> None:
+def test_unpaired_pictures_have_real_images_and_reconstructions() -> None:
     both = validation(torch.neg, back=predictor(lambda images: -images / 2))
     report = both.run(1)
     kinds = ["source", "translated", "reconstructed", "real", "real_translated", "real_reconstructed"]
@@ -144,7 +144,7 @@ def test_pictures_have_a_real_image_and_of_two_directions_the_reconstructions() 
         torch.testing.assert_close(pictures[kind].float(), picture, atol=1, rtol=0)
 
 
-def test_what_a_figure_is_measured_on_is_both_sides() -> None:
+def test_digest_of_unpaired_validation_depends_on_both_domains() -> None:
     digest = validation(torch.clone).digest("swd")
     assert validation(torch.neg).digest("swd") == digest
     other = SAMPLES[1].source

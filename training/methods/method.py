@@ -108,7 +108,7 @@ class Method(ABC):
         return ()
 
     def settle(self) -> None:
-        """End a step for which `draw_ahead` was called."""
+        """End a step after `draw_ahead`."""
         for pool, _ in self.pools:
             pool.settle()
 

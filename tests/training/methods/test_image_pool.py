@@ -14,7 +14,7 @@ def pair(value: int, n: int = 1) -> tuple[Tensor, Tensor]:
     return torch.full((n, 2, 4, 4), float(value)), torch.full((n, 3, 4, 4), -float(value))
 
 
-def test_once_the_pool_is_full_half_of_those_judged_are_earlier_ones_with_their_own_sources() -> None:
+def test_full_pool_shows_earlier_images_with_their_sources_half_of_the_time() -> None:
     torch.manual_seed(0)
     pool = ImagePool(5)
     n_earlier, seen = 0, []
@@ -58,7 +58,7 @@ def test_one_image_may_be_exchanged_for_one_of_another_size() -> None:
     assert sizes == {4, 8}
 
 
-def test_it_goes_on_from_its_state() -> None:
+def test_pool_continues_from_its_state() -> None:
     pool, other = ImagePool(4), ImagePool(4)
     pool.exchange(*pair(7, n=4))
     other.load_state_dict(pool.state_dict(), CPU)
@@ -70,7 +70,7 @@ def test_it_goes_on_from_its_state() -> None:
     assert len(smaller.state_dict()) == 2
 
 
-def test_a_pool_keeps_nothing_of_what_it_is_loaded_from() -> None:
+def test_pool_copies_the_state_that_it_loads() -> None:
     pool, saved = ImagePool(1), [pair(1)]
     pool.load_state_dict(saved, CPU)
     saved[0][0].zero_()

@@ -1,4 +1,4 @@
-"""The loss that holds translations at their sources outside the classes that may change."""
+"""The loss that keeps translations equal to their sources outside of the classes that may change."""
 
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ def config(method: str, *settings: str) -> Config:
 
 
 def batch(labels: list[list[int]], side: int = 32) -> Batch:
-    """Images, each of whose quarters has one of the labels."""
+    """Images with one label in each quarter."""
     ids = torch.tensor(labels, dtype=torch.int32).repeat_interleave(side // 2, 0).repeat_interleave(side // 2, 1)
     torch.manual_seed(0)
     source, target = torch.randint(0, 256, (2, 1, 3, side, side), dtype=torch.uint8)
@@ -62,7 +62,7 @@ def test_value_and_gradient_by_hand() -> None:
     torch.testing.assert_close(fake.grad[0, 0] * 3, torch.tensor([[0.0, 0.2], [0.4, 0.4]]))
 
 
-def test_a_missing_folder_of_label_maps_is_one_line_and_training_alone_needs_it(tmp_path: Path) -> None:
+def test_only_training_needs_label_maps_and_a_missing_folder_is_one_line(tmp_path: Path) -> None:
     for folder in ("train_A", "train_B", "val_A", "val_B"):
         save_image(tmp_path / folder / "x.png", np.zeros((32, 32, 3), np.uint8))
     chosen = config("cycle", f"data.root={tmp_path}")
@@ -105,7 +105,7 @@ def test_translations_of_mirrored_sources_are_compared_with_mirrored_sources(mon
     monkeypatch.setattr(trained.generator, "network", Same())
     monkeypatch.setattr(Contrastive, "_contrastive_loss", lambda *_: torch.zeros(()))
     monkeypatch.setattr(Contrastive, "_encode", lambda *_: [])
-    parts: Any = trained  # alone, since a step draws the coin
+    parts: Any = trained  # a step would draw the coin
     for flipped in (False, True):
         made = parts._translate(pair.source, flipped)
         assert torch.equal(made.fake, pair.source.flip(-1) if flipped else pair.source)

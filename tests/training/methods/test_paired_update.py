@@ -1,4 +1,4 @@
-"""The updates on pairs: their gradients are those of plain passes, float64."""
+"""The updates on pairs have the gradients of plain passes, float64."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -44,7 +44,7 @@ def test_a_step_has_the_gradients_of_plain_passes(step: Step, norm: str, policy:
     ("size", "norm", "policy"), [(32, "instance", POLICY), (48, "instance", ()), (32, "batch", ())]
 )
 @pytest.mark.parametrize("step", [Paired.joint_update, Paired.alternating_update, Paired.discriminator_update])
-def test_the_discriminator_is_trained_on_what_the_pool_shows(
+def test_discriminator_is_trained_on_the_images_of_the_pool(
     step: Step, size: int, norm: str, policy: Sequence[str]
 ) -> None:
     earlier = (torch.randn(2, 3, size, size).double(), torch.rand(2, 3, size, size).double())
@@ -132,7 +132,7 @@ def test_penalties_have_finite_gradients_in_half_precision(penalties: dict[str, 
     assert any(not torch.allclose(found[0][name], found[1][name], rtol=0.05) for name in found[0])
 
 
-def test_nothing_of_a_pass_is_kept_when_the_next_begins() -> None:
+def test_graph_of_a_pass_is_freed_before_the_next_pass() -> None:
     update, pair = make_update(), make_pair()
     saved: set[int] = set()
 
@@ -164,7 +164,7 @@ def rows_of(transforms: Sequence[Transform]) -> list[list[int]]:
 
 
 @pytest.mark.parametrize(("retain_graph", "n_draws"), [(True, 4), (False, 6)])
-def test_each_pass_and_each_step_of_the_discriminator_draws_its_own(retain_graph: bool, n_draws: int) -> None:
+def test_each_pass_draws_its_own_augmentation(retain_graph: bool, n_draws: int) -> None:
     update, passes = make_update(), update_of([make_pair(8)] * 2)
     recorded = record(update)
     update.retain_graph = retain_graph
@@ -174,7 +174,7 @@ def test_each_pass_and_each_step_of_the_discriminator_draws_its_own(retain_graph
     assert all(len(one) == 8 for one in rows)
 
 
-def test_one_pass_judges_both_with_one_convolution_of_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_pass_judges_real_and_fake_with_one_source(monkeypatch: pytest.MonkeyPatch) -> None:
     update, shapes = make_update(), []
     record(update)
     forward = update.discriminator.trained.network.forward

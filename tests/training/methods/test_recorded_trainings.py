@@ -58,7 +58,7 @@ def stepped(adam: Adam, loss: Tensor) -> None:
 
 
 def losses_of(update: Paired, step: Callable[[list[ModelInputs]], object], pair: Pair) -> Losses:
-    """Take a step; return the losses by their tags."""
+    """Make a step and return the losses by their tags."""
     found: Losses = {}
 
     def add(values: Mapping[str, Tensor], prefix: str) -> None:
@@ -279,6 +279,6 @@ def test_oasis(reference: dict[str, Any]) -> None:
 
 
 def original_state(generator: nn.Module, case: dict[str, Any]) -> Weights:
-    """Tensors by the original's names, but for counters, which it does not count in one process."""
+    """Tensors by the original's names, without counters, which the original does not update in one process."""
     state = by_original_names(generator, generator.state_dict(), as_double(case["state_dict_G"]))
     return {key: value.clone() for key, value in state.items() if not key.endswith("num_batches_tracked")}

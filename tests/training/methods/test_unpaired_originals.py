@@ -54,7 +54,7 @@ CUT_NAMES = {
 
 
 class Recorded(RunningMeans):
-    """Keeps the latest values, which means of float32 would round."""
+    """Keeps the latest values in float64."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class Recorded(RunningMeans):
 
 
 class RecordedPool(ImagePool):
-    """Draws what a list has: coin and place."""
+    """Takes its draws from a list: coin and place."""
 
     draws: Iterator[dict[str, Any]]
 
@@ -98,7 +98,7 @@ def judge(
 
 
 def recorded_gradients(networks: Mapping[str, TrainedNetwork], *groups: OptimizerGroup) -> dict[str, dict[str, Tensor]]:
-    """The gradients of each network at its group's first step, by the original's names, once it was made."""
+    """The gradients of each network in the first step of its group, by the original's names."""
     found: dict[str, dict[str, Tensor]] = {}
 
     def keep(*_: Any) -> None:
@@ -115,7 +115,7 @@ def recorded_gradients(networks: Mapping[str, TrainedNetwork], *groups: Optimize
 def assert_digests(
     ours: Mapping[str, Tensor], recorded: dict[str, Any], tolerance: float, *, but: Sequence[str] = ()
 ) -> None:
-    """Compare tensors by the original's names; biases that only it has are cancelled by norms, filters constant."""
+    """Compare tensors by the original's names. Norms cancel biases that only the original has."""
     expected = dict(zip(recorded["names"], recorded["values"], strict=True))
     assert ours.keys() <= expected.keys()
     assert all(name.endswith(("bias", "filt")) for name in expected.keys() - ours.keys())
@@ -125,7 +125,7 @@ def assert_digests(
 
 
 def assert_weights(network: TrainedNetwork, recorded: dict[str, Any], gradients: dict[str, Any]) -> None:
-    """Compare the weights after a training but for those that rounding errors move: they have no gradient."""
+    """Compare the weights after a training, except weights without gradient, which only rounding errors move."""
     norms = gradients["values"][:, 2]
     still = [name for name, norm in zip(gradients["names"], norms, strict=True) if norm <= 1e-10 * norms.max()]
     weights = by_original_names(network.module, dict(network.module.named_parameters()))
@@ -164,7 +164,7 @@ CUT_CASES = ["cut_training", "cut_training_batch", "cut_training_no_antialias"]
     ("name", "joint"), [*((name, True) for name in CUT_CASES), ("cut_training", False), ("fastcut_training", False)]
 )
 def test_contrastive(reference: dict[str, Any], name: str, joint: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """joint: whether real and translated images share a pass, and the keys that of the translations."""
+    """joint: Whether real and translated images share a pass, and the pass of the translations computes the keys."""
     case, means = reference[name], Recorded()
     config, taps = case["config"], STRIDED if name.endswith("no_antialias") else ANTIALIASED
     networks = {
@@ -214,7 +214,7 @@ def test_contrastive(reference: dict[str, Any], name: str, joint: bool, monkeypa
 
 
 def cycle_of(case: dict[str, Any], means: RunningMeans) -> tuple[Cycle, dict[str, TrainedNetwork]]:
-    """The update with pools that draw what their lists have, and its networks by the original's names."""
+    """The update with pools that draw from lists, and its networks by the original's names."""
     config = case["config"]
     networks = {name: trained(case, name, "generator") for name in ("G_A", "G_B")}
     networks |= {name: trained(case, name, "discriminator") for name in ("D_A", "D_B")}
@@ -239,7 +239,7 @@ def cycle_of(case: dict[str, Any], means: RunningMeans) -> tuple[Cycle, dict[str
 
 
 def cycle_losses(values: Mapping[str, float], config: dict[str, Any]) -> dict[str, float]:
-    """The losses with their weights, as the original reports them: those of direction A with that of side A."""
+    """The losses with their weights, as the original reports them. Losses of direction A have the weight of A."""
     of_sides = {"A": config["lambda_A"], "B": config["lambda_B"]}
     weighted = {"total": values["G/total"], "D_A": values["D_B/total"], "D_B": values["D_A/total"]}
     for side, weight in of_sides.items():
@@ -283,7 +283,7 @@ def test_cycle(reference: dict[str, Any], name: str) -> None:
             assert_close(kept, case["pools_after"][key], 1e-9)
 
 
-def test_the_coin_of_cycle_falls_first_and_a_place_is_drawn_for_half_of_the_images() -> None:
+def test_pool_of_cycle_draws_a_place_only_if_it_shows_an_earlier_image() -> None:
     torch.manual_seed(0)
     pool, coins = ImagePool(3, coin_first=True), torch.Generator().manual_seed(0)
     for _ in range(20):

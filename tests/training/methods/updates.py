@@ -109,7 +109,7 @@ class Setup:
         precision = Precision("cpu", self.compute_dtype, "O1")
 
         def group(network: nn.Module, role: Role) -> OptimizerGroup:
-            # from a scale at which nothing overflows by itself
+            # nothing overflows at this scale
             is_scaled = precision.make_scaler().is_enabled()
             scaler = torch.amp.GradScaler("cpu", init_scale=256.0, enabled=is_scaled)
             return make_group(network.to(self.dtype), role, scaler, max_norm=self.max_norm)

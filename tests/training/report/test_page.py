@@ -24,7 +24,7 @@ def test_the_page_of_a_long_run_shows_the_latest_steps_and_some_of_the_earlier_o
     assert f"<h1>run, {len(steps)} of 1000 validations</h1>" in page
 
 
-def test_a_step_that_is_left_out_stays_so() -> None:
+def test_step_that_is_left_out_of_the_page_stays_out() -> None:
     before: set[int] = set()
     for n_steps in range(1, 1000):
         now = set(shown_steps(range(n_steps)))
@@ -33,7 +33,7 @@ def test_a_step_that_is_left_out_stays_so() -> None:
         before = now
 
 
-def test_rows_of_another_form_are_left_out_of_the_page(tmp_path: Path) -> None:
+def test_damaged_rows_are_left_out_of_the_page(tmp_path: Path) -> None:
     web = tmp_path / "run" / "web"
     web.mkdir(parents=True)
     good: dict[str, Any] = {"step": 1, "name": "good", "images": {"translated": "x.png"}, "metrics": {"l1": None}}

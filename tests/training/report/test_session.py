@@ -57,7 +57,7 @@ LOST = "[gloo] Connection closed by peer"
     ],
     ids=["finished", "stopped", "failed", "lost"],
 )
-def test_how_a_run_ended_and_at_which_step(
+def test_state_and_log_record_how_and_when_a_run_ended(
     tmp_path: Path, error: BaseException | None, expected: dict[str, Any], last_line: str
 ) -> None:
     logger.setLevel("INFO")
@@ -80,7 +80,7 @@ def test_how_a_run_ended_and_at_which_step(
     assert json.loads((folder / "state.json").read_text()) == expected
 
 
-def test_a_start_that_fails_is_recorded_where_a_run_is(tmp_path: Path) -> None:
+def test_failed_start_is_recorded_if_the_folder_exists(tmp_path: Path) -> None:
     (tmp_path / "checkpoint-00000002.pt").touch()
     with pytest.raises(ValueError, match="a mistake"), recorded(tmp_path):
         raise ValueError("a mistake")
@@ -121,7 +121,7 @@ def test_a_resumed_run_logs_from_where_and_what_has_changed(tiny_config: Path, l
     assert last == "finished at step 2"
 
 
-def test_a_full_disk_has_room_for_the_state_that_replaces_another(
+def test_state_is_replaced_on_a_full_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with recorded(tmp_path) as session:
@@ -139,7 +139,7 @@ def test_a_folder_that_was_removed_ends_the_run_in_a_line(tiny_config: Path) -> 
     assert not folder.exists()
 
 
-def test_another_folder_in_the_place_of_a_removed_one_is_noticed(tmp_path: Path) -> None:
+def test_replaced_folder_ends_the_run(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir()
     with recorded(folder) as session:
