@@ -12,7 +12,7 @@ from data.checks.checking import label_maps, palette_problems
 from data.files.image_files import count_other_files
 from data.layout import Layout
 from data.loader import SampleKey
-from data.validation_split import groups_of, possible_shares, shared_groups
+from data.validation_split import groups_of, shared_groups
 from losses import registered_weights
 from training.run import Splits, Training
 from training.run_folder import size
@@ -116,10 +116,7 @@ def describe_validation(config: Config, splits: Splits, n_samples: int) -> list[
         return [f"{line}, {held} of {held + rest} groups of train.validation_group={pattern}"]
     if splits.validation_name != TRAIN:
         return [f"{line}; train.validation_share has no effect" if share else line]
-    least, most = possible_shares(splits.train)
-    remedy = "add a split val"
-    if least <= most:
-        remedy += f", or hold samples back: train.validation_share={exact(max(USUAL_SHARE, least))}"
+    remedy = f"add a split val, or hold samples back: train.validation_share={USUAL_SHARE}"
     if config.data.validation_split:
         remedy = "name another data.validation_split, or leave it out"
     return [

@@ -93,6 +93,10 @@ def test_gradients_are_clipped_after_they_are_unscaled() -> None:
     for gradients in found:
         norm = torch.stack([gradient.norm() for gradient in gradients.values()]).norm()
         assert norm.item() == pytest.approx(0.25, rel=1e-3)
+    plain, alone = make_update(dtype=torch.float32, max_norm=0.25), World(0, 1, torch.device("cpu"))
+    plain.joint_update(update_of([make_pair(dtype=torch.float32)]))
+    norms, expected = ({k: v for k, v in one.means.flush(alone).items() if "norm" in k} for one in (update, plain))
+    assert norms == pytest.approx(expected, rel=0.05)
 
 
 @pytest.mark.parametrize(
