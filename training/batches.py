@@ -35,16 +35,16 @@ class BatchReader:
 
     def read_step(self) -> StepBatches | None:
         """Return the batches of the next step, or None if a signal ended the wait."""
-        try:
-            return [self._read_group() for _ in range(self.discriminator_steps)]
-        except StoppedWaiting:
-            return None
-
-    def _read_group(self) -> list[Batch]:
-        begin_s = time.perf_counter()
-        batches = list(islice(self.stream, self.accumulation_steps))
-        self._waited_s += time.perf_counter() - begin_s
-        return [self.transfer(batch) for batch in batches]
+        groups = []
+        for _ in range(self.discriminator_steps):
+            begin_s = time.perf_counter()
+            try:
+                batches = list(islice(self.stream, self.accumulation_steps))
+            except StoppedWaiting:
+                return None
+            self._waited_s += time.perf_counter() - begin_s
+            groups.append([self.transfer(batch) for batch in batches])
+        return groups
 
     def lap(self, step: int) -> tuple[float, float]:
         """Return the steps per second, and the share of the time spent waiting, 0 to 1, since the last call."""

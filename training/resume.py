@@ -121,8 +121,13 @@ def restore(training: Training, found: LoadedCheckpoint, *, accepts_changed_data
         changes = check_same_networks(saved, training.config, path)
         training.load_state_dict(state)
         _restore_scores(training, state)
-        if not accepts_changed_data:
-            _check_same_validation(saved, training.config, path)
+        shares = saved.train.validation_share, training.config.train.validation_share
+        for key in ("train.validation_share", "train.validation_group"):
+            if key in changes and any(shares) and not (accepts_changed_data or validation_split(training.config)):
+                raise CheckpointError(
+                    f"{path}: {key} was {changes[key][0]}, now it is {changes[key][1]}, which moves samples between "
+                    f"training and validation. Set it back, or {_NEXT_EPOCH}."
+                )
         before = state.get("data")
         change = difference(before, training.splits.train) if before is not None and training.world.is_main else None
         changed_data: str | None = training.world.gather(change)[0]  # only the main process looks at each file
@@ -167,20 +172,6 @@ def check_same_networks(saved: Config, wanted: Config, path: Path) -> Changes:
     if changes:
         logger.info("changed since: %s", _listed(changes))
     return changes
-
-
-def _check_same_validation(saved: Config, wanted: Config, path: Path) -> None:
-    """Raise CheckpointError if samples move between training and validation."""
-    before, now = saved.train, wanted.train
-    if not (before.validation_share or now.validation_share) or validation_split(wanted):
-        return
-    for key in ("validation_share", "validation_group"):
-        old, new = getattr(before, key), getattr(now, key)
-        if old != new:
-            raise CheckpointError(
-                f"{path}: train.{key} was {old}, now it is {new}, which moves samples between training and validation. "
-                f"Set it back, or {_NEXT_EPOCH}."
-            )
 
 
 def _listed(changes: Mapping[str, tuple[object, object]]) -> str:

@@ -16,7 +16,6 @@ from data.validation_split import groups_of, shared_groups
 from losses import registered_weights
 from training.run import Splits, Training
 from training.run_folder import size
-from training.trained_network import TrainedNetwork
 from utils.text import counted, exact, listed
 
 CHECKED_SAMPLES = 100  # label maps of each split
@@ -33,7 +32,11 @@ def describe(training: Training) -> list[str]:
     if isinstance(sample, Exception):
         raise sample
     lines = [f"run            {training.folder}"]
-    lines += [f"{name:<14} {_count_parameters(network)}" for name, network in training.method.networks.items()]
+    for name, network in training.method.networks.items():
+        n_parameters = sum(parameter.numel() for parameter in network.module.parameters())
+        n_trained = sum(parameter.numel() for parameter in network.parameters)
+        trained = f", {n_trained:,} of them trained" if n_trained < n_parameters else ""
+        lines.append(f"{name:<14} {n_parameters:>12,} parameters{trained}")
     lines += [f"data           {_describe_samples(layout, sample)}", *facts.describe_pixels()]
     if facts.classes:
         names, how = facts.classes.names, " by colours" if config.data.label_colors else ""
@@ -94,12 +97,6 @@ def _describe_samples(layout: Layout, first: Sample) -> str:
         return f"{counted(len(layout), 'sample')}, the first is {first.name} {' -> '.join(dict.fromkeys(sizes))}"
     sides = zip(layout.sides, ("source", "target"), sizes, strict=True)
     return " and ".join(f"{counted(len(side), kind)}, the first is {size}" for side, kind, size in sides)
-
-
-def _count_parameters(network: TrainedNetwork) -> str:
-    n_parameters = sum(parameter.numel() for parameter in network.module.parameters())
-    n_trained = sum(parameter.numel() for parameter in network.parameters)
-    return f"{n_parameters:>12,} parameters{f', {n_trained:,} of them trained' if n_trained < n_parameters else ''}"
 
 
 def describe_validation(config: Config, splits: Splits, n_samples: int) -> list[str]:
