@@ -80,7 +80,7 @@ def test_the_best_by_another_figure_or_split_is_looked_for_anew(
     assert load_checkpoint(best)["step"] == 3
     assert [load_checkpoint(best.with_name(f"best.{number}.pt"))["step"] for number in (1, 2)] == [1, 2]
     out = capfd.readouterr().out
-    restarted = "checkpoint.best: the search for the best starts over"
+    restarted = "checkpoint.best: the search for the best starts again"
     assert out.count(restarted) == 2
     assert "the best.pt that was there is kept as best.2.pt" in out
     run(tiny_config, each, "checkpoint.best=l1", "data.validation_split=test", "train.max_steps=4")

@@ -36,8 +36,8 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(tiny_config: Path, capfd: 
     assert "without effect data.load_width=99" in out
     assert re.search(r"stem\.1 +2x4x32x32 +2,548 +0\.010", out)  # 13 -> 4 channels, 7x7: 2 * 2 * 2548 * 1024
     assert re.search(r"in all +10,627 ", out)
-    assert "MiB kept for the backward passes of a batch" in out
-    assert "checked        5 of 5 training samples, networks and losses on a batch of them: good" in out
+    assert "MiB for the backward passes of a batch" in out
+    assert "checked        5 of 5 training samples, and networks and losses on a batch of them: good" in out
     assert "5 samples, the first is facade_00000 32x32" in out
     assert "step 0 to 4, each of 2 samples (batch 2 on 1 process); 2 batches an epoch, 200 epochs" in out
     assert "generator " in out

@@ -124,12 +124,12 @@ def test_each_process_has_pools_of_its_own(config: Path, capsys: pytest.CaptureF
     assert len(first) == len(second) == 2
     assert not torch.equal(first[0][1], second[0][1])
     run(config, *common, "train.max_steps=3")
-    assert "the pools begin empty, since there were 2 processes" in capsys.readouterr().out
+    assert "the pools begin empty, because there were 2 processes" in capsys.readouterr().out
 
 
 def test_a_checkpoint_of_another_method_is_refused_by_its_name(config: Path) -> None:
     run(config, *SIDES, *CUT, "train.max_steps=1", "data.preprocess=none")
-    with pytest.raises(CheckpointError, match=r"trained with method\.name=contrastive, now it is cycle: set it back"):
+    with pytest.raises(CheckpointError, match=r"trained with method\.name=contrastive, now it is cycle\. Set it back"):
         run(config, *SIDES, *CYCLE)
 
 

@@ -123,7 +123,7 @@ def test_a_run_resumes_with_other_weights_of_classes(config: Path, capsys: pytes
 
 def test_the_plan_reports_weights_that_no_loss_has(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(config, *settings(config, *MAPS, "loss.l1=0", "loss.feature_matching=0", "run.name=idle", "--dry-run"))
-    expected = "maps of {split}_weight; of metrics alone: loss.l1, loss.feature_matching and loss.vgg are 0"
+    expected = "maps of {split}_weight; only in metrics, because loss.l1, loss.feature_matching and loss.vgg are 0"
     assert f"weights        {expected}" in capsys.readouterr().out
 
 

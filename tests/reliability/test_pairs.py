@@ -129,7 +129,7 @@ def test_fewer_samples_than_a_batch(tiny_config: Path, tmp_path: Path, command_l
     fill(tmp_path / "pairs", PAIRS, RGB)
     settings = ["data.layout=paired_folders", f"data.root={tmp_path / 'pairs'}", "data.instance_edges=false"]
     (line,) = command_line.refusal(train.main, "--config", str(tiny_config), *settings, "train.batch_size=4")
-    expected = "the train split has 3 samples, fewer than train.batch_size x processes = 4: lower train.batch_size"
+    expected = "the train split has 3 samples, fewer than train.batch_size x processes = 4. Lower train.batch_size."
     assert line == f"error: {expected}"
 
 
