@@ -246,7 +246,7 @@ def stand_ins(command: str) -> list[str]:
         given = ["LABEL_MAPS" if word == "FOLDER" else word for word in given]
     if not is_of_spade and ("--instances" in given or "init." in command):  # of a network of label maps
         given = [re.sub(r"[\w/]*latest_net_G.pth", LABEL_WEIGHTS, word) for word in given]
-    if "from-photos" in given or "--like" in given:
+    if "from-photos" in given:
         given = ["NEW_PAIRS" if word == "PAIRS" else word for word in given]
     return given
 

@@ -16,7 +16,7 @@ from data.files.image_files import JPEG_QUALITY, count_other_files
 from data.folder import SPLITS
 from tools.convert_data.conversion import convert_all, found_images
 from tools.convert_data.label_maps import colors_to_ids
-from tools.convert_data.photos import SUFFIXES, PhotoPairs, Source, sources_of, split_of
+from tools.convert_data.photos import SUFFIXES, PhotoPairs, Source, split_of
 from tools.convert_data.shards import index_shards, to_shards
 from utils.cli import USER_ERROR, ArgumentParser, run_entry_point, whole_number
 from utils.log import log_to_console, logger
@@ -58,12 +58,6 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     for split in ("val", "test"):
         share_help = f"share of {split}, drawn by the names, so that it stays when others are added; default: 0.1"
         add(f"--{split}", type=_number(0, 1), default=0.1, metavar="SHARE", help=share_help)
-
-    add = command("source", _source, "photographs to the sources of from-photos, for test.py to translate")
-    add("--existing", choices=policies, default="refuse", help=existing_help)
-    add("photos", type=Path, nargs="+", metavar="PHOTO", help="photograph, or a folder of photographs")
-    add("--like", type=Path, required=True, metavar="PAIRS", help="folder that from-photos has written")
-    add("--output", type=Path, default=Path("sources"), metavar="FOLDER", help="default: %(default)s")
 
     colors = "label maps drawn in colours to ids, and a YAML file of the colours, TO.yaml"
     folders(add := command("colors-to-ids", _colors_to_ids, colors))
@@ -112,15 +106,13 @@ def _from_photos(arguments: argparse.Namespace, problems: list[str]) -> list[str
     if others := count_other_files([arguments.origin]):
         logger.info("files of other formats: %s", others)
     splits = {name: split_of(name, {"val": arguments.val, "test": arguments.test}) for name in photos}
-    pairs.check_present(target, splits, arguments.existing)
+    pairs.check_present(target, splits)
     conversions = [pairs.conversion(path, name, target, splits[name]) for name, path in photos.items()]
     counts = convert_all(conversions, arguments.existing, problems)
     if not counts:
         return [f"{target}: no pair"]
-    pairs.write(target)
     pairs_of_splits = ", ".join(f"{counted(counts[split], 'pair')} in {split}" for split in SPLITS)
-    like = f"python -m tools.convert_data source PHOTO --like {shlex.quote(str(target))}"
-    lines = [f"{target}: {pairs_of_splits}", f"the source of another photograph: {like}"]
+    lines = [f"{target}: {pairs_of_splits}"]
     if not counts["train"]:
         return lines
     recipes = {"grey": "colorization", "noisy": "denoising", "reduced": "super_resolution_x2"}
@@ -129,14 +121,6 @@ def _from_photos(arguments: argparse.Namespace, problems: list[str]) -> list[str
     if arguments.source == "reduced" and arguments.factor == 4:  # targets as large as with factor 2
         command += ["generator.scale=4", "data.crop_width=32", "data.crop_height=32"]
     return [*lines, f"to train on them: python {shlex.join(command)}"]
-
-
-def _source(arguments: argparse.Namespace, problems: list[str]) -> list[str]:
-    pairs, output = PhotoPairs.read(arguments.like), arguments.output
-    conversions = sources_of(arguments.photos, output, problems, pairs)
-    n_sources = convert_all(conversions, arguments.existing, problems)[""]
-    command = f"to translate them: python test.py --checkpoint RUN --input {shlex.quote(str(output))}"
-    return [f"{output}: {counted(n_sources, 'source')}, made with {pairs.rule}"] + [command] * bool(n_sources)
 
 
 def _colors_to_ids(arguments: argparse.Namespace, problems: list[str]) -> list[str]:

@@ -43,11 +43,6 @@ def test_nothing_is_overwritten_unless_asked_for(photos: Path, convert: Convert)
     assert "already exists, as do 7 others" in convert.refusal(*arguments, "--test", "0", "--format", "png")
     keep = (*arguments, "--existing", "keep")
     assert "the same --val and --test as before" in convert.refusal(*keep, "--test", "0.8")
-    line = convert.refusal(*keep, "--test", "0", "--sigma", "2")
-    assert "made with --source edges --sigma 1.2 --size 1024, others would be with --source edges --sigma 2" in line
-    # other photographs, next to whose pairs those of the first stay
-    other = ("from-photos", photos / "trip", target, "--source", "grey", "--existing", "replace")
-    assert "use the same settings, or another TO" in convert.refusal(*other)
     assert files_in(target) == made
 
     save_image(photos / "new.png", np.zeros((40, 40, 3), np.uint8))
@@ -80,9 +75,7 @@ def test_a_name_stays_in_its_split_when_others_are_added() -> None:
         ("edges", ("--sigma", "0.8")),
     ],
 )
-def test_pairs_have_one_size_and_other_photographs_get_such_sources(
-    photos: Path, tmp_path: Path, convert: Convert, source: str, own: tuple[str, ...]
-) -> None:
+def test_pairs_have_one_size(photos: Path, tmp_path: Path, convert: Convert, source: str, own: tuple[str, ...]) -> None:
     save_image(photos / "large.png", np.zeros((30, 300, 3), np.uint8))
     (photos / "IMG_1.HEIC").write_bytes(b"x")
     options = ("--source", source, "--format", "png", "--size", "96", *own, "--val", "0")
@@ -90,7 +83,6 @@ def test_pairs_have_one_size_and_other_photographs_get_such_sources(
     code, out = convert("from-photos", photos, target, *options, "--test", "0")
     assert code == 0
     assert "files of other formats: 1 .heic" in out
-    assert f"python -m tools.convert_data source PHOTO --like {target}\n" in out
     made = pixels_in(target)
     for name, pixels in made.items():
         assert pixels.shape == made[name.replace("_B/", "_A/")].shape
@@ -99,14 +91,6 @@ def test_pairs_have_one_size_and_other_photographs_get_such_sources(
     assert not np.array_equal(photo, drawn)
     assert made["train_B/large.png"].shape == (9, 96, 3)
     assert len(np.unique(drawn)) == 2 if source == "edges" else len(np.unique(drawn)) > 2
-
-    like = ("--like", target, "--output", tmp_path / "sources")
-    code, out = convert("source", photos / "1.png", photos / "trip", *like)
-    assert code == 0
-    pairs, sources = files_in(target / "train_A"), files_in(tmp_path / "sources")
-    assert sources == {"0.png": pairs["trip/0.png"], "1.png": pairs["1.png"]}
-    assert f"2 sources, made with --source {source}" in out
-    assert f"python test.py --checkpoint RUN --input {tmp_path / 'sources'}" in out
 
 
 def test_reduced_sources_have_whole_pixels_and_their_command_trains(photos: Path, convert: Convert) -> None:
@@ -147,22 +131,12 @@ REFUSED = {
     "from-photos {photos} {out} --factor 4": "--factor has no effect with --source edges, only with reduced",
     "from-photos {photos} {out} --source grey --sigma 2": "--sigma has no effect with --source grey, only with",
     "from-photos {photos} {out} --sigma 0": "'0' is not a number from 0.3",
-    "source {photos}/1.png --like {photos}": "from_photos.yaml: no such file. Run from-photos again",
-    "source {photos}/1.png --like {other}": "from_photos.yaml: expected the settings of from-photos",
-    "source {photos}/1.png --like {pairs} --output {photos}": "is a photograph, which its source would replace",
-    "source {photos} --like {pairs} --output {photos}/out": "is within",
-    "source {photos}/1.png {photos}/1.png --like {pairs} --output {out}": "have the same name",
 }
 
 
 def test_what_cannot_be_converted_ends_in_one_line(photos: Path, tmp_path: Path, convert: Convert) -> None:
-    folders = {name: tmp_path / name for name in ("empty", "other", "pairs", "out")}
-    convert("from-photos", photos, folders["pairs"])
+    folders = {name: tmp_path / name for name in ("empty", "out")}
     folders["empty"].mkdir()
-    folders["other"].mkdir()
-    (folders["other"] / "from_photos.yaml").write_text("size: x\n")
     for arguments, expected in REFUSED.items():
         assert expected in convert.refusal(*arguments.format(photos=photos, **folders).split())
-    code, out = convert("source", photos / "none.png", "--like", folders["pairs"], "--output", folders["out"])
-    assert (code, "left out: " in out) == (2, True)
     assert not folders["out"].exists()
