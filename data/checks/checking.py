@@ -98,7 +98,7 @@ def _own_files(files: Mapping[str, Blob], sample: Sample) -> list[Blob]:
 
 
 def _shifts(files: Mapping[str, Blob], sample: Sample, *, source_is_ids: bool) -> dict[str, Shift]:
-    """Return the displacements that are clear, as in `Checked.shifts`."""
+    """Return the clear displacements; see `Checked.shifts`."""
     source, is_stacked, compared = sample.source, any(map(is_later_source, files)), {}
     if sample.target is not None:
         compared["targets"] = (source, sample.target)
@@ -115,7 +115,7 @@ def _shifts(files: Mapping[str, Blob], sample: Sample, *, source_is_ids: bool) -
 def check_all(check: Check, *, n_processes: int, timeout_s: float) -> Iterator[Checked]:
     """Check every sample of the layout, and yield the results as they come.
 
-    timeout_s: Maximum time for a sample, in seconds. 0: no limit.
+    timeout_s: Maximum time for a sample, in seconds. 0 sets no limit.
     """
     to_do = dict.fromkeys(range(len(check.layout)))
     while to_do:

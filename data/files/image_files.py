@@ -24,9 +24,9 @@ from utils.files import path_in_errors
 
 _Read = TypeVar("_Read")
 IMAGE_FORMATS = (*PILLOW_FORMATS, "TIFF")
-ARRAY_SUFFIX = ".npy"  # images as well, in folders that hold no others
+ARRAY_SUFFIX = ".npy"  # arrays are images in folders without other images
 JPEG_QUALITY = 95
-_PNG_LEVEL = 5  # with the usual 6, contact sheets take longer and 1 % less space
+_PNG_LEVEL = 5  # the default 6 takes longer for 1 % less space
 _LISTED = 5
 _OTHER_FILES = {
     b"version https://git-lfs": "it is a pointer of Git LFS: git lfs pull",
@@ -42,7 +42,7 @@ def find_images(folder: Folder | Path, problems: list[str], if_missing: str = ""
 
     If no file has one of IMAGE_SUFFIXES, arrays (.npy) are the images. Hidden files and links to folders are left out.
 
-    problems: Gets a line if the folder is missing or empty, or for two files of one name, of which the first counts.
+    problems: Gets a line if the folder is missing or empty, or if two files have one name. The first file then counts.
     if_missing: Remedy for a missing folder.
 
     Raises:
@@ -92,7 +92,7 @@ def _images(files: Sequence[Blob]) -> list[Blob]:
 
 @contextmanager
 def open_image(file: File, n_channels: int = 0) -> Iterator[StoredImage]:
-    """Open an image, of which only the header is read.
+    """Open an image and read its header.
 
     n_channels: Expected channels. An array may have them first or last.
 
@@ -163,8 +163,8 @@ def write_jpeg(path: Path, image: Tensor) -> None:
 def write_png(path: Path, image: Tensor) -> None:
     """Write a (C, H, W) uint8 or uint16 image as PNG: grey or RGB, with or without transparency. Create its folders.
 
-    Compression does not search for repetitions in a photo, in which most pixels differ from their neighbours: this
-    takes a fifth of the time and less space.
+    If most pixels differ from their neighbours, as in photos, compression does not search for repetitions. This takes
+    a fifth of the time and less space.
     """
     if image.dtype == torch.uint16:  # Pillow writes no colours of 16 bits
         from imagecodecs import png_encode

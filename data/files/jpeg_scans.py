@@ -1,4 +1,4 @@
-"""The number of scans of a JPEG: a file of 1 MB may hold 30,000, and each scan costs a pass over all pixels."""
+"""Limits for JPEG files: a file of 1 MB may hold 30,000 scans, and each scan costs a pass over all pixels."""
 
 import re
 from typing import BinaryIO
@@ -13,7 +13,7 @@ _MARKER = re.compile(rb"\xff+([^\x00\xff\xd0-\xd7])", re.DOTALL)  # neither a st
 
 
 def with_few_scans(file: BinaryIO) -> BinaryIO:
-    """Return a file at its start; raise ValueError if it is a JPEG of more than MAX_SCANS scans or endless segments.
+    """Return a file at its start; raise ValueError if it is a JPEG with too many scans or segments.
 
     Files of other formats pass. Only the head is read if the file has one scan, as most photographs have.
     """

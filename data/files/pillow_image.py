@@ -51,7 +51,7 @@ class PillowImage(StoredImage):
         self._image = image = self._opened()
         check_size(name, image.height, image.width)
         self._layout = _raw_mode(image)
-        self._mode = image.mode  # the mode in which Pillow returns all channels
+        self._mode = image.mode  # Pillow returns all channels in this mode
         if image.mode not in _CHANNELS and not image.mode.startswith(("I", "F")):
             self._mode = "L" if image.mode == "1" else "RGBA" if image.has_transparency_data else "RGB"
         self.alpha = _ALPHA.get(self._mode)
@@ -165,7 +165,7 @@ def _raw_mode(image: ImageFile) -> str:
 
 
 def decode_quickly(image: ImageFile) -> np.ndarray | None:
-    """Return (H, W, 3) or (H, W) of an image that is opened and not loaded, or None if Pillow has to decode it.
+    """Return the pixels of an image that is not loaded yet, (H, W, 3) or (H, W); None if Pillow has to decode it.
 
     Pillow decodes other pixels, images with transparency, an orientation or damage, and all images without kornia-rs.
     """

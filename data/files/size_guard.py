@@ -1,4 +1,4 @@
-"""The guard against images that do not fit into the memory: a file of a few bytes can expand to more than any holds."""
+"""Limits of image sizes: a file of a few bytes can expand to more than the memory holds."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -33,7 +33,7 @@ _limits = _Limits()
 
 @contextmanager
 def pixels_allowed(n_pixels: int | None, mapped_in: Path | None = None) -> Iterator[None]:
-    """Let this process read images of up to `n_pixels` at once; None: of what fits into a quarter of the memory.
+    """Let this process read images of up to `n_pixels` at once. None allows a quarter of the memory.
 
     mapped_in: Folder of temporary files for the pixels of larger TIFF and .npy files. None: refuse these files.
     """
@@ -57,7 +57,7 @@ def pixel_array(name: str, shape: tuple[int, int, int], dtype: DTypeLike) -> np.
 
 
 def large_array(shape: Sequence[int], dtype: DTypeLike) -> np.ndarray:
-    """Return an array, which is in a temporary file if it is large and `pixels_allowed` names a folder."""
+    """Return an array. It is in a temporary file if it is large and `pixels_allowed` names a folder."""
     if _limits.folder and prod(shape) * np.dtype(dtype).itemsize > _MAPPED_BYTES:
         return mapped_array(_limits.folder, shape, dtype)
     return np.empty(shape, dtype)
@@ -71,14 +71,14 @@ def large_copy(image: np.ndarray) -> np.ndarray:
 
 
 def is_too_large(height: int, width: int, bytes_per_pixel: int) -> bool:
-    """Return whether an image is not to be in memory at once."""
+    """Return whether an image is too large for the memory, or for `pixels_allowed`."""
     if (n_pixels := _limits.n_pixels) is not None:
         return height * width > n_pixels
     return height * width * bytes_per_pixel > memory_bytes() // _SHARE
 
 
 def check_size(name: str, height: int, width: int, bytes_per_pixel: int = DECODED_BYTES) -> None:
-    """Raise TooLargeError if an image, named `name` in the message, is not to be read at once."""
+    """Raise TooLargeError, which names the image `name`, if the image is too large."""
     if is_too_large(height, width, bytes_per_pixel):
         size, n_pixels = f"{height * width * bytes_per_pixel / 1e9:.3g} GB", _limits.n_pixels
         limit = f"{n_pixels} pixels" if n_pixels else f"a quarter of this machine's {memory_bytes() / 1e9:.3g} GB"

@@ -1,4 +1,4 @@
-"""An open image file, the same for every format."""
+"""The interface of open image files, for all formats."""
 
 from abc import ABC, abstractmethod
 

@@ -92,12 +92,12 @@ class TiffTags:
         )
 
     def __bool__(self) -> bool:
-        """Return whether a picture without these tags says less than the file."""
+        """Return whether the file has tags that another format would lose."""
         return any((self.georeferencing, self.pixels_per_cm, self.band_names, self.no_data is not None, self.tile))
 
 
 def file_tags(file: File | None) -> TiffTags:
-    """Return the tags of the image that is read from a TIFF; no tags for None, for other and for damaged files."""
+    """Return the tags of the image in a TIFF; no tags for None, other formats and damaged files."""
     if file is not None and file.suffix.lower() in TIFF_SUFFIXES:
         with suppress(Exception), file.open("rb") as opened:  # reading the pixels says what is damaged
             all_series = tifffile_package().TiffFile(opened).series
@@ -107,7 +107,7 @@ def file_tags(file: File | None) -> TiffTags:
 
 
 def tifffile_package() -> ModuleType:
-    """Return the package tifffile, with its warnings off, which come without the name of the file."""
+    """Return the package tifffile without its warnings, because they do not name the file."""
     import tifffile  # takes a tenth of a second
 
     log = logging.getLogger("tifffile")
@@ -152,9 +152,9 @@ def _resolution(tags: Mapping[int, Any], description: str) -> tuple[float, float
 
 
 def scaled_georeference(tags: Mapping[int, Any], down: float, across: float) -> dict[int, Any]:
-    """Return the values of GeoTIFF tags, by code, for an image of other sides that covers the same area.
+    """Return the values of GeoTIFF tags, by code, for an image of another size that covers the same area.
 
-    Positions in a raster count from the upper left corner of its first pixel, or, where pixels are points, from the
+    Positions in a raster start at the upper left corner of its first pixel. If pixels are points, they start at the
     middle of that pixel.
 
     down, across: Sides of that image divided by the sides of this image.
@@ -163,7 +163,7 @@ def scaled_georeference(tags: Mapping[int, Any], down: float, across: float) -> 
         return dict(tags)
     keys = _groups(tags.get(KEYS, ()), 4)[1:]
     is_point = any(key == _RASTER_TYPE and value == _PIXEL_IS_POINT for key, _, _, value in keys)
-    before = 0.5 if is_point else 0.0  # pixels between the corner and where positions count from
+    before = 0.5 if is_point else 0.0  # pixels between the corner and position 0
     scaled = dict(tags)
     if PIXEL_SCALE in tags:
         x, y, *others = tags[PIXEL_SCALE]
@@ -231,7 +231,7 @@ def write_tiff(
 def _extra_tags(
     tags: TiffTags, n_channels: int, down: float, across: float, no_data: float | None
 ) -> Iterator[ExtraTag]:
-    """Yield the tags of an image of the same area. Its sides are those of the source times `down` and `across`."""
+    """Yield the tags of an image of the same area, whose height and width are scaled by `down` and `across`."""
     scaled = scaled_georeference({code: value for code, _, _, value, _ in tags.georeferencing}, down, across)
     for code, kind, count, _, _ in tags.georeferencing:
         value = scaled[code]

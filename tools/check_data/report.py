@@ -54,7 +54,7 @@ class CheckedSide:
     results: Sequence[Checked]
 
     def problems(self) -> Iterator[str]:
-        """Yield the problems of samples, but only once if most of them share it, or if images are too small to crop."""
+        """Yield the problems of samples. A problem of most samples, or of images too small to crop, is yielded once."""
         general: dict[str, list[str]] = defaultdict(list)
         for checked in self.results:
             name = self.layout.names[checked.index]
@@ -119,7 +119,7 @@ def _check_side(config: Config, layout: Layout, kind: str, split: str, *, is_for
 
 
 def _open_split(config: Config, split: str, *, needs_targets: bool) -> tuple[Layout | None, Sequence[str], str]:
-    """Return the complete samples of a split, or None without any, the problems of the others and a remedy."""
+    """Return the complete samples of a split (None if there are none), the problems of other samples, and a remedy."""
     needs_labels = split == "train" and config.loss.outside_mask > 0
     open_layout = partial(open_split, config, split, needs_labels=needs_labels)
     try:
@@ -134,7 +134,7 @@ def _open_split(config: Config, split: str, *, needs_targets: bool) -> tuple[Lay
 
 
 def describe_ids(ids: set[int], n_classes: int, ignore_id: int | None) -> str:
-    """Return a line with the ids that occur, and the settings that allow them if the given ones do not."""
+    """Return a line with the ids that occur and the settings that allow them."""
     levels = sorted(ids)
     runs = [[number for _, number in run] for _, run in groupby(enumerate(levels), key=lambda pair: pair[1] - pair[0])]
     ranges = [f"{run[0]} to {run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
@@ -203,7 +203,7 @@ def _completed(config: Config, layout: Layout) -> tuple[Config, Sequence[str]]:
 
 
 def _log(lines: Iterable[str], prefix: str = "") -> int:
-    """Log each line as soon as it is known, and return their number."""
+    """Log each line immediately, and return the number of lines."""
     number = 0
     for number, line in enumerate(lines, start=1):  # noqa: B007
         logger.info("%s%s", prefix, " ".join(line.split()))

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 _STRONG_SHARE = 0.06  # share of pixels with enough contrast to begin a line
 _MIN_THRESHOLD, _MAX_THRESHOLD = 0.05, 0.25  # contrast of grey levels in [0, 1]
-_WEAK = 0.4  # share of that contrast with which a line still continues
+_WEAK = 0.4  # share of that contrast at which a line ends
 _SOBEL = ((-1.0, 0.0, 1.0), (-2.0, 0.0, 2.0), (-1.0, 0.0, 1.0))
 _SOBEL_VARIANCE = 1 / 3  # variance that the filter adds along its direction, in pixels
 _LUMA = (0.299, 0.587, 0.114)

@@ -271,7 +271,7 @@ def test_left_out_strips_are_empty_and_damaged_ones_an_error(tmp_path: Path) -> 
     path = tiff(tmp_path, GREY, compression="zlib", rowsperstrip=8)
     page = tifffile().TiffFile(io.BytesIO(path.read_bytes())).pages[0]
     content, counts = bytearray(path.read_bytes()), page.tags["StripByteCounts"].valueoffset
-    content[counts : counts + 2] = bytes(2)  # of the first strip, which is left out
+    content[counts : counts + 2] = bytes(2)  # no bytes: the first strip is left out
     path.write_bytes(content)
     assert_pixels(path, np.concatenate([np.zeros((8, 32), np.uint8), GREY[8:]]))
     content[page.dataoffsets[2] : page.dataoffsets[2] + 9] = bytes(9)

@@ -10,7 +10,7 @@ from tools.check_data.report import CheckedSide, describe_ids
 
 
 def problems_of(folder: Path, problems: list[str]) -> list[str]:
-    """The problems that are listed for samples, some of which have one."""
+    """The problems that are listed for twelve samples."""
     for number in range(12):
         save_image(folder / f"{number:02}.png", noise_image(0, 8, 8).permute(1, 2, 0).numpy())
     layout = SideBySide(folder=folder, a_to_b=True)

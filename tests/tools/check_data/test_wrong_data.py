@@ -119,7 +119,7 @@ def test_masks_of_grey_levels(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ]
     assert_each_once(lines_of(tmp_path, capsys, "--n-classes", "2"), expected)
     colors = tmp_path / "colors.yaml"
-    colors.write_text("background: [0, 0, 0]\nobject: [255, 255, 255]\n")  # as the message advises
+    colors.write_text("background: [0, 0, 0]\nobject: [255, 255, 255]\n")  # the message advises this
     check_data.main([str(tmp_path), f"data.label_colors={colors}"])
     assert capsys.readouterr().out.splitlines()[-1] == "no problem in train"
 

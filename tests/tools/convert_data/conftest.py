@@ -18,7 +18,7 @@ class Convert:
         return code, out + err
 
     def refusal(self, *arguments: str | Path) -> str:
-        """The last line that names what the user has to mend."""
+        """The last line of the error."""
         return self._command.refusal(convert_data.main, *map(str, arguments))[-1]
 
 

@@ -64,7 +64,7 @@ def test_a_name_stays_in_its_split_when_others_are_added() -> None:
     splits = {name: split_of(name, SHARES) for name in names}
     shares = {split: sum(s == split for s in splits.values()) / len(names) for split in ("train", "val", "test")}
     assert shares == pytest.approx({"train": 0.8, "val": 0.1, "test": 0.1}, abs=0.03)
-    assert splits["trip/0"] == "train"  # the hash is of the name alone: the same on every machine, in every version
+    assert splits["trip/0"] == "train"  # a hash of the name is the same on every machine and in every version
     assert [name for name in names[:40] if splits[name] == "test"] == ["trip/5", "trip/6", "trip/7", "trip/31"]
 
 
@@ -105,9 +105,11 @@ def test_reduced_sources_have_whole_pixels_and_their_command_trains(photos: Path
     large, small = made[f"{split}_B/odd.png"], made[f"{split}_A/odd.png"]
     assert np.array_equal(large, np.array(Image.open(photos / "odd.png"))[2:66, 2:98])  # its middle, uncut elsewhere
     assert small.shape == (16, 24, 3)
-    assert abs(small - large.reshape(16, 4, 24, 4, 3).mean((1, 3))).mean() < 16  # of noise; the grey mean is 60 away
+    assert (
+        abs(small - large.reshape(16, 4, 24, 4, 3).mean((1, 3))).mean() < 16
+    )  # the photograph is noise: its mean would differ by 60
     words = shlex.split(out.splitlines()[-1].partition("--config ")[2])
-    assert words[-2:] == ["data.crop_width=32", "data.crop_height=32"]  # whose targets are 128x128, as of factor 2
+    assert words[-2:] == ["data.crop_width=32", "data.crop_height=32"]  # targets are then 128x128, as with factor 2
     config = load_config(Path(words[0]), words[1:])
     assert open_split(config, "train", needs_targets=True).names
     assert "--factor: invalid choice: 3" in convert.refusal(*arguments, "--factor", "3")

@@ -30,7 +30,7 @@ def test_a_line_goes_on_where_it_fades_and_none_begins_there() -> None:
     photo[:, 20:] += contrast
     black = draw_edges(photo, sigma=1.0)[0] == 0
     assert black[18:22].any(dim=0).all()
-    photo[:, 20:] = 60 + 9  # by itself it is too weak
+    photo[:, 20:] = 60 + 9  # this contrast is too weak to begin a line
     assert (draw_edges(photo, sigma=1.0) == 255).all()
 
 

@@ -13,7 +13,7 @@ from tests.tools.convert_data.conftest import Convert
 from tools.convert_data import conversion
 from utils.label_colors import read_label_colors
 
-COLORS = np.array([[0, 0, 0], [0, 90, 200], [128, 64, 128]], np.uint8)  # in order of their values
+COLORS = np.array([[0, 0, 0], [0, 90, 200], [128, 64, 128]], np.uint8)  # sorted by value
 IDS = np.arange(32 * 48).reshape(32, 48) % 48 // 16
 
 
