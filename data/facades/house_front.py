@@ -53,13 +53,16 @@ class HouseFront:
         for storey in reversed(range(self.storeys)):
             bottom = self.ground - storey * self.storey_height
             for bay, centre in enumerate(self.centres):
-                if storey == 0 and (bay == self.door_bay or self.has_shop):
-                    self.draw_entrance(centre, is_shop=bay != self.door_bay)
-                    continue
-                self.draw_window(centre, bottom - COURSE)
-                if storey and storey == self.balcony_storey and self.has_balcony[bay]:
-                    reach = min(self.window_half + 3.5, self.bay_width / 2 - 0.5)
-                    self.add("balcony", bottom - 13, centre - reach, bottom - 2, centre + reach)
+                if storey == 0 and bay == self.door_bay:
+                    top, half = bottom - min(self.storey_height - 5, 26), min(7.0, self.bay_width * 0.3)
+                    self.add("cornice", top - 2, centre - half - 2, bottom, centre + half + 2)
+                    self.add("door", top, centre - half, bottom - 1, centre + half)
+                elif storey == 0 and self.has_shop:
+                    half = self.bay_width * 0.46
+                    self.add("shop", bottom - self.storey_height + 1, centre - half, bottom, centre + half)
+                else:
+                    has_balcony = bool(0 < storey == self.balcony_storey and self.has_balcony[bay])
+                    self.draw_window(centre, bottom - COURSE, has_balcony=has_balcony)
             if storey and self.has_bands:
                 self.add("cornice", bottom - 4, self.left, bottom, self.right)
         self.draw_plants()
@@ -97,27 +100,17 @@ class HouseFront:
             for chimney in rng.uniform(middle - ridge + 5, middle + ridge - 5, rng.integers(0, 3)):
                 self.add("chimney", max(top - 6, 1.5), chimney - 4, top + 3, chimney + 4)
 
-    def draw_window(self, centre: float, bottom: float) -> None:
+    def draw_window(self, centre: float, bottom: float, *, has_balcony: bool) -> None:
         """Draw a window above a sill, with shutters or below a lintel."""
-        half, top, ledges = self.window_half, bottom - self.window_height, [bottom]
+        half, top = self.window_half, bottom - self.window_height
         self.add("window", top, centre - half, bottom, centre + half)
-        if self.has_shutters:
-            self.add("shutter", top, centre - 2.1 * half, bottom, centre - half)
-            self.add("shutter", top, centre + half, bottom, centre + 2.1 * half)
-        else:
-            ledges.append(top - 2)
-        for ledge in ledges:
+        for left in (centre - 2.1 * half, centre + half) if self.has_shutters else ():
+            self.add("shutter", top, left, bottom, left + 1.1 * half)
+        for ledge in (bottom,) if self.has_shutters else (bottom, top - 2):
             self.add("cornice", ledge, centre - half - 1.5, ledge + 2, centre + half + 1.5)
-
-    def draw_entrance(self, centre: float, *, is_shop: bool) -> None:
-        """Draw a shop or the door on the ground floor."""
-        top, half = self.ground - min(self.storey_height - 5, 26), min(7.0, self.bay_width * 0.3)
-        if is_shop:
-            half = self.bay_width * 0.46
-            self.add("shop", self.ground - self.storey_height + 1, centre - half, self.ground, centre + half)
-        else:
-            self.add("cornice", top - 2, centre - half - 2, self.ground, centre + half + 2)
-            self.add("door", top, centre - half, self.ground - 1, centre + half)
+        if has_balcony:
+            reach = min(half + 3.5, self.bay_width / 2 - 0.5)
+            self.add("balcony", bottom + COURSE - 13, centre - reach, bottom + COURSE - 2, centre + reach)
 
     def draw_plants(self) -> None:
         """Draw bushes next to a free-standing house, and small ones in front of some houses."""
