@@ -29,8 +29,12 @@ def main(argv: Sequence[str]) -> None:
     arguments = parser.parse_intermixed_args(argv)
 
     with handling_ctrl_c(leave_at_once):
-        from configs.load import config_of, config_to_yaml  # after the command line is known to be good
-        from configs.recipe import base_line, read_recipe
+        from configs.load import (  # after the command line is known to be good
+            base_line,
+            config_of,
+            config_to_yaml,
+            read_recipe,
+        )
 
         recipe = read_recipe(arguments.config)
         config = config_of(recipe, arguments.overrides)  # imports torch, which takes seconds

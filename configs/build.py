@@ -48,7 +48,7 @@ from utils.torch_private import cpu_has_matrix_units
 
 Made = TypeVar("Made", bound=nn.Module)
 T = TypeVar("T")
-_LABEL_IDS = 2**16  # of label maps next to sources that are images: all that 16 bits can hold
+_LABEL_IDS = 2**16  # ids of 16 bits, for label maps next to sources that are images
 
 # settings of sizes, by data.preprocess
 _TRANSLATED = dict.fromkeys(SIZED_BY_CROP, ("crop_width", "crop_height")) | {"scale_width": ("load_width",)}
@@ -154,7 +154,7 @@ def trained_side(config: Config) -> LeastSide:
 
 
 def check_trained_sizes(config: Config) -> None:
-    """Raise ConfigError where the user asked for a size that cannot be trained on."""
+    """Raise ConfigError if a size of the settings is too small to train on."""
     least = trained_side(config)
     expected = f"at least {least.pixels} with {least.reason}; enlarge it, or change these settings"
     for key in _TRANSLATED.get(config.data.preprocess, ()):
@@ -162,16 +162,20 @@ def check_trained_sizes(config: Config) -> None:
 
 
 def check_sizes(config: Config) -> None:
-    """Raise ConfigError where the user asked for a size that the generator does not take."""
-    sides, data, multiple = image_sides(config), config.data, math.ceil(1 / config.generator.scale)
-    for key in _REDUCED.get(data.preprocess, ()):  # a side of a reduced target is a whole number
-        expected = f"a multiple of {multiple} with generator.scale={config.generator.scale:g}"
-        data.require(getattr(data, key) % multiple == 0, key, expected)
+    """Raise ConfigError if the generator does not take a size of the settings."""
+    sides, data, scale = image_sides(config), config.data, config.generator.scale
+    multiple = math.ceil(1 / scale)  # a side of a reduced target is a whole number
+    for key in _REDUCED.get(data.preprocess, ()):
+        data.require(
+            getattr(data, key) % multiple == 0, key, f"a multiple of {multiple} with generator.scale={scale:g}"
+        )
     for key in _TRANSLATED.get(data.preprocess, ()):
         size: int = getattr(data, key)
         nearest = max(sides.minimum, round(size / sides.multiple) * sides.multiple)
-        expected = f"a multiple of {sides.multiple}, at least {sides.minimum}, for this generator; for instance "
-        data.require(size % sides.multiple == 0 and size >= sides.minimum, key, f"{expected}{nearest}")
+        expected = (
+            f"a multiple of {sides.multiple}, at least {sides.minimum}, for this generator; for instance {nearest}"
+        )
+        data.require(size % sides.multiple == 0 and size >= sides.minimum, key, expected)
 
 
 def build_preprocessing(config: Config) -> Preprocessing:
@@ -238,28 +242,27 @@ def build_generator(config: Config, direction: str | None = None) -> nn.Module:
     _draw_weights(generator, config, norm, as_spade=as_spade)
     network: nn.Module = generator
     if config.has_encoder:
-        network = FeatureConditionedGenerator(generator, _build_feature_encoder(config))
+        features = config.features
+        of_features = FeatureEncoder(
+            in_channels=config.data.target_channels,
+            n_features=features.n_channels,
+            base_channels=features.base_channels,
+            n_downsamplings=features.n_downsamplings,
+            norm=settings.norm,
+        )
+        _draw_weights(of_features, config, "none", as_spade=False)
+        network = FeatureConditionedGenerator(generator, of_features)
     elif config.style.channels:
-        of_style = {"style_channels": config.style.channels, "base_channels": settings.base_channels}
-        encoder = StyleEncoder(in_channels=data.target_channels, **of_style)
+        encoder = StyleEncoder(
+            in_channels=data.target_channels,
+            style_channels=config.style.channels,
+            base_channels=settings.base_channels,
+        )
         _draw_weights(encoder, config, norm, as_spade=as_spade)
         network = StyleConditionedGenerator(generator, encoder)
     if config.train.activation_checkpointing:
         enable_activation_checkpointing(network)
     return network
-
-
-def _build_feature_encoder(config: Config) -> FeatureEncoder:
-    features = config.features
-    encoder = FeatureEncoder(
-        in_channels=config.data.target_channels,
-        n_features=features.n_channels,
-        base_channels=features.base_channels,
-        n_downsamplings=features.n_downsamplings,
-        norm=config.generator.norm,
-    )
-    _draw_weights(encoder, config, "none", as_spade=False)
-    return encoder
 
 
 def build_discriminator(config: Config, direction: str | None = None) -> nn.Module:
@@ -287,7 +290,7 @@ def build_discriminator(config: Config, direction: str | None = None) -> nn.Modu
 
 
 def _made(maker: Callable[..., Made], values: Mapping[str, Any], key: str) -> Made:
-    """Return a network with those of `values` that its constructor names; raise ConfigError if it needs others."""
+    """Return a network made from the values that its constructor names; raise ConfigError if it needs others."""
     if missing := sorted(required_names(maker) - values.keys()):
         name = maker.__name__
         raise ConfigError(f"{key}: {name} needs {missing[0]}, which is no setting. Give this argument a default.")
@@ -297,9 +300,9 @@ def _made(maker: Callable[..., Made], values: Mapping[str, Any], key: str) -> Ma
 def _draw_weights(network: nn.Module, config: Config, norm: str, *, as_spade: bool, misses_normed: bool = True) -> None:
     """Draw the initial weights and add spectral norm (none, inner, all), in place.
 
-    SPADE draws them by xavier after it has moved the network to the GPU, and thereby misses the convolutions under
-    spectral norm: they keep torch's, with which a step changes them by 2 % instead of half. Biases start at 0 there, as
-    in CycleGAN and CUT.
+    SPADE draws them with xavier after it has moved the network to the GPU, and so misses the convolutions under
+    spectral norm. These keep torch's weights, which a step changes by 2 % instead of half. Biases start at 0 in SPADE,
+    CycleGAN and CUT.
     """
     init = config.init
     as_spade = as_spade and init.kind == "xavier"
@@ -319,7 +322,7 @@ def build_generator_objective(config: Config, device: torch.device) -> Generator
     """
     losses = {name: (build_generator_loss(config, name), weight) for name, weight in config.loss_weights.items()}
     losses |= REGISTERED_LOSSES
-    # of networks without norms, such as VGG19, where the CPU has matrix units (AMX)
+    # networks without norms, such as VGG19, are faster so on CPUs with matrix units (AMX)
     on_cpu = torch.channels_last if cpu_has_matrix_units() else torch.contiguous_format
     for loss, _ in losses.values():
         if isinstance(loss, nn.Module):
@@ -362,7 +365,7 @@ def build_augmentation(config: Config) -> DiffAugment:
 
 
 def measured_metrics(config: Config) -> list[str]:
-    """Return the optional metrics that are computed: those of the method, and of metrics.extra."""
+    """Return the optional metrics that are computed: the method's, and metrics.extra."""
     return [*config.method.declaration.metrics, *config.metrics.extra]
 
 
@@ -378,12 +381,12 @@ def build_evaluator(config: Config, device: torch.device, n_images: int) -> Eval
 
 
 def source_evaluator(config: Config, evaluator: Evaluator) -> Evaluator:
-    """Return the evaluator of images of the source side, with the networks of that of the target side."""
+    """Return the evaluator of images of the source domain, with the networks of the target domain's evaluator."""
     return replace(evaluator, bounds=_bounds(config, config.data.reversed))
 
 
 def _bounds(config: Config, data: DataConfig) -> Bounds | None:
-    """Return the values of targets that count as 0 and 1; None where they are 8-bit RGB."""
+    """Return the values of targets that count as 0 and 1; None if targets are 8-bit RGB."""
     if "target" not in storage_formats(data):
         return None
     return Bounds.of(data.target_range or EIGHT_BITS, are_closed=config.generator.output == "tanh")

@@ -4,8 +4,11 @@ The schema knows the type of a setting, YAML only its place: `no`, `1e3` and `01
 may have such a name, and a learning rate may be 1e-4.
 """
 
+import filecmp
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import asdict, fields, is_dataclass
 from itertools import islice
@@ -17,7 +20,6 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from configs.recipe import BASE, Layer, read_recipe
 from configs.removed_settings import FORMER_SECTIONS, REMOVED, removed_fault, with_successors, without_removed
 from configs.schema import Config, settings_by_key
 from configs.schema.data import read_instances, read_source_folder
@@ -25,21 +27,28 @@ from configs.schema.loss import read_class_weights
 from configs.schema.train import METHODS
 from utils.errors import ConfigError
 from utils.label_colors import read_color_table
+from utils.log import logger
 from utils.paths import expanded
 from utils.plain_values import NestingError, distinct_values, plain_parts
 from utils.text import did_you_mean
-from utils.yaml_file import MAX_PROBLEMS, MAX_VALUES, parse_yaml, shortened
+from utils.yaml_file import MAX_PROBLEMS, MAX_VALUES, parse_yaml, read_yaml, shortened
+
+FOLDER = Path(__file__).parent
+BASE = "base"
+_WRITTEN = "config.yaml"  # the settings of a run, in its folder
+Layer = tuple[str, object]
+"""The name of a file or of another place, for errors, and its settings."""
 
 SOURCE_FOLDER = "data.source_folder"
 INIT_NETWORKS = "init.networks"
-READERS: dict[str, Callable[[object, str], object]] = {  # of settings whose value is another than what is written
-    "data.label_colors": read_color_table,  # the name of a file is kept as its content
+READERS: dict[str, Callable[[object, str], object]] = {  # convert a written value to the value of the setting
+    "data.label_colors": read_color_table,  # the name of a file becomes its content
     SOURCE_FOLDER: read_source_folder,
     "data.instances": read_instances,
     "loss.class_weights": read_class_weights,
 }
 _FORMERLY_TRUE, _FORMERLY_FALSE = ("true", "yes", "on"), ("false", "no", "off")
-FORMER_VALUES: dict[str, Mapping[str, object]] = {  # of settings whose type has changed, by what they were
+FORMER_VALUES: dict[str, Mapping[str, object]] = {  # present values by the values of earlier versions
     "discriminator.spectral_norm": dict.fromkeys(_FORMERLY_TRUE, "all") | dict.fromkeys(_FORMERLY_FALSE, "none"),
     "generator.skips": dict.fromkeys(_FORMERLY_TRUE, "half") | dict.fromkeys(_FORMERLY_FALSE, "none"),
     "metrics.n_samples": {"none": 4},
@@ -47,14 +56,79 @@ FORMER_VALUES: dict[str, Mapping[str, object]] = {  # of settings whose type has
 }
 
 
+def read_recipe(path: Path, folder: Path = Path(), *, is_base: bool = False) -> list[Layer]:
+    """Return the settings of a YAML file, the last layer, after the settings of the file that it builds on, if any.
+
+    folder: Folder that a relative path starts from.
+
+    Raises:
+        OSError: The file cannot be read.
+        ConfigError: It does not exist, is no YAML or is empty; its base cannot be used, or has a base itself.
+    """
+    file = find_recipe(path, folder)
+    values = _read(file)
+    if not isinstance(values, dict) or BASE not in values:
+        return [(str(file), values)]
+    base = values[BASE]
+    if not isinstance(base, str) or not base.strip() or "\0" in base:
+        raise ConfigError(f"{file}: base is {shortened(base)}, expected the name of a YAML file")
+    if is_base:
+        raise ConfigError(f"{file}: has a base itself ({base}); name that one, or copy the settings")
+    try:
+        layers = read_recipe(Path(base), file.parent, is_base=True)
+    except (OSError, ConfigError) as error:
+        raise ConfigError(*(f"{file}: base: {line}" for line in str(error).splitlines())) from error
+    return [*layers, (str(file), {key: value for key, value in values.items() if key != BASE})]
+
+
+def base_line(recipe: Sequence[Layer]) -> str:
+    """Return the comment that names the base of a recipe; empty without a base."""
+    return "".join(f"# base: {name if name.isprintable() else repr(name)}\n" for name, _ in recipe[:-1])
+
+
+def find_recipe(path: Path, folder: Path = Path()) -> Path:
+    """Return the file that `path` names: below `folder`, below this program's folder, or a recipe's name.
+
+    If there is no such file, return its path below `folder`.
+    """
+    with suppress(RuntimeError):  # an unknown home folder
+        path = path.expanduser()
+    candidates = [folder / path]
+    if not path.is_absolute():
+        candidates += [FOLDER.parent / path, FOLDER / path, FOLDER / f"{path}.yaml"]
+    found = [candidate for candidate in candidates if candidate.is_file()]
+    others = [other for other in found[1:] if not filecmp.cmp(found[0], other, shallow=False)]
+    if others and os.environ.get("RANK", "0") == "0":
+        logger.warning("%s: taken from %s, not from %s", path, found[0], others[0])
+    return found[0] if found else folder / path
+
+
+def _read(path: Path) -> object:
+    """Return the content of a YAML file."""
+    if not path.exists():
+        neighbours = ", ".join(sorted(str(file) for file in path.parent.glob("*.yaml"))) or "none"
+        meant = did_you_mean(path.stem, (file.stem for file in FOLDER.glob("*.yaml")))
+        hint = f"; {meant}" if meant else ""
+        raise ConfigError(f"{path}: no such configuration file; YAML files next to it: {neighbours}{hint}")
+    settings = path / _WRITTEN if path.is_dir() else path.with_name(_WRITTEN)
+    if path.suffix in (".pt", ".pth", ".safetensors"):
+        file = settings if settings.is_file() else "FILE"
+        raise ConfigError(f"{path}: is a checkpoint, expected a YAML file: --config {file} --resume {path}")
+    if path.is_dir() and settings.is_file():
+        raise ConfigError(f"{path}: is the folder of a run: --config {settings}")
+    if (values := read_yaml(path)) is None:
+        raise ConfigError(f"{path}: holds no settings; write {{}} in it to use the defaults, or name another file")
+    return values
+
+
 def load_config(path: Path | str, overrides: Sequence[str] = ()) -> Config:
     """Read a YAML file, with the one that it builds on, and apply overrides of the form `section.key=value`.
 
-    path: of the file, or the name of a recipe in configs/.
+    path: File, or name of a recipe in configs/.
 
     Raises:
-        OSError: the file cannot be read.
-        ConfigError: it is not there or no YAML, or keys or values are wrong; names them all.
+        OSError: The file cannot be read.
+        ConfigError: It does not exist or is no YAML, or keys or values are wrong; names them all.
     """
     return config_of(read_recipe(Path(path)), overrides)
 
@@ -95,7 +169,7 @@ def _merged(layers: Sequence[Layer], overrides: Sequence[str]) -> Config:
 
 
 def _assign_layers(config: DictConfig, layers: Sequence[Layer], overrides: Sequence[str]) -> Iterator[str]:
-    """Put the values of layers and overrides in their places in `config`; yield the problems of the others."""
+    """Assign the values of layers and overrides to `config`; yield the problems of the others."""
     for number, (origin, values) in enumerate(layers):
         yield from (f"{origin}: {problem}" for problem in _assign_all(config, values, is_first=number == 0))
     for override in overrides:
@@ -107,9 +181,9 @@ def _assign_layers(config: DictConfig, layers: Sequence[Layer], overrides: Seque
 
 
 def config_from_dict(values: object, origin: str, overrides: Sequence[str] = ()) -> Config:
-    """Return the Config that `config_to_dict` took apart, with overrides; `origin` names it in errors.
+    """Return the Config of settings that `config_to_dict` returned, with overrides; `origin` names them in errors.
 
-    Removed settings, which checkpoints hold, are left out.
+    Removed settings in checkpoints are left out.
     """
     if isinstance(values, Mapping):
         _check_nesting(values, origin)
@@ -144,14 +218,14 @@ def _parse_override(override: str, where: str) -> dict[str, object]:
             raise ConfigError(f"{where}: write --config {override}")
         raise ConfigError(f"{where}: write section.key=value without spaces, for instance run.seed=1")
     if (key == SOURCE_FOLDER or key in _OF_NETWORKS or _TYPES.get(key) in _TEXTS) and value != "null":
-        return {key: value}  # as typed
+        return {key: value}  # texts need no quotes
     return {key: parse_yaml(value, where)}
 
 
 def _assign_all(config: DictConfig, values: object, *, is_first: bool = False) -> Iterator[str]:
-    """Put values in their places in `config`; yield the problems of the others.
+    """Assign values to the settings of `config`; yield the problems of the others.
 
-    is_first: nothing has been put there, so that what equals its default, as most of a checkpoint does, is there.
+    is_first: `config` still holds the defaults, so that values equal to them can be left out, as most of a checkpoint.
     """
     if not isinstance(values, Mapping):
         yield f"expected sections such as `run:` and `data:`, found {shortened(values)}"
@@ -181,8 +255,8 @@ def _settings(values: Mapping[Any, object], prefix: str = "") -> Iterator[tuple[
 
 
 def _assign(config: DictConfig, key: str, value: object) -> str | None:
-    """Put a value in its place, in the type of its setting; return its problem, None without one."""
-    if key in _SECTIONS:  # null where its keys are all commented out
+    """Assign a value to its setting; return the problem, or None."""
+    if key in _SECTIONS:  # null if all of its keys are comments
         return None if value is None else f"{key} is a section; write {key}.key=value or keys below it"
     if key not in _TYPES:
         if key == BASE:
@@ -205,7 +279,7 @@ def _assign(config: DictConfig, key: str, value: object) -> str | None:
 
 
 def _put(config: DictConfig, key: str, value: object) -> str | None:
-    """Put a value in its place; return its problem where it is not of the setting's type."""
+    """Assign a value; return the problem if it does not have the setting's type."""
     try:
         OmegaConf.update(config, key, value, merge=key not in READERS)
     except (OmegaConfBaseException, TypeError, ValueError, OverflowError):
@@ -239,7 +313,7 @@ def _known_keys(key: str) -> str:
 
 
 def _expectation(kind: Any, text: str) -> str:
-    """Describe the values of a setting of type `kind`; of several choices also name the one that is like `text`."""
+    """Describe the values of a setting of type `kind`; name a choice that is similar to `text`."""
     if get_origin(kind) is Literal:
         choices = get_args(kind)
         meant = did_you_mean(text, choices)

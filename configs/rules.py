@@ -41,15 +41,15 @@ def _check_layout(config: Config) -> None:
         expected = f"1 {chosen}, whose halves have one size; use data.layout=paired_folders"
         config.require(config.generator.scale == 1, "generator.scale", expected)
     if layout.pairs and not layout.drawn and data.direction == "BtoA":
-        data.require(not data.has_labels, "direction", "AtoB where data.n_classes or data.label_colors is set")
-    expected = "a folder where sources are RGB images, which data.n_classes=0 without data.label_colors declares"
+        data.require(not data.has_labels, "direction", "AtoB if data.n_classes or data.label_colors is set")
+    expected = "a folder: sources are RGB images, unless data.n_classes or data.label_colors is set"
     data.require(not data.makes_instances or data.has_labels, "instances", expected)
     if data.is_stacked:
         _check_stack(config)
 
 
 def _check_stack(config: Config) -> None:
-    """Check the images of several source folders, of which the first may hold label maps."""
+    """Check the images of several source folders. The first one may hold label maps."""
     data, folders = config.data, config.data.source_folder
     require(len({*folders}) == len(folders), "data.source_folder", f"[{','.join(folders)}]", "each folder once")
     expected = "AtoB with several folders in data.source_folder: name those of B there, and A as data.target_folder"
@@ -179,10 +179,10 @@ def _check_features(config: Config) -> None:
     is_possible = config.features.origin == "encoded" or "features" in maps
     config.require(is_possible, "features.origin", f"encoded {chosen}")
     is_possible = config.data.has_labels or config.features.regions != "labels"
-    config.require(is_possible, "features.regions", "instances where data.n_classes is 0")
+    config.require(is_possible, "features.regions", "instances if data.n_classes is 0")
     expected = "1 with features.n_channels, which are encoded at the size of the target"
     config.require(config.generator.scale == 1, "generator.scale", expected)
-    expected = "0 with features.n_channels: a generator has one of the two"
+    expected = "0 with features.n_channels: a generator has only one of the two"
     config.require(config.style.channels == 0, "style.channels", expected)
 
 

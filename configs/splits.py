@@ -125,7 +125,11 @@ def check_is_complete(config: Config, layout: Layout) -> None:
     layout: The training split. A few of its samples are measured.
     """
     if found := measured_settings(config, layout):
-        settings = " ".join(f"data.{name}={_as_typed(value)}" for name, value in found.items())
+        typed = {
+            key: f"[{','.join(map(exact, value))}]" if isinstance(value, list) else value
+            for key, value in found.items()
+        }
+        settings = " ".join(f"data.{key}={value}" for key, value in typed.items())
         raise ConfigError(f"data.root={config.data.root}: has images that are not 8-bit RGB. Add {settings}")
 
 
@@ -164,24 +168,16 @@ def _image_files(layout: Layout, index: int, side: str) -> Sequence[Blob]:
 
 def _read_some(layout: Layout, side: str, form: StoredForm, *, skips_bad: bool) -> Iterator[list[np.ndarray]]:
     """Yield the values of each channel of the sources or targets of a few samples, without pixels that hold no data."""
-    indices = dict.fromkeys(np.linspace(0, len(layout) - 1, _MEASURED_SAMPLES).astype(int).tolist())
-    problem, n_read = None, 0
-    for index in indices:
+    for index in dict.fromkeys(np.linspace(0, len(layout) - 1, _MEASURED_SAMPLES).astype(int).tolist()):
         files = _image_files(layout, index, side)
         try:
             parts = [read_stored(files[0], form)] if len(files) == 1 else [read_part(file, form) for file in files]
             parts = list(fitting(parts, files, form)) if len(files) > 1 else parts
-        except LoadingError:
-            raise
         except DataError as error:
-            if not skips_bad:
+            if isinstance(error, LoadingError) or not skips_bad:
                 raise
-            problem = problem or error
-        else:
-            n_read += 1
-            yield [channel for image, file in zip(parts, files, strict=True) for channel in _with_data(image, file)]
-    if problem and not n_read:
-        raise problem
+            continue
+        yield [channel for image, file in zip(parts, files, strict=True) for channel in _with_data(image, file)]
 
 
 def _with_data(image: Tensor, file: Blob) -> np.ndarray:
@@ -195,7 +191,7 @@ def _bounds(values: Sequence[np.ndarray]) -> list[float]:
     """Return the lowest and the highest value of a channel; 0 and 255 if all of its files have 8 bits."""
     if all(of_image.dtype == np.uint8 for of_image in values):
         return [*EIGHT_BITS]
-    low = min(float(str(of_image.min())) for of_image in values)  # by way of text: the digits of float32
+    low = min(float(str(of_image.min())) for of_image in values)  # the text has the digits of float32
     high = max(float(str(of_image.max())) for of_image in values)
     return [low, high if high > low else low + max(1.0, abs(low) / 2**20)]  # float32 has no numbers between large ones
 
@@ -207,11 +203,6 @@ def _target_files(file: Blob, kind: str, n_channels: int) -> str:
         return f"{kind}.tif"
     is_png = suffix != ".npy" and kind in ("uint8", "uint16") and fits_file(f"{kind}.png", n_channels)
     return f"{kind}.png" if is_png else f"{kind}.npy"
-
-
-def _as_typed(value: object) -> str:
-    """Return a measured value as it is typed on a command line."""
-    return f"[{','.join(map(exact, value))}]" if isinstance(value, list) else str(value)
 
 
 def cached_split(config: Config, layout: Layout, run_folder: Path) -> Layout | None:

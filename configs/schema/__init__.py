@@ -18,7 +18,7 @@ from configs.schema.train import AmpConfig, AugmentationConfig, MethodConfig, Op
 from utils.label_colors import DATA_SETS
 from utils.paths import expanded
 
-ROOT = "."  # data.root where no data set is named; it may not be empty
+ROOT = "."  # data.root without a data set; it may not be empty
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def config_differences(old: Config, new: Config) -> dict[str, tuple[object, obje
 
 def _differ(old: object, new: object) -> bool:
     is_reordered = isinstance(old, Mapping) and isinstance(new, Mapping) and list(old) != list(new)
-    return old != new or is_reordered  # the order of classes is that of their ids
+    return old != new or is_reordered  # the order of classes decides their ids
 
 
 def changed_settings(config: Config) -> dict[str, object]:
@@ -140,7 +140,7 @@ def changed_settings(config: Config) -> dict[str, object]:
 
 
 def _folder_name(folders: str | list[str] | None) -> Any:
-    """Return folders as they are named within the data set; of one that lies elsewhere the last part."""
+    """Return names of folders within the data set; of a folder elsewhere, only the last part."""
     if folders is None:
         return None
     if isinstance(folders, list):

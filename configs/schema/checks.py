@@ -6,10 +6,10 @@ from operator import attrgetter
 from utils.errors import ConfigError
 from utils.yaml_file import shortened
 
-MOST = 2**31 - 1  # of a whole number: what torch and the file formats count with
-MOST_FRACTION = 1e30  # of other numbers: float32 ends at 3e38
-MOST_HALVINGS = 16  # of an image: more than any has
-MOST_LAYERS = 1000  # of a kind
+MOST = 2**31 - 1  # a whole number: torch and the file formats count up to it
+MOST_FRACTION = 1e30  # other numbers: float32 ends at 3e38
+MOST_HALVINGS = 16  # more than any image allows
+MOST_LAYERS = 1000
 
 
 def require(condition: bool, key: str, value: object, expected: str) -> None:
@@ -21,7 +21,7 @@ def require(condition: bool, key: str, value: object, expected: str) -> None:
 def require_numbers(values: Mapping[str, float | None], least: float, most: int = MOST) -> None:
     """Raise ConfigError, which names them all, unless every value is None or a finite number of at least `least`.
 
-    values: by their keys. most: of whole numbers.
+    values: Values by their keys. most: Largest whole number.
     """
     problems = []
     for key, value in values.items():
@@ -43,9 +43,9 @@ class Section:
         cls._prefix = prefix
 
     def require(self, condition: bool, key: str, expected: str) -> None:
-        """Raise ConfigError, which has the value of a setting, unless `condition` holds."""
+        """Raise ConfigError with the value of a setting unless `condition` holds."""
         require(condition, f"{self._prefix}{key}", attrgetter(key)(self), expected)
 
     def require_numbers(self, *keys: str, least: float, most: int = MOST) -> None:
-        """Raise ConfigError as the function of this name does, of settings."""
+        """Raise ConfigError unless every setting is None or a finite number of at least `least`."""
         require_numbers({f"{self._prefix}{key}": getattr(self, key) for key in keys}, least, most)

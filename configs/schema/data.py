@@ -39,43 +39,43 @@ class DataConfig(Section, prefix="data."):
     """The pairs to learn from, and how they are cut to size."""
 
     layout: LayoutName = "synthetic_facades"
-    """How the data set lies on disk. unpaired_folders: images of two sides that do not belong together, any number of
-    each. Drawn, without files: synthetic_facades, label maps and photos of house fronts; synthetic_day_night, house
-    fronts by day and others on winter nights, of which val and test are pairs."""
+    """Layout of the data set on disk. unpaired_folders: any number of images of two domains, without pairs. Two data
+    sets are drawn, without files: synthetic_facades, label maps and photos of house fronts; synthetic_day_night, house
+    fronts by day and other house fronts on winter nights, with pairs in val and test."""
     root: str = ""
     """Folder of the data set, or of tar files and an index as tools.convert_data to-shards writes them; unused by drawn
     data sets."""
     source_folder: Any = None
-    """Folder of the sources under root; `{split}` becomes train, val or test. Default {split}_label where n_classes is
-    set, otherwise {split}_A; unpaired_folders also takes {split}A. Several, as [{split}_rgb,{split}_depth]: their
-    images are stacked along the channels; where n_classes or label_colors is set, the first holds the label maps and
-    the others images."""
+    """Folder of the sources below root; `{split}` becomes train, val or test. Default: {split}_label if n_classes is
+    set, otherwise {split}_A; unpaired_folders also reads {split}A. The images of several folders, as
+    [{split}_rgb,{split}_depth], are stacked along the channels. If n_classes or label_colors is set, the first folder
+    holds the label maps."""
     target_folder: str | None = None
-    """Folder of the targets, likewise. Default {split}_img where n_classes is set, otherwise {split}_B."""
+    """Folder of the targets. Default: {split}_img if n_classes is set, otherwise {split}_B."""
     weight_folder: str | None = None
-    """paired_folders: folder of maps that weigh the pixels of the targets, {split}_weight: in l1, feature_matching, vgg
-    and further metrics. 0 ignores a pixel. 8- and 16-bit files hold 0 to 1, others the weights themselves. null: all
-    weigh the same."""
+    """paired_folders: folder of weights of the targets' pixels, as {split}_weight, for l1, feature_matching, vgg and
+    some metrics. 0 ignores a pixel. The highest value of an 8- or 16-bit file is weight 1; other files hold the
+    weights. null: all pixels weigh the same."""
     direction: Literal["AtoB", "BtoA"] = "AtoB"
-    """Images: which side is translated into which."""
+    """Images: direction of the translation."""
     n_classes: int = 0
-    """Number of classes of a label map; ids are 0 .. n_classes-1. 0: the source is an image, unless label_colors is
-    set, which has its own number. synthetic_facades knows its own, too."""
+    """Number of classes of a label map; ids are 0 .. n_classes-1. 0: the source is an image, unless
+    label_colors or the layout synthetic_facades declares the classes."""
     label_colors: dict[str, Any] = field(default_factory=dict)
-    """paired_folders: label maps are drawn in colours, of these classes: a YAML file as tools.convert_data
-    colors-to-ids makes it, cityscapes or cmp_facades. The file is read once: configuration and checkpoints hold its
-    lines, such as road: [128, 64, 128], in place of its name. {} or null: label maps hold ids."""
+    """paired_folders: colours of the classes, if label maps are drawn in colours: cityscapes, cmp_facades, or a YAML
+    file of lines such as road: [128, 64, 128], as tools.convert_data colors-to-ids writes it. Checkpoints hold the
+    lines instead of the file's name. {} or null: label maps hold ids."""
     source_channels: int = 3
-    """Channels of a source: of 8-bit images 3, or 1 for their brightness alone; of others as many as the files have,
-    up to 64. Of several source folders, the channels of all images together."""
+    """Number of channels of a source: 3 for 8-bit images, or 1 for only their brightness; for other images as many as
+    the files have, up to 64; for several source folders, the channels of all images together."""
     target_channels: int = 3
-    """Channels that are translated into, likewise."""
+    """Number of channels of a target."""
     source_range: list[float] | None = None
     """Values of the sources that the networks see as -1 and 1: [low,high], or low and high of each channel in turn.
     Values outside are clamped. Files with more than 8 bits need it; train.py and check_data print measured values.
     Default: 0 and 255."""
     target_range: list[float] | None = None
-    """Values of the targets, in the same way."""
+    """Values of the targets that the networks see as -1 and 1."""
     target_files: str | None = None
     """Type and format of the images that test.py writes, for targets that are not 8-bit RGB: uint8, uint16, int16 or
     float32, and png, tif or npy, such as uint16.png. Default: float32.tif with target_range, otherwise uint8.png."""
@@ -90,8 +90,8 @@ class DataConfig(Section, prefix="data."):
     another class are one instance. The list matters only for features."""
     preprocess: Literal["resize_and_crop", "scale_width", "scale_width_and_crop", "crop", "none"] = "scale_width"
     """resize_and_crop: to load_width x load_height, then a random crop. scale_width: to load_width, height in
-    proportion. scale_width_and_crop: that, then a random crop. crop: a random crop of the image as it is.
-    none: the image as it is, but for the nearest size that the generator can halve."""
+    proportion. scale_width_and_crop: the same, then a random crop. crop: a random crop without resizing.
+    none: the whole image, resized only to the nearest size that the generator takes."""
     load_width: int = 1024
     """Width after resizing, in pixels."""
     load_height: int = 512
@@ -108,29 +108,28 @@ class DataConfig(Section, prefix="data."):
     """Rotate training samples counter-clockwise by an angle drawn from [lowest,highest], as [-10,10]. Images continue
     beyond their borders as their reflections. []: off."""
     zoom: list[float] = field(default_factory=list)
-    """Magnify training samples by a factor from [lowest,highest], 0.5 to 2, as [0.8,1.25]. Half of them are enlarged.
-    Below 1 the crop shows more of the image. []: off."""
+    """Magnify training samples by a factor from [lowest,highest], 0.5 to 2, as [0.8,1.25]. A factor is as likely as
+    its inverse. Below 1 the crop shows more of the image. []: off."""
     elastic: list[float] = field(default_factory=list)
     """Deform training samples smoothly, by up to a share of the crop's shorter side from [lowest,highest], 0 to 0.12,
     as [0,0.06]. []: off."""
     validation_split: str | None = None
-    """Split whose first samples are shown during training. Default: val; where there is none
-    train, or what train.validation_share holds back of it."""
+    """Split whose first samples are shown during training. Default: val, otherwise the samples of
+    train.validation_share, otherwise training samples."""
     workers: int | str = "auto"
-    """Loader processes per training process; 0 loads in the training process itself. auto: one for every two cores that
-    a process has, at most 8."""
+    """Number of loader processes per training process; 0 loads in the training process. auto: one for every two cores
+    of a process, at most 8."""
     cache: str = "none"
     """Keep decoded and resized samples, as uint8, for later epochs. memory: in shared memory until the run ends. disk:
     in ~/.cache/pairgan, or in another folder such as /scratch/cache, also for later runs. A sample is read again if its
     bytes change. Half of the shared memory or a tenth of the disk stays free. The plan prints the space that is needed.
     python -m tools.clear_cache removes the cache."""
     on_bad_sample: Literal["error", "skip"] = "error"
-    """Reaction to a training or validation sample that cannot be used. error: end the run. skip: another takes its
-    place, and it is named once; more than 1 % of the samples, and more than 10, end the run all the same."""
+    """Reaction to a training or validation sample that cannot be used. error: end the run. skip: log it once and use
+    another sample instead. More than 1 % of the samples, and more than 10, still end the run."""
     timeout_s: float = 600.0
-    """Longest that loader processes may take for a batch, in seconds, before the run ends; 0: for ever. Under torchrun
-    a process waits three times as long for the others. Validation and saving, which the first one does alone, have to
-    fit in."""
+    """Time that loader processes may take for a batch, in seconds, before the run ends; 0: no limit. Under torchrun a
+    process waits three times as long for the others, which must be enough for validation and saving."""
     synthetic_samples: list[int] = field(default_factory=lambda: [1000, 16, 32])
     """Drawn data sets: number of samples in the splits train, val and test."""
     synthetic_size: list[int] = field(default_factory=lambda: [128, 128])
@@ -172,7 +171,7 @@ class DataConfig(Section, prefix="data."):
 
     @property
     def reversed(self) -> Self:
-        """The same data with targets as sources. Files of their translations hold any values of the former sources."""
+        """The same data with sources and targets exchanged. Translated files hold any values of the former sources."""
         is_rgb = self.source_range is None and self.source_channels in RGB_CHANNELS
         return replace(
             self,
@@ -187,12 +186,12 @@ class DataConfig(Section, prefix="data."):
 
     @property
     def has_labels(self) -> bool:
-        """Whether sources are label maps, or several folders of which the first holds label maps."""
+        """Whether sources are label maps, or several folders with label maps in the first one."""
         return self.n_classes > 0 or bool(self.label_colors) or self._layout.own_classes is not None
 
     @property
     def is_stacked(self) -> bool:
-        """Whether sources lie in several folders."""
+        """Whether sources are in several folders."""
         return "source" in self._layout.file_maps and isinstance(self.source_folder, list)
 
     @property
@@ -213,7 +212,7 @@ class DataConfig(Section, prefix="data."):
 
     @property
     def colors(self) -> LabelColors | None:
-        """The classes of label maps that are drawn in colours; None where maps hold ids, or sources are images."""
+        """The classes of label maps that are drawn in colours; None if maps hold ids, or if sources are images."""
         key = "data.label_colors"
         return LabelColors.of(self.label_colors, key, key) if self.label_colors else None
 
@@ -246,7 +245,7 @@ def _is_id(text: str, n_classes: int) -> bool:
 
 
 def read_source_folder(value: object, key: str) -> str | list[str] | None:
-    """Return one folder as a text, several as a list, from such or from a text `[A,B]` as it is typed.
+    """Return one folder as a text, several as a list. The value may also be a text `[A,B]` of the command line.
 
     Raises:
         ConfigError: the value is something else.
@@ -267,7 +266,7 @@ def read_instances(value: object, key: str) -> str | list[str]:
     if isinstance(value, list) and value and all(isinstance(name, str | int) for name in value):
         return [str(name) for name in value]
     if isinstance(value, str | int) and value != "":
-        return "{split}_inst" if value == "files" else str(value)  # as earlier versions named it
+        return "{split}_inst" if value == "files" else str(value)
     raise ConfigError(
         f"{key} is {shortened(value)}, expected a folder, connected, or a list of classes such as [car,rider]"
     )
@@ -281,7 +280,7 @@ def check_side(side: str, n_channels: int, bounds: Sequence[float] | None) -> No
         require(len(bounds) in {2, 2 * n_channels}, key, bounds, expected)
         are_numbers = all(math.isfinite(bound) and abs(bound) <= MOST_FRACTION for bound in bounds)
         are_ranges = all(low < high for low, high in zip(bounds[::2], bounds[1::2], strict=True))
-        require(are_numbers and are_ranges, key, bounds, "numbers of which each low is less than its high")
+        require(are_numbers and are_ranges, key, bounds, "numbers, each low less than its high")
 
 
 def check_target_files(files: str | None, n_channels: int) -> None:

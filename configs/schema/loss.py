@@ -33,11 +33,11 @@ class LossConfig(Section, prefix="loss."):
     adversarial: float = weight(1.0)
     """The adversarial loss, of kind gan_mode."""
     gan_mode: Literal["lsgan", "vanilla", "hinge", "wgan", "segmentation"] = "lsgan"
-    """lsgan: squared distance (pix2pixHD). vanilla: binary cross-entropy (pix2pix). hinge. wgan: the plain mean, which
-    wants gradient_penalty. segmentation: OASIS's cross entropy of the pixels' classes, with
+    """lsgan: squared distance (pix2pixHD). vanilla: binary cross-entropy (pix2pix). hinge. wgan: the mean of the
+    outputs; use it with gradient_penalty. segmentation: OASIS's cross entropy of the pixels' classes, with
     discriminator.name=segmentation."""
     over_scales: Literal["sum", "mean"] = "sum"
-    """How the adversarial losses of the discriminator's scales are combined; pix2pixHD takes the sum."""
+    """How the adversarial losses of the discriminator's scales are combined; sum in pix2pixHD, mean in SPADE."""
     labelmix: float = penalty(0.0)
     """segmentation: weight of LabelMix in the discriminator's loss: its output for a class-wise mix of a real and a
     translated image must equal the same mix of its outputs. 10 in OASIS, 5 on Cityscapes."""
@@ -50,20 +50,20 @@ class LossConfig(Section, prefix="loss."):
     l1: float = weight(0.0, "pairs")
     """Mean absolute difference of the pixels in [-1, 1]."""
     ms_ssim: float = weight(0.0, "pairs")
-    """1 - MS-SSIM: structure at several scales, beside l1. Weights of pixels do not count in it."""
+    """1 - MS-SSIM: structure at several scales, next to l1. It ignores weights of pixels."""
     vgg: float = weight(10.0, "pairs")
     """L1 between VGG19 features; needs VGG19's weights (548 MB), downloaded into torch's cache."""
     class_weights: dict[str, float] = field(default_factory=dict)
-    """Label maps: weights of the pixels of classes, by id or by name, as {car: 4, sky: 0}, or a list of those of the
-    classes 0, 1 and so on: in l1, feature_matching, vgg and further metrics. 0 ignores a class. The other classes
-    weigh 1, and so do pixels without a class, which `ignored` names. Multiplied with the maps of data.weight_folder."""
+    """Label maps: weights of the pixels of each class in l1, feature_matching, vgg and some metrics. Name classes by id
+    or name, as {car: 4, sky: 0}, or list the weights of the classes 0, 1 and so on. 0 ignores a class; other classes
+    weigh 1. `ignored` names the pixels without a class. The maps of data.weight_folder multiply these weights."""
     outside_mask: float = weight(0.0, "no pairs")
-    """Without pairs: L1 between sources and their translations, by which these change only the classes that
-    class_weights gives 0, as {11: 0, 12: 0}. The label maps of the sources lie in {split}_A_label, as ids."""
+    """Without pairs: L1 between sources and their translations, except for the classes that may change: class_weights
+    gives them 0, as {11: 0, 12: 0}. The label maps of the sources are in {split}_A_label, as ids."""
     kl_divergence: float = weight(0.05, "pairs", needs_style=True)
-    """With style.channels: distance of the encoded styles from N(0, 1), which test.py draws from. Summed over the
-    samples of a pass and the channels of the style, as in SPADE. Lower: styles keep more of the images, and drawn ones
-    resemble them less."""
+    """With style.channels: distance of the encoded styles from N(0, 1), from which test.py draws. Summed over the
+    samples of a pass and the channels of the style, as in SPADE. With a lower weight, styles hold more of the images,
+    and drawn styles resemble them less."""
 
     def __post_init__(self) -> None:
         self.require_numbers(*self.weights, *self.penalties, least=0)
@@ -94,16 +94,16 @@ class LossConfig(Section, prefix="loss."):
 
 @dataclass(frozen=True)
 class ContrastiveConfig(Section, prefix="contrastive."):
-    """method.name=contrastive: patches of a translation shall resemble those at their places in the source (CUT)."""
+    """method.name=contrastive: patches of a translation must resemble the same places of the source (CUT)."""
 
     weight: float = 1.0
-    """Weight of the loss, beside loss.adversarial; 1 in CUT, 10 in FastCUT."""
+    """Weight of the loss, in addition to loss.adversarial; 1 in CUT, 10 in FastCUT."""
     n_patches: int = 256
     """Patches of each image that are drawn for a step, at each compared layer of the generator."""
     channels: int = 256
     """Length of the vectors that are compared, and width of the projection network that makes them."""
     identity: bool = True
-    """Translate target images too, whose patches shall stay as they are. CUT; not FastCUT."""
+    """Translate target images too; their patches must not change. CUT; not FastCUT."""
     flip_equivariance: bool = False
     """Mirror the sources of half of the steps. FastCUT; not CUT."""
 
@@ -114,13 +114,13 @@ class ContrastiveConfig(Section, prefix="contrastive."):
 
 @dataclass(frozen=True)
 class CycleConfig(Section, prefix="cycle."):
-    """method.name=cycle: an image that is translated to the other side and back shall be as before (CycleGAN)."""
+    """method.name=cycle: an image that is translated to the other domain and back must be unchanged (CycleGAN)."""
 
     weights: list[float] = field(default_factory=lambda: [10.0, 10.0])
     """Weights of the mean absolute difference between an image and what comes back: of images of A, of images of B."""
     identity: float = 0.5
-    """Weight, as a share of those above, of the difference that a generator makes to an image that is on its target's
-    side already; keeps colours. 0: none, which saves two passes, and lets the sides have different channels."""
+    """Weight, as a share of cycle.weights, of the change that a generator makes to an image of its own target domain.
+    It keeps colours. 0: off, which saves two passes and allows domains with different channels."""
 
     def __post_init__(self) -> None:
         self.require_numbers("identity", least=0)

@@ -9,8 +9,8 @@ from utils.limits import TARGET_SCALES
 
 Distribution = Literal["normal", "xavier", "kaiming", "orthogonal"]
 DISTRIBUTIONS = get_args(Distribution)
-MOST_UPSAMPLINGS = 7  # of spade
-MOST_STYLE_SIDE = 1024  # pixels, of a map at the lowest resolution: more than images have
+MOST_UPSAMPLINGS = 7
+MOST_STYLE_SIDE = 1024  # pixels: more than any image has at the lowest resolution
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class GeneratorConfig(Section, prefix="generator."):
     n_middle_blocks: int = 2
     """spade: blocks of the full width behind the first one: 2 in SPADE, 1 in OASIS."""
     hidden_channels: int = 128
-    """spade: channels between the condition and the scales and shifts that each SPADE layer makes of it."""
+    """spade: channels of the hidden layer between the label map and the scales and shifts of each SPADE layer."""
     noise_channels: int = 0
-    """spade: channels of noise, one value for each channel and image, beside the condition; 64 in OASIS, 0 in SPADE.
+    """spade: channels of noise, one value for each channel and image, next to the label map; 64 in OASIS, 0 in SPADE.
     test.py draws it by --seed."""
     norm: Literal["instance", "batch"] = "instance"
     """Normalisation layer."""
@@ -52,23 +52,22 @@ class GeneratorConfig(Section, prefix="generator."):
     convolutions and a blur that halves, as in CUT."""
     skips: Literal["none", "half", "full"] = "none"
     """global: add the encoder's activations to the decoder's, so that fine lines of the source are kept. half: from
-    half of the sides on. full: those of the full sides too, through a convolution, which keeps thin lines sharper. Not
-    in the originals. true and false of earlier versions are half and none."""
+    half the size on. full: also at full size, through a convolution, which keeps thin lines sharper. The originals
+    have none."""
     upsample: Literal["transposed", "nearest", "bilinear", "residual", "antialiased"] = "transposed"
     """global, local, unet: transposed convolution, as most originals; interpolation and convolution, which leave no
-    checkerboard; or, but for unet, residual blocks. antialiased: for global alone, CUT's bilinear interpolation."""
+    checkerboard; or residual blocks, except for unet. antialiased: CUT's bilinear interpolation, only for global."""
     scale: float = 1.0
-    """global, unet: sides of a target, in those of its source: 2 or 4 enlarges, 0.5 or 0.25 reduces. Sizes in section
-    data are those of sources. The files of a target and of its source must have exactly that ratio."""
+    """global, unet: height of a target divided by the height of its source: 2 or 4 enlarges, 0.5 or 0.25 reduces. Sizes
+    in section data are sizes of sources. The files of each pair must have exactly this ratio."""
     output: Literal["tanh", "linear"] = "tanh"
     """tanh: translations stay within the targets' range. linear: no last activation, for targets whose range is not
     closed, such as heights: neither targets nor float files of translations are clamped to data.target_range."""
     spectral_norm: bool = False
-    """Divide the weights of every convolution by their largest singular value; spade: of those outside its SPADE
-    layers, but for the first and the last."""
+    """Divide the weights of every convolution by their largest singular value; spade: except for
+    the SPADE layers, the first and the last convolution."""
     spectral_iteration: Literal["u_first", "v_first"] = "u_first"
-    """Order within a step of spectral norm's power iteration, of the discriminator too; v_first is that of SPADE's
-    training."""
+    """Order of the updates in a step of spectral norm's power iteration, for both networks; v_first in SPADE."""
 
     def __post_init__(self) -> None:
         self.require_numbers("base_channels", "hidden_channels", least=1)
@@ -119,7 +118,7 @@ class DiscriminatorConfig(Section, prefix="discriminator."):
 
 @dataclass(frozen=True)
 class FeaturesConfig(Section, prefix="features."):
-    """pix2pixHD's instance features: the appearance of each instance, an input of the generator beside the source."""
+    """pix2pixHD's instance features: the appearance of each instance, an input of the generator next to the source."""
 
     n_channels: int = 0
     """Number of channels of the features; 3 in pix2pixHD. 0: no features."""
@@ -127,7 +126,7 @@ class FeaturesConfig(Section, prefix="features."):
     """encoded: from the target, by an encoder that is trained with the generator. precomputed: read from
     the folder {split}_feat below data.root, where tools.precompute_features writes them; they have 3 channels."""
     regions: Literal["instances", "labels"] = "instances"
-    """Pixels that share their features: those of an instance, or all of a class."""
+    """Pixels that share their features: the pixels of an instance, or all pixels of a class."""
     base_channels: int = 16
     """encoded: channels after the encoder's first convolution (nef)."""
     n_downsamplings: int = 4
@@ -143,14 +142,14 @@ class FeaturesConfig(Section, prefix="features."):
 
 @dataclass(frozen=True)
 class StyleConfig(Section, prefix="style."):
-    """SPADE's style encoder: the appearance of an image as a few numbers, which the generator starts from. For
-    generator.name=spade. Trained with it; test.py draws the numbers by --seed, or takes those of --style IMAGE."""
+    """SPADE's style encoder: the appearance of an image as a few numbers, which the generator starts from. Only
+    for generator.name=spade. test.py draws the numbers by --seed, or encodes --style IMAGE."""
 
     channels: int = 0
-    """How many numbers a style has; 256 in SPADE. 0: no style."""
+    """Number of values of a style; 256 in SPADE. 0: no style."""
     size: list[int] = field(default_factory=lambda: [8, 8])
-    """Height and width of the map that the generator makes of a style, at its lowest resolution; resized where images
-    have another there. SPADE's: those of the images that are trained on, divided by 2**generator.n_upsamplings."""
+    """Height and width of the map that the generator makes from a style at its lowest resolution. It is resized for
+    images of another size. SPADE: the size of the training images divided by 2**generator.n_upsamplings."""
 
     def __post_init__(self) -> None:
         self.require_numbers("channels", least=0)
@@ -160,7 +159,7 @@ class StyleConfig(Section, prefix="style."):
 
 @dataclass(frozen=True)
 class InitConfig(Section, prefix="init."):
-    """Weights that a new run starts from: drawn, or those of a file. A run that resumes has its own."""
+    """Weights that a new run starts from, drawn or from a file. A resumed run has its own weights."""
 
     distribution: str = "normal"
     """Distribution of the convolution weights of all networks: normal, xavier, kaiming or orthogonal, also with its

@@ -28,7 +28,7 @@ class RunConfig(Section, prefix="run."):
     seed: int = 0
     """Seed of the initial weights, the order of the samples and their augmentation."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """auto: a GPU where there is one."""
+    """auto: a GPU if there is one."""
 
     def __post_init__(self) -> None:
         is_folder_name = (
@@ -51,9 +51,8 @@ class CheckpointConfig(Section, prefix="checkpoint."):
     keep: int = 3
     """Number of newest checkpoints that stay; 0 keeps all."""
     best: str = "auto"
-    """Keep what was best on the validation samples, by this metric, in best.pt of the run's folder. auto: l1 of pairs,
-    swd without pairs; none where the validation samples are trained on, since their best is hardly better than the
-    newest. none saves the disk one checkpoint."""
+    """Metric of the validation samples that chooses best.pt in the run's folder. auto: l1 with pairs, swd without
+    pairs, and none if the validation samples are trained on. none: no best.pt, which saves the space on disk."""
 
     def __post_init__(self) -> None:
         self.require_numbers("every_steps", least=1)
@@ -65,16 +64,16 @@ class CheckpointConfig(Section, prefix="checkpoint."):
 
 @dataclass(frozen=True)
 class MetricsConfig(Section, prefix="metrics."):
-    """Metrics of translated images, in validation and by test.py, beside L1, PSNR, SSIM and MS-SSIM."""
+    """Metrics of translated images, in validation and by test.py, in addition to L1, PSNR, SSIM and MS-SSIM."""
 
     n_samples: int = 4
-    """Validation samples that are measured each time, of which the first four are shown; they stay in memory."""
+    """Number of validation samples that are measured each time. They stay in memory, and the first four are shown."""
     extra: list[str] = field(default_factory=list)
     """More figures: lpips, swd, fid, kid. All but swd need a network's weights, downloaded into torch's cache; fid and
-    kid also the package torch-fidelity, and thousands of images to mean what they mean elsewhere. swd, fid and kid
+    kid also the package torch-fidelity, and thousands of images to compare with published figures. swd, fid and kid
     compare the images as sets."""
     label_colors: str | None = None
-    """Where photos are translated into label maps: the classes' colours, for pixel accuracy and mean IoU. cityscapes,
+    """If photos are translated into label maps: the classes' colours, for pixel accuracy and mean IoU. cityscapes,
     cmp_facades, or a YAML file of lines such as road: [128, 64, 128]."""
 
     def __post_init__(self) -> None:
@@ -96,8 +95,7 @@ class LogConfig(Section, prefix="log."):
     images_every_steps: int = 500
     """Steps between validations: figures of the samples, their pictures, and the choice of best.pt."""
     activations: str | None = None
-    """A module of the generator whose output is shown for the first sample, with the image grids: blocks.0. A name that
-    is not there is answered with some that are."""
+    """A module of the generator, as blocks.0: TensorBoard shows its output for the first sample."""
 
     def __post_init__(self) -> None:
         self.require_numbers("every_steps", "images_every_steps", least=1)

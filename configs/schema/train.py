@@ -73,10 +73,9 @@ class MethodConfig:
     """How the networks are trained."""
 
     name: Literal["paired", "contrastive", "cycle"] = "paired"
-    """paired: from pairs, with a generator and a discriminator that sees both sides (pix2pixHD, SPADE, OASIS).
-    contrastive: from images without pairs, in one direction, by patches that resemble those of the source (CUT,
-    FastCUT). cycle: from images without pairs, in both directions, with two generators and two discriminators
-    (CycleGAN)."""
+    """paired: from pairs, with a generator and a discriminator that sees source and target (pix2pixHD, SPADE, OASIS).
+    contrastive: without pairs, in one direction; patches of a translation resemble the source (CUT, FastCUT). cycle:
+    without pairs, in both directions, with two generators and two discriminators (CycleGAN)."""
 
     @property
     def declaration(self) -> MethodDeclaration:
@@ -127,57 +126,53 @@ class TrainConfig(Section, prefix="train."):
     """Epochs after those, in which the learning rate falls to 0 by the linear decays (niter_decay); step and cosine run
     over all epochs."""
     max_steps: int | None = None
-    """Stop after this many steps, wherever the epochs stand. Default: no limit."""
+    """Stop after this many steps, also in the middle of an epoch. Default: no limit."""
     steps_per_epoch: int | None = None
     """Steps that count as one epoch for train.epochs and all other settings in epochs, so that a run has the same
     length with any number of images. null: an epoch sees each image once."""
     patience: int | None = None
-    """End the run after this many validations in a row in which the figure of checkpoint.best has not improved. Those
-    every log.images_every_steps count. null: never."""
+    """End the run after this many validations in a row, every log.images_every_steps, without a better figure of
+    checkpoint.best. null: never."""
     validation_share: float = 0.0
-    """Share of the training samples that is held back where the data set has no split for validation: they are in no
-    batch and serve as its samples. Which ones follows from their names, so that adding samples moves none. 0: none;
-    training samples are then shown."""
+    """Share of the training samples that validation takes if the data set has no validation split. They are in no
+    batch. Their names decide which ones, so that new samples move none. 0: validation shows training samples."""
     validation_group: str | None = None
-    """A regular expression on the names of samples, as p[0-9]+ on p001_slice03: samples in whose names it, or its
-    parentheses, find the same are one group. Groups are held back as wholes, so that no patient or scene is on both
-    sides, and validation_share counts them. null: each sample by itself."""
+    """A regular expression on the names of samples, as p[0-9]+ on p001_slice03. Samples with the same match (or the
+    same parentheses) are one group. A group is either for training or for validation, so that no patient or scene is in
+    both; validation_share is a share of the groups. null: each sample by itself."""
     batch_size: int = 1
     """Samples per process in one forward pass."""
     accumulation_steps: int = 1
     """Forward and backward passes whose gradients are averaged into one step."""
     discriminator_steps: int = 1
-    """Updates of the discriminator for each of the generator, each on samples of its own."""
+    """Updates of the discriminator for each update of the generator, each with other samples."""
     ema_decay: float = 0.0
-    """Decay of the moving average of the generator's weights, which is shown in validation and used by test.py; 0.999
-    is usual. 0: no average. Before each validation and checkpoint the average's statistics of batch norm are estimated
-    from 20 batches of training samples."""
+    """Decay of the moving average of the generator's weights; 0.999 is usual. 0: no average. Validation and test.py use
+    the average. Its statistics of batch norm are estimated from 20 batches of training samples."""
     retain_graph: bool = True
     """true: one pass of the discriminator, whose graph serves the losses of both networks (pix2pixHD's update). false:
     the discriminator steps first, and makes another pass for the generator's loss (pix2pix's update)."""
     activation_checkpointing: bool = False
-    """Keep only the activations between the stages of generator and VGG, and compute those within again in the backward
-    pass: less memory, more time."""
+    """Keep only the activations between the stages of generator and VGG, and compute the others again in the backward
+    pass. This takes less memory and more time."""
     compile: bool = False
-    """Fuse the generator's layers with torch.compile, which takes up to a minute before the first step. A C++ compiler
-    has to be there, on a GPU triton."""
+    """Fuse the generator's layers with torch.compile, which takes up to a minute before the first step. It needs a
+    C++ compiler, and on a GPU triton."""
     cuda_graph: bool = True
-    """Have a GPU repeat the steps of one process by itself (CUDA graph), without the CPU launching each kernel. Not
-    where images differ in size, or where less than a quarter of the GPU's memory would be left: a graph keeps the
-    memory of a step for itself."""
+    """Replay the steps of one process on a GPU as a CUDA graph, without launching each kernel from the CPU. It is not
+    used if images differ in size, or if less than a quarter of the GPU's memory would be left."""
     deterministic: bool = False
-    """Use only deterministic algorithms, so that a resumed run on a GPU ends with the same bits. Slower, since the
-    fastest algorithms are not searched for. A warning names operations without a deterministic algorithm. On a CPU runs
-    are always exact."""
+    """Use only deterministic algorithms, so that a resumed run on a GPU ends with the same bits. This is
+    slower. A warning names operations without a deterministic algorithm. On a CPU runs are always exact."""
     pool_size: int = 0
-    """Earlier translations that the discriminator sees, half of the time, in place of the present ones (Shrivastava et
+    """Earlier translations that the discriminator sees, half of the time, instead of the present ones (Shrivastava et
     al. 2017). They take memory, and room in checkpoints. 0: none."""
     freeze_global_epochs: int = 0
     """generator.name=local: epochs in which only its finest enhancer is trained (pix2pixHD's niter_fix_global)."""
     freeze: list[str] = field(default_factory=list)
     """Parts of networks that are not trained, by network and the beginnings of their parameters' names:
-    [generator.stem, discriminator.scales.0]. A name that is not there is answered with those that are. The statistics
-    of batch norm and spectral norm still change."""
+    [generator.stem, discriminator.scales.0]. A wrong name ends the run with a list of the names. The statistics of
+    batch norm and spectral norm still change."""
 
     def __post_init__(self) -> None:
         self.require_numbers("epochs", "decay_epochs", "pool_size", "freeze_global_epochs", least=0)
@@ -203,7 +198,7 @@ class OptimizerConfig(Section, prefix="optimizer."):
     learning_rate: float = 2e-4
     """Learning rate before the decay."""
     discriminator_learning_rate: float | None = None
-    """Learning rate of the discriminator, where it is to differ (TTUR, Heusel et al. 2017)."""
+    """Learning rate of the discriminator, if it differs (TTUR, Heusel et al. 2017)."""
     decay: Literal["linear", "linear_pix2pix", "step", "plateau", "cosine"] = "linear"
     """linear: full for train.epochs, then falling to 0 as in pix2pixHD. linear_pix2pix: the same as in pix2pix, which
     begins one epoch earlier. step: a tenth after every 50 epochs, as in pix2pix. plateau: a fifth when the L1 of the

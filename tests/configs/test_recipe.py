@@ -4,8 +4,7 @@ from pathlib import Path
 import pytest
 
 import train
-from configs.load import config_to_yaml, load_config
-from configs.recipe import FOLDER, base_line, find_recipe, read_recipe
+from configs.load import FOLDER, base_line, config_to_yaml, find_recipe, load_config, read_recipe
 from configs.schema import config_differences
 from tests.reliability.command_line import CommandLine
 from utils.errors import ConfigError
@@ -64,8 +63,8 @@ def test_a_base_may_be_a_recipe_of_the_program(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("base: second.yaml", r"c\.yaml: its base .*second\.yaml has a base itself \(demo\.yaml\)"),
-        ("base: c.yaml", r"c\.yaml: its base .*c\.yaml has a base itself"),
+        ("base: second.yaml", r"c\.yaml: base: .*second\.yaml: has a base itself \(demo\.yaml\)"),
+        ("base: c.yaml", r"c\.yaml: base: .*c\.yaml: has a base itself"),
         ("base: nowhere.yaml", r"c\.yaml: base: .*nowhere\.yaml: no such configuration file"),
         ("base: [a]", r"c\.yaml: base is \['a'\], expected the name of a YAML file"),
         ("base:", r"c\.yaml: base is null, expected the name"),

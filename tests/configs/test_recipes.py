@@ -145,17 +145,12 @@ def test_features_of_a_512p_run_go_into_the_1024p_recipe(data_sets: dict[str, Pa
     assert (tmp_path / "runs" / "pix2pixhd_1024p_features" / "checkpoint-00000002.pt").is_file()
 
 
-@pytest.mark.usefixtures("cached_vgg19")
-def test_small_data_trains_on_label_maps_with_the_settings_in_its_head(
-    data_sets: dict[str, Path], tmp_path: Path
-) -> None:
+def test_small_data_has_settings_for_label_maps_in_its_head() -> None:
     recipe = Path("configs/small_data.yaml")
     head = recipe.read_text().partition("# Label maps of K classes")[2].partition("# Numbers:")[0]
     shown = [setting.replace("=K", "=35") for setting in re.findall(r"[a-z_.]+=\w+", head)]
-    assert "generator.name=spade" in shown
-    settings = [*settings_of(recipe, data_sets), f"data.root={data_sets['labels']}"]
-    run(recipe, *shown, *settings, "generator.hidden_channels=4", f"run.root={tmp_path / 'runs'}")
-    assert (tmp_path / "runs" / "small_data" / "checkpoint-00000002.pt").is_file()
+    config = load_config(recipe, ["data.root=.", *shown])
+    assert (config.generator.name, config.data.n_classes) == ("spade", 35)
 
 
 @pytest.mark.parametrize(

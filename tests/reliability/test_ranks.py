@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from configs import recipe
+from configs import load
 from tests.processes import Torchrun, torchrun
 from tests.reliability.faults import Fault, inject, inject_once, throw
 from tests.runs import assert_same_state, wait_until, with_slow
@@ -116,7 +116,7 @@ def test_the_loss_of_one_ends_all(tiny_config: Path, fault: Fault) -> None:
 def fail_alone() -> None:
     """Let the second process find a mistake that the first does not have."""
     if os.environ["RANK"] == "1":
-        pytest.MonkeyPatch().setattr(recipe, "read_yaml", lambda _: throw(ConfigError("only here")))
+        pytest.MonkeyPatch().setattr(load, "read_yaml", lambda _: throw(ConfigError("only here")))
 
 
 @pytest.mark.row(15)
