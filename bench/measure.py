@@ -8,7 +8,6 @@ import gc
 import json
 import multiprocessing
 import platform
-import statistics
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -284,9 +283,4 @@ def markdown_table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def _cell(value: object) -> str:
-    """Return a figure as text; of several runs, which are in a list, their mean and half of their range."""
-    if isinstance(value, list) and len(value) > 1:
-        return f"{statistics.mean(value):.3g} ± {(max(value) - min(value)) / 2:.1g}"
-    if isinstance(value, list):
-        return "".join(map(_cell, value))
     return f"{value:.3g}" if isinstance(value, float) else "" if value is None else str(value)

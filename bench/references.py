@@ -1,9 +1,8 @@
-"""Plain loaders and updates in the manner of the originals, for comparisons with this project.
+"""A plain loader and plain updates, written as in the originals, for comparisons with this project.
 
-Loaders: Pillow decodes and resizes, torchvision converts to floats, and a DataLoader with the same number of processes
-delivers them in the range of the networks, [-1, 1]. Samples are endless, so that the start of processes at a new epoch
-does not count. Updates: float32, contiguous, eager, Adam without fusion, on this project's networks, so that both sides
-compute the same.
+Loader: Pillow decodes and resizes, torchvision converts to floats, and a DataLoader delivers them in [-1, 1]. Samples
+are endless, so that the start of processes at a new epoch does not count. Updates: float32, contiguous, eager, unfused
+Adam, on this project's networks, so that both sides compute the same.
 """
 
 import random
@@ -54,32 +53,7 @@ class LabelMapFolders(Dataset[Maps]):
         }
 
 
-class SideBySideFiles(Dataset[Maps]):
-    """pix2pix's files at its `resize_and_crop`: each half resized to a square, cut to a smaller one."""
-
-    def __init__(self, folder: Path, load_size: int, crop_size: int) -> None:
-        self._paths = sorted(folder.iterdir())
-        self._load_size = load_size
-        self._crop_size = crop_size
-
-    def __len__(self) -> int:
-        return len(self._paths)
-
-    def __getitem__(self, index: int) -> Maps:
-        """Return A and B, (3, H, W) in [-1, 1]."""
-        pair = Image.open(self._paths[index], formats=FORMATS).convert("RGB")
-        middle = pair.width // 2
-        left, top = (random.randint(0, self._load_size - self._crop_size) for _ in range(2))
-        flips, size = random.random() < 0.5, (self._load_size, self._load_size)
-        box = (left, top, left + self._crop_size, top + self._crop_size)
-        halves = {"A": (0, 0, middle, pair.height), "B": (middle, 0, pair.width, pair.height)}
-        return {
-            name: _normalized(_flipped(pair.crop(half).resize(size, Image.Resampling.BICUBIC).crop(box), flips))
-            for name, half in halves.items()
-        }
-
-
-def reference_batches(dataset: LabelMapFolders | SideBySideFiles, n_workers: int) -> Generator[Maps]:
+def reference_batches(dataset: LabelMapFolders, n_workers: int) -> Generator[Maps]:
     """Yield batches of one sample in random order, without end."""
     sampler = RandomSampler(dataset, num_samples=len(dataset) * 10**6)
     yield from DataLoader(dataset, sampler=sampler, num_workers=n_workers)

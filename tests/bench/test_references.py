@@ -5,19 +5,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from bench.cases import CUT, CYCLE, Case
-from bench.data import PAIRED, rows_of, samples_per_s, sides_of, stage_rows
+from bench.data import rows_of, samples_per_s, sides_of
 from bench.references import (
     OF_UNPAIRED,
     LabelMapFolders,
     Maps,
     ReferenceUpdate,
-    SideBySideFiles,
     as_in_the_originals,
     reference_batches,
 )
@@ -28,7 +26,6 @@ from configs.splits import open_split
 from data.batch import Sample
 from data.conditioning import images_to_float
 from data.loader import read_fixed
-from tests.conftest import save_image
 from tests.training.methods.test_paired_update import make_pair, make_update, update_of
 from training.methods import METHODS
 from training.methods.contrastive import Contrastive
@@ -73,40 +70,14 @@ def test_label_maps_are_read_as_by_this_project(label_data_set: Path) -> None:
     assert_one_is_close((samples[0]["image"], samples[1]["image"]), images_to_float(ours.maps["target"]))
 
 
-def test_halves_are_read_as_by_this_project(tmp_path: Path) -> None:
-    coarse = np.random.default_rng(0).integers(0, 256, (4, 8, 3), np.uint8)
-    save_image(tmp_path / "train" / "a.png", coarse.repeat(8, 0).repeat(8, 1))
-    sizes = [f"data.{kind}_{side}=48" for kind in ("load", "crop") for side in ("width", "height")]
-    settings = ["data.layout=side_by_side", "data.preprocess=resize_and_crop", "generator.n_downsamplings=2"]
-    ours = read_ours(f"data.root={tmp_path}", *settings, *sizes)
-    dataset = SideBySideFiles(tmp_path / "train", load_size=48, crop_size=48)
-    samples = both_ways(lambda: dataset[0], "A")
-    assert samples[0]["A"].shape == (3, 48, 48)
-    for name, expected in (("A", ours.source), ("B", ours.maps["target"])):
-        assert_one_is_close((samples[0][name], samples[1][name]), images_to_float(expected))
-
-
-def test_both_halves_are_cut_alike(tmp_path: Path) -> None:
-    half = np.random.default_rng(0).integers(0, 256, (16, 16, 3), np.uint8)
-    save_image(tmp_path / "a.png", np.concatenate([half, half], axis=1))
-    dataset = SideBySideFiles(tmp_path, load_size=24, crop_size=8)
-    samples = [dataset[0] for _ in range(10)]
-    assert all(torch.equal(sample["A"], sample["B"]) for sample in samples)
-    assert any(not torch.equal(sample["A"], samples[0]["A"]) for sample in samples)
-
-
 def test_the_loader_goes_on_after_an_epoch(label_data_set: Path) -> None:
     dataset = LabelMapFolders(label_data_set, width=32)
     batches = reference_batches(dataset, n_workers=0)
     assert [next(batches)["image"].shape for _ in range(7)] == [(1, 3, 16, 32)] * 7
 
 
-def test_every_stage_of_a_sample_is_timed(label_data_set: Path) -> None:
-    assert all(row["ms"] > 0 for row in stage_rows(label_data_set, repeats=1))
-
-
 def test_every_side_of_a_layout_is_opened(label_data_set: Path, tmp_path: Path) -> None:
-    with sides_of(PAIRED, label_data_set, tmp_path) as sides:
+    with sides_of(label_data_set, tmp_path) as sides:
         assert list(sides) == ["reference", "decoded", "cache memory", "cache disk"]
         assert len({path.stat().st_ino for path in (tmp_path / "cache").rglob("*.pt")}) == 3
         assert all(samples_per_s(open_loader, 0, turn_s=0.0) > 0 for open_loader in sides.values())
@@ -115,9 +86,9 @@ def test_every_side_of_a_layout_is_opened(label_data_set: Path, tmp_path: Path) 
 
 def test_loaders_are_compared_with_the_reference_of_as_many_workers() -> None:
     speeds = {"reference": [1.0, 2.0, 1.0], "decoded": [3.0, 4.0, 3.0]}
-    reference, decoded = rows_of("folders", 2, speeds)
-    assert decoded == {"layout": "folders", "side": "decoded", "workers": 2, "samples/s": 3.0, "times as fast": 3.0}
-    assert list(reference.values()) == ["folders", "reference", 2, 1.0, 1.0]
+    reference, decoded = rows_of(2, speeds)
+    assert decoded == {"side": "decoded", "workers": 2, "samples/s": 3.0, "times as fast": 3.0}
+    assert list(reference.values()) == ["reference", 2, 1.0, 1.0]
 
 
 @pytest.mark.parametrize("settings", [CUT, CYCLE])

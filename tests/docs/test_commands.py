@@ -38,7 +38,7 @@ NOT_RUN = {f'python -m pip install --editable ".[{extra}]"': "installs" for extr
     ),
     "make demo": "installs; what it runs is run",
     "make demo-unpaired": "installs; tests/configs/test_recipes.py trains its recipe",
-    "make gpu-report": "needs a GPU; tests/bench/test_gpu_report.py tries it on the CPU",
+    "make gpu-report": "needs a GPU",
     "source .venv/bin/activate": "of the shell",
     "tensorboard --logdir runs": "a server without an end; tests/end_to_end/test_watching.py reads what it shows",
     "python -m tools.playground": "a server without an end; tests/tools/playground opens its page",
