@@ -1,8 +1,9 @@
-"""Cluster the instance features of each class, from which test.py draws styles.
+"""Cluster the instance features of each class, so that test.py can draw features.
 
 python -m tools.cluster_features [--checkpoint RUN] [--output FILE]
 """
 
+import errno
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ from utils.errors import ConfigError, UserError
 from utils.log import logger
 from utils.text import counted
 
-MIN_SHARE = 1 / 64  # of the image; pix2pixHD leaves out smaller instances too
+MIN_SHARE = 1 / 64  # share of the image; pix2pixHD leaves out smaller instances too
 
 
 def cluster(samples: Iterable[EncodedSample], n_clusters: int, step: int | None = None) -> FeatureClusters:
@@ -55,14 +56,12 @@ def cluster(samples: Iterable[EncodedSample], n_clusters: int, step: int | None 
 
 def check_output(output: Path) -> None:
     """Raise FileExistsError if a file other than earlier clusters would be overwritten."""
-    if not output.exists():
-        return
     try:
-        FeatureClusters.from_state(read_weights_file(output))
+        if output.exists():
+            FeatureClusters.from_state(read_weights_file(output))
     except (UserError, ValueError) as error:
-        raise FileExistsError(
-            17, "already exists and holds no clusters; choose another --output", str(output)
-        ) from error
+        problem = "already exists and holds no clusters; choose another --output"
+        raise FileExistsError(errno.EEXIST, problem, str(output)) from error
 
 
 def main(argv: Sequence[str]) -> None:
@@ -70,7 +69,7 @@ def main(argv: Sequence[str]) -> None:
     parser = ArgumentParser(description="Cluster the instance features of each class.")
     clusters_help = "maximum number of clusters of a class; default: 10"
     parser.add_argument("--clusters", type=whole_number(1), default=10, metavar="N", help=clusters_help)
-    parser.add_argument("--output", type=Path, metavar="FILE", help=f"default: {FILE_NAME} beside the checkpoint")
+    parser.add_argument("--output", type=Path, metavar="FILE", help=f"default: {FILE_NAME} next to the checkpoint")
     arguments, split = parse_with_split(parser, argv)
     output = arguments.output or split.file.parent / FILE_NAME
     check_output(output)

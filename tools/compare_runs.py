@@ -35,7 +35,8 @@ class RecordedRun:
 
     settings: Values by `section.key`, and weights of registered losses. Empty if they cannot be read.
     problem: Reason for that, or an empty text.
-    status: State and step. validated_on: Split and number of validation samples.
+    status: State and step.
+    validated_on: Split and number of validation samples.
     metrics: Best point of each validation metric, by name.
     """
 
@@ -49,24 +50,23 @@ class RecordedRun:
     @classmethod
     def read(cls, folder: Path) -> Self:
         """Read the folder of a run. Raise ConfigError if it is not the folder of a run."""
-        if not any((folder / file).is_file() for file in ("config.yaml", METRICS_FILE)):
+        file = folder / "config.yaml"
+        if not file.is_file() and not (folder / METRICS_FILE).is_file():
             raise ConfigError(f"{folder}: not a run. Name the folder of a run, such as runs/demo.")
         records, state, settings, problem = read_rows(folder / METRICS_FILE), dict[str, Any](), dict[str, object](), ""
         with suppress(ValueError, TypeError, OSError):
             state = dict(read_json((folder / "state.json").read_text(encoding="utf-8")))
         try:
-            settings = settings_by_key(config_from_dict(read_yaml(folder / "config.yaml"), f"{folder}/config.yaml"))
+            settings = settings_by_key(config_from_dict(read_yaml(file), str(file)))
             settings["registered_losses"] = state.get("registered_losses") or MISSING
         except (ConfigError, OSError) as error:
             problem = f"{folder}: its settings are not compared: {str(error.args[-1]).partition(';')[0]}"
-        splits = [
-            f"{record['split']}, {settings.get('metrics.n_samples', '?')}" for record in records if "split" in record
-        ]
-        measured = {tag: points for tag, points in curves(records).items() if tag.startswith("validation")}
-        figures = {tag.removeprefix("validation/"): points for tag, points in measured.items()}
+        splits = [record["split"] for record in records if "split" in record]
+        validated_on = f"{splits[-1]}, {settings.get('metrics.n_samples', '?')}" if splits else MISSING
         step = state.get("step", max((record["step"] for record in records), default=0))
-        status, validated_on = f"{state.get('state', 'unknown')} at step {step}", [MISSING, *splits][-1]
-        metrics = {name: best(name, points) for name, points in figures.items()}
+        points = {tag: found for tag, found in curves(records).items() if tag.startswith("validation")}
+        metrics = {tag.removeprefix("validation/"): best(tag, found) for tag, found in points.items()}
+        status = f"{state.get('state', 'unknown')} at step {step}"
         return cls(str(folder), settings, problem, status, validated_on, metrics)
 
     def value(self, key: str) -> str:
@@ -82,14 +82,17 @@ def comparison(runs: Sequence[RecordedRun]) -> list[list[str]]:
     for run in runs:  # runs without known settings stay by themselves
         groups.setdefault(tuple(map(run.value, differing)) if run.settings else run.name, []).append(run)
     metrics = [*dict.fromkeys(name for run in runs for name in run.metrics)]
-    are_comparable = len({run.validated_on for run in runs if run.metrics}) == 1
-    columns = [_metric_column(name, [*groups.values()], marks_best=are_comparable) for name in metrics]
+    columns = [_metric_column(name, [*groups.values()], marks_best=are_comparable(runs)) for name in metrics]
     table = [["runs", "state", "validated on", *differing, *metrics]]
     for group, *cells in zip(groups.values(), *columns, strict=True):
-        columns_of_runs = zip(*((run.name, run.status, run.validated_on) for run in group), strict=True)
-        texts = ["; ".join(dict.fromkeys(column)) for column in columns_of_runs]
-        table.append([*texts, *map(group[0].value, differing), *cells])
+        texts = zip(*((run.name, run.status, run.validated_on) for run in group), strict=True)
+        table.append([*("; ".join(dict.fromkeys(each)) for each in texts), *map(group[0].value, differing), *cells])
     return table
+
+
+def are_comparable(runs: Sequence[RecordedRun]) -> bool:
+    """Return whether all metrics were measured on the same samples."""
+    return len({run.validated_on for run in runs if run.metrics}) <= 1
 
 
 def _metric_column(name: str, groups: Sequence[Sequence[RecordedRun]], *, marks_best: bool) -> list[str]:
@@ -97,12 +100,11 @@ def _metric_column(name: str, groups: Sequence[Sequence[RecordedRun]], *, marks_
     points = [[run.metrics[name] for run in group if name in run.metrics] for group in groups]
     means = {n: Point(n, statistics.fmean(point.value for point in found)) for n, found in enumerate(points) if found}
     winner = best(name, means.values()).step if marks_best and len(means) > 1 else None
-    cells = []
-    for number, found in enumerate(points):
-        spread = f" ± {statistics.stdev(point.value for point in found):.2g}" if len(found) > 1 else ""
-        where = f" @{found[0].step}" if len(found) == 1 else spread
-        star = "*" if number == winner else ""
-        cells.append(f"{means[number].value:.4g}{where}{star}" if found else MISSING)
+    cells = [MISSING] * len(points)
+    for number, mean in means.items():
+        steps, values = zip(*((point.step, point.value) for point in points[number]), strict=True)
+        spread = f" ± {statistics.stdev(values):.2g}" if len(values) > 1 else f" @{steps[0]}"
+        cells[number] = f"{mean.value:.4g}{spread}{'*' if number == winner else ''}"
     return cells
 
 
@@ -119,7 +121,7 @@ def main(argv: Sequence[str]) -> None:
     for row in table:
         line = "  ".join(printable(cell).ljust(width) for cell, width in zip(row, widths, strict=True))
         sys.stdout.write(f"{line.rstrip()}\n")
-    if len({run.validated_on for run in runs if run.metrics}) > 1:
+    if not are_comparable(runs):
         sys.stdout.write("warning: the runs were validated on different samples. Their metrics are not comparable.\n")
     for problem in filter(None, (run.problem for run in runs)):
         sys.stdout.write(f"warning: {printable(problem)}\n")

@@ -49,8 +49,8 @@ class EncodedSample:
 class EncodedSplit:
     """A split of a data set and the encoder of its samples.
 
-    file: of the encoder.
-    step: at which the encoder was saved; None if its file does not record it.
+    file: File of the encoder.
+    step: Step of the training at which the encoder was saved, or None.
     """
 
     file: Path
@@ -58,15 +58,15 @@ class EncodedSplit:
     config: Config
     layout: Layout
     encoder: FeatureEncoder
-    device: torch.device
 
     def __len__(self) -> int:
         return len(self.layout)
 
     def __iter__(self) -> Iterator[EncodedSample]:
         preprocessing, conditioning = build.build_preprocessing(self.config), build.data_facts(self.config).conditioning
+        device = next(self.encoder.parameters()).device
         for index in range(len(self.layout)):
-            batch = Batch.of([read_fixed(self.layout, preprocessing, index)]).to(self.device)
+            batch = Batch.of([read_fixed(self.layout, preprocessing, index)]).to(device)
             regions = conditioning.region_map(batch)
             with torch.inference_mode():
                 features = self.encoder(conditioning.target(batch), regions)
@@ -75,19 +75,18 @@ class EncodedSplit:
 
 
 def parse_with_split(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argparse.Namespace, EncodedSplit]:
-    """Parse a command line with the options of a split and its encoder besides those of the parser, and open these.
+    """Add the options of a split and its encoder to a parser, parse a command line, and open the split.
 
     Raises:
-        ConfigError, CheckpointError, OriginalWeightsError, DataError: a file cannot be used, or has no encoder.
+        UserError: A file cannot be used, or has no encoder.
     """
-    checkpoint_help = "run with an encoder, or pix2pixHD's latest_net_E.pth; default: newest in runs/"
-    parser.add_argument("--checkpoint", type=Path, metavar="RUN_OR_FILE", help=checkpoint_help)
-    config_help = "configuration of the data set, if it is not the checkpoint's"
-    parser.add_argument("--config", type=Path, action=OnlyOnce, metavar="FILE", help=config_help)
-    parser.add_argument("--split", default="train", metavar="NAME", help="default: train")
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    overrides_help = "settings that override the checkpoint's or the file's"
-    parser.add_argument("overrides", nargs="*", metavar="section.key=value", help=overrides_help)
+    add, checkpoint_help = parser.add_argument, "run with an encoder, or pix2pixHD's latest_net_E.pth"
+    add("--checkpoint", type=Path, metavar="RUN_OR_FILE", help=f"{checkpoint_help}; default: newest in runs/")
+    config_help = "configuration of the data set, if the checkpoint has none"
+    add("--config", type=Path, action=OnlyOnce, metavar="FILE", help=config_help)
+    add("--split", default="train", metavar="NAME", help="default: train")
+    add("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    add("overrides", nargs="*", metavar="section.key=value", help="settings that replace those of the file")
     arguments = parser.parse_intermixed_args(argv)
     log_to_console(is_main=True)
     network: FileRole = "encoder" if arguments.config else "generator"
@@ -112,33 +111,26 @@ def _open_split(arguments: argparse.Namespace, file: Path) -> EncodedSplit:
         shape += [f"data.target_channels={network.in_channels}", "features.origin=encoded"]
         shape += ["generator.name=global", "generator.n_downsamplings=1"]
         encoder, config, step = network, load_config(arguments.config, [*arguments.overrides, *shape]), None
-    device = choose_device(arguments.device, option="--device ")
+    encoder = encoder.to(choose_device(arguments.device, option="--device ")).eval()
     allow_tf32(False)
-    layout = open_split(config, arguments.split, needs_targets=True)
-    return EncodedSplit(file, step, config, layout, encoder.to(device).eval(), device)
+    return EncodedSplit(file, step, config, open_split(config, arguments.split, needs_targets=True), encoder)
 
 
 def main(argv: Sequence[str]) -> None:
-    """Write FOLDER/NAME.png for each sample of a split: its features as an RGB image, in the size of its target.
-
-    Raises:
-        ConfigError: the encoder has other than 3 features, the layout reads none, or the folder is not empty.
-    """
+    """Write FOLDER/NAME.png for each sample of a split: its features as an RGB image, in the size of its target."""
     parser = ArgumentParser(description="Write the instance features of a split as images.")
     output_help = f"default: {FEATURE_FOLDER} in the data set's folder"
     parser.add_argument("--output", type=Path, metavar="DIR", help=output_help)
     arguments, split = parse_with_split(parser, argv)
-    data = split.config.data
+    data, n_features = split.config.data, split.encoder.n_features
     if data.layout != "paired_folders":
-        raise ConfigError(f"data.layout is {data.layout}, expected paired_folders, which alone reads feature maps")
-    if split.encoder.n_features != 3:
-        raise ConfigError(
-            f"{split.file}: has {split.encoder.n_features} features, an image holds 3; train with features.n_channels=3"
-        )
+        raise ConfigError(f"data.layout is {data.layout}: only paired_folders reads feature maps. Set it.")
+    if n_features != 3:
+        raise ConfigError(f"{split.file}: has {n_features} features, an image holds 3. Set features.n_channels=3.")
     usual = expanded(data.root, "data.root") / FEATURE_FOLDER.replace("{split}", arguments.split)
     folder: Path = arguments.output or usual
     if folder.is_dir() and visible_entries(folder):
-        raise ConfigError(f"{folder}: is not empty; choose another --output, or remove it")
+        raise ConfigError(f"{folder}: is not empty. Choose another --output, or remove it.")
     for sample in split:
         write_png(folder / f"{sample.name}.png", images_to_uint8(sample.features[0]))
     logger.info("wrote %d feature maps: %s", len(split), folder)

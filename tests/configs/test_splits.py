@@ -9,7 +9,7 @@ from configs.splits import HELD_BACK, check_has_split, has_split, open_split, tr
 from data.batch import DataError
 from data.validation_split import split_validation
 from inference.load import LoadedGenerator
-from tools.playground.samples import open_samples
+from tools.playground.page import open_samples
 
 
 @pytest.fixture

@@ -164,26 +164,6 @@ def test_clusters_take_the_place_of_clusters_alone(run_folder: Path, tmp_path: P
     cluster(run_folder)
 
 
-def test_the_origin_of_features_and_options_without_effect_are_reported(
-    run_folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    def printed_by(*arguments: str) -> str:
-        capfd.readouterr()
-        translated(run_folder, tmp_path / "out", *arguments)
-        return capfd.readouterr().out
-
-    assert "features     of the targets" in printed_by()
-    cluster(run_folder)
-    output = printed_by()
-    assert "features     drawn from clusters by seed 0" in output
-    assert "made at step" not in output
-    clusters = FeatureClusters.from_state(read_weights_file(run_folder / FILE_NAME))
-    write_weights_file(run_folder / FILE_NAME, FeatureClusters(clusters.centers, step=7).state_dict())
-    assert "made at step 7" in printed_by()
-    output = printed_by("--features", "given", "--clusters", str(run_folder / FILE_NAME), "--noise", "--nodata", "0")
-    assert "without effect  --clusters, --noise, --nodata" in output
-
-
 def test_other_numbers_of_features_and_halvings_than_usual(
     tiny_config: Path, folders: list[str], given: list[str], tmp_path: Path
 ) -> None:

@@ -6,7 +6,6 @@ from pathlib import PureWindowsPath
 from typing import Any
 
 from configs.build import image_sides
-from configs.schema.data import SIZED_BY_CROP
 from data.conditioning import ValueRange
 from inference.load import LoadedGenerator
 from utils.machine import versions
@@ -59,13 +58,11 @@ def _of_training(loaded: LoadedGenerator) -> dict[str, Any]:
     if loaded.step is None:
         return {}
     config, data = loaded.config, loaded.config.data
-    size = f"{data.crop_width}x{data.crop_height}" if data.preprocess in SIZED_BY_CROP else "as in the files"
-    size = f"{data.load_width} pixels wide" if data.preprocess == "scale_width" else size
     name = PureWindowsPath(data.root).name or data.layout  # a path may have / or \; drawn data have none
     samples = {} if loaded.n_samples is None else {"samples": loaded.n_samples}
     parts: dict[str, Any] = {
         "training": {"method": config.method.name, "step": loaded.step, "weights": loaded.weights},
-        "data": {"name": name, **samples, "size": size},
+        "data": {"name": name, **samples},
     }
     measures_average = config.train.ema_decay and loaded.weights == "raw"  # figures of the average
     if not measures_average and (measured := last_validation(loaded.file.parent, loaded.step)):

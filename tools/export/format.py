@@ -22,33 +22,18 @@ Options = Mapping[str, Mapping[str, Any]]
 # Levels of 255 between the file and the generator in float32: one for rounding, more for the few bits of 30 layers.
 TOLERANCES: dict[Dtype, float] = {"float32": 1, "float16": 4}
 
-DTYPE: Options = {
-    "dtype": {
-        "choices": ("float32", "float16"),
-        "default": "float32",
-        "help": "type of weights and arithmetic; inputs and outputs keep their types; default: float32",
-    }
-}
+_DTYPE_HELP = "type of weights and arithmetic; inputs and outputs keep their types; default: float32"
+DTYPE: Options = {"dtype": {"choices": ("float32", "float16"), "default": "float32", "help": _DTYPE_HELP}}
 CARD: Options = {
-    name: {"metavar": "TEXT", "help": f"{what} of the network in the file's model card; see docs/export.md"}
-    for name, what in (("title", "name"), ("description", "what it does"), ("license", "licence, as cc-by-4.0"))
+    name: {"metavar": "TEXT", "help": f"{name} in the file's model card; see docs/export.md"}
+    for name in ("title", "description", "license")
 }
-STYLE: Options = {
-    "style": {
-        "type": Path,
-        "metavar": "IMAGE",
-        "help": "onnx, html: translate in the style of an image; default: the mean of all styles",
-    }
-}
+_STYLE_HELP = "onnx, html: translate in the style of an image; default: the mean of all styles"
+STYLE: Options = {"style": {"type": Path, "metavar": "IMAGE", "help": _STYLE_HELP}}
 
 
 class ExportError(CheckpointError):
-    """A generator cannot be exported in the chosen format, or its page; the message names the remedy."""
-
-
-def one_file(_: LoadedGenerator, output: Path) -> list[Path]:
-    """Return the files of most formats."""
-    return [output]
+    """A generator cannot be exported in the chosen format."""
 
 
 def default_stem(loaded: LoadedGenerator, options: Mapping[str, Any]) -> str:
@@ -77,7 +62,7 @@ class Format:
     packages: tuple[str, ...] = ()
     options: Options = field(default_factory=dict)
     stem: Callable[[LoadedGenerator, Mapping[str, Any]], str] = default_stem
-    paths: Callable[[LoadedGenerator, Path], Sequence[Path]] = one_file
+    paths: Callable[[LoadedGenerator, Path], Sequence[Path]] = lambda _, output: [output]
 
 
 def write_checked(
@@ -100,12 +85,11 @@ def write_checked(
             raise OSError(error.errno or errno.EIO, what, str(path)) from error
         run, allowed = read(file), TOLERANCES[dtype]
         found = max(example.difference(run(example.inputs)) for example in examples)
-        logger.info(f"difference   {found:.4g} of {LEVELS} levels at most, {allowed:g} allowed")
+        difference = f"{found:.4g} of {LEVELS} levels, {allowed:g} allowed"
+        logger.info(f"difference   {difference}")
         if not found <= allowed:
-            raise ExportError(
-                f"{path}: differs from the generator by {found:.4g} of {LEVELS} levels, {allowed:g} allowed, and was "
-                "removed. Try --dtype float32 or another --format."
-            )
+            remedy = "Try --dtype float32 or another --format."
+            raise ExportError(f"{path}: differs from the generator by {difference}, and was removed. {remedy}")
         file.replace(path)
 
 

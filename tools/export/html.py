@@ -14,10 +14,9 @@ from inference.load import LoadedGenerator
 from models.latent_inputs import latent_channels
 from models.style_encoder import inference_network
 from tools.export.format import CARD, DTYPE, STYLE, Dtype, ExportError, Format, report_file
-from tools.export.onnx import PACKAGES, write_program
+from tools.export.onnx import PACKAGES, export_program
 from tools.export.web_runtime import PACKAGE, WASM, WEBGPU, runtime_files
-from tools.playground.page import build_page, describe
-from tools.playground.samples import Samples, open_samples
+from tools.playground.page import Samples, build_page, describe, open_samples
 from utils.cli import whole_number
 from utils.files import replacing
 from utils.log import logger
@@ -44,8 +43,7 @@ def export_page(
 ) -> None:
     """Write the page of a generator.
 
-    output: The page, one file that opens from a disk. With `folder`, a folder of PAGE and the files that it reads, for
-        a web server.
+    output: The page. With `folder`, a folder of PAGE and the files that it reads, for a web server.
     samples: Largest number of samples of `split` that the page carries.
     split: Split of the data set. None: the test split.
     web_runtime: See `runtime_files`.
@@ -60,7 +58,7 @@ def export_page(
     description, images = _describe(loaded, samples, split)
     with tempfile.TemporaryDirectory(prefix="pairgan-") as temporary:
         file = Path(temporary) / GENERATOR
-        write_program(loaded, file, dtype, takes_latents=True)
+        export_program(loaded, file, dtype, is_for_page=True)
         files = {**runtime, GENERATOR: file.read_bytes()}
     held: Iterable[bytes | str] = files if folder else files.values()
     parts = {**images, **dict(zip(("runtime", "wasm", "generator"), held, strict=True))}
@@ -124,6 +122,8 @@ def _most_pixels(loaded: LoadedGenerator) -> int:
     return PAGE_MEMORY * side**2 // (LIVE_TENSORS * max(sizes))
 
 
+_FOLDER = "html: a folder of a page and its files for a web server"
+_SAMPLES = f"html: samples of --split that the page carries; default: {N_SAMPLES}"
 HTML = Format(
     content="a page to draw on",
     suffix=".html",
@@ -134,21 +134,9 @@ HTML = Format(
         **DTYPE,
         **CARD,
         **STYLE,
-        "folder": {
-            "action": "store_true",
-            "help": f"html: a folder of a page and its files for a web server, default {FOLDER}; for large networks",
-        },
-        "samples": {
-            "type": whole_number(0),
-            "default": N_SAMPLES,
-            "metavar": "N",
-            "help": f"html: samples of --split that the page carries; default: {N_SAMPLES}",
-        },
+        "folder": {"action": "store_true", "help": f"{_FOLDER}, default {FOLDER}; for large networks"},
+        "samples": {"type": whole_number(0), "default": N_SAMPLES, "metavar": "N", "help": _SAMPLES},
         "split": {"metavar": "NAME", "help": "html: split of the data set; default: the test split"},
-        "web_runtime": {
-            "type": Path,
-            "metavar": "PATH",
-            "help": f"html: archive or folder of {PACKAGE}; default: download it",
-        },
+        "web_runtime": {"type": Path, "metavar": "PATH", "help": f"html: archive or folder of {PACKAGE}"},
     },
 )

@@ -13,7 +13,7 @@ from data.batch import Batch
 from data.conditioning import images_to_float
 from inference.load import LoadedGenerator
 from models.latent_inputs import given_latents
-from tools.export.example import Example, example_sizes, make_example, plain_copy, without_encoder
+from tools.export.example import example_sizes, make_example, plain_copy, without_encoder
 from tools.export.format import CARD, DTYPE, STYLE, Dtype, ExportError, Format, Run, report_file, write_checked
 from utils.files import sha256_of_file
 from utils.log import logger
@@ -65,22 +65,11 @@ class ImageProgram(nn.Module):
         return self.conditioning.pixels(translated, self.target_dtype)
 
 
-def export_program(loaded: LoadedGenerator, path: Path, dtype: Dtype) -> None:
-    """Write the generator as `write_program` does, and report the file and its inputs."""
-    written = write_program(loaded, path, dtype)
-    report_file(path)
-    for name, tensor in written.inputs.items():
-        dtype_name = str(tensor.dtype).removeprefix("torch.")
-        logger.info(f"input        {name}: (batch, {tensor.shape[1]}, height, width) {dtype_name}")
-    sides = image_sides(loaded.config)
-    logger.info(f"             sides: multiples of {sides.multiple} pixels, at least {sides.minimum}")
+def export_program(loaded: LoadedGenerator, path: Path, dtype: Dtype, *, is_for_page: bool = False) -> None:
+    """Write the generator, without its encoder, as an ONNX program.
 
-
-def write_program(loaded: LoadedGenerator, path: Path, dtype: Dtype, *, takes_latents: bool = False) -> Example:
-    """Write the generator, without its encoder, as an ONNX program; return an example of its inputs.
-
-    takes_latents: Whether noise and style are inputs, see `make_example`. Otherwise noise is 0, and the style is the
-        mean or the chosen style.
+    is_for_page: Whether noise and style are inputs, see `make_example`, and the file is not reported. Otherwise noise
+        is 0, and the style is the mean or the chosen style.
 
     Raises:
         ExportError: The generator cannot be traced, its program translates differently, or is too large.
@@ -93,7 +82,7 @@ def write_program(loaded: LoadedGenerator, path: Path, dtype: Dtype, *, takes_la
             f"{path}: {n_bytes:,} bytes of weights, an ONNX file holds 2 GiB. "
             "Use --dtype float16 or --format safetensors."
         )
-    examples = [make_example(loaded, *size, takes_latents=takes_latents) for size in example_sizes(loaded)]
+    examples = [make_example(loaded, *size, takes_latents=is_for_page) for size in example_sizes(loaded)]
     try:
         program = trace(network, examples[0].inputs)
     except (RuntimeError, TypeError, ValueError) as error:
@@ -102,7 +91,14 @@ def write_program(loaded: LoadedGenerator, path: Path, dtype: Dtype, *, takes_la
         raise ExportError(f"{path}: {what}. Use --format safetensors.") from error
     facts = loaded.facts() | ({} if loaded.conditioning.is_8_bit else {"format_version": VALUES_VERSION})
     write_checked(path, lambda file: write_onnx(program, file, facts), open_onnx, examples, dtype)
-    return examples[0]
+    if not is_for_page:
+        report_file(path)
+        for name, tensor in examples[0].inputs.items():
+            dtype_name = str(tensor.dtype).removeprefix("torch.")
+            logger.info(f"input        {name}: (batch, {tensor.shape[1]}, height, width) {dtype_name}")
+        logger.info(
+            f"             sides: multiples of {network.sides.multiple}, at least {network.sides.minimum} pixels"
+        )
 
 
 def trace(network: nn.Module, inputs: Mapping[str, Tensor]) -> ExportedProgram:

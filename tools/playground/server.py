@@ -10,8 +10,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from tools.playground.page import build_page, describe, to_json
-from tools.playground.samples import open_samples
+from tools.playground.page import build_page, describe, open_samples, to_json
 from tools.serve.app import Service
 from tools.serve.file_processes import FileProcesses
 from tools.serve.translation import Translator, open_translator

@@ -51,7 +51,7 @@ def main(argv: Sequence[str]) -> None:
     token = read_token(arguments.token_file, arguments.host)
     with until_stopped(serving(Service, arguments, token)) as server:
         logger.info("service      %s", server.url)
-        logger.info("             POST /translate, /reload; GET /model, /health, /metrics")
+        logger.info("             POST /translate, /reload; GET /model, /health")
         logger.info("             Ctrl-C stops it")
         server.run()
 

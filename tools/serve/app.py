@@ -1,4 +1,4 @@
-"""The addresses of the service: /translate, /reload, /model, /health and /metrics."""
+"""The addresses of the service: /translate, /reload, /model and /health."""
 
 import argparse
 import asyncio
@@ -15,7 +15,6 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 import torch
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from python_multipart.exceptions import FormParserError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -37,7 +36,6 @@ from utils.worker_threads import MOST_THREADS
 
 PARAMETERS = ("seed", "other", "percent", "picture")
 """Parameters of /translate. Each may be given once."""
-_PATHS = ("/translate", "/reload", "/model", "/health", "/metrics")
 _READING = 6  # reading the files of a request may take this fraction of `timeout_s`
 _Result = TypeVar("_Result")
 _REMEDY = "send a smaller image, or start the server with --tile 512 or a smaller --batch-size"
@@ -79,12 +77,6 @@ class Service:
         self._threads = ThreadPoolExecutor(MOST_THREADS, "files", torch.set_num_threads, (1,))
         self._places = asyncio.Semaphore(limits.max_waiting)
         self._decoded = asyncio.Semaphore(2 * self.translator.batch_size)  # others wait as their undecoded bodies
-        self._figures = own = CollectorRegistry()
-        ProcessCollector(registry=own)
-        answers, labels = "Answers; status 0: the client was gone", ("path", "status")
-        self._answers = Counter("pairgan_answers", answers, labels, registry=own)
-        self._seconds = Histogram("pairgan_translation_seconds", "From request to translation", registry=own)
-        self._waiting = Gauge("pairgan_waiting", "Translations that are read, computed or wait", registry=own)
 
     def open_translator(self) -> Translator:
         """Load the newest checkpoint."""
@@ -98,7 +90,7 @@ class Service:
     def app(self, token: str | None = None) -> Gate:
         """Return the application. For `token` see Gate."""
         router = Router(self.routes(), redirect_slashes=False)
-        return Gate(router, self._limits.max_bytes, _REMEDY, token, self.headers, self._observe)
+        return Gate(router, self._limits.max_bytes, _REMEDY, token, self.headers)
 
     def routes(self) -> list[BaseRoute]:
         """Return the addresses and their answers."""
@@ -107,7 +99,6 @@ class Service:
             Route("/reload", self._reload, methods=["POST"]),
             Route("/model", self._model),
             Route("/health", lambda _: PlainTextResponse("ok\n")),
-            Route("/metrics", lambda _: PlainTextResponse(generate_latest(self._figures))),
         ]
 
     async def in_thread(self, function: Callable[..., _Result], *arguments: Any) -> _Result:
@@ -129,10 +120,9 @@ class Service:
                     text = f"{self._limits.max_waiting} translations are under way: try again later"
                     raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, text, SOON)
                 async with self._places:
-                    with self._waiting.track_inprogress():
-                        toward = (other, min(percent, 100) / 100) if percent else None
-                        work = self._translation(translator, files, name, (seed, toward), limit)
-                        image = await unless_gone(request, work)
+                    toward = (other, min(percent, 100) / 100) if percent else None
+                    work = self._translation(translator, files, name, (seed, toward), limit)
+                    image = await unless_gone(request, work)
         except TimeoutError as error:
             text = f"not begun within {self._limits.timeout_s} s: try again later, or send a smaller image"
             raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, text, SOON) from error
@@ -174,12 +164,6 @@ class Service:
 
     def _model(self, _request: Request) -> Response:
         return JSONResponse(self.translator.describe() | {"limits": asdict(self._limits)})
-
-    def _observe(self, path: str, status: int, seconds: float) -> None:
-        """Count an answer."""
-        self._answers.labels(path if path in _PATHS else "other", status).inc()  # other paths would fill the memory
-        if (path, status) == ("/translate", HTTPStatus.OK):
-            self._seconds.observe(seconds)
 
 
 async def _uploads(request: Request, expected: Sequence[str]) -> tuple[dict[str, Upload], str]:

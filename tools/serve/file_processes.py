@@ -44,16 +44,17 @@ class FileProcesses:
     async def call(self, seconds: float | None, function: Callable[..., _Result], *arguments: Any) -> _Result:
         """Return the result of `function(*arguments)`. The process is killed if the call is cancelled.
 
-        The arguments are held by this call only, so a cancelled call releases them.
-
         Raises:
-            DataError: the call takes more than `seconds`, or its process has died.
-            Exception: an error of the function. An error that is no UserError, OSError or MemoryError becomes a
-                RuntimeError with the traceback as its text.
+            DataError: The call takes more than `seconds`, or its process has died.
+            Exception: An error of the function. If it is no UserError, OSError or MemoryError, it is a RuntimeError
+                with the traceback as its text.
         """
         loop = asyncio.get_running_loop()
         async with self._free:
-            process = self._idle.pop() if self._idle else await self._start()
+            if self._idle:
+                process = self._idle.pop()
+            else:
+                process = await loop.run_in_executor(self._threads, _Process, *self._options)
             try:
                 async with asyncio.timeout(seconds):
                     result, error = await loop.run_in_executor(self._threads, process.call, function, arguments)
@@ -68,9 +69,6 @@ class FileProcesses:
         if error is not None:
             raise error
         return result
-
-    async def _start(self) -> "_Process":
-        return await asyncio.get_running_loop().run_in_executor(self._threads, _Process, *self._options)
 
     def close(self) -> None:
         """End all processes; calls have ended or were cancelled before."""
@@ -95,19 +93,19 @@ def file_processes(max_pixels: int) -> Iterator[FileProcesses]:
 
 
 class _Process:
+    """A process and the pipe to it."""
+
     def __init__(self, max_pixels: int, most_memory: int) -> None:
         self._connection, other = _context.Pipe()
-        self._process = _context.Process(target=_work, args=(other, max_pixels, most_memory), daemon=True)
-        self._process.start()
+        process = _context.Process(target=_work, args=(other, max_pixels, most_memory), daemon=True)
+        process.start()
         other.close()  # so that the end of the process closes the pipe
+        self.kill = process.kill
 
     def call(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, Exception | None]:
         self._connection.send_bytes(_Pickler.dumps((function, arguments)))
         answer: tuple[Any, Exception | None] = _Pickler.loads(self._connection.recv_bytes())
         return answer
-
-    def kill(self) -> None:
-        self._process.kill()
 
 
 def _work(connection: Connection, max_pixels: int, most_memory: int) -> None:
@@ -130,12 +128,12 @@ def _answer(call: bytes) -> memoryview:
         return _Pickler.dumps((function(*arguments), None))
     except (UserError, OSError, MemoryError) as error:
         return _Pickler.dumps((None, error.with_traceback(None)))
-    except Exception:  # noqa: BLE001 - other errors may not be sent, as those with their own arguments
+    except Exception:  # noqa: BLE001 - not every error can be pickled
         return _Pickler.dumps((None, RuntimeError(traceback.format_exc())))
 
 
 class _Pickler(ForkingPickler):
-    """Sends tensors as arrays. Torch would compute a checksum, or need shared memory, and Docker has only 64 MB."""
+    """Sends tensors as arrays. Torch would send them in shared memory, and Docker has only 64 MB of it."""
 
     def reducer_override(self, value: Any) -> Any:
         return (torch.from_numpy, (value.numpy(),)) if isinstance(value, Tensor) else NotImplemented

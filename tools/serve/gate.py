@@ -6,8 +6,7 @@ import ipaddress
 import os
 import re
 import secrets
-import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -51,7 +50,6 @@ class Gate:
     token: Token of the clients. None: accept only requests whose Host header names this machine, and none of other
         pages. This prevents DNS rebinding.
     headers: Further headers of every answer.
-    observe: Called with path, status and seconds of each answer.
     """
 
     app: ASGIApp
@@ -59,12 +57,11 @@ class Gate:
     remedy: str
     token: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
-    observe: Callable[[str, int, float], None] = lambda *_: None
     _n_held: int = field(default=0, init=False)  # bytes of all requests and answers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request of ASGI."""
-        request, began, n_bytes, status, is_read = Request(scope), time.monotonic(), 0, 0, False
+        request, n_bytes, status, is_read = Request(scope), 0, 0, False
 
         def hold(n_new: int) -> None:
             nonlocal n_bytes
@@ -93,7 +90,8 @@ class Gate:
                 await send({"type": "http.response.body"})
 
         try:
-            self._check(request)
+            self._check_asker(request)
+            self._check_length(int(request.headers.get("content-length", 0)))
             await self.app({**scope, "app": self}, receive_up_to_most, send_and_wait)
         except ClientDisconnect:
             return
@@ -107,20 +105,11 @@ class Gate:
             await PlainTextResponse(body, refusal.status_code, headers)(scope, receive, send_and_wait)
         finally:
             self._n_held -= n_bytes
-            self.observe(scope["path"], status, time.monotonic() - began)
-
-    def _check(self, request: Request) -> None:
-        """Refuse a request by its headers."""
-        if request.scope["path"] != _OPEN_PATH:
-            self._check_asker(request)
-        encoding = request.headers.get("content-encoding", "identity")
-        if encoding.lower() != "identity":
-            problem = f"Content-Encoding: {encoding}: send the file uncompressed; image formats compress already"
-            raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, problem)
-        self._check_length(int(request.headers.get("content-length", 0)))
 
     def _check_asker(self, request: Request) -> None:
         """Refuse a client without the token. If there is no token, refuse other Host names and other pages."""
+        if request.scope["path"] == _OPEN_PATH:
+            return
         if self.token is not None:
             scheme, _, given = request.headers.get("authorization", "").partition(" ")
             if scheme.lower() != "bearer" or not secrets.compare_digest(given.encode(), self.token.encode()):
@@ -186,19 +175,15 @@ def read_token(file: Path | None, host: str) -> str | None:
     origin = str(file) if file else TOKEN
     token = file.read_text(encoding="utf-8", errors="replace").strip() if file else os.environ.get(TOKEN)
     if token is None:
-        if not _is_loopback(host):
+        with suppress(ValueError):
+            host = "localhost" if ipaddress.ip_address(host).is_loopback else host
+        if host != "localhost":
             raise ConfigError(f"--host {host}: others could use the server. Add --token-file FILE, or set {TOKEN}.")
         return None
     if len(token) < _LEAST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
         expected = f"expected a word of {_LEAST_TOKEN} or more ASCII characters"
         raise ConfigError(f"{origin}: {expected}. Make one: python -c 'import secrets; print(secrets.token_urlsafe())'")
     return token
-
-
-def _is_loopback(host: str) -> bool:
-    with suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
-    return host == "localhost"
 
 
 def number(request: Request, name: str, default: str = "") -> int:

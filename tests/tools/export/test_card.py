@@ -34,7 +34,7 @@ def test_a_card_tells_what_was_trained_on_what_and_how_far_it_came(tiny_run: Pat
     (measured,) = (row for row in rows if "split" in row)
     assert {name: card[name] for name in TEXTS} == {name: " ".join(text.split()) for name, text in TEXTS.items()}
     assert (card["source"], card["target"]) == ("label maps of 12 classes and instances", "RGB images")
-    assert card["data"] == {"name": "synthetic_facades", "samples": 5, "size": "as in the files"}
+    assert card["data"] == {"name": "synthetic_facades", "samples": 5}
     assert card["training"] == {"method": "paired", "step": 4, "weights": "raw"}
     assert (card["metrics"]["split"], card["metrics"]["step"]) == ("val", 4)
     assert card["metrics"]["l1"] == pytest.approx(measured["validation/l1"], rel=1e-3)

@@ -31,7 +31,7 @@ def _stand_ins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name, content in CONTENT.items():
         monkeypatch.setitem(web_runtime.SHA256, name, hashlib.sha256(content).hexdigest())
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(html, "write_program", lambda _, path, *__, **___: path.write_bytes(b"a program"))
+    monkeypatch.setattr(html, "export_program", lambda _, path, *__, **___: path.write_bytes(b"a program"))
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def test_a_wrong_runtime_is_named(tmp_path: Path, package: Path, archive: Path) 
         with pytest.raises(ExportError, match=message):
             runtime_files(WASM, given)
     (package / "dist" / WASM[1]).write_bytes(b"other")
-    with pytest.raises(ExportError, match=rf"its {WASM[1]} is not that of onnxruntime-web@1.30.0"):
+    with pytest.raises(ExportError, match=rf"its {WASM[1]} does not belong to onnxruntime-web@1.30.0"):
         runtime_files(WASM, package)
     archive.write_bytes(archive.read_bytes()[:50])
     with pytest.raises(ExportError, match=f"holds no {WASM[0]}"):
@@ -191,7 +191,7 @@ def test_without_npm_the_files_come_from_the_web_and_are_checked(
     assert runtime_files(WEBGPU, None) == {name: CONTENT[name] for name in WEBGPU}
     assert all(url.startswith("https://") for url in asked)
     served[WASM[0]] = b"<html>"
-    with pytest.raises(ExportError, match="is not that of onnxruntime-web"):
+    with pytest.raises(ExportError, match="does not belong to onnxruntime-web"):
         runtime_files(WASM, None)
     assert WASM[0] not in {path.name for path in (tmp_path / "cache").rglob("*.mjs")}
 

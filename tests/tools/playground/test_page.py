@@ -11,8 +11,7 @@ import pytest
 from configs import build
 from configs.load import config_from_dict
 from inference.load import LoadedGenerator
-from tools.playground.page import FOLDER, build_page, describe, to_json
-from tools.playground.samples import Samples
+from tools.playground.page import FOLDER, Samples, build_page, describe, to_json
 from utils.errors import ConfigError
 
 
@@ -94,9 +93,7 @@ def test_ignored_pixels_are_the_last_entry(ignore_id: int, ids: list[int]) -> No
     ("values", "size"),
     [
         ({"preprocess": "resize_and_crop", "crop_height": 128, "crop_width": 192}, (128, 192)),
-        ({"preprocess": "scale_width", "load_width": 512}, (256, 512)),
         ({"preprocess": "none"}, (256, 256)),
-        ({"preprocess": "scale_width", "load_width": 4096}, (1024, 1024)),
     ],
 )
 def test_a_new_picture_has_the_size_of_the_training(values: dict[str, object], size: tuple[int, int]) -> None:

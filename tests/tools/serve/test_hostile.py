@@ -58,6 +58,7 @@ NOT_THERE = "there is no such address"
         ("GET /translate", {"Origin": "null"}, 403, OTHER_PAGE),
         ("GET /translate", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 403, OTHER_PAGE),
         ("GET /", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}, 403, OTHER_PAGE),
+        ("GET /", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 200, "<title>"),
         ("\0\1\2", {}, 400, INVALID),
     ],
 )

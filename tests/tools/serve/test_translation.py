@@ -14,6 +14,7 @@ from tests.pairgan.conftest import photo_pairs
 from tests.runs import run, translate, untrained_run
 from tests.tools.serve.services import FORM, ask, draw, form, levels, serving
 from tools import cluster_features
+from utils.errors import ConfigError
 
 EXACT = ("--opt-level", "O0")
 
@@ -84,13 +85,27 @@ def test_images_of_other_values(
     assert len(model["source_range"]) == 8
 
 
-def test_a_seed_is_that_of_test_py(tiny_config: Path, tmp_path: Path) -> None:
-    features = ["features.n_channels=3", "features.n_downsamplings=2", "features.base_channels=2"]
-    checkpoint = untrained_run(tiny_config, *features, "init.distribution=normal:0.3")
-    cluster_features.main(["--checkpoint", str(checkpoint), "--clusters", "3"])
+FEATURES = ["features.n_channels=3", "features.n_downsamplings=2", "features.base_channels=2"]
+DROPOUT = [
+    "generator.name=unet",
+    "generator.dropout=true",
+    "generator.n_downsamplings=6",
+    "data.synthetic_size=[64,64]",
+]
+
+
+@pytest.mark.parametrize(("settings", "options"), [(FEATURES, EXACT), (DROPOUT, (*EXACT, "--noise"))])
+def test_a_seed_is_that_of_test_py(
+    tiny_config: Path, tmp_path: Path, settings: list[str], options: tuple[str, ...]
+) -> None:
+    checkpoint = untrained_run(tiny_config, *settings, "init.distribution=normal:0.3")
+    if settings == FEATURES:
+        with pytest.raises(ConfigError, match="Create clusters to draw them from"), serving("--checkpoint", checkpoint):
+            pass
+        cluster_features.main(["--checkpoint", str(checkpoint), "--clusters", "3"])
     source, instances = draw(tmp_path)
-    with serving("--checkpoint", checkpoint, *EXACT) as server:
+    with serving("--checkpoint", checkpoint, *options) as server:
         drawn = [ask(server, f"/translate?seed={n}", form(source=source, instances=instances), FORM) for n in (3, 4)]
     assert {answer.status for answer in drawn} == {200}
-    options = ("--checkpoint", checkpoint, "--instances", tmp_path / "instances", "--seed", "3", *EXACT)
-    assert drawn[1].body != drawn[0].body == by_test_py(tmp_path, *options)
+    by_program = ("--checkpoint", checkpoint, "--instances", tmp_path / "instances", "--seed", "3", *options)
+    assert drawn[1].body != drawn[0].body == by_test_py(tmp_path, *by_program)

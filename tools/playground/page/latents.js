@@ -2,7 +2,7 @@
 
 import { crc32 } from "png_chunks";
 
-const NAME = "source"; // of every drawing, as in tools/playground/samples.py
+const NAME = "source"; // of every drawing, as in tools/playground/page.py
 const STYLE_STREAM = 0x5354594c; // as in models/latent_inputs.py
 const SIZE = 624, SHIFT = 397; // of the generator's state
 const BLOCK = 16; // values of N(0, 1) that are made together

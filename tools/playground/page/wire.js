@@ -1,4 +1,4 @@
-// Pictures as bytes: the source (int32 ids, or 8-bit RGB), then the instances (int32); see tools/playground/samples.py.
+// Pictures as bytes: the source (int32 ids, or 8-bit RGB), then the instances (int32); see tools/playground/page.py.
 
 import { Picture } from "picture";
 
