@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from configs.load import config_from_dict
 from configs.schema import Config
@@ -15,6 +15,11 @@ from data.folder import IMAGE_SUFFIXES, SPLITS, Folder
 from data.layout import PairingError
 from utils.errors import ConfigError
 
+_TARS = "holds tar files. python -m tools.convert_data index-shards makes them a data set"
+_EXPECTED = (
+    "expected SPLIT_label and SPLIT_img, SPLIT_A and SPLIT_B, or images that hold both sides, in it or in train, val "
+    "and test; name other folders by data.source_folder={split}_X data.target_folder={split}_Y"
+)
 ANY_CLASSES = 2**31 - 1  # data.n_classes unless the user names it
 
 
@@ -48,18 +53,8 @@ def data_set_in(place: Path, n_classes: int | None, overrides: Sequence[str]) ->
             raise DataError(f"{folder}: is a side of pairs. Name the data set: {place.resolve().parent}")
         data["root"], names = str(place.resolve().parent), [place.resolve().name]
     if not names:
-        _refuse(place)
+        raise DataError(f"{folder}: {_TARS if next(place.rglob('*.tar'), None) else _EXPECTED}")
     return _settings(data, names, overrides), {name: name != "test" for name in names}
-
-
-def _refuse(folder: Path) -> NoReturn:
-    """Raise an error that says what the folder of a data set is expected to hold."""
-    if next(folder.rglob("*.tar"), None):
-        raise DataError(f"{folder}: holds tar files. python -m tools.convert_data index-shards makes them a data set")
-    raise DataError(
-        f"{folder}: expected SPLIT_label and SPLIT_img, SPLIT_A and SPLIT_B, or images that hold both sides, in it or "
-        "in train, val and test; name other folders by data.source_folder={split}_X data.target_folder={split}_Y"
-    )
 
 
 def _settings(data: dict[str, Any], splits: Sequence[str], overrides: Sequence[str]) -> Config:

@@ -62,15 +62,6 @@ def test_types_become_those_of_samples(tmp_path: Path, stored: str, read: torch.
     assert image.tolist() == [[[0, 255], [255, 0]] if stored == "?" else [[0, 1], [1, 0]]]
 
 
-def test_arrays_of_version_3_are_read_and_later_ones_named(tmp_path: Path) -> None:
-    path = tmp_path / "x.npy"
-    with path.open("wb") as file:
-        np.lib.format.write_array(file, np.array([[-1, 2]], np.int8), version=(3, 0))
-    assert read_stored(path, form(1)).tolist() == [[[-1, 2]]]
-    path.write_bytes(path.read_bytes().replace(b"NUMPY\3", b"NUMPY\4"))
-    assert_refused(path, r"is of \.npy version 4\.0, expected up to 3\.0\. Save it again\.", form(1))
-
-
 @pytest.mark.parametrize("save", [np.asfortranarray, np.ascontiguousarray])
 @pytest.mark.parametrize("axes", [(0, 1, 2), (1, 2, 0)])
 def test_arrays_of_any_order_of_axes_are_read(
