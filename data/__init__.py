@@ -20,7 +20,6 @@ LAYOUTS: dict[str, type[RegisteredLayout]] = {
 def data_set_folder(root: str) -> Folder:
     """Return the folder of the data set that `data.root` names: of tar files if it has an index of them.
 
-    Raises:
-        DataError: There is no such data set.
+    Raise DataError if there is no such data set.
     """
     return TarFolder.opened(root) or LocalFolder.opened(root)

@@ -57,8 +57,7 @@ class Blob(ABC):
     def open(self, mode: Literal["rb"] = "rb", /) -> BinaryIO:
         """Open it for reading. The opened file can seek; a file on a disk has a descriptor (`fileno`).
 
-        Raises:
-            OSError: The file is missing or cannot be read.
+        Raise OSError if the file is missing or cannot be read.
         """
 
     @abstractmethod
@@ -86,8 +85,7 @@ class Folder(ABC):
     def files(self) -> Sequence[Blob]:
         """Return the files at any depth that are not hidden; none if the folder does not exist.
 
-        Raises:
-            DataError: A folder cannot be listed.
+        Raise DataError if a folder cannot be listed.
         """
 
     @abstractmethod
@@ -113,8 +111,7 @@ class LocalFolder(Folder):
     def opened(cls, root: str) -> Self:
         """Return the folder that `data.root` names; `~` is the user's home.
 
-        Raises:
-            DataError: There is no such folder.
+        Raise DataError if there is no such folder.
         """
         if problem := data_root_problem(root):
             raise DataError(problem)

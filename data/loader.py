@@ -78,8 +78,7 @@ class BadSamples:
     def add(self, samples: Iterable[BadSample]) -> None:
         """Add samples, with a warning for each that is new.
 
-        Raises:
-            DataError: There are more than `max_bad_samples`.
+        Raise DataError if there are more than `max_bad_samples`.
         """
         most = max_bad_samples(self._n_samples)
         for sample in samples:
@@ -152,8 +151,7 @@ class TrainingDataset(MonitoredDataset):
 def read_fixed(layout: Layout, preprocessing: Preprocessing, index: int) -> Sample:
     """Read sample `index` of a layout, placed for validation and testing.
 
-    Raises:
-        DataError: Its files cannot be used.
+    Raise DataError if its files cannot be used.
     """
     samples = [(side, side.read(index_of_side)) for side, index_of_side in layout.places(index)]
     return layout.joined(

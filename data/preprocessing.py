@@ -146,7 +146,17 @@ class Preprocessing:
 
     def whole(self, sample: Sample) -> Placement:
         """Return the placement of the resized sample before cropping; raise DataError if it would be too large."""
-        placement = self._resized(*sample.source.shape[-2:])
+        height, width = sample.source.shape[-2:]
+        if self.mode == "resize_and_crop":
+            height, width = self.load_height, self.load_width
+        elif self.mode == "scale_width":
+            height, width = self._rounded(self.load_width * height / width), self.load_width
+        elif self.mode == "scale_width_and_crop":
+            n_units = self.load_width * height // (width * self._unit)
+            height, width = max(1, n_units) * self._unit, self.load_width
+        elif self.mode == "none":
+            height, width = self._rounded(height), self._rounded(width)
+        placement = self._all_of(height, width)
         enlarging = max(1, self.target_scale)
         channel_bytes = len(sample.source) * sample.source.element_size()
         sides = round(placement.height * enlarging), round(placement.width * enlarging)
@@ -171,18 +181,6 @@ class Preprocessing:
             return self._all_of(self.crop_height, self.crop_width)
         resized = self.whole(sample)
         return self._all_of(self._rounded(resized.height), self._rounded(resized.width))
-
-    def _resized(self, height: int, width: int) -> Placement:
-        if self.mode == "resize_and_crop":
-            height, width = self.load_height, self.load_width
-        elif self.mode == "scale_width":
-            height, width = self._rounded(self.load_width * height / width), self.load_width
-        elif self.mode == "scale_width_and_crop":
-            n_units = self.load_width * height // (width * self._unit)
-            height, width = max(1, n_units) * self._unit, self.load_width
-        elif self.mode == "none":
-            height, width = self._rounded(height), self._rounded(width)
-        return self._all_of(height, width)
 
     def _all_of(self, height: int, width: int) -> Placement:
         return Placement(height, width, 0, 0, height, width, flip=False, target_scale=self.target_scale)

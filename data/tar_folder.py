@@ -56,8 +56,7 @@ class TarFolder(Folder):
     def opened(cls, root: str) -> Folder | None:
         """Return the data set in a folder that has an index, or None for other folders.
 
-        Raises:
-            DataError: The index is damaged, or a tar file is missing or shorter than the index says.
+        Raise DataError if the index is damaged, or a tar file is missing or shorter than the index says.
         """
         folder = expanded(root, "data.root")
         return cls(PurePosixPath(), folder, _read_index(folder)) if (folder / INDEX).is_file() else None
@@ -140,8 +139,6 @@ def _checked(root: Path, rows: Iterator[Any]) -> dict[str, Member]:
         if member.tar not in sizes:
             sizes[member.tar], end = (root / member.tar).stat().st_size, 0
         elif member.tar != next(reversed(sizes)) or member.offset < end:
-            raise ValueError
-        if member.name in members:
             raise ValueError
         end = member.offset + member.n_bytes
         if end > sizes[member.tar]:

@@ -73,8 +73,7 @@ def _position(name: str) -> float:
 def groups_of(names: Sequence[str], pattern: str) -> list[str]:
     """Return the group of each name: the match of a regular expression, or the content of its parentheses.
 
-    Raises:
-        ConfigError: A name does not match.
+    Raise ConfigError if a name does not match.
     """
     found = [re.search(pattern, name) for name in names]
     groups = [" ".join(part or "" for part in match.groups()) or match[0] if match else "" for match in found]

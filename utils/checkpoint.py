@@ -51,8 +51,7 @@ def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
 
     A crash between the two leaves a valid checkpoint without a manifest.
 
-    Raises:
-        OSError: The disk is full or not writable. The earlier content of the path is untouched.
+    Raise OSError if the disk is full or not writable. The earlier content of the path is untouched.
     """
     manifest = manifest_path(path)
     content = {"format": FORMAT, "format_version": FORMAT_VERSION, **state}
@@ -322,10 +321,6 @@ def _is_number(value: Any) -> bool:
     return type(value) in (int, float) and not math.isnan(float(value))
 
 
-def _is_weights(value: Any) -> bool:
-    return _fits(value, {str: Tensor}) and len(value) <= MOST_TENSORS
-
-
 def _is_optimizer(value: Any) -> bool:
     forms = {"moments": {str: dict}, "scaler": {str: _is_number}, "skipped_steps": _is_count}
     return isinstance(value, dict) and all(_fits(value[key], form) for key, form in forms.items() if key in value)
@@ -338,7 +333,10 @@ def _is_patience(value: Any) -> bool:
 
 _FORMS: dict[str, Any] = {
     **dict.fromkeys(("step", "epoch", "samples_into_epoch", "n_samples"), _is_count),
-    **{key: {str: _is_weights} for key in ("networks", "averages")},
+    **{
+        key: {str: lambda value: _fits(value, {str: Tensor}) and len(value) <= MOST_TENSORS}
+        for key in ("networks", "averages")
+    },
     **dict.fromkeys(("config", "method"), dict),
     "optimizers": {str: _is_optimizer},
     "random_states": [{str: Tensor}],

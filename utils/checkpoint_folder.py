@@ -54,8 +54,7 @@ def latest_step(run_folder: Path) -> int:
 def newest_run(root: Path) -> Path | None:
     """Return the run folder below `root` with the most recent checkpoint, or None without any.
 
-    Raises:
-        CheckpointError: There are several, and the newest is dated in the future, because the clock was set back.
+    Raise CheckpointError if there are several, and the newest is dated in the future, because the clock was set back.
     """
     written: dict[Path, float] = {}
     for path in root.glob("*/checkpoint-*.pt"):
@@ -70,8 +69,7 @@ def newest_run(root: Path) -> Path | None:
 def latest_valid(run_folder: Path) -> LoadedCheckpoint | None:
     """Return the valid checkpoint of the highest step, or None if the folder has no checkpoint.
 
-    Raises:
-        CheckpointError: All are damaged, or the latest valid one has a newer format.
+    Raise CheckpointError if all are damaged, or the latest valid one has a newer format.
     """
     found = read_latest(run_folder, load_checkpoint, "start from the beginning with --resume never, which keeps them")
     return found and LoadedCheckpoint(*found)
@@ -82,8 +80,7 @@ def read_latest(run_folder: Path, read: Callable[[Path], T], remedy: str) -> tup
 
     Return None if the folder has no checkpoint. Warnings name the damaged ones.
 
-    Raises:
-        CheckpointError: All are damaged, or `read` raises it.
+    Raise CheckpointError if all are damaged, or `read` raises it.
     """
     damaged: list[Path] = []
     seen: set[Path] = set()

@@ -165,8 +165,7 @@ def fresh_store(timeout: timedelta) -> tuple[dist.Store, int, int]:
     torchrun's own store outlives a restart (torch 2.15) and still has addresses of processes that have ended. Therefore
     the first process draws a prefix and gives it to each process that asks with a random word.
 
-    Raises:
-        RuntimeError: Another process does not ask within `timeout`.
+    Raise RuntimeError if another process does not ask within `timeout`.
     """
     store, rank, size = next(dist.rendezvous("env://", timeout=timeout))
     if rank == 0:

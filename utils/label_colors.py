@@ -22,15 +22,11 @@ class ClassColor(NamedTuple):
     is_evaluated: bool
 
 
-def _data_sets() -> dict[str, tuple[ClassColor, ...]]:
-    table: Any = read_yaml(Path(__file__).with_suffix(".yaml"))
-    return {
-        data_set: tuple(ClassColor(name, text[:6], is_evaluated=len(text) == 6) for name, text in classes.items())
-        for data_set, classes in table.items()
-    }
-
-
-DATA_SETS = _data_sets()
+_TABLES: Any = read_yaml(Path(__file__).with_suffix(".yaml"))
+DATA_SETS = {
+    data_set: tuple(ClassColor(name, text[:6], is_evaluated=len(text) == 6) for name, text in table.items())
+    for data_set, table in _TABLES.items()
+}
 CITYSCAPES = DATA_SETS["cityscapes"]
 IGNORED = "ignored"
 MAX_CLASSES = 1000
@@ -133,8 +129,7 @@ def read_label_colors(name: str, setting: str = "metrics.label_colors") -> Label
 def read_color_table(value: object, setting: str) -> dict[str, Any]:
     """Return the table of a setting that names a data set or a file, or holds the table; {} for null.
 
-    Raises:
-        ConfigError: as for `read_label_colors`.
+    Raise ConfigError as for `read_label_colors`.
     """
     if value is None or value == {}:
         return {}

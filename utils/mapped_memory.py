@@ -18,8 +18,7 @@ _STRIP_PIXELS = 2**22
 def mapped_array(folder: Path, shape: Sequence[int], dtype: DTypeLike) -> np.ndarray:
     """Return an array that is mapped to an unnamed temporary file in `folder`. The file vanishes with the array.
 
-    Raises:
-        OSError: The disk has no space for it.
+    Raise OSError if the disk has no space for it.
     """
     n_bytes = prod(shape) * np.dtype(dtype).itemsize
     with tempfile.TemporaryFile(dir=folder) as file:

@@ -18,21 +18,17 @@ def strict_json(value: object, indent: int | None = None) -> str:
 def read_json(text: str) -> Any:
     """Return the value of JSON, with None for numbers that are not finite or have more than 64 bits.
 
-    Raises:
-        ValueError: The text is no JSON, or nested too deeply.
+    Raise ValueError if the text is no JSON, or nested too deeply.
     """
     try:
-        return json.loads(text, parse_constant=lambda _: None, parse_float=_finite, parse_int=_whole)
+        return json.loads(
+            text,
+            parse_constant=lambda _: None,
+            parse_float=lambda number: value if math.isfinite(value := float(number)) else None,
+            parse_int=lambda number: value if abs(value := int(number)) < 2**63 else None,
+        )
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
-
-
-def _finite(text: str) -> float | None:
-    return value if math.isfinite(value := float(text)) else None
-
-
-def _whole(text: str) -> int | None:
-    return value if abs(value := int(text)) < 2**63 else None
 
 
 def _nulled(value: object) -> object:

@@ -144,6 +144,7 @@ def test_each_channel_has_its_range() -> None:
     images = torch.tensor([5, 200], dtype=torch.int16).view(1, 2, 1, 1).expand(2, 2, 4, 5)
     assert torch.equal(values.to_float(images), torch.zeros(2, 2, 4, 5))
     assert values.from_float(torch.ones(1, 2, 1, 1), torch.float32).flatten().tolist() == [10, 300]
+    assert values.from_float(torch.ones(1, 2, 1, 1), torch.uint8).flatten().tolist() == [10, 255]
 
 
 def test_the_share_outside_is_counted() -> None:

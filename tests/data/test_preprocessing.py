@@ -75,15 +75,35 @@ def test_a_sample_is_refused_where_its_placement_is_too_small_to_be_trained_on(m
     assert taken.draw(coordinate_sample(15, 120), np.random.default_rng(0)).crop_height == 16
 
 
+def test_images_are_interpolated_where_labels_are_not() -> None:
+    labels = torch.tensor([[[0, 0, 2, 2]]], dtype=torch.uint8)
+    sample = Sample("x", source=labels, source_images=labels.float() * 100)
+    placed = place(sample, replace(whole(1, 3), flip=True), source_is_ids=True)
+    assert set(placed.source.unique().tolist()) <= {0, 2}
+    right, middle, left = placed.maps["source_images"][0, 0].tolist()  # mirrored
+    assert 0 < middle < 200
+    assert left < right
+
+
 @STORED
 def test_weights_are_placed_as_the_target_is(dtype: torch.dtype) -> None:
     levels = torch.arange(48).view(1, 6, 8)
-    sample = Sample(
-        "x", source=levels.expand(3, -1, -1).byte(), target=levels.expand(3, -1, -1).byte(), weights=levels.to(dtype)
-    )
-    placed = place(sample, Placement(6, 8, 1, 2, 4, 4, flip=True), source_is_ids=False)
+    target = levels.expand(3, -1, -1).byte()
+    sample = Sample("x", source=target[:, ::2, ::2], target=target, weights=levels.to(dtype))
+    placed = place(sample, Placement(3, 4, 0, 1, 2, 2, flip=True, target_scale=2.0), source_is_ids=False)
     assert placed.maps["weights"].dtype == dtype
     assert torch.equal(placed.maps["weights"].int(), placed.maps["target"][:1].int())
+
+
+@STORED
+@pytest.mark.parametrize("side", [8, 40])
+def test_resized_weights_neither_overshoot_nor_change_plain_parts(dtype: torch.dtype, side: int) -> None:
+    weights = torch.zeros(1, 16, 16, dtype=dtype)
+    weights[..., 8:] = 200
+    resized = whole(side, side).weights(weights).float()
+    assert (resized.min(), resized.max()) == (0, 200)
+    assert resized[..., : side // 2 - 3].max() == 0
+    assert resized[..., side // 2 + 3 :].min() == 200
 
 
 def test_ids_are_resized_like_pillows_nearest_and_exactly() -> None:

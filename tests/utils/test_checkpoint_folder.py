@@ -38,12 +38,6 @@ def test_a_checkpoint_that_is_written_while_one_is_deleted_or_damaged_is_the_lat
     assert (found.state["step"], found.damaged, len(caplog.messages)) == (2, [first] * is_damaged, is_damaged)
 
 
-def test_where_all_have_been_deleted_there_is_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    checkpoint_path(tmp_path, 1).symlink_to(tmp_path / "deleted")
-    assert latest_valid(tmp_path) is None
-    assert caplog.messages == []
-
-
 def test_the_newest_run_is_found_where_a_checkpoint_has_just_been_deleted(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     checkpoint_path(tmp_path / "run", 1).symlink_to(tmp_path / "deleted")

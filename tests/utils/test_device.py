@@ -48,12 +48,6 @@ def test_a_gpu_that_cannot_compute_has_a_problem_of_one_line(monkeypatch: pytest
     assert device._problem_of(3) is None  # its memory is full for now
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_a_gpu_that_computes_is_chosen() -> None:
-    assert choose_device("auto") == torch.device("cuda", 0)
-
-
 @pytest.fixture
 def leaves_settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)

@@ -31,18 +31,6 @@ def test_the_opt_level_and_the_dtype_decide(
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == expected
 
 
-def test_a_cpu_never_takes_float16_by_itself() -> None:
-    assert choose_precision("O1", "auto", CPU).compute_dtype in (torch.bfloat16, torch.float32)
-
-
-def test_o2_computes_with_a_low_copy_that_shares_the_norms() -> None:
-    network = nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2))
-    low = choose_precision("O2", "bfloat16", CPU).compute_copy(network)
-    assert low[0].weight.dtype == torch.bfloat16  # type: ignore[index]
-    assert network[0].weight.dtype == torch.float32
-    assert low[1] is network[1]  # type: ignore[index]
-
-
 def test_for_translation_o2_casts_in_place_and_spares_the_norms() -> None:
     torch.manual_seed(0)
     network = nn.Sequential(nn.utils.parametrizations.spectral_norm(nn.Conv2d(3, 4, 3)), nn.BatchNorm2d(4)).eval()

@@ -14,14 +14,6 @@ def slowest_first(number: int) -> int:
     return number
 
 
-def test_results_are_in_order_and_few_are_under_way() -> None:
-    with worker_threads() as pool:
-        assert [call.result() for call in in_order(pool, slowest_first, range(6), 3)] == list(range(6))
-        drawn = iter(range(100))
-        next(in_order(pool, slowest_first, drawn, 3))
-        assert next(drawn) == 3
-
-
 def test_an_error_leaves_the_others_and_an_interruption_what_has_not_begun() -> None:
     with worker_threads() as pool:
         calls = list(in_order(pool, lambda number: 1 / number, [1, 0, 2], 3))
