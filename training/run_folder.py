@@ -41,7 +41,7 @@ def run_lock(folder: Path) -> Iterator[None]:
         OSError: The folder above cannot be made or written to.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    refusal = f"{folder}: another process is training this run: wait for it, or choose another run.name"
+    refusal = f"{folder}: another process is training this run. Wait for it, or choose another run.name."
     with locked(folder.with_name(f".{folder.name}.lock"), RunLockedError(refusal)):
         yield
 

@@ -274,7 +274,7 @@ def test_the_second_is_refused_and_the_first_goes_on(tiny_config: Path) -> None:
     first = processes.start(tiny_config, "train.max_steps=1000000", "checkpoint.every_steps=1")
     try:
         wait_until(lambda: bool(list_checkpoints(folder)))
-        with pytest.raises(RunLockedError, match=r"tiny: another process is training this run: wait .* run\.name"):
+        with pytest.raises(RunLockedError, match=r"tiny: another process is training this run\. Wait .* run\.name"):
             run(tiny_config, "--resume", "never")
         assert not folder.with_name("tiny.1").exists()
         newest = list_checkpoints(folder)[-1].name
