@@ -181,29 +181,18 @@ def test_a_batch_that_needs_more_than_the_memory_is_translated_image_by_image(
 
 
 @pytest.mark.parametrize(
-    ("crop", "mode", "norm", "window", "warns"),
-    [
-        (16, "resize_and_crop", "instance", None, True),
-        (40, "crop", "instance", None, False),
-        (16, "crop", "batch", None, False),
-        (16, "crop", "instance", 32, False),
-    ],
-)
+    ("crop", "norm", "is_windowed", "warns"),
+    [(16, "instance", False, True), (40, "instance", False, False), (16, "batch", False, False),
+     (16, "instance", True, False)],
+)  # fmt: skip
 def test_an_image_much_larger_than_the_crops_is_reported_once(
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    crop: int,
-    mode: Any,
-    norm: Any,
-    window: int | None,
-    warns: bool,
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, crop: int, norm: Any, is_windowed: bool, warns: bool
 ) -> None:
     network = lively(GlobalGenerator(**GLOBAL, norm=norm))
     translator = sample_translator(tmp_path, network, save_tiff(tmp_path / "x.tif"))
-    overlap = window // 4 if window else None
-    tiles = TiledNetwork(network, tile=TILE, size_multiple=4, min_size=8, folder=tmp_path, overlap=overlap)
-    rule = replace(translator.preprocessing, mode=mode, crop_height=crop, crop_width=crop)
-    translator = replace(with_tiles(translator, tiles if window else None), preprocessing=rule)
+    tiles = TiledNetwork(network, tile=TILE, size_multiple=4, min_size=8, folder=tmp_path, overlap=8)
+    rule = replace(translator.preprocessing, mode="resize_and_crop", crop_height=crop, crop_width=crop)
+    translator = replace(with_tiles(translator, tiles if is_windowed else None), preprocessing=rule)
     for _ in range(2):
         list(translator.translate([0], 1))
     assert caplog.text.count("Compare with --norm-window 32") == int(warns)

@@ -16,9 +16,8 @@ from data.files.image_files import IMAGE_FORMATS
 from data.folder import HIDDEN
 from inference.load import load_generator
 from tests.conftest import save_image, write_tiny_config
-from tests.pairgan.conftest import INSTANCES, LABELS, LARGE_WEIGHTS, changed, exported, returning, rng, trained
-from tests.runs import SPADE, STYLE, translate, untrained_run
-from tools.export.example import make_example
+from tests.pairgan.conftest import INSTANCES, LABELS, LARGE_WEIGHTS, changed, returning, rng
+from tests.runs import translate, untrained_run
 
 
 def pixels(image: Image.Image) -> np.ndarray:
@@ -74,17 +73,6 @@ def test_every_photograph_is_read_as_by_test_py(of_photos: Path, tmp_path: Path)
             assert abs(pixels(found) - wanted).max() <= 1
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("settings", [SPADE, STYLE], ids=["spade", "style"])
-def test_spade_generators_translate(tmp_path: Path, settings: list[str]) -> None:
-    small = ("generator.n_upsamplings=2", "generator.n_middle_blocks=1")
-    loaded, model = exported(tmp_path, *settings, *small, "init.distribution=kaiming")
-    example = make_example(loaded, 2, 24, 32)
-    source, instances = (list(example.inputs[name][:, 0].numpy()) for name in ("source", "instances"))
-    for found, wanted in zip(model.batch(source, instances), example.expected, strict=True):
-        assert_alike(found, wanted.permute(1, 2, 0).int().numpy())
-
-
 def test_features_are_a_third_input(tmp_path: Path) -> None:
     types = {"source": "uint8x1", "instances": "int32x1", "features": "uint8x3"}
     (tmp_path / "bytes").mkdir()
@@ -99,21 +87,6 @@ def test_features_are_a_third_input(tmp_path: Path) -> None:
     for wrong in (np.zeros((4, 4)), 2 * values):
         with pytest.raises(pairgan.ImageError, match=r"^features: holds .*, expected array \(H, W, 2\) float32 in"):
             floats(LABELS, INSTANCES, wrong)
-
-
-@pytest.mark.slow
-def test_features_of_another_size_are_resized_as_by_test_py(tmp_path: Path) -> None:
-    files = {"source": "1.png", "features": "features/1.png"}
-    for kind, (height, width) in {"source": (21, 34), "features": (9, 13)}.items():
-        save_image(tmp_path / files[kind], rng.integers(0, 256, (height, width, 3), dtype=np.uint8))
-    for folder in ("train_A", "train_B", "train_feat"):
-        save_image(tmp_path / "data" / folder / "1.png", rng.integers(0, 256, (32, 32, 3), dtype=np.uint8))
-    data = ("data.layout=paired_folders", f"data.root={tmp_path / 'data'}", "data.instance_edges=false")
-    run_folder = trained(tmp_path, *data, "features.n_channels=3", "features.origin=precomputed")
-    inputs = ("--input", tmp_path / "1.png", "--feature-maps", tmp_path / "features")
-    wanted = by_test_py(run_folder, tmp_path / "out", *inputs)
-    model = pairgan.load(run_folder / "generator.onnx")
-    assert_alike(model(tmp_path / "1.png", features=tmp_path / "features" / "1.png"), wanted)
 
 
 def test_an_ignored_id_is_of_no_class(of_labels: Path, tmp_path: Path) -> None:
