@@ -1,4 +1,4 @@
-"""The options of test.py, some of which the servers share. Imports nothing slow."""
+"""The options of test.py. The servers share some of them. Imports nothing slow."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

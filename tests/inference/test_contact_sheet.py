@@ -1,4 +1,4 @@
-"""The contact sheet has heads, names and the number of images beside the images."""
+"""The contact sheet has heads, names and the number of images."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Networks from files: by direction and name, average or as trained, and while a training deletes others."""
+"""Networks are read from files by direction and name, also while a training deletes files."""
 
 import json
 import logging
@@ -79,7 +79,7 @@ def test_an_exported_file_records_its_direction(file: Path, tmp_path: Path) -> N
     loaded = load_generator(file)
     facts = loaded.facts()
     assert facts["direction"] == "AtoB"
-    without = {name: value for name, value in facts.items() if name != "direction"}  # as earlier versions wrote it
+    without = {name: value for name, value in facts.items() if name != "direction"}  # earlier versions wrote none
     for number, written in enumerate((facts, without)):
         exported = tmp_path / f"{number}.safetensors"
         write_safetensors(exported, loaded.generator.state_dict(), written)

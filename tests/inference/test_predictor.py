@@ -1,4 +1,4 @@
-"""Batches become images: by one generator, whose mode stays, with features and noise that depend on names alone."""
+"""A predictor translates batches, keeps the generator's mode, and draws features and noise by names."""
 
 from dataclasses import replace
 from typing import Any
@@ -22,7 +22,7 @@ NAMES = ("a", "b")
 
 
 class Seen(nn.Module):
-    """Returns the first three channels of its input, which it keeps, with its mode."""
+    """Returns the first three channels of its input, and records its input and mode."""
 
     def forward(self, source: Tensor) -> Tensor:
         self.source, self.mode = source, self.training
@@ -91,7 +91,7 @@ def test_the_mode_comes_back_after_an_error(was_training: bool, names: str) -> N
     assert {module.training for module in generator.modules()} == {was_training}
 
 
-def test_dropout_depends_on_seed_and_name_alone() -> None:
+def test_dropout_depends_only_on_seed_and_name() -> None:
     by_seed = predictor(nn.Dropout(0.5), seed=3, noise=True)
     first, other, again = (by_seed.translate(pictures(name)) for name in ("a", "b", "a"))
     assert torch.equal(first, again)

@@ -20,7 +20,7 @@ def test_statistics_of_parts_are_those_of_the_whole() -> None:
 
 
 class Scaled(nn.Module):
-    """A convolution, and a value that another function makes of it."""
+    """A convolution and a function."""
 
     def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
         super().__init__()

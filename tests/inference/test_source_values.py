@@ -29,7 +29,7 @@ BRIGHT = torch.rand((2, 16, 16), generator=torch.Generator().manual_seed(0))
 def test_values_of_another_unit_are_reported(
     caplog: pytest.LogCaptureFixture, factor: float, is_reported: bool, kind: str
 ) -> None:
-    """Channels of other ranges, of which three quarters of the pixels are 0, as a background is."""
+    """The channels have different ranges, and three quarters of the pixels are 0, like a background."""
     images = BRIGHT * torch.tensor([1000.0, 4.0]).view(2, 1, 1) * (BRIGHT > 0.75) * factor
     ids = torch.zeros((1, 16, 16), dtype=torch.int32)
     values = SourceValues(ValueRange((0.0, -4.0), (1000.0, 4.0)), kind)

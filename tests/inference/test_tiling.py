@@ -1,4 +1,4 @@
-"""In tiles a network makes of an image what it makes of it at once."""
+"""A network in tiles gives the same output as the network for the whole image."""
 
 import errno
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from models.unet_generator import UnetGenerator
 from utils.mapped_memory import mapped_array
 from utils.precision import Precision
 
-LEVEL = 2 / 255  # of [-1, 1]
+LEVEL = 2 / 255  # a level of 8 bits in the range [-1, 1]
 
 GLOBAL: dict[str, Any] = {"in_channels": 3, "base_channels": 4, "n_downsamplings": 2, "n_blocks": 2}
 SPADE: dict[str, Any] = {"in_channels": 3, "base_channels": 4, "n_upsamplings": 3, "hidden_channels": 6}
@@ -34,7 +34,7 @@ def global_net(**options: Any) -> GlobalGenerator:
     return GlobalGenerator(**GLOBAL, **options)
 
 
-CASES = {  # networks, the multiples that sides have to be of, and the scale of the output
+CASES = {  # networks, the numbers that must divide sides, and the scales of the output
     "transposed": (global_net(upsample="transposed"), 4, 1),
     "nearest": (global_net(upsample="nearest"), 4, 1),
     "bilinear, quarter": (global_net(upsample="bilinear", scale=0.25), 4, 0.25),
@@ -51,12 +51,12 @@ CASES = {  # networks, the multiples that sides have to be of, and the scale of 
 
 
 def lively(network: nn.Module) -> nn.Module:
-    """With weights that keep the scale, so that the picture uses all levels; and statistics as after training."""
+    """Give a network weights that keep the scale, so that its output uses all levels, and trained statistics."""
     torch.manual_seed(0)
     for parameter in network.parameters():
         if parameter.dim() > 1:
             nn.init.normal_(parameter, 0, (2 / parameter[0].numel()) ** 0.5)
-    for module in network.train().modules():  # spectral norm's vectors begin at random: iterate until that is forgotten
+    for module in network.train().modules():  # iterate until spectral norm has forgotten its random start
         if parametrize.is_parametrized(module, "weight"):
             for _ in range(100):
                 _ = module.weight
@@ -64,7 +64,7 @@ def lively(network: nn.Module) -> nn.Module:
     network.eval()
     batch_norms = [module for module in network.modules() if isinstance(module, nn.BatchNorm2d)]
     for module in batch_norms:
-        module.momentum = None  # averages all that it sees
+        module.momentum = None  # the average of all batches
         module.train()
     with torch.no_grad():
         network(picture(96, 128))
@@ -72,7 +72,7 @@ def lively(network: nn.Module) -> nn.Module:
 
 
 def picture(height: int, width: int) -> Tensor:
-    """Noise that gets brighter and livelier to the right: no tile has the statistics of the whole."""
+    """Return noise that gets brighter and stronger to the right, so that tiles differ in their statistics."""
     torch.manual_seed(1)
     slope = torch.linspace(-1, 1, width)
     return (torch.randn(1, 3, height, width) * (slope + 1.2) * 0.4 + slope).clamp(-1, 1)

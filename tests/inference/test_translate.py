@@ -1,4 +1,4 @@
-"""Images larger than a tile are translated as they are at once, by arrays in temporary files."""
+"""Images larger than a tile are translated like whole images, with arrays in temporary files."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -36,7 +36,7 @@ from utils.precision import Precision
 
 FORM = StoredForm(3, "data.source_channels", is_8_bit=False)
 TILE = 16
-SIZE = (90, 61)  # of no multiples
+SIZE = (90, 61)  # sides that must be padded
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def network() -> nn.Module:
 def sample_translator(
     folder: Path, network: nn.Module, path: Path, suffix: str = ".tif", tile: int = TILE, **options: Any
 ) -> SampleTranslator:
-    """A file, translated to `folder`/out: by ranges, where it is not 8-bit RGB."""
+    """Return a translator of a file to `folder`/out, with ranges of values unless it is 8-bit RGB."""
     stored = path.suffix != ".png"
     form = replace(FORM, allows_missing=path.suffix == ".tif")
     values = ValueRange.of([0, 60000]) if stored else None
@@ -76,7 +76,7 @@ def with_tiles(translator: SampleTranslator, tiles: TiledNetwork | None) -> Samp
 
 
 def at_once(large: SampleTranslator) -> Tensor:
-    """The translation of the sample in memory, without tiles."""
+    """Return the translation of the sample in memory, without tiles."""
     read = read_padded(large.results.folder.layout, large.preprocessing, 0, keeps_size=True)
     translated = with_tiles(large, None).results.predictor.translate(Batch.of([read.padded]))
     return read.window.cut(translated[0])

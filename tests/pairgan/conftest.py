@@ -24,14 +24,14 @@ INSTANCES = rng.integers(0, 9, LABELS.shape, dtype=np.uint16) * 1000
 
 
 def trained(folder: Path, *settings: str) -> Path:
-    """Write a run with initial weights, export the program beside it, and return the run's folder."""
+    """Write a run with initial weights, export its program into its folder, and return the folder."""
     run_folder = untrained_run(write_tiny_config(folder), LARGE_WEIGHTS, *settings)
     program_main("tools.export")(["--checkpoint", str(run_folder), "--format", "onnx"])
     return run_folder
 
 
 def photo_pairs(folder: Path) -> tuple[str, ...]:
-    """Write a pair of images, and return the settings that take it."""
+    """Write a pair of images, and return the settings for it."""
     save_image(folder / "pairs/train/1.png", rng.integers(0, 256, (32, 64, 3), dtype=np.uint8))
     return "data.layout=side_by_side", f"data.root={folder / 'pairs'}", "data.instance_edges=false"
 

@@ -56,7 +56,7 @@ def test_a_flipped_bit_is_noticed(of_labels: Path, tmp_path: Path) -> None:
 
 
 def test_a_file_without_digest_translates(of_labels: Path, tmp_path: Path, model: pairgan.Model) -> None:
-    """As those of earlier versions, and those that other programs have written again."""
+    """Earlier versions wrote none, and other programs may remove it."""
     earlier = pairgan.load(changed(of_labels / "generator.onnx", tmp_path / "x.onnx"), device="cpu")
     assert np.array_equal(earlier(LABELS, LABELS), model(LABELS, LABELS))
 

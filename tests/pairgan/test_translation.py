@@ -51,7 +51,7 @@ def test_a_small_label_map_is_translated_as_by_test_py(of_labels: Path, tmp_path
 
 
 def test_every_photograph_is_read_as_by_test_py(of_photos: Path, tmp_path: Path) -> None:
-    """Turned by EXIF, of each mode, and of one colour, of which instance norm leaves nothing."""
+    """They are turned by EXIF, have each mode, or have one colour, which instance norm removes."""
     folder, photo = tmp_path / "in", rng.integers(0, 256, (5, 7, 3), dtype=np.uint8).repeat(7, 0).repeat(9, 1)
     for name, size in {"plain_pixel": (1, 1), "plain_row": (1, 70), "plain_wall": (37, 50)}.items():
         save_image(folder / f"{name}.png", np.full((*size, 3), (200, 30, 90), np.uint8))
@@ -90,7 +90,7 @@ def test_features_are_a_third_input(tmp_path: Path) -> None:
 
 
 def test_an_ignored_id_is_of_no_class(of_labels: Path, tmp_path: Path) -> None:
-    """A setting that is in the metadata alone: the program is that of `of_labels`, whose weights are the same."""
+    """The setting is only in the metadata. The program of `of_labels` has the same weights."""
     data = ("data.layout=paired_folders", "data.root=.", "data.n_classes=12", "data.ignore_id=255")
     run_folder = untrained_run(write_tiny_config(tmp_path), LARGE_WEIGHTS, *data)
     facts = load_generator(run_folder / "checkpoint-00000001.pt").facts()
@@ -203,7 +203,7 @@ def test_a_folder_is_translated_and_a_bad_file_reported(
     (sources / "notes.txt").write_text("no image")
     (sources / "folder.png").mkdir()
     (sources / "link.png").symlink_to("gone.png")
-    save_image(results / "a.png", LABELS)  # of an earlier translation
+    save_image(results / "a.png", LABELS)  # an earlier translation
 
     def run(*arguments: Path) -> tuple[int | str | None, list[str]]:
         monkeypatch.setattr(sys, "argv", ["pairgan.py", *map(str, (of_labels / "generator.onnx", *arguments))])
@@ -251,7 +251,7 @@ def test_a_model_goes_to_another_process(model: pairgan.Model) -> None:
 def test_the_card_is_shown_as_markdown(model: pairgan.Model) -> None:
     assert model.card["source"] == "label maps of 12 classes and instances"
     assert "# tiny\n" in str(model.card)
-    assert str(pairgan.Card()) == ""  # of a file of an earlier version
+    assert str(pairgan.Card()) == ""  # a file of an earlier version has none
 
 
 def test_constants_are_those_of_the_application() -> None:

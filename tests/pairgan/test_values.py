@@ -18,7 +18,7 @@ GREY_16 = ["data.source_channels=1", "data.source_range=[100,50000]", "data.targ
 GREY_16 += ["data.target_range=[0,60000]", "data.target_files=uint16.png"]
 STACK = ["data.source_folder=[{split}_label,{split}_depth]", "data.n_classes=3", "data.source_channels=2"]
 STACK += ["data.source_range=[0,9000,-1,1]"]
-BYTES = ["data.source_channels=4", "data.target_channels=2"]  # as an original's file, which knows no ranges
+BYTES = ["data.source_channels=4", "data.target_channels=2"]  # an original's file has no ranges
 
 
 @pytest.fixture(scope="module")

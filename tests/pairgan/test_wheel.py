@@ -1,4 +1,4 @@
-"""The wheel installs pairgan.py alone, which translates with onnxruntime where nothing else of the project is."""
+"""The wheel installs only pairgan.py, which translates with onnxruntime without the rest of the project."""
 
 import os
 import shutil
@@ -48,7 +48,7 @@ def pip(*arguments: str) -> None:
 
 
 def elsewhere(python: Path, code: str, folder: Path) -> str:
-    """Run code in a folder by a Python that finds only what is installed and what lies in that folder."""
+    """Run code in a folder with a Python that finds only installed packages and the files of that folder."""
     return subprocess.run([python, "-I", "-c", code], cwd=folder, check=True, capture_output=True, text=True).stdout
 
 
