@@ -1,6 +1,7 @@
 """Tiny runs of label maps and photographs with their programs, and programs that return one of their inputs."""
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -84,3 +85,21 @@ def changed(exported: Path, output: Path, **facts: str | None) -> Path:
 @pytest.fixture(scope="session")
 def model(of_labels: Path) -> pairgan.Model:
     return pairgan.load(of_labels / "generator.onnx", device="cpu")
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[object, str]]:
+    """Runs pairgan's command line; returns the exit code and the error output. It prints nothing else."""
+
+    def run(*arguments: str | Path) -> tuple[object, str]:
+        monkeypatch.setattr(sys, "argv", ["pairgan.py", *map(str, arguments)])
+        code: object = 0
+        try:
+            pairgan.main()
+        except SystemExit as end:
+            code = end.code
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        return code, printed.err
+
+    return run

@@ -1,7 +1,9 @@
 """pairgan.py refuses files and faults in one line."""
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -103,17 +105,12 @@ def test_a_fault_of_the_runtime_is_an_error_of_one_line(model: pairgan.Model) ->
 
 
 def test_the_command_line_keeps_what_exists(
-    of_photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    of_photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Callable[..., tuple[object, str]]
 ) -> None:
     photo, output = tmp_path / "photo.png", tmp_path / "out.png"
+    refusal = partial(command, of_photos / "generator.onnx")
     save_image(photo, np.zeros((8, 8, 3), np.uint8))
     output.write_text("kept")
-
-    def refusal(*arguments: str | Path) -> tuple[int | str | None, str]:
-        monkeypatch.setattr(sys, "argv", ["pairgan.py", str(of_photos / "generator.onnx"), *map(str, arguments)])
-        with pytest.raises(SystemExit) as end:
-            pairgan.main()
-        return end.value.code, capsys.readouterr().err
 
     code, line = refusal(photo, photo)
     assert (code, line) == (2, f"error: {photo}: is also read. Choose another OUT.\n")

@@ -1,7 +1,7 @@
 """pairgan.py translates with exported files as test.py does."""
 
 import multiprocessing
-import sys
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -166,33 +166,23 @@ def test_batches_need_one_map_for_each_image(model: pairgan.Model) -> None:
 
 
 def test_the_command_line_translates(
-    of_labels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    of_labels: Path, tmp_path: Path, command: Callable[..., tuple[object, str]]
 ) -> None:
     file, labels, output = of_labels / "generator.onnx", tmp_path / "labels.png", tmp_path / "new" / "out.png"
     save_image(labels, LABELS)
     save_image(tmp_path / "instances.png", INSTANCES)
 
-    def exit_code(*arguments: str | Path) -> int | str | None:
-        monkeypatch.setattr(sys, "argv", ["pairgan.py", *map(str, arguments)])
-        try:
-            pairgan.main()
-        except SystemExit as end:
-            return end.code
-        return 0
-
-    assert exit_code(file, labels, output, "--instances", tmp_path / "instances.png", "--device", "cpu") == 0
+    assert command(file, labels, output, "--instances", tmp_path / "instances.png", "--device", "cpu") == (0, "")
     assert_alike(Image.open(output), pixels(pairgan.load(file)(LABELS, INSTANCES)))
-    assert capsys.readouterr() == ("", "")
     for arguments in ([file, labels, output], [file, labels], [file, labels, "out.xyz"], ["no.onnx", labels, output]):
-        assert exit_code(*arguments) == 2
-        printed = capsys.readouterr()
-        assert printed.out == ""
-        assert printed.err.startswith("error: ")
-        assert printed.err.count("\n") == 1
+        code, error = command(*arguments)
+        assert code == 2
+        assert error.startswith("error: ")
+        assert error.count("\n") == 1
 
 
 def test_a_folder_is_translated_and_a_bad_file_reported(
-    of_labels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    of_labels: Path, tmp_path: Path, command: Callable[..., tuple[object, str]]
 ) -> None:
     sources, instances, results = (tmp_path / name for name in ("sources", "instances", "results"))
     for name in ("a", "below/a.b", "without", ".hidden/c"):
@@ -205,11 +195,9 @@ def test_a_folder_is_translated_and_a_bad_file_reported(
     (sources / "link.png").symlink_to("gone.png")
     save_image(results / "a.png", LABELS)  # an earlier translation
 
-    def run(*arguments: Path) -> tuple[int | str | None, list[str]]:
-        monkeypatch.setattr(sys, "argv", ["pairgan.py", *map(str, (of_labels / "generator.onnx", *arguments))])
-        with pytest.raises(SystemExit) as end:
-            pairgan.main()
-        return end.value.code, capsys.readouterr().err.splitlines()
+    def run(*arguments: Path) -> tuple[object, list[str]]:
+        code, error = command(of_labels / "generator.onnx", *arguments)
+        return code, error.splitlines()
 
     def options(instances: Path) -> list[Path]:
         return [Path("--instances"), instances, Path("--device"), Path("cpu")]
