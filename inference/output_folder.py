@@ -230,15 +230,17 @@ class OutputFolder:
         sources = self.path / SOURCES
         names = {file.relative_to(sources).as_posix().removesuffix(".png") for file in sources.rglob("*.png")}
         present = {name for name in names if self.image(name).is_file()}
-        recorded = self._recorded() if present else record
+        recorded: Any = None if present else record
+        with suppress(OSError, ValueError):  # none, or one that cannot be read
+            recorded = read_json((self.path / RECORD).read_text(encoding="utf-8")) if present else record
         if recorded != record:
-            replaced, found = present & set(self.layout.names), "an origin that is not recorded"
-            if recorded:
+            replaced, found, is_reversed = present & set(self.layout.names), "an origin that is not recorded", False
+            if isinstance(recorded, dict):
                 differing = [
                     name for name in {**record, **recorded} if recorded.get(name, ...) != record.get(name, ...)
                 ]
                 found = f"another origin ({', '.join(differing)})"
-            is_reversed = (recorded or record).get("direction") != record.get("direction")
+                is_reversed = recorded.get("direction") != record.get("direction")
             if existing == "keep" or (existing == "refuse" and is_reversed):
                 remedy = "Choose another --output, or --existing replace."
                 raise DataError(f"--output: {self.path} holds translations of {found}. {remedy}")
@@ -249,14 +251,6 @@ class OutputFolder:
                 self.image(name).unlink()
         with replacing(self.path / RECORD) as temporary:
             temporary.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-
-    def _recorded(self) -> dict[str, Any] | None:
-        """Return the recorded origin; None if there is none that can be read."""
-        try:
-            record = read_json((self.path / RECORD).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return None
-        return record if isinstance(record, dict) else None
 
 
 @contextmanager

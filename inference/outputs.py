@@ -223,7 +223,10 @@ class Results:
         logger.info("gallery      %s", self.folder.path / INDEX)
         about = {"origin": {**origin, "n_kept": counts["kept"]}}
         if compared:
-            _report_sets(compared, about | {"protocol": self.evaluator.protocol}, self.folder.path)
+            whole, against = Summary({}, compared["whole"], {}), counted(compared["n_real"], "real image")
+            between = References(compared["floor"], compared["ceiling"])
+            lines = [f"metrics      {whole}, against {against}", f"to compare   {between}"]
+            _write_report({**compared, **about, "protocol": self.evaluator.protocol}, lines, self.folder.path)
         if measured := {record.row.name: record.measured for record in records if record.measured}:
             baselines, *others = (baselines for _, baselines, _ in gathered)
             for name, other in (item for of_process in others for item in of_process.items()):
@@ -237,16 +240,6 @@ class Results:
 
 def _size(image: Tensor) -> tuple[int, int]:
     return image.shape[2], image.shape[1]
-
-
-def _report_sets(compared: Mapping[str, Any], about: Mapping[str, Any], output: Path) -> None:
-    """Print the figures of translations as a set, and write them with `about` as metrics.json."""
-    against = counted(compared["n_real"], "real image")
-    lines = [
-        f"metrics      {Summary({}, compared['whole'], {})}, against {against}",
-        f"to compare   {References(compared['floor'], compared['ceiling'])}",
-    ]
-    _write_report({**compared, **about}, lines, output)
 
 
 def report_metrics(

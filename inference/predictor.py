@@ -35,8 +35,7 @@ class Predictor:
     seed: Seed of features, noise channels, style and dropout of an image, together with its name.
     toward: Another seed, and how far noise channels and style are from `seed` to it, 0 to 1.
     style: Style of all translations, (1, style_channels). None: draw a style for each image by its seed.
-    noise: Whether to translate in training mode, with dropout and batch norm by the image's own statistics, as
-        pix2pix tests.
+    noise: Whether to translate in training mode, with dropout and the image's own batch statistics, as pix2pix does.
     tiles: Network that computes images larger than a tile. None: translate every image in one piece.
     flips: Whether to average the translations of an image and of its mirror image.
     target_dtype: Type of the translated values, if targets are not 8-bit RGB.

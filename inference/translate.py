@@ -133,17 +133,13 @@ class SampleTranslator:
     problems: list[str] = field(default_factory=list)
     warned: list[str] = field(default_factory=list)
 
-    @property
-    def _predictor(self) -> Predictor:
-        return self.results.predictor
-
     def translate(self, indices: Sequence[int], batch_size: int) -> Iterator[None]:
         """Translate samples, up to `batch_size` together; yield after each of them.
 
         While the generator computes, other threads read the next samples, and measure and write the last ones.
         """
         with worker_threads() as pool:
-            most = 1 if self._predictor.tiles else MOST_THREADS + 1  # tiles are for images that fill the memory
+            most = 1 if self.results.predictor.tiles else MOST_THREADS + 1  # tiles are for images that fill the memory
             reads = self._usable(in_order(pool, self._read, indices, most))
             translated = chain.from_iterable(map(self._translated, _batches(reads, batch_size)))
             for written in in_order(pool, lambda parts: self.results.add(*parts), translated, most):
@@ -167,7 +163,7 @@ class SampleTranslator:
 
     def _translated(self, batch: Sequence[PaddedSample]) -> Iterator[tuple[Sample, Tensor, NoData | None]]:
         """Yield the samples of a batch with their translations, unless a sample takes too much memory."""
-        tiles = self._predictor.tiles_for(*batch[0].padded.source.shape[-2:])
+        tiles = self.results.predictor.tiles_for(*batch[0].padded.source.shape[-2:])
         if not tiles and (problem := self._lack_of_memory(batch)):
             if len(batch) > 1:
                 yield from chain.from_iterable(self._translated([read]) for read in batch)
@@ -175,7 +171,7 @@ class SampleTranslator:
                 self.problems.append(problem)
             return
         self._warn_of_statistics(batch[0].sample.name, *batch[0].sample.source.shape[-2:])
-        fakes = self._predictor.translate(Batch.of([read.padded for read in batch]))
+        fakes = self.results.predictor.translate(Batch.of([read.padded for read in batch]))
         for read, fake in zip(batch, fakes, strict=True):
             self.values.add(read.sample)
             self.results.add_to_baseline(read.sample)
@@ -190,7 +186,10 @@ class SampleTranslator:
         side = max(_PROBE // (m := self.preprocessing.size_multiple) * m, m, self.preprocessing.min_size)
         window = Window(0, min(side, height), 0, min(side, width))
         part = Batch.of([batch[0].padded]).mapped(lambda image: window.cut(image).clone())  # no view of the full image
-        needed, there_is = n_pixels * self._predictor.bytes_per_pixel(part), bytes_of_device(self._predictor.device)
+        needed, there_is = (
+            n_pixels * self.results.predictor.bytes_per_pixel(part),
+            bytes_of_device(self.results.predictor.device),
+        )
         if needed <= there_is:
             return None
         return (
@@ -202,7 +201,7 @@ class SampleTranslator:
         """Warn once if instance norm sees an image that is much larger than the crops of the training."""
         rule = self.preprocessing
         is_large = rule.mode.endswith("crop") and height * width > 4 * rule.crop_height * rule.crop_width
-        if self.warned or not is_large or not self._predictor.uses_statistics_of_images:
+        if self.warned or not is_large or not self.results.predictor.uses_statistics_of_images:
             return
         self.warned.append(name)
         logger.warning(
