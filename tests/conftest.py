@@ -1,4 +1,9 @@
-"""Fixtures of all tests: a tiny configuration, folders of small images, and figures of the original networks."""
+"""Fixtures of all tests: a tiny configuration, folders of small images, and figures of the original networks.
+
+Functions import torch, because the process of pytest-xdist that only distributes the tests loads this file too.
+"""
+
+from __future__ import annotations
 
 import gc
 import os
@@ -6,19 +11,19 @@ import shutil
 import signal
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
-from torchvision.models import vgg19
 
 import train
 from tests.reliability.command_line import CommandLine
 
-os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # more are processes, each of which imports torch
-torch.set_num_threads(1)  # tiny networks: more threads only wait for each other
+if TYPE_CHECKING:
+    import torch
+
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # each further one is a process that imports torch
 
 # A shell ignores SIGINT for what runs in the background, nohup ignores SIGHUP; both are inherited, by processes that
 # the tests start too. A handler of this process's own is not, and leaves this one alive when a terminal goes.
@@ -49,20 +54,23 @@ metrics: {{n_samples: 2}}
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Escape what a test said that is no text, as names of files: the processes of pytest-xdist send only text."""
+    """Escape captured bytes that are no text, such as file names, because pytest-xdist sends only text."""
     report = yield
     report.sections = [(name, said.encode(errors="backslashreplace").decode()) for name, said in report.sections]
     return report
 
 
 def pytest_collection_finish() -> None:
-    """Leave the modules that are imported by now out of each later garbage collection, which takes 0.2 s with them."""
+    """Exclude the imported modules from later garbage collections, which take 0.2 s with them."""
+    import torch
+
+    torch.set_num_threads(1)  # tiny networks: more threads only wait for each other
     gc.collect()
     gc.freeze()
 
 
 def pytest_unconfigure() -> None:
-    """Let Python free the modules at its end: libraries count and print what is left."""
+    """Let Python free the modules at its end, because some libraries print what is left."""
     gc.unfreeze()
 
 
@@ -70,7 +78,7 @@ def pytest_unconfigure() -> None:
 def _garbage_is_this_tests() -> Iterator[None]:
     """Collect what a test leaves, so that a file that it did not close fails this test, not an innocent one.
 
-    What lives on, as modules that were imported meanwhile, is left out of the later collections.
+    Objects that survive, such as new modules, are excluded from later collections.
     """
     yield
     gc.collect()
@@ -101,7 +109,7 @@ def trained_config(tiny_config: Path, tiny_run: Path) -> Path:
 @pytest.fixture(scope="session")
 def of_labels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of an untrained run of label maps and instance edges, with its generator.onnx; only to be read."""
-    from tests.pairgan.conftest import trained  # which imports this module
+    from tests.pairgan.conftest import trained  # it imports this module
 
     return trained(tmp_path_factory.mktemp("labels"))
 
@@ -124,6 +132,8 @@ def command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
 @pytest.fixture(scope="session")
 def reference() -> dict[str, Any]:
     """Inputs, weights and outputs of the original networks; see tests/reference/README.md."""
+    import torch
+
     folder = Path(__file__).parent / "reference"
     return {name: case for file in folder.glob("*.pt") for name, case in torch.load(file, weights_only=True).items()}
 
@@ -155,12 +165,17 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def cached_vgg19(hub: Path, vgg19_weights: dict[str, torch.Tensor]) -> None:
     """Let torch's cache hold VGG19 with random weights."""
+    import torch
+
     torch.save(vgg19_weights, hub / "vgg19-dcbb9e9d.pth")
 
 
 @pytest.fixture(scope="session")
 def vgg19_weights() -> dict[str, torch.Tensor]:
     """VGG19's convolutions in torchvision's names, random: its layers are right, its values mean nothing."""
+    import torch
+    from torchvision.models import vgg19
+
     with torch.device("meta"):
         shapes = {key: value.shape for key, value in vgg19().features.state_dict().items()}
     generator = torch.Generator().manual_seed(0)
@@ -179,7 +194,7 @@ def save_image(path: Path, pixels: np.ndarray) -> None:
 
 
 def write_tiny_config(folder: Path) -> Path:
-    """Write `tiny.yaml`, whose runs go to `runs` beside it."""
+    """Write `tiny.yaml`. Its runs go to the folder `runs` next to it."""
     path = folder / "tiny.yaml"
     path.write_text(TINY_CONFIG.format(root=folder / "runs"))
     return path

@@ -53,7 +53,7 @@ def _spot(seed: int, height: int, width: int) -> np.ndarray:
 
 
 def write_data_set(root: Path, maps: Iterable[str], width: int = 64) -> None:
-    """Two samples in each split; `maps` are the endings of the folders' names, of which "" holds both sides."""
+    """Write two samples for each split. maps: Suffixes of the folders' names; "" holds joined pairs."""
     rng = np.random.default_rng(0)
     for split, name in product(("train", "val", "test"), ("1", "2")):
         labels = rng.integers(0, 34, (4, width // 16), dtype=np.uint8).repeat(16, 0).repeat(16, 1)

@@ -15,6 +15,7 @@ from typing import Any
 from uuid import uuid4
 
 import torch
+import torch._dynamo  # DDP imports it, which keeps threads of gloo if it happens while they run
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.elastic.rendezvous import dynamic_rendezvous
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
@@ -47,8 +48,8 @@ def start_program(command: list[str], output: Path, prepare: Callable[[], object
 class Torchrun:
     """torchrun's agent and two ranks of it, each forked with torch imported, in a session of their own.
 
-    Stands for `torchrun --standalone --nproc-per-node 2 COMMAND`: the agent is torch's own, and signals to it, its end
-    and its restarts are those of the program. Importing torch three times takes ten times as long as such a run.
+    It does what `torchrun --standalone --nproc-per-node 2 COMMAND` does, with torch's own agent. Importing torch three
+    times takes ten times as long as such a run.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class Torchrun:
         self._process.start()
 
     def send_signal(self, number: int) -> None:
-        """Send a signal to the agent alone."""
+        """Send a signal only to the agent."""
         assert self._process.pid is not None
         os.kill(self._process.pid, number)
 
@@ -162,7 +163,7 @@ def _agent(
     one_machine |= {"run_id": uuid4().hex, "rdzv_backend": "c10d", "rdzv_endpoint": "127.0.0.1:0"}
     one_machine |= {"local_addr": "127.0.0.1"}
     config = LaunchConfig(**one_machine | options, start_method="fork")
-    # for the log of a rendezvous, torch looks through the sources of all modules that are imported, for half a second
+    # torch would search the sources of all imported modules, for the log of a rendezvous: half a second
     vars(dynamic_rendezvous)["get_method_name"] = str
     try:
         elastic_launch(config, _run_rank)(command, prepare)
@@ -173,7 +174,7 @@ def _agent(
 
 def _begin(output: Path, environment: dict[str, str]) -> None:
     gc.freeze()  # garbage collections pass over the modules
-    os.environ.update(environment)  # that of the test; the server has the one in which it was started
+    os.environ.update(environment)  # the server has the environment of its own start
     descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
@@ -181,7 +182,7 @@ def _begin(output: Path, environment: dict[str, str]) -> None:
 
 
 def _run_rank(command: list[str], prepare: Callable[[], object] | None) -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, 0)  # torch asks for SIGINT at the agent's end, for forked ranks alone
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, 0)  # torch asks for SIGINT at the agent's end only in forked ranks
     _run_program(command, prepare)
 
 

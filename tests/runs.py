@@ -159,7 +159,7 @@ def assert_resumes_exactly(config: Path, *settings: str, stop: int, end: int, be
 
 
 def with_slow(short: Iterable[Any], long: Iterable[Any]) -> list[Any]:
-    """Return cases for pytest.mark.parametrize, of which `long` are for make test-all; a tuple has several values."""
+    """Return cases for pytest.mark.parametrize. Only make test-all runs `long`. A tuple has several values."""
     values = (case if isinstance(case, tuple) else (case,) for case in long)
     return [*short, *(pytest.param(*each, marks=pytest.mark.slow) for each in values)]
 

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-# A package may import those of lower levels; those of one level know nothing of each other.
+# A package imports only packages of lower levels, and none of its own level.
 LEVELS = [
     {"utils", "pairgan"},
     {"data", "models", "losses", "metrics"},
@@ -50,7 +50,7 @@ def product_sources() -> dict[str, str]:
 
 
 def module_graph(sources: Mapping[str, str]) -> dict[str, set[str]]:
-    """Return the modules that each module imports, as far as they are of the project."""
+    """Return the modules of the project that each module imports."""
     modules = {path.removesuffix(".py").removesuffix("/__init__").replace("/", "."): path for path in sources}
     graph: dict[str, set[str]] = {}
     for module, path in modules.items():

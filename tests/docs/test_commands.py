@@ -92,7 +92,7 @@ MADE_BEFORE = {  # what the reader has made by then, besides runs
 }
 LABEL_WEIGHTS = "labels/latest_net_G.pth"
 OF_SPADE = {"G": "spade", "D": "spade_multiscale"}
-WEIGHTS = {  # by recipe: the folder, the sides, and the formats of G and D
+WEIGHTS = {  # recipe: folder, suffixes of the directions, formats of G and D
     "spade_ade20k": ("checkpoints/ade20k_pretrained", ("",), OF_SPADE),
     "spade_cityscapes": ("checkpoints/cityscapes_pretrained", ("",), OF_SPADE),
     "cyclegan_256": ("checkpoints/horse2zebra", ("_A", "_B"), {"G": "global", "D": "patch"}),
@@ -108,6 +108,9 @@ FOR_TEST_ALL = "|".join([  # processes that import torch, and what takes seconds
 ])  # fmt: skip
 
 
+TRAINS = re.compile(r"python \S*train\.py (?!.*--(dry-run|smoke|print-config|resume))")
+
+
 def shown(*, is_slow: bool) -> dict[str, list[str]]:
     """The commands to run by page, in their order: those for make test-all, or the others."""
     pages: dict[str, list[str]] = {}
@@ -117,8 +120,11 @@ def shown(*, is_slow: bool) -> dict[str, list[str]]:
     return pages
 
 
-SHOWN = [pytest.param(each, id=page) for page, each in shown(is_slow=False).items()]
-SHOWN += [pytest.param(each, id=f"{page}: slow", marks=pytest.mark.slow) for page, each in shown(is_slow=True).items()]
+SHOWN = [pytest.param(each, False, id=page) for page, each in shown(is_slow=False).items()]
+SHOWN += [
+    pytest.param([*shown(is_slow=False).get(page, []), *each], True, id=f"{page}: slow", marks=pytest.mark.slow)
+    for page, each in shown(is_slow=True).items()
+]
 
 
 @pytest.fixture(scope="module")
@@ -143,8 +149,6 @@ def trained_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copyfile(folder / "LABELS/test_label/1.png", folder / name)
     write_video(folder / "clip.mp4", n_frames=4, size=(64, 64))
     (folder / "hub" / "checkpoints").mkdir(parents=True)
-    save_random_alexnet(folder / "hub" / "checkpoints")
-    save_random_inception(folder / "hub" / "checkpoints")
     translation_script()  # found from the repository
     before = Path.cwd()
     os.chdir(folder)
@@ -194,7 +198,7 @@ def train_stand_ins() -> None:
     small = [f"{part}.base_channels=4" for part in ("generator", "discriminator")]
     write_weights(small)
     config = load_config(Path("configs/oasis_cityscapes.yaml"), ["data.root=ROOT", *small])
-    discriminator = build_discriminator(config)  # narrower than OASIS's, which alone is exported
+    discriminator = build_discriminator(config)  # narrower than OASIS's, which is the only one that is exported
     keys = original_keys(discriminator, FORMATS["oasis_discriminator"].names(discriminator))
     states = {
         "EMA": export_original(build_generator(config), "oasis", biases_before_norms=True),
@@ -244,7 +248,7 @@ def stand_ins(command: str) -> list[str]:
     is_of_spade = "_pretrained" in command
     if "--instances" in given or is_of_spade:
         given = ["LABEL_MAPS" if word == "FOLDER" else word for word in given]
-    if not is_of_spade and ("--instances" in given or "init." in command):  # of a network of label maps
+    if not is_of_spade and ("--instances" in given or "init." in command):  # the network reads label maps
         given = [re.sub(r"[\w/]*latest_net_G.pth", LABEL_WEIGHTS, word) for word in given]
     if "from-photos" in given:
         given = ["NEW_PAIRS" if word == "PAIRS" else word for word in given]
@@ -271,7 +275,7 @@ def run_python(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 def run_torchrun(arguments: list[str]) -> int:
-    """torchrun with two processes in all, on as many machines as it is to be, which are all this one."""
+    """Run torchrun with two processes. All machines that the command names are this one."""
     script = next(i for i, word in enumerate(arguments) if word.endswith(".py"))
     options, name, rest = arguments[:script], arguments[script], arguments[script + 1 :]
     n_machines = int(options[options.index("--nnodes") + 1]) if "--nnodes" in options else 1
@@ -325,27 +329,40 @@ def link_or_copy(source: str, target: str) -> None:
     (os.link if Path(source).suffix in (".png", ".jpg", ".npy", ".pt", ".pth") else shutil.copy2)(source, target)
 
 
-@pytest.mark.parametrize("shown_commands", SHOWN)
+@pytest.mark.parametrize(("shown_commands", "trains_all"), SHOWN)
 def test_the_commands_of_a_page_work(
-    shown_commands: Sequence[str], trained_workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shown_commands: Sequence[str],
+    trains_all: bool,
+    trained_workspace: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """A training whose run no other command reads is only checked, unless `trains_all`."""
     shutil.copytree(
         trained_workspace, tmp_path / "here", ignore=shutil.ignore_patterns("hub"), copy_function=link_or_copy
     )
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setattr("torch.hub.get_dir", lambda: str(trained_workspace / "hub"))
+    if any(re.search("lpips|kid|fid", command) for command in shown_commands):
+        save_random_alexnet(trained_workspace / "hub" / "checkpoints")
+        save_random_inception(trained_workspace / "hub" / "checkpoints")
     done = set[str]()
-    for command in itertools.chain.from_iterable((*made_before(each), each) for each in shown_commands):
-        if command not in done:
-            shutil.rmtree("results", ignore_errors=True)  # of the commands before
-            if "from-photos PHOTOS PAIRS" in command:
-                shutil.rmtree("NEW_PAIRS", ignore_errors=True)
-            ended = run_command(command, monkeypatch)
-            if ended:  # a run or a file of another command has the same name
-                option = "--resume never" if "train.py" in command else "--existing replace"
-                ended = run_command(f"{command} {option}", monkeypatch)
-            assert ended == 0, command
-        done.add(command)
+    for shown_command in shown_commands:
+        for command in (*made_before(shown_command), shown_command):
+            if command == shown_command and not trains_all and TRAINS.match(command):
+                assert run_command(f"{command} --print-config", monkeypatch) == 0, command
+            elif command not in done:
+                assert_runs(command, monkeypatch)
+                done.add(command)
+
+
+def assert_runs(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.rmtree("results", ignore_errors=True)  # the commands before have written results
+    if "from-photos PHOTOS PAIRS" in command:
+        shutil.rmtree("NEW_PAIRS", ignore_errors=True)
+    if run_command(command, monkeypatch):  # a run or a file of another command has the same name
+        option = "--resume never" if "train.py" in command else "--existing replace"
+        assert run_command(f"{command} {option}", monkeypatch) == 0, command
 
 
 def test_what_is_not_run_is_still_shown() -> None:

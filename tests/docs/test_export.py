@@ -22,7 +22,7 @@ ROTATED = 6  # EXIF's orientation of a camera on its side
 
 
 def moved(run_folder: Path, folder: Path) -> Path:
-    """Return a new folder that has a run's generator.onnx alone."""
+    """Return a new folder that has only a run's generator.onnx."""
     (folder / "elsewhere").mkdir()
     shutil.copy(run_folder / "generator.onnx", folder / "elsewhere")
     return folder / "elsewhere"

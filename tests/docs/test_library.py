@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
-import optuna
 import pytest
 import torch
 
@@ -92,7 +91,10 @@ def test_a_callback_ends_the_run() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.slow  # importing optuna takes longer than the trials
 def test_optuna_prunes_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    import optuna
+
     class TheSecond(optuna.pruners.BasePruner):
         def prune(self, study: optuna.Study, trial: optuna.trial.FrozenTrial) -> bool:
             return trial.number == 1

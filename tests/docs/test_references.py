@@ -29,7 +29,7 @@ MODULES += [f"{path.parent.name}.__main__" for path in (ROOT / "tools").glob("*/
 OF_OTHERS = {  # options of torchrun, tensorboard, pip, git, http.server, sbatch, docker, curl, rclone and the bench
     *("--nproc-per-node", "--nnodes", "--rdzv-backend", "--rdzv-endpoint", "--rdzv-id", "--max-restarts"),
     *("--bind", "--directory"),
-    *("--case", "--data", "--recipe", "--steps"),  # of the bench
+    *("--case", "--data", "--recipe", "--steps"),  # the bench has these
     *("--signals-to-handle", "--logdir", "--editable", "--standalone", "--nodes", "--cpus-per-task"),
     *("--tag", "--build-arg", "--rm", "--gpus", "--shm-size", "--volume", "--user", "--publish", "--env"),
     *("--fail", "--data-binary", "--form", "--header", "--request", "--retry", "--retry-delay", "--retry-connrefused"),
@@ -65,7 +65,7 @@ def known_options() -> set[str]:
 
 
 def own_text(document: Path) -> str:
-    """The text without what is said of the originals' options, which stand in the first column of a table."""
+    """The text without the originals' options, which are in the first column of a table."""
     text = prose(document)
     if not document.name.startswith("coming_from_"):
         return re.sub(r"pix2pixHD's\s+`--[\w-]+`|`--eval`", "", text)

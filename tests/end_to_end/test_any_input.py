@@ -3,20 +3,15 @@
 import io
 import json
 import sys
-from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from data.batch import DataError
 from data.files.image_files import read_rgb
-from models.instance_features import FeatureClusters
 from tests.conftest import save_image, write_tiny_config
-from tests.images import save_npy, tifffile
-from tests.runs import run, translate, untrained_run
-from utils.checkpoint import write_weights_file
+from tests.runs import run, translate
 
 RGB = ("data.layout=paired_folders", "data.instance_edges=false")
 
@@ -65,7 +60,7 @@ def test_the_trainings_size_is_taken_where_it_is_asked_for(rgb_run: Path, tmp_pa
     arguments = ["--checkpoint", str(rgb_run), "--input", str(tmp_path / "in"), "--output", str(tmp_path / "out")]
     for choice, size in (
         (["--size", "trained"], (32, 32)),
-        (["data.preprocess=none"], (48, 72)),  # as the originals round
+        (["data.preprocess=none"], (48, 72)),  # rounded as in the originals
         (["--size", "own", "data.preprocess=none"], (50, 70)),
         ([], (50, 70)),
     ):
@@ -76,32 +71,6 @@ def test_the_trainings_size_is_taken_where_it_is_asked_for(rgb_run: Path, tmp_pa
     assert read_rgb(tmp_path / "split" / "x.png").shape[1:] == (32, 32)
     translate("--checkpoint", str(rgb_run), "--split", "train", "--size", "own", "--output", str(tmp_path / "split"))
     assert read_rgb(tmp_path / "split" / "x.png").shape[1:] == read_rgb(root / "train_A" / "x.png").shape[1:]
-
-
-@pytest.mark.parametrize("case", ["mirrored", "sampled features"])
-def test_tiles_are_not_seen(tmp_path: Path, tiny_config: Path, label_data_set: Path, case: str) -> None:
-    settings = ["data.layout=paired_folders", f"data.root={label_data_set}", "data.n_classes=5"]
-    if case == "sampled features":
-        settings += ["features.n_channels=2", "features.base_channels=4", "features.n_downsamplings=4"]
-    run_folder = untrained_run(tiny_config, *settings)
-    labels = np.random.default_rng(0).integers(0, 5, (12, 17), dtype=np.uint8).repeat(8, 0).repeat(8, 1)[:90, :131]
-    arguments = ["--checkpoint", str(run_folder), "--opt-level", "O0"]
-    maps: dict[str, np.ndarray] = {"--input": labels, "--instances": labels.astype(np.uint16) * 1000}
-    maps |= {"--targets": noise(90, 131)} if case != "sampled features" else {}  # without them, results come in bands
-    for option, pixels in maps.items():
-        save_image(tmp_path / option / "x.png", pixels)
-        arguments += [option, str(tmp_path / option)]
-    if case == "sampled features":
-        clusters = FeatureClusters({label: torch.full((1, 2), label / 10) for label in range(5)})
-        write_weights_file(tmp_path / "clusters.pt", clusters.state_dict())
-        arguments += ["--clusters", str(tmp_path / "clusters.pt")]
-    arguments += ["--tta", "flip"] if case == "mirrored" else []
-    translate(*arguments, "--output", str(tmp_path / "whole"))
-    translate(*arguments, "--output", str(tmp_path / "tiled"), "--tile", "32")
-    whole, tiled = (read_rgb(tmp_path / folder / "x.png").int() for folder in ("whole", "tiled"))
-    assert whole.shape == (3, 90, 131)
-    assert whole.float().std() > 1
-    assert (whole - tiled).abs().max() <= 1
 
 
 def test_files_folders_and_lists_keep_their_sub_folders(
@@ -127,7 +96,7 @@ def test_files_folders_and_lists_keep_their_sub_folders(
     monkeypatch.setattr(sys, "stdin", io.StringIO(f"{root}/b/x.png\n\n{root}/c.png\n"))
     assert results("--input", "-") == ["b/x.png", "c.png"]
     monkeypatch.chdir(root)
-    assert results("--input", "c.png") == ["c.png"]  # results may lie beside what is read
+    assert results("--input", "c.png") == ["c.png"]  # results may be next to inputs
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
     with pytest.raises(DataError, match="standard input holds no path"):
         results("--input", "-")
@@ -151,64 +120,3 @@ def test_listed_files_have_partners_by_name(rgb_run: Path, tmp_path: Path) -> No
     ):
         with pytest.raises(DataError, match=message):
             translate(*arguments, str(tmp_path / target), "--input", *names)
-
-
-RNG = np.random.default_rng(0)
-UINT8 = RNG.integers(0, 256, (32, 32), dtype=np.uint8)
-UINT16 = RNG.integers(0, 60000, (32, 32)).astype(np.uint16)
-FLOATS = RNG.random((32, 32)).astype(np.float32)
-
-
-def trained(folder: Path, pixels: np.ndarray) -> Path:
-    """Return the folder of a run whose sources and targets are `pixels`, as .npy, or as PNG of RGB."""
-    n_channels = 3 if pixels.ndim == 3 else 1
-    suffix, save = (".png", save_image) if n_channels == 3 else (".npy", save_npy)
-    for split, side in product(("train", "test"), "AB"):
-        save(folder / "pairs" / f"{split}_{side}" / f"0{suffix}", pixels)
-    channels = [f"data.{side}_channels={n_channels}" for side in ("source", "target")]
-    channels += [] if n_channels == 3 else [f"data.{side}_range=[0,59990]" for side in ("source", "target")]
-    run(write_tiny_config(folder), *RGB, f"data.root={folder / 'pairs'}", *channels, "train.max_steps=1")
-    return folder / "runs" / "tiny"
-
-
-@pytest.fixture(scope="module")
-def run_of_16_bits(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return trained(tmp_path_factory.mktemp("sixteen"), UINT16)
-
-
-def translated(run_folder: Path, source: Path, *options: str) -> None:
-    output = source.parent / "out" / source.stem
-    translate("--checkpoint", str(run_folder), "--input", str(source), "--output", str(output), *options)
-
-
-def test_other_bits_and_channels_are_refused(run_of_16_bits: Path, tmp_path: Path) -> None:
-    save_image(tmp_path / "x.png", UINT8)
-    save_image(tmp_path / "in" / "x.png", UINT16)
-    save_image(tmp_path / "targets" / "x.png", UINT8)
-    tifffile().imwrite(tmp_path / "x.tif", np.stack([UINT16] * 4), photometric="minisblack")
-    bits = r"x\.png: holds 8 bits, the training images values up to 59\d+.*: store it as those, or set data\.source_r"
-    for source, options, message in (
-        ("x.png", [], bits),
-        (
-            "in",
-            ["--targets", str(tmp_path / "targets")],
-            r"targets/x\.png: holds 8 bits, .* data\.target_range=\[0,255\]",
-        ),
-        ("x.tif", [], r"x\.tif: has 4 channels, the training images 1: give images like those"),
-    ):
-        with pytest.raises(DataError, match=message):
-            translated(run_of_16_bits, tmp_path / source, *options)
-    translated(run_of_16_bits, tmp_path / "x.png", "data.source_range=[0,255]")
-
-
-def test_values_in_another_unit_are_reported(
-    run_of_16_bits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    save_image(tmp_path / "in" / "right.png", UINT16)
-    translated(run_of_16_bits, tmp_path / "in" / "right.png")
-    assert "do not fit" not in capsys.readouterr().out
-    save_npy(tmp_path / "unit" / "x.npy", FLOATS)
-    translated(run_of_16_bits, tmp_path / "unit" / "x.npy")
-    shown = capsys.readouterr().out
-    assert "1 of 1 sources do not fit the values of the training" in shown
-    assert "such as x with " in shown

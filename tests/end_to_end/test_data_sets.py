@@ -1,23 +1,18 @@
 """Runs on data sets with bad samples, with all kinds of maps, and with a cache."""
 
-import json
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from configs import splits
 from configs.load import load_config
 from configs.splits import cache_folder
 from data.batch import DataError
-from data.files.image_files import read_rgb
-from tests import processes
-from tests.conftest import save_image, write_tiny_config
-from tests.runs import assert_equal, assert_same_state, checkpoint, run, translate
+from tests.conftest import save_image
+from tests.runs import assert_same_state, checkpoint, run
 from tools import clear_cache
-from utils.checkpoint_folder import checkpoint_path
 
 
 def pairs_of(root: Path, split: str, n: int) -> None:
@@ -48,53 +43,6 @@ def test_bad_samples_end_a_run_or_are_skipped_in_validation_too(
         run(tiny_config, *data, "data.on_bad_sample=skip", "run.name=other")
 
 
-SIZE = 16  # pixels of a source
-SETTINGS = ["data.layout=paired_folders", "data.n_classes=3", "data.instances=connected", "data.source_channels=1"]
-SETTINGS += ["data.source_folder=['{split}_label','{split}_height']", "data.weight_folder={split}_weight"]
-SETTINGS += ["data.source_range=[0,60000]"]
-SETTINGS += ["data.preprocess=crop", "data.crop_width=16", "data.crop_height=16", "loss.class_weights={0: 2}"]
-SETTINGS += ["data.rotation_degrees=[-20,20]", "augmentation.policy=[color,translation]", "train.batch_size=2"]
-SETTINGS += ["train.accumulation_steps=2", "train.pool_size=2", "train.ema_decay=0.9"]
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The configuration of a finished run, `tiny`, that has its checkpoint of step 2 too."""
-    folder, rng = tmp_path_factory.mktemp("combined"), np.random.default_rng(0)
-    side = 2 * SIZE
-    for name, split in zip("abefcd", ("train", "train", "train", "train", "val", "test"), strict=True):
-        labels = rng.integers(0, 3, (4, 4), dtype=np.uint8).repeat(4, 0).repeat(4, 1)
-        save_image(folder / f"pairs/{split}_label/{name}.png", labels)
-        save_image(folder / f"pairs/{split}_height/{name}.png", rng.integers(0, 60000, (SIZE, SIZE), dtype=np.uint16))
-        save_image(folder / f"pairs/{split}_img/{name}.png", rng.integers(0, 256, (side, side, 3), dtype=np.uint8))
-        weights = np.full((side, side), 200, np.uint8)
-        weights[: side // 2] = 0
-        save_image(folder / f"pairs/{split}_weight/{name}.png", weights)
-    config = write_tiny_config(folder)
-    more = [*SETTINGS, f"data.root={folder / 'pairs'}", "generator.scale=2"]
-    run(config, *more, "checkpoint.every_steps=2")
-    return config
-
-
-def test_a_run_resumes_with_the_same_bits(trained: Path) -> None:
-    whole, folder = checkpoint(trained, 4), trained.parent / "runs" / "tiny"
-    checkpoint_path(folder, 4).unlink()
-    run(folder / "config.yaml")
-    assert_equal(checkpoint(trained, 4), whole)
-
-
-def test_tiles_give_the_same_image_and_figures(trained: Path) -> None:
-    results = trained.parent / "results"
-    arguments = ["--checkpoint", str(trained.parent / "runs" / "tiny"), "--device", "cpu", "--opt-level", "O0"]
-    translate(*arguments, "--output", str(results / "whole"))
-    translate(*arguments, "--output", str(results / "tiled"), "--tile", "16")
-    whole, tiled = (read_rgb(results / name / "d.png").int() for name in ("whole", "tiled"))
-    assert whole.shape == tiled.shape
-    assert (whole - tiled).abs().max() <= 1
-    report = json.loads((results / "whole" / "metrics.json").read_text())
-    assert report["mean"]["l1_weighted"] != report["mean"]["l1"]
-
-
 def settings(root: Path, *more: str) -> list[str]:
     return ["data.layout=paired_folders", "data.n_classes=5", f"data.root={root}", "data.crop_height=32", *more]
 
@@ -102,19 +50,6 @@ def settings(root: Path, *more: str) -> list[str]:
 def kept(folder: Path) -> list[Path]:
     """Return the files of a cache."""
     return list(folder.rglob("*.pt"))
-
-
-def test_processes_that_write_at_once_leave_whole_files(
-    tiny_config: Path, label_data_set: Path, tmp_path: Path
-) -> None:
-    arguments = settings(label_data_set, f"data.cache={tmp_path / 'cache'}")
-    three = [processes.start(tiny_config, *arguments, "train.max_steps=3", f"run.name={n}") for n in range(3)]
-    for process in three:
-        process.join(processes.PATIENCE_S)
-    assert [process.exitcode for process in three] == [0, 0, 0]
-    files = kept(tmp_path / "cache")
-    assert len(files) == 3
-    assert all(torch.load(file, weights_only=True)["target"].shape == (3, 32, 64) for file in files)
 
 
 def test_a_run_with_a_cache_equals_one_without(tiny_config: Path, label_data_set: Path, tmp_path: Path) -> None:

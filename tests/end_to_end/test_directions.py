@@ -1,4 +1,4 @@
-"""A run with a generator for each direction: what test.py and the exports make of either."""
+"""A run with a generator for each direction, translated with and exported."""
 
 import json
 from functools import partial

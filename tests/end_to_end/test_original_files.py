@@ -9,20 +9,16 @@ import torch
 from torch import Tensor, nn
 
 from data.files.image_files import read_rgb
-from inference.load import load_generator, load_network
+from inference.load import load_generator
 from inference.requested_predictor import encode_style
 from models.initialization import initialize
 from models.latent_inputs import StyleStem
-from models.originals.format import OriginalWeightsError
 from models.originals.weights import export_original, import_original
-from models.segmentation_discriminator import SegmentationDiscriminator
 from models.spade_generator import SpadeGenerator
 from models.spectral_norm import add_spectral_norm, spectral_norms
 from tests.conftest import save_image
 from tests.models.originals.cases import weights_of
-from tests.runs import OASIS, SPADE, checkpoint, run, translate
-from tools.export import __main__ as export
-from tools.export.format import ExportError
+from tests.runs import SPADE, checkpoint, run, translate
 from utils.errors import ConfigError
 
 
@@ -43,27 +39,6 @@ def assert_parameters(network: nn.Module, expected: dict[str, Tensor]) -> None:
         assert torch.equal(expected[name], weight), name
 
 
-def test_a_generator_translates_label_maps_of_any_size(of_spade: dict[str, Path], tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    for name, size in (("a", (64, 128)), ("b", (41, 59))):
-        save_image(tmp_path / "in" / f"{name}.png", rng.integers(0, 4, size, dtype=np.uint8))
-    translate("--checkpoint", str(of_spade["G"]), "--input", str(tmp_path / "in"), "--output", str(tmp_path / "out"))
-    assert {path.stem for path in (tmp_path / "out").glob("*.png")} >= {"a", "b"}
-
-
-def test_the_settings_follow_from_the_shapes_but_for_the_upsamplings(of_spade: dict[str, Path]) -> None:
-    loaded = load_generator(of_spade["G"])
-    settings = loaded.config.generator
-    assert (settings.name, settings.base_channels, settings.hidden_channels) == ("spade", 2, 6)
-    assert (settings.norm, settings.spectral_norm, settings.spectral_iteration) == ("batch", True, "v_first")
-    assert (settings.n_upsamplings, loaded.config.data.n_classes) == (5, 4)
-    more = load_generator(of_spade["G"], ["generator.n_upsamplings=6"]).generator
-    assert isinstance(more, SpadeGenerator)
-    assert len(more.reductions) == 7
-    with pytest.raises(OriginalWeightsError, match="has the weights of 5 or 6 upsamplings"):
-        load_generator(of_spade["G"], ["generator.n_upsamplings=7"])
-
-
 def test_a_run_starts_from_files_of_spade(tiny_config: Path, of_spade: dict[str, Path], label_data_set: Path) -> None:
     settings = [*SPADE, "generator.n_upsamplings=5", "generator.norm=batch", "generator.base_channels=2"]
     settings += ["generator.hidden_channels=6", "discriminator.n_layers=3", "data.layout=paired_folders"]
@@ -78,14 +53,14 @@ def test_a_run_starts_from_files_of_spade(tiny_config: Path, of_spade: dict[str,
 
 @pytest.fixture
 def styled(reference: dict[str, Any], tmp_path: Path) -> Path:
-    """latest_net_G.pth of a generator with a style, whose encoder is not beside it."""
+    """latest_net_G.pth of a generator with a style, without the file of its encoder."""
     torch.save(reference["spade_generator_vae"]["state_dict"], tmp_path / "latest_net_G.pth")
     return tmp_path / "latest_net_G.pth"
 
 
 @pytest.fixture
 def with_encoder(reference: dict[str, Any], styled: Path) -> Path:
-    """The same with latest_net_E.pth beside it: of SPADE's 256 numbers."""
+    """The same with latest_net_E.pth next to it, for styles of 256 numbers as in SPADE."""
     weights = torch.load(styled, weights_only=True)
     weights["fc.weight"] = torch.randn(len(weights["fc.bias"]), 256, generator=torch.Generator().manual_seed(0))
     torch.save(weights, styled)
@@ -95,24 +70,12 @@ def with_encoder(reference: dict[str, Any], styled: Path) -> Path:
 
 @pytest.fixture
 def labels(tmp_path: Path) -> Path:
-    """A label map of 64x64."""
+    """A folder with a label map of 64x64."""
     save_image(tmp_path / "in" / "a.png", np.random.default_rng(0).integers(0, 4, (64, 64), dtype=np.uint8))
     return tmp_path / "in"
 
 
-def test_styles_of_a_file_without_its_encoder_are_drawn(styled: Path, labels: Path, tmp_path: Path) -> None:
-    arguments = ["--checkpoint", str(styled), "--input", str(labels), "--output"]
-    for seed in ("0", "1"):
-        translate(*arguments, str(tmp_path / seed), "--seed", seed)
-    zero, one = (read_rgb(tmp_path / seed / "a.png") for seed in ("0", "1"))
-    assert (zero != one).any()
-    with pytest.raises(ConfigError, match=r"holds no encoder\. Put latest_net_E\.pth"):
-        translate(*arguments, str(tmp_path / "styled"), "--style", str(tmp_path / "0" / "a.png"))
-    with pytest.raises(ExportError, match=r"its style encoder is missing\. Put latest_net_E\.pth next to it"):
-        export.main(["--checkpoint", str(styled), "--format", "safetensors"])
-
-
-def test_styles_of_images_are_encoded_by_the_file_beside(
+def test_styles_of_images_are_encoded_by_the_file_next_to_them(
     reference: dict[str, Any], with_encoder: Path, labels: Path, tmp_path: Path
 ) -> None:
     loaded = load_generator(with_encoder)
@@ -133,40 +96,6 @@ def test_styles_of_images_are_encoded_by_the_file_beside(
         load_generator(with_encoder, ["style.size=[8,2]"])
     with pytest.raises(ConfigError, match=r"style\.channels is 256 by the shapes of its weights, not 8"):
         load_generator(with_encoder, ["style.channels=8"])
-
-
-def test_files_of_half_precision_are_read_in_float32(with_encoder: Path) -> None:
-    for file in (with_encoder, with_encoder.with_name("latest_net_E.pth")):
-        torch.save({key: value.half() for key, value in torch.load(file, weights_only=True).items()}, file)
-    assert {weight.dtype for weight in load_generator(with_encoder).generator.parameters()} == {torch.float32}
-
-
-def test_both_files_are_written_back(with_encoder: Path, tmp_path: Path) -> None:
-    output = tmp_path / "back" / "latest_net_G.pth"
-    output.parent.mkdir()
-    export.main(["--checkpoint", str(with_encoder), "--format", "original", "--output", str(output)])
-    for name in ("latest_net_G.pth", "latest_net_E.pth"):
-        before, after = (torch.load(folder / name, weights_only=True) for folder in (tmp_path, output.parent))
-        assert before.keys() == after.keys()
-        for key in before:
-            assert torch.equal(before[key], after[key]) or key.endswith("conv_0.bias"), key
-
-
-def test_a_styled_run_starts_from_both_files_and_is_written_as_both(
-    tiny_config: Path, with_encoder: Path, label_data_set: Path
-) -> None:
-    settings = [*SPADE, "generator.n_upsamplings=5", "generator.base_channels=1", "generator.hidden_channels=6"]
-    settings += ["style.channels=256", "style.size=[1,2]", "data.layout=paired_folders"]
-    settings += [f"data.root={label_data_set}", "data.n_classes=4", "data.ignore_id=4", "data.instance_edges=false"]
-    settings += [f"init.generator={with_encoder}"]
-    run(
-        tiny_config, *settings, "optimizer.learning_rate=0", "train.max_steps=1", "generator.spectral_iteration=v_first"
-    )
-    trained = checkpoint(tiny_config, 1)["networks"]["generator"]
-    assert_parameters(load_generator(with_encoder).generator, trained)
-    folder = tiny_config.parent / "runs" / "tiny"
-    export.main(["--checkpoint", str(folder), "--format", "original"])
-    assert_parameters(load_generator(folder / "latest_net_G.pth").generator, trained)
 
 
 N_CLASSES = 5
@@ -199,43 +128,3 @@ def test_a_generator_translates_label_maps_with_noise_by_the_seed(of_oasis: Path
         translate(*arguments, "--output", str(tmp_path / output), "--seed", str(seed))
     pictures = {name: (tmp_path / name / "a.png").read_bytes() for name in ("first", "again", "other")}
     assert pictures["first"] == pictures["again"] != pictures["other"]
-
-
-def test_the_settings_follow_from_the_shapes_but_for_the_noise(of_oasis: Path) -> None:
-    loaded = load_generator(of_oasis)
-    settings = loaded.config.generator
-    assert (settings.name, settings.base_channels, settings.hidden_channels) == ("spade", 1, 128)
-    assert (settings.norm, settings.spectral_norm, settings.spectral_iteration) == ("batch", True, "v_first")
-    assert (settings.n_upsamplings, settings.n_middle_blocks, settings.noise_channels) == (5, 1, 64)
-    assert loaded.config.data.n_classes == N_CLASSES
-    other = load_generator(of_oasis, ["generator.noise_channels=9", "data.n_classes=60"])
-    assert isinstance(other.generator, SpadeGenerator)
-    assert (other.generator.noise.n_channels, other.config.data.n_classes) == (9, 60)
-    with pytest.raises(ConfigError, match=r"n_classes is 5 by the shapes .* or change generator\.noise_channels=64"):
-        load_generator(of_oasis, ["data.n_classes=60"])
-
-
-@pytest.mark.slow  # a discriminator of full width
-def test_a_run_starts_from_files_of_oasis(
-    tiny_config: Path, of_oasis: Path, tmp_path: Path, label_data_set: Path
-) -> None:
-    of_judge = save_of_oasis(
-        SegmentationDiscriminator(n_classes=N_CLASSES), "oasis_discriminator", tmp_path / "best_D.pth"
-    )
-    settings = [*OASIS, "generator.n_upsamplings=5", "generator.hidden_channels=128", "generator.base_channels=1"]
-    settings += ["generator.norm=batch", "generator.noise_channels=64", "data.layout=paired_folders"]
-    sizes = [f"data.{key}_{side}=64" for key in ("load", "crop") for side in ("width", "height")]
-    settings += ["data.preprocess=resize_and_crop", *sizes]
-    settings += ["discriminator.base_channels=64", "discriminator.n_downsamplings=6", "discriminator.norm=instance"]
-    settings += [f"data.root={label_data_set}", f"data.n_classes={N_CLASSES}", "data.instance_edges=false"]
-    settings += [f"init.generator={of_oasis.parent}", f"init.discriminator={of_judge}"]
-    run(tiny_config, *settings, "train.max_steps=1", "optimizer.learning_rate=0")
-    state = checkpoint(tiny_config, 1)
-    originals = {
-        "generator": load_generator(of_oasis).generator,
-        "discriminator": load_network(of_judge, "discriminator"),
-    }
-    for key, original in originals.items():
-        trained = state["networks"][key]
-        assert trained.keys() == original.state_dict().keys()
-        assert_parameters(original, trained)

@@ -15,7 +15,7 @@ from data.files.pixels import StoredForm, read_stored
 from data.files.tiff_tags import file_tags
 from tests.conftest import save_image, write_tiny_config
 from tests.images import GEO_TAGS, bands, heights, save_npy, tifffile
-from tests.runs import assert_resumes_exactly, assert_same_state, checkpoint, program_main, run, translate, with_slow
+from tests.runs import assert_same_state, checkpoint, run, translate, with_slow
 from utils.checkpoint import CheckpointError
 from utils.errors import ConfigError, UserError
 
@@ -54,13 +54,12 @@ def array_config(tmp_path: Path) -> Path:
     return make_pairs(tmp_path, ".npy", save_npy)
 
 
-@pytest.fixture(params=with_slow([".npy"], [".tif"]))
+@pytest.fixture(params=with_slow([".tif"], [".npy"]))
 def config(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     suffix: str = request.param
     return make_pairs(tmp_path, suffix, save_tiff if suffix == ".tif" else save_npy)
 
 
-@pytest.mark.parametrize("config", [".npy", ".tif"], indirect=True)
 def test_16_bit_bands_become_heights_in_metres(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ConfigError, match=r"has images that are not 8-bit RGB\. Add data\.source_range=\[0,") as error:
         run(config, *UNDECIDED)
@@ -105,10 +104,6 @@ def test_16_bit_bands_become_heights_in_metres(config: Path, capsys: pytest.Capt
         translate(*arguments, "data.source_range=[0,1000]")
 
 
-def test_a_resumed_run_is_the_same_bit_by_bit(config: Path) -> None:
-    assert_resumes_exactly(config, stop=2, end=4)
-
-
 def test_a_resumed_run_keeps_its_range_when_the_data_change(array_config: Path) -> None:
     run(array_config, "train.max_steps=2")
     before = checkpoint(array_config, 2)["config"]["data"]["target_range"]
@@ -117,17 +112,6 @@ def test_a_resumed_run_keeps_its_range_when_the_data_change(array_config: Path) 
     assert checkpoint(array_config, 4)["config"]["data"]["target_range"] == before
     with pytest.raises(CheckpointError, match=r"was trained with data\.target_range=\[-20\.0, .*, now it is \[0\.0, 1"):
         run(array_config, "data.target_range=[0,1]")
-
-
-@pytest.mark.parametrize("files", with_slow(["uint16.png", "int16.npy"], ["uint16.npy"]))
-def test_the_files_can_be_chosen(array_config: Path, files: str) -> None:
-    run(array_config, f"data.target_files={files}", "data.target_range=[-20,480]", "train.max_steps=1")
-    folder = array_config.parent
-    translate("--checkpoint", str(folder / "runs" / "tiny"), "--output", str(folder / "out"))
-    dtype, _, suffix = files.partition(".")
-    image = read_stored(folder / "out" / f"6.{suffix}", TARGET)
-    assert str(image.dtype) == f"torch.{dtype}"
-    assert float(image.float().max()) > 1  # metres, and not levels of a range
 
 
 def test_a_run_of_an_earlier_version_stays_at_the_high_bytes(
@@ -148,28 +132,3 @@ def test_a_run_of_an_earlier_version_stays_at_the_high_bytes(
     assert_same_state(array_config, 4)
     with pytest.raises(ConfigError, match=r"data\.target_range=\[\d+,\d+\] data\.target_files=uint16\.png$"):
         run(array_config, *UNDECIDED, "data.source_channels=1", "run.name=new", "train.max_steps=2")
-
-
-def test_weights_and_programs_are_exported(
-    array_config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run(array_config, "train.max_steps=1")
-    folder, root = array_config.parent / "runs" / "tiny", array_config.parent / "pairs"
-    export = ["--checkpoint", str(folder), "--format"]
-    with pytest.raises(UserError, match=r"are not 8-bit RGB, which a page cannot show\. Use --format onnx"):
-        program_main("tools.export")([*export, "html"])
-    program_main("tools.export")([*export, "safetensors"])
-    results = []
-    for file in (folder, folder / "generator.safetensors"):
-        output = array_config.parent / f"of_{file.name}"
-        translate("--checkpoint", str(file), "--output", str(output), "--opt-level", "O0", f"data.root={root}")
-        results.append(np.load(output / "6.npy"))
-    assert np.abs(results[0] - results[1]).max() < 0.01
-
-
-def test_the_playground_refuses_images_that_cannot_be_drawn(config: Path) -> None:
-    run(config, "train.max_steps=1", "log.images_every_steps=1")
-    run_folder = config.parent / "runs" / "tiny"
-    assert "tools.playground" not in (run_folder / "web" / "index.html").read_text()
-    with pytest.raises(UserError, match="which a page cannot draw"):
-        program_main("tools.playground")(["--checkpoint", str(run_folder)])

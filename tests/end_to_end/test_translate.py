@@ -8,14 +8,13 @@ import pytest
 import torch
 
 from configs import build
-from data.batch import Batch, DataError
+from data.batch import Batch
 from data.conditioning import images_to_uint8
 from data.facades.dataset import SyntheticFacades
 from data.files.image_files import read_rgb
 from inference.load import load_generator
 from tests.conftest import save_image, write_tiny_config
-from tests.reliability.command_line import CommandLine
-from tests.runs import translate, translation_script, untrained_run
+from tests.runs import translate, untrained_run
 from utils.checkpoint_folder import checkpoint_path
 
 
@@ -60,16 +59,6 @@ def test_every_precision_and_batch_size_gives_nearly_the_same(tiny_run: Path, tm
         assert max(difference.max().item() for difference in differences.values()) <= (16 if level[0] != "O0" else 1)
 
 
-def test_the_newest_run_is_translated_to_a_folder_of_its_name_by_default(
-    tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("older", "newer"):
-        untrained_run(tiny_config, f"run.name={name}")
-    monkeypatch.chdir(tmp_path)
-    translate()
-    assert (tmp_path / "results" / "newer" / "test_step1" / "facade_00002.png").is_file()
-
-
 def test_a_folder_of_label_maps_is_translated_with_sub_folders_and_sizes(tiny_run: Path, tmp_path: Path) -> None:
     for name, size in (("a", (32, 48)), ("b/c", (45, 32))):
         labels = np.random.default_rng(0).integers(0, 12, size, dtype=np.uint8)
@@ -80,40 +69,6 @@ def test_a_folder_of_label_maps_is_translated_with_sub_folders_and_sizes(tiny_ru
     assert read_rgb(tmp_path / "out" / "a.png").shape == (3, 32, 48)
     assert read_rgb(tmp_path / "out" / "b" / "c.png").shape == (3, 45, 32)
     assert not (tmp_path / "out" / "metrics.json").exists()
-
-
-def test_two_freely_named_folders_have_no_test_split(
-    tiny_config: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    for folder in ("edges", "shoes"):
-        save_image(tmp_path / folder / "x.png", np.zeros((32, 32, 3), dtype=np.uint8))
-    settings = ["data.layout=paired_folders", f"data.root={tmp_path}", "data.instance_edges=false"]
-    settings += ["data.source_folder=edges", "data.target_folder=shoes"]
-    arguments = ["--checkpoint", str(untrained_run(tiny_config, *settings)), "--output", str(tmp_path / "out")]
-    with pytest.raises(DataError, match=r"has no split 'test'\. Choose --split train, or --input FOLDER"):
-        translate(*arguments)
-    translate(*arguments, "--split", "train")
-    assert (tmp_path / "out" / "x.png").is_file()
-    assert "measured on  training samples, which show little of how new" in capfd.readouterr().out
-    assert json.loads((tmp_path / "out" / "metrics.json").read_text())["measured_on"] == "training samples"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--input", "configs"], "also needs instance maps. Add --instances DIR"),
-        (["--checkpoint", "RUN/checkpoint-00000009.pt"], "RUN: checkpoint-00000004.pt"),
-    ],
-    ids=lambda value: value[-1] if isinstance(value, list) else "",
-)
-def test_a_mistake_ends_in_one_line_and_exit_code_2(
-    tiny_run: Path, command_line: CommandLine, arguments: list[str], message: str
-) -> None:
-    arguments = [argument.replace("RUN", str(tiny_run)) for argument in arguments]
-    (line,) = command_line.refusal(
-        translation_script().main, "--checkpoint", str(checkpoint_path(tiny_run, 4)), *arguments
-    )
-    assert message.replace("RUN", str(tiny_run)) in line
 
 
 def noise(height: int, width: int, seed: int) -> np.ndarray:

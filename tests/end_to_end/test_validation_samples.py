@@ -1,29 +1,23 @@
 """Which samples a run validates on, and that it says so."""
 
 import json
-import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from configs.load import load_config
-from data.layout import Layout
 from data.validation_split import split_validation
 from tests.conftest import save_image
 from tests.runs import assert_same_state, built, records, run, translate
-from training.report.plan import describe_validation
-from training.run import Splits, open_splits
 from utils.checkpoint import CheckpointError
-from utils.errors import ConfigError
 
-LAST_DIGIT = r"\d$"  # of 0 to 11: 0 and 10 are a group, as 1 and 11
+LAST_DIGIT = r"\d$"  # names are 0 to 11: 0 and 10 are a group, as are 1 and 11
 
 
 @pytest.fixture
 def without_val(tmp_path: Path) -> list[str]:
-    """Settings of 12 pairs in split train alone."""
+    """Settings of a data set with 12 pairs in split train only."""
     rng = np.random.default_rng(0)
     for number in range(12):
         save_image(tmp_path / "pairs" / "train" / f"{number}.png", rng.integers(0, 255, (32, 64, 3), np.uint8))
@@ -48,21 +42,6 @@ def test_validation_on_training_samples_is_said_everywhere(
         assert "validation (train)   L1" in text
     assert [record["split"] for record in records(tiny_config, "validation/l1")] == ["train"]
     assert shown_split(tiny_config) == "train"
-
-
-def test_a_split_of_its_own_is_named(tiny_config: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    run(tiny_config, "checkpoint.best=l1", "train.validation_share=0.5")
-    out = capfd.readouterr().out
-    assert "validation     2 samples of val; train.validation_share has no effect" in out
-    assert "depends on training samples" not in out
-    assert [record["split"] for record in records(tiny_config, "validation/l1")] == ["val"]
-    assert shown_split(tiny_config) == "val"
-    layout = built(tiny_config).splits.train
-    splits = Splits(layout, layout, "train")
-    (line,) = describe_validation(load_config(tiny_config, ["data.validation_split=train"]), splits, 2)
-    assert line.endswith(
-        "of train, which are training samples. To change this, name another data.validation_split, or leave it out."
-    )
 
 
 def test_groups_that_are_held_back_are_in_no_batch_and_resume_is_exact(
@@ -104,23 +83,3 @@ def test_groups_that_are_held_back_are_in_no_batch_and_resume_is_exact(
         run(tiny_config, *without_val, f"train.max_steps={n_steps + 1}")
     with pytest.raises(CheckpointError, match=r"train\.validation_group was .*, now it is None, which moves samples"):
         run(tiny_config, *share, f"train.max_steps={n_steps + 1}")
-
-
-@pytest.mark.parametrize(
-    ("share", "problem"),
-    [("1e-9", r"no sample. Set it to 0\.\d+ or more"), ("0.999", r"every sample. Set it to .*, up to 0\.")],
-)
-def test_a_share_that_leaves_a_side_empty_is_an_error(
-    tiny_config: Path, without_val: list[str], share: str, problem: str
-) -> None:
-    def held_back(share: str, *settings: str) -> Layout | None:
-        config = load_config(tiny_config, [*without_val, f"train.validation_share={share}", *settings])
-        return open_splits(config).validation
-
-    with pytest.raises(ConfigError, match=problem) as caught:
-        held_back(share)
-    with pytest.raises(ConfigError, match=problem.replace("sample", "group")):
-        held_back(share, f"train.validation_group={LAST_DIGIT}")
-    named = re.search(r"Set it to (\S+) or more, up to (\S+)\.", str(caught.value))
-    assert named
-    assert all(held_back(possible) for possible in named.groups())

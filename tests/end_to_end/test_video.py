@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +10,8 @@ import pytest
 from torch import Tensor
 
 from data.batch import Batch, DataError
-from data.files.image_files import read_rgb, write_png
 from data.files.video_file import VideoFile
 from inference.predictor import Predictor
-from inference.translate import video_of
 from tests import processes
 from tests.conftest import save_image, write_tiny_config
 from tests.reliability.command_line import CommandLine
@@ -75,29 +72,6 @@ def test_every_frame_is_translated_in_order_with_times_and_sound(
     assert {name for batch in negative for name in batch.names} == {"clip"}  # one name: one noise and one style
 
 
-@pytest.mark.parametrize("options", ["--batch-size 5", "--tile 16"])
-def test_frames_are_translated_like_images(
-    arguments: list[str], clip: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str
-) -> None:
-    made: list[Tensor] = []
-    whole = Predictor.translate
-    for number, image in enumerate(images_of(clip)):
-        write_png(tmp_path / "pictures" / f"{number}.png", image)
-    same = [*options.split(), "--output"]
-    translate(*arguments[:-1], str(tmp_path / "pictures"), *same, str(tmp_path / "images"))
-
-    def noted(self: Predictor, batch: Batch) -> Tensor:
-        made.extend(fakes := whole(self, batch))
-        return fakes
-
-    monkeypatch.setattr(Predictor, "translate", noted)
-    translate(*arguments, *same, str(tmp_path / "b.mkv"))
-    assert len(made) == N_FRAMES
-    for number, fake in enumerate(made):
-        difference = fake.int() - read_rgb(tmp_path / "images" / f"{number}.png").int()
-        assert difference.abs().max() <= (1 if "batch" in options else 0)
-
-
 def test_outputs_have_a_default_and_are_not_overwritten(
     arguments: list[str], tmp_path: Path, clip: Path, negative: list[Batch], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,16 +96,6 @@ def test_outputs_have_a_default_and_are_not_overwritten(
     assert shown_negative(output) == [0, 1, 2]
 
 
-def test_a_truncated_video_is_translated_as_far_as_it_goes(
-    arguments: list[str], tmp_path: Path, negative: list[Batch]
-) -> None:
-    source = write_video(tmp_path / "cut.mp4", n_frames=47, muxing={"movflags": "faststart"})
-    source.write_bytes(source.read_bytes()[: source.stat().st_size * 6 // 10])
-    with pytest.raises(DataError, match=r"cut\.mp4: ends after .* of 2\.0 s, the rest is missing$"):
-        translate(*arguments[:-1], str(source), "--output", str(tmp_path / "b.mp4"))
-    assert shown_negative(tmp_path / "b.mp4")[:10] == list(range(10))
-
-
 def test_a_signal_leaves_no_partial_video(run_folder: Path, tmp_path: Path) -> None:
     output, long = tmp_path / "out", write_video(tmp_path / "long.mp4", n_frames=45, size=(512, 512), rate=1)
     command = ["test.py", "--checkpoint", str(run_folder), "--input", str(long), "--device", "cpu"]
@@ -145,15 +109,6 @@ def test_a_signal_leaves_no_partial_video(run_folder: Path, tmp_path: Path) -> N
     assert list(output.iterdir()) == []
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
-def test_a_full_disk_is_named(arguments: list[str], tmp_path: Path, negative: list[Batch]) -> None:
-    (tmp_path / ".b.mkv.writing").symlink_to("/dev/full")
-    with pytest.raises(OSError, match="No space left on device") as error:
-        translate(*arguments, "--output", str(tmp_path / "b.mkv"))
-    assert error.value.filename == str(tmp_path / "b.mkv")
-    assert not (tmp_path / "b.mkv").exists()
-
-
 def test_options_of_images_are_refused(arguments: list[str], command_line: CommandLine) -> None:
     for options, message in {
         "--targets x --nodata 0": "--targets, --nodata cannot be used with a video. Remove it.",
@@ -162,21 +117,3 @@ def test_options_of_images_are_refused(arguments: list[str], command_line: Comma
         "--input other.mp4": "is one of 2 inputs. Translate each video by itself.",
     }.items():
         assert message in command_line.refusal(translation_script().main, *arguments, *options.split())[0]
-
-
-def test_networks_of_label_maps_translate_no_video(tiny_run: Path, clip: Path) -> None:
-    with pytest.raises(DataError, match=r"does not translate RGB images only\. Name a folder of images\.$"):
-        translate("--checkpoint", str(tiny_run), "--input", str(clip))
-
-
-def test_a_video_is_known_by_its_name_and_needs_av(
-    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: CommandLine
-) -> None:
-    (tmp_path / "folder.mp4").mkdir()
-    paths = [tmp_path / name for name in ("A.MP4", "a.png", "folder.mp4")]
-    assert [video_of([path]) for path in paths] == [paths[0], None, None]
-    monkeypatch.setitem(sys.modules, "av", None)
-    (line,) = command_line.refusal(translation_script().main, *arguments)
-    assert (
-        'reading video needs av, which is not installed. Install it with python -m pip install --editable ".[vi' in line
-    )

@@ -14,8 +14,6 @@ from tests.conftest import write_tiny_config
 from tests.runs import records, run
 from training.diagnostics import Diagnostics
 from training.report.sinks import JsonLines
-from training.validation import channel_table
-from utils.errors import ConfigError
 
 
 @pytest.fixture(scope="module")
@@ -78,11 +76,6 @@ def test_the_page_has_the_samples_of_all_validations(watched: Path) -> None:
     assert torch.equal(between, (made - target).abs())
 
 
-def test_a_module_that_is_not_there_is_an_error(tiny_config: Path) -> None:
-    with pytest.raises(ConfigError, match=r"log\.activations: the generator has no module 'block'; some are stem"):
-        run(tiny_config, "log.activations=block")
-
-
 def test_a_line_that_was_cut_is_left_out_and_nan_is_null(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 1, "a": 1}\n{"step": 2, "a": NaN}\n{"step": 3, "a": 0}\n{"step": 4, "a"')
@@ -92,15 +85,6 @@ def test_a_line_that_was_cut_is_left_out_and_nan_is_null(tmp_path: Path) -> None
     lines.append(4, {"a": math.inf})
     rows = [json.loads(line, parse_constant=pytest.fail) for line in path.read_text().splitlines()]
     assert rows == [{"step": step, "a": a} for step, a in ((1, 1), (2, None), (3, 3), (4, None))]
-
-
-def test_channels_are_shown_each_from_its_least_to_its_greatest_value() -> None:
-    activations = torch.arange(2 * 3 * 5, dtype=torch.float32).view(1, 2, 3, 5) * 7 - 100
-    table = channel_table(activations)
-    assert table.shape == (3, 3, 5 + 4 + 5)
-    for start in (0, 9):
-        assert table[:, :, start : start + 5].min() == 0
-        assert table[:, :, start : start + 5].max() == 255
 
 
 def test_a_discriminator_that_has_won_is_reported_once() -> None:

@@ -20,14 +20,14 @@ class CommandLine:
         self._monkeypatch.setattr(sys, "argv", [main.__module__, *arguments])
         try:
             code: object = run_entry_point(main)
-        except SystemExit as end:  # of argparse
+        except SystemExit as end:  # argparse ends the program
             code = end.code
         assert isinstance(code, int)
         out, err = self._capsys.readouterr()
         return code, out, err
 
     def refusal(self, main: Callable[[Sequence[str]], None], *arguments: str) -> list[str]:
-        """The lines that name what the user has to mend."""
+        """Return the error lines of a refused command."""
         code, _, err = self.run(main, *arguments)
         assert code == 2, err
         lines = err.splitlines()

@@ -27,7 +27,7 @@ from training.optimizer_group import OptimizerGroup
 from training.validation import Validation
 from utils import files
 
-# where a fault can strike -> the function at whose call it does
+# name of the place -> the function whose call fails
 PLACES: dict[str, tuple[Any, str]] = {
     "building": (launch, "build_training"),
     "preparing the folder": (launch, "write_settings"),

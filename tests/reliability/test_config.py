@@ -12,7 +12,6 @@ from tests.reliability.faults import struck, throw
 from tests.reliability.images import fill
 from tests.runs import translation_script
 from tools import cluster_features
-from tools.check_data import __main__ as check_data
 from tools.convert_data import __main__ as convert_data
 from tools.export import __main__ as export
 
@@ -24,10 +23,7 @@ MERGED_LAUGHS = "a0: &a0 {k: 1}\n" + "".join(
 )
 
 FILES: dict[str, tuple[str | bytes, list[str]]] = {
-    "unknown key": ("run: {nmae: x}", [r"c\.yaml: unknown key run\.nmae; did you mean run\.name\?"]),
-    "unknown section": ("rnu: {name: x}", [r"unknown key rnu; did you mean run\?"]),
     "key of another section": ("train: {learning_rate: 1}", [r"did you mean optimizer\.learning_rate\?"]),
-    "key like no other": ("train: {qqq: 1}", [r"unknown key train\.qqq; known in train: epochs, decay_epochs"]),
     "several problems": (
         "run: {sede: 1}\ntrain: {batch_size: many, epochs: -1}\namp: {opt_level: 01}",
         [
@@ -37,55 +33,28 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
             "epochs is -1",
         ],
     ),
-    "text for a number": ("run: {seed: many}", [r"run\.seed is many, expected a whole number"]),
-    "fraction for a whole number": ("train: {epochs: 1.5}", [r"train\.epochs is 1\.5, expected a whole number"]),
-    "list for a number": ("train: {epochs: [1]}", [r"train\.epochs is \[1\], expected a whole number"]),
-    "mapping for a number": ("train: {epochs: {a: 1}}", [r"train\.epochs is \{'a': 1\}, expected a whole number"]),
     "text for a list": ("train: {freeze: stem}", [r"freeze is stem, expected a list"]),
     "text for a switch": ("data: {flip: maybe}", [r"data\.flip is maybe, expected true or false"]),
-    "null for a number": ("run: {seed: null}", [r"run\.seed is null, expected a whole number"]),
     "no such choice": ("data: {layout: paird_folders}", [r"one of .*; did you mean paired_folders\?"]),
-    "no such device": ("run: {device: gpu}", [r"one of auto, cpu, cuda; did you mean cuda\?"]),
     "negative": ("train: {batch_size: -3}", [r"train\.batch_size is -3, expected a number of at least 1"]),
     "nan": ("optimizer: {learning_rate: nan}", [r"optimizer\.learning_rate is nan, expected a number"]),
-    "infinite": ("loss: {vgg: inf}", [r"loss\.vgg is inf, expected a number from 0 to"]),
-    "overflow": ("loss: {vgg: 1e999}", [r"loss\.vgg is inf, expected a number from 0 to"]),
     "huge": ("train: {epochs: 99999999999}", [r"expected a number from 0 to 2147483647"]),
-    "huge with ten thousand digits": (f"run: {{seed: {'9' * 10_000}}}", [r"\(10000 characters\), expected a whole"]),
-    "huge exponent": ("generator: {n_downsamplings: 1000000000}", [r"expected a number from 1 to 16"]),
     "missing": ("data:\n  root: ???", [r"data\.root is missing; add data\.root=… to the command line"]),
-    "required elsewhere": ("data: {layout: side_by_side}", [r"data\.root is empty, expected the folder"]),
     "interpolation": ('run: {name: "${oc.env:HOME}"}', [r"run\.name holds .*, which is not supported"]),
     "sexagesimal": ("train: {epochs: 1:30}", [r"train\.epochs is 1:30, expected a whole number"]),
     "tab": ("run:\n\tseed: 1", [r"c\.yaml, line 2: not valid YAML: .*; indent with spaces"]),
-    "duplicate keys": ("run: {seed: 1}\nrun: {seed: 2}", [r"line 1: found duplicate key run; keep one"]),
-    "duplicate by a dot": ("run: {seed: 1}\nrun.seed: 2", [r"run\.seed is given twice; keep one"]),
     "object tag": ("run: !!python/object/apply:os.getcwd []", [r"line 1: the tag !!python/object/apply:os\.getcwd"]),
-    "binary tag": ("run: {name: !!binary aGk=}", [r"line 1: the tag !!binary is not supported"]),
-    "several documents": ("run: {}\n---\nrun: {}", [r"not valid YAML: but found another document"]),
-    "undefined alias": ("run: *nowhere", [r"line 1: not valid YAML: found undefined alias"]),
     "alias of itself": ("run: &a [*a]", [r"line 1: a value contains itself; write it without"]),
-    "many aliases of itself": ("run: &a\n" + "  - *a\n" * 5000, [r"line 1: a value contains itself"]),
-    "merge of itself": ("run: &a {<<: [*a, *a]}", [r"line 1: a value contains itself"]),
-    "repeated problem": ("a: &a {x: 1, x: 2}\nb: [" + "*a, " * 2000 + "]", [r"duplicate key x", r"expands to more"]),
     "alias bomb": (LAUGHS, [r"expands to more than 10000 values, counted with aliases"]),
     "merge bomb": (MERGED_LAUGHS, [r"expands to more than 10000 values"]),
     "half a character": ('run: {root: "\\ud800"}', [r"run\.root is '\\ud800', which is not UTF-8; use another name"]),
-    "half a character within": (
-        'train: {freeze: ["\\udcff"]}',
-        [r"train\.freeze is .*, which is not UTF-8"],
-    ),
     "escape of no character": ('run: {name: "\\Uffffffff"}', [r"c\.yaml: not valid YAML: "]),
     "nested too deeply": ("[" * 5_000, [r"c\.yaml: not valid YAML: "]),
-    "no end": ("run: [", [r"line 1: not valid YAML: "]),
     "list": ("- run", [r"expected sections such as `run:` and `data:`, found \['run'\]"]),
-    "number": ("5", [r"expected sections .* found 5"]),
     "too large": (b"#" * 200_000, [r"larger than 128 KiB; name a configuration file"]),
     "empty": ("", [r"c\.yaml: holds no settings; write \{\} in it to use the defaults"]),
-    "comments alone": ("# nothing\n", [r"c\.yaml: holds no settings"]),
     "binary": (bytes(range(256)), [r"not UTF-8"]),
     "NUL": ('run: {root: "a\\0b"}', [r"run\.root is .*, with a NUL character"]),
-    "UTF-16": ("run: {}".encode("utf-16"), [r"not UTF-8 .* save it as UTF-8"]),
     "home of nobody": ("data: {root: ~nobody-here/data}", [r"there is no such home folder; write the path in full"]),
 }
 
@@ -96,13 +65,11 @@ SOUND: dict[str, tuple[str | bytes, str]] = {
     "CRLF": ("run:\r\n  seed: 3\r\n  name: x\r\n", r"name: x\n.*seed: 3\n"),
     "exponent without a dot": ("optimizer: {learning_rate: 1e-4}", r"learning_rate: 0\.0001\n"),
     "Norway": ("run: {name: no}\ndata: {flip: no}", r"name: 'no'\n.*flip: false\n"),
-    "octal": ("run: {name: 010, seed: 010}", r"name: '?010'?\n.*seed: 10\n"),
     "name like a number": ("run: {name: 1e3}", r"name: '?1e3'?\n"),
     "anchors and merge keys": (
         "generator: &n {norm: batch, base_channels: 8}\ndiscriminator: {<<: *n, n_layers: 4}",
         r"discriminator:.*n_layers: 4\n.*norm: batch\n",
     ),
-    "section without keys": ("run:\ndata:\n", r"name: unnamed"),
 }
 
 
@@ -110,19 +77,11 @@ OVERRIDES: dict[str, tuple[list[str], list[str]]] = {
     "no equals sign": (["run.seed"], [r"'run\.seed' on the command line: write section\.key=value"]),
     "a recipe": (["configs/demo.yaml"], [r"write --config configs/demo\.yaml"]),
     "no key": (["=3"], [r"'=3' on the command line: write section\.key=value"]),
-    "empty part": (["run..seed=3"], [r"write section\.key=value"]),
     "spaces around the sign": (["run.seed", "=", "3"], [r"'run\.seed'", r"'='", r"'3'"]),
-    "spaces within": (["run.seed = 3"], [r"unknown key run\.seed ; did you mean run\.seed\?"]),
     "no value": (["run.seed="], [r"run\.seed is null, expected a whole number"]),
-    "no name": (["run.name="], [r"run\.name is '', expected a name that can be a folder"]),
     "quotes that the shell left": (['run.name="x"'], [r"run\.name is '\"x\"', expected a name"]),
-    "unknown key": (["run.sed=1"], [r"'run\.sed=1' on the command line: unknown key run\.sed; did you mean run\.seed"]),
-    "unknown section": (["rnu.seed=1"], [r"unknown key rnu\.seed; did you mean run\.seed"]),
-    "no section": (["seed=1"], [r"unknown key seed; did you mean run\.seed\?"]),
     "section alone": (["run=5"], [r"run is a section; write run\.key=value"]),
     "below a value": (["run.seed.x=5"], [r"unknown key run\.seed\.x; did you mean run\.seed\?"]),
-    "list for a number": (["run.seed=[1,2]"], [r"run\.seed is \[1, 2\], expected a whole number"]),
-    "broken list": (["train.freeze=[a"], [r"not valid YAML"]),
     "another case": (["data.direction=btoa"], [r"is btoa, expected one of AtoB, BtoA; did you mean BtoA\?"]),
     "several": (["run.sed=1", "train.epochs=x", "train.batch_size=0"], ["run.sed", "epochs is x", "batch_size is 0"]),
 }
@@ -130,7 +89,6 @@ OVERRIDES: dict[str, tuple[list[str], list[str]]] = {
 
 SOUND_OVERRIDES = {
     "the last wins": (["run.seed=1", "run.seed=2"], r"seed: 2\n"),
-    "after --": (["--", "run.seed=2"], r"seed: 2\n"),
     "equals sign in a value": (["run.name=a=b"], r"name: a=b\n"),
     "whole section": (["run={seed: 2, name: x}"], r"name: x\n.*seed: 2\n"),
     "a list": (["train.freeze=[generator.stem, generator.head]"], r"- generator\.stem\n *- generator\.head\n"),
@@ -180,15 +138,9 @@ def test_what_is_unusual_but_sound_is_read_as_it_looks(
     [
         ("test", ["--run.seed=1"], r"--run\.seed=1; settings are written section\.key=value, without dashes"),
         ("train", ["--config", "demo", "--confg", "x"], r"unrecognized arguments: --confg; did you mean --config\?$"),
-        ("train", ["--config", "demo", "--epochs", "5"], r"--epochs; settings are written section\.key=value, without"),
         ("train", ["--config", "a", "--config", "b"], r"argument --config: given twice, a and b: keep one"),
-        ("check", ["--config=a", "--config=b"], r"argument --config: given twice, a and b: keep one"),
         ("test", ["--batch_size", "3"], r"--batch_size; did you mean --batch-size\?$"),
-        ("test", ["--device", "gpu"], r"--device: invalid choice: 'gpu' .*; did you mean cuda\?$"),
         ("convert", ["from-photo", "A", "B"], r"invalid choice: 'from-photo' .*; did you mean from-photos\?$"),
-        ("convert", ["from-photos", "A", "B", "--exsting", "keep"], r"did you mean --existing\?$"),
-        ("convert", ["from-photos", "A", "B", "--existing", "error"], r"'error' .*; did you mean refuse\?$"),
-        ("export", ["--format", "onnx", "--existing", "error"], r"'error' .*; did you mean refuse\?$"),
         ("test", ["--batch-size", "0"], r"argument --batch-size: '0' is not a whole number above 0; see .* --help"),
         ("test", ["--checkpoint", ""], r"argument --checkpoint: '' is no path: name one, or leave the option out"),
         ("cluster", ["--clusters", "0"], r"argument --clusters: '0' is not a whole number above 0"),
@@ -201,7 +153,6 @@ def test_a_mistake_in_an_option_is_reported_in_a_line(
     main = {
         "train": train.main,
         "test": translation_script().main,
-        "check": check_data.main,
         "cluster": cluster_features.main,
         "convert": convert_data.main,
         "export": export.main,
@@ -221,7 +172,7 @@ def test_a_file_that_cannot_be_read_is_named(
     kind: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: CommandLine
 ) -> None:
     fill(tmp_path, {"missing": "demo.yaml:", "folder": "dmeo.yaml/", "unreadable": "dmeo.yaml:"}[kind])
-    if kind == "unreadable":  # by monkeypatch, since root may read everything
+    if kind == "unreadable":  # simulated, since root may read everything
         denied = PermissionError(13, "Permission denied", "c.yaml")
         monkeypatch.setattr(Path, "open", struck(Path.open, range(1, 100), partial(throw, denied)))
     assert_lines(command_line.refusal(train.main, "--config", str(tmp_path / "dmeo.yaml"), "--print-config"), [problem])

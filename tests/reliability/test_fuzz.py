@@ -38,14 +38,6 @@ IMAGES = [
     b"P2 8 8 15\n" + b"7 " * 64,
 ]
 CONFIGS = [path.read_bytes() for path in sorted(Path("configs").glob("*.yaml"))]
-KEYS = ["run.seed", "run.name", "data.workers", "data.root", "train", "loss.vgg", "train.freeze", "amp.dtype"]
-PIECES = [
-    *("&a ", "*a", "<<: ", "!!int ", "!!python/name:os.system ", "? ", "- ", "| ", "> ", "%YAML 9.9\n", "---\n"),
-    *("\t", "\0", "\ufeff", "\x85", "\u2028", "\udcff", "'", '"', "{", "}", "[", "]", ": ", "#", "\\", "=", ",", "~"),
-    *("null", "no", "1e999", "-1e999", ".nan", ".inf", "-0", "0x" + "f" * 400, "9" * 5000, "1:30", "010", "${a}"),
-    *("${oc.env:HOME}", "true", "2024-01-01", "é" * 300, "~nobody/x", "-1", "0", "1e-400", "[[[[", "{a: {b: c}}"),
-    *("...\n", "???"),
-]
 
 
 def damage(content: bytes, rng: random.Random) -> bytes:
@@ -71,37 +63,9 @@ def damage(content: bytes, rng: random.Random) -> bytes:
     return bytes(data[: rng.randrange(1, len(data) + 1)] if rng.random() < 0.1 else data)
 
 
-def change_lines(content: bytes, rng: random.Random) -> bytes:
-    """Insert a piece, replace some values, or swap two lines."""
-    piece = rng.choice(PIECES).encode("utf-8", "surrogatepass")
-    lines = content.split(b"\n")
-    first, second = rng.randrange(len(lines)), rng.randrange(len(lines))
-    match rng.randrange(3):
-        case 0:
-            place = rng.randrange(len(content))
-            return content[:place] + piece + content[place:]
-        case 1:
-            for number in {first, second}:
-                key, colon, _ = lines[number].partition(b": ")
-                lines[number] = key + colon + piece
-        case 2:
-            lines[first], lines[second] = lines[second], lines[first]
-    return b"\n".join(lines)
-
-
-def odd_overrides(rng: random.Random) -> list[str]:
-    """Half of the time up to three settings on the command line, each with something odd in it."""
-    overrides = ["data.root=folder"]  # recipes need it
-    for _ in range(max(0, rng.randint(-3, 3))):
-        override = f"{rng.choice(KEYS)}={rng.choice(PIECES)}"
-        place = rng.randrange(len(override))
-        overrides.append(override[:place] + rng.choice(["", *PIECES]) + override[place:])
-    return overrides
-
-
 def read_config(rng: random.Random, path: Path) -> None:
-    path.write_bytes(rng.choice([damage, change_lines])(rng.choice(CONFIGS), rng))
-    assert isinstance(load_config(path, odd_overrides(rng)), Config)
+    path.write_bytes(damage(rng.choice(CONFIGS), rng))
+    assert isinstance(load_config(path, ["data.root=folder"]), Config)
 
 
 def read_checkpoint(rng: random.Random, path: Path) -> None:

@@ -15,7 +15,7 @@ from data.batch import DataError, Sample
 from data.checks.checking import Check
 from data.loader import SampleKey, TrainingDataset
 from data.map_reader import MapReader
-from data.paired_folders import PairedFolders, SideBySide
+from data.paired_folders import PairedFolders
 from tests.reliability.images import CASES, PIXELS, TURNED, WHOLE, Case, encoded, oriented, png, size_of, write
 from tools.check_data import __main__ as check_data
 
@@ -68,23 +68,6 @@ def test_an_image_is_read_or_named_with_the_reason(
     assert read is not None
     if case.pixels is not None:
         assert torch.equal(read, torch.from_numpy(case.pixels.copy()).permute(2, 0, 1))
-
-
-@pytest.mark.parametrize("name", ["html", "rgba", "16-bit", "float", "exif 6", "1x1", "unreadable"])
-def test_side_by_side_says_the_same_of_both_halves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    case = CASES[name]
-    path = write(tmp_path / "x", case)
-    if name == "unreadable":
-        forbid(monkeypatch, path)
-    layout = SideBySide(folder=tmp_path, a_to_b=True)
-    loaded = TrainingDataset(layout, WHOLE, seed=0)[SampleKey(0, 0)]
-    assert Check(layout, WHOLE, is_for_training=True)(0).problems == getattr(loaded, "problems", ())
-    if name == "1x1":
-        assert re.search(r"x\.png: is 1 pixels wide, expected two halves", str(loaded))
-    elif case.refused is None or "crop" in case.refused:
-        assert isinstance(loaded, Sample)
-    else:
-        assert re.search(case.refused, str(loaded))
 
 
 @pytest.mark.parametrize("orientation", TURNED)

@@ -89,15 +89,6 @@ def test_what_is_ignored_is_allowed(tmp_path: Path, value: int, dtype: type) -> 
     assert int((source == N_CLASSES).sum()) == 1
 
 
-def test_all_that_stands_against_a_label_is_told_together(tmp_path: Path) -> None:
-    layout = layout_of(tmp_path, encoded(with_id(200).crop((0, 0, 16, 16))))
-    with pytest.raises(DataError) as error:
-        layout.read(0)
-    size, label = error.value.problems
-    assert re.search(r"train_label/x\.png is 16x16 but its partner .*train_img/x\.png is 32x32", size)
-    assert re.search(rf"train_label/x\.png: {pixel(200)}", label)
-
-
 def test_training_ends_in_one_line(tiny_config: Path, tmp_path: Path, command_line: CommandLine) -> None:
     fill(tmp_path / "pairs", " ".join(f"train_label/{name}.png" for name in "abcdef"), IDS)
     fill(tmp_path / "pairs", " ".join(f"train_img/{name}.png" for name in "abcdef"), np.stack([IDS] * 3, axis=2))

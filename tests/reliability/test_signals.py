@@ -53,7 +53,7 @@ def test_a_run_that_waits_for_data_is_not_waited_for(
 ) -> None:
     monkeypatch.setattr("data.worker_monitor.POLL_S", 0.1)
     timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
-    # in the main process: the third step, which waits for what hangs in the loader process, forked after one call
+    # the third step of the main process waits for the loader process, which hangs; it was forked after one call
     monkeypatch.setattr(BatchReader, "read_step", struck(BatchReader.read_step, [3], timer.start))
     hangs = Fault("loading", "hang", call=4)
     code = run_with(tiny_config, hangs, "data.workers=1", "train.max_steps=1000")
