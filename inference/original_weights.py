@@ -188,7 +188,7 @@ def encoder_file(file: Path) -> Path:
 def _with_style(file: Path, imported: ImportedNetwork, style: StyleConfig) -> nn.Module:
     """Return a generator with the size of its style's map from the settings, and with the encoder of its folder.
 
-    The weights only tell the number of pixels of that map.
+    The weights only give the number of pixels of that map.
     """
     generator = imported.network
     assert isinstance(generator, Generator)

@@ -77,7 +77,7 @@ class ArgumentParser(argparse.ArgumentParser):
         known = [*self._options, *(option for command in self._commands.values() for option in command._options)]
         is_missing = message.startswith("the following arguments are required")  # reported before unknown options
         words = sys.argv[1:] if is_missing else message.split() if message.startswith("unrecognized") else []
-        names = [word.partition("=")[0] for word in words if _OPTION.match(word)]
+        names = [option.partition("=")[0] for option in filter(_OPTION.match, words)]
         unknown = [name for name in names if not any(option.startswith(name) for option in known)]
         for option in unknown:
             if "." not in option and (meant := did_you_mean(option, known, cutoff=0.7)):
