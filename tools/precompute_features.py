@@ -50,7 +50,7 @@ class EncodedSplit:
     """A split of a data set and the encoder of its samples.
 
     file: File of the encoder.
-    step: Step of the training at which the encoder was saved, or None.
+    step: Training step of the encoder, or None if its file does not record it.
     """
 
     file: Path

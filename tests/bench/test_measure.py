@@ -47,7 +47,7 @@ def test_the_peak_is_of_what_follows() -> None:
     large = torch.ones(2**26, dtype=torch.uint8)
     assert peak_memory_bytes(CPU) >= before + 2**25
     del large
-    give_freed_memory_back()  # which an earlier test may have had kept
+    give_freed_memory_back()  # an earlier test may have told torch to keep it
     forget_peak(CPU)
     assert peak_memory_bytes(CPU) < before + 2**25
 

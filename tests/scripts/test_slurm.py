@@ -37,7 +37,7 @@ LOST = '{"state": "lost", "step": 7, "signal": null, "reason": "RuntimeError: Co
 
 
 class Slurm:
-    """A folder from which jobs are submitted, with the programs that the script finds there."""
+    """A folder for submitting jobs, with stand-ins for the programs that the script calls."""
 
     def __init__(self, folder: Path, srun: str, **environment: str) -> None:
         self.folder = folder
@@ -81,7 +81,7 @@ def test_a_job_is_requeued_where_its_run_can_go_on(
     checkpoints = tmp_path / "runs" / "mine"
     checkpoints.mkdir(parents=True)
     (checkpoints / "checkpoint-00000005.pt").touch()
-    (checkpoints / "state.json").write_text('{"state": "finished"}')  # of the session before
+    (checkpoints / "state.json").write_text('{"state": "finished"}')  # left by the session before
     slurm = Slurm(tmp_path, ENDS_AT_ONCE, STATE=state, CHECKPOINT=str(checkpoints / f"checkpoint-{newest:08d}.pt"))
     assert slurm.run(123456, "--config", "a b.yaml", SLURM_CPUS_PER_TASK="4", SLURM_RESTART_COUNT="1") == expected
     command = (tmp_path / "command").read_text()

@@ -143,7 +143,7 @@ def test_the_originals_files_cluster_and_translate_and_start_as_the_run_they_com
 
 def test_without_targets_or_clusters_the_remedy_is_named(folder_run: Path, given: list[str], tmp_path: Path) -> None:
     write_weights_file(tmp_path / "two.pt", FeatureClusters({1: torch.zeros(1, 2)}).state_dict())
-    (tmp_path / "features_clustered_010.npy").write_bytes(b"\x93NUMPY")  # of pix2pixHD
+    (tmp_path / "features_clustered_010.npy").write_bytes(b"\x93NUMPY")  # pix2pixHD's clusters
     for arguments, error, message in (
         ([], DataError, r"python -m tools\.cluster_features --checkpoint"),
         (["--features", "sampled"], CheckpointError, r"no such file\. Create it with python -m tools\.cluster_feat"),

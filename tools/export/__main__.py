@@ -63,7 +63,7 @@ def check_packages(file_format: Format) -> None:
 
 
 def check_output(path: Path, *, is_folder: bool, may_exist: bool) -> None:
-    """Raise FileExistsError if a file would be overwritten, or a folder is in the place of a file or the reverse."""
+    """Raise FileExistsError if a file would be overwritten, or if the path is the wrong one of file and folder."""
     problem = ""
     if path.exists() and path.is_dir() != is_folder:
         problem = "is a file, --folder writes a folder" if is_folder else "is a folder"

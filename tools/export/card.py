@@ -17,9 +17,10 @@ from utils.text import counted
 def model_card(loaded: LoadedGenerator, dtype: str, given: Mapping[str, str | None]) -> dict[str, Any]:
     """Return the card of a generator, for JSON: texts, numbers, and dicts of them.
 
-    It is the same whenever the same checkpoint is exported: it has no date, and no path.
+    The same checkpoint gives the same card, because a card has neither a date nor a path.
 
-    dtype: Type of the exported weights. given: Title, description and license, or None for the defaults.
+    dtype: Type of the exported weights.
+    given: Title, description and license, or None for the defaults.
     """
     config, sides = loaded.config, image_sides(loaded.config)
     n_parameters = sum(parameter.numel() for parameter in loaded.generator.parameters())
@@ -54,7 +55,7 @@ def _markdown(card: Mapping[str, Any]) -> str:
 
 
 def _of_training(loaded: LoadedGenerator) -> dict[str, Any]:
-    """Return the parts that only a checkpoint of a run has; nothing for weights of an original."""
+    """Return the facts that only a checkpoint of a run has, or nothing for weights of an original."""
     if loaded.step is None:
         return {}
     config, data = loaded.config, loaded.config.data

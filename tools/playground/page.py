@@ -237,7 +237,7 @@ def build_page(
 def _policy(scripts: Iterable[str], style: str, parts: str) -> str:
     """Return the Content-Security-Policy of a page without a server. It runs only its own scripts, and sends nothing.
 
-    parts: Sources of the parts of the page.
+    parts: Origins that the page may fetch its parts from.
     """
     hashes = [b64encode(sha256(text.encode()).digest()).decode() for text in (style, *scripts)]
     of_style, *of_scripts = (f"'sha256-{text}'" for text in hashes)

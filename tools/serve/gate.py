@@ -49,7 +49,7 @@ class Gate:
     remedy: What the user can do if the memory does not suffice.
     token: Token of the clients. None: accept only requests whose Host header names this machine, and none of other
         pages. This prevents DNS rebinding.
-    headers: Further headers of every answer.
+    headers: Additional headers of every answer.
     """
 
     app: ASGIApp

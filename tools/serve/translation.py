@@ -32,7 +32,7 @@ class Job:
     """A translation that waits for its turn.
 
     sample: Sample, padded for the network.
-    seed: Seed of features, noise and style. If there are several styles, the number of a style.
+    seed: Seed of features, noise and style, or the number of a style if there are several.
     toward: Another seed or style, and the share of it that is mixed in, from 0 to 1. None: nothing is mixed in.
     begin: Function that is called when the network begins.
     """

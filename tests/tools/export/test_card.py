@@ -80,5 +80,5 @@ def test_a_data_set_has_the_name_of_its_folder(tiny_config: Path, root: str, nam
 def test_weights_alone_have_a_card_without_training(tiny_config: Path) -> None:
     run_folder = untrained_run(tiny_config)
     (original,) = (load_generator(file) for file in run_folder.glob("*.pt"))
-    card = model_card(replace(original, step=None), "float32", {})  # weights alone, as of an original
+    card = model_card(replace(original, step=None), "float32", {})  # only weights, like a file of an original
     assert card.keys().isdisjoint({"data", "training", "metrics"})

@@ -27,7 +27,7 @@ CONTENT = {name: f"content of {name}".encode() for name in (*WASM, *WEBGPU)}
 
 @pytest.fixture(autouse=True)
 def _stand_ins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Small files in place of onnxruntime-web's, an empty cache, and a program that is not written for each page."""
+    """Use small files instead of onnxruntime-web's, an empty cache, and a program that is never written."""
     for name, content in CONTENT.items():
         monkeypatch.setitem(web_runtime.SHA256, name, hashlib.sha256(content).hexdigest())
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -36,7 +36,7 @@ def _stand_ins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """The folder of the package, as it is unpacked."""
+    """The unpacked folder of the package."""
     folder = tmp_path / "package"
     (folder / "dist").mkdir(parents=True)
     for name, content in CONTENT.items():

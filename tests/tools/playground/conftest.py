@@ -22,7 +22,7 @@ def facades(tmp_path_factory: pytest.TempPathFactory) -> Trained:
 
 @pytest.fixture(scope="session")
 def facades_url(facades: Trained) -> Iterator[str]:
-    """The address of a server of `facades`, for tests that leave it as it is."""
+    """The address of a server of `facades`, for tests that do not change it."""
     with serving("--checkpoint", str(facades.run), "--opt-level", "O0") as server:
         yield server.url
 

@@ -1,4 +1,4 @@
-"""Tiny networks on both kinds of pages, what a user does on them, and what test.py makes of the same files."""
+"""Tiny networks on both kinds of pages, the actions of a user, and the results of test.py for the same files."""
 
 from base64 import b64decode
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from tools.playground.server import Playground
 from tools.serve import app
 from tools.serve.web import WebServer
 
-N_CLASSES = 12  # of the synthetic facades
+N_CLASSES = 12  # classes of the synthetic facades
 SIZE = 64
 COLORS = np.array([[70, 130, 180], [128, 64, 128], [0, 0, 0], [9, 9, 9]], np.uint8)  # the last two are ignored
 STRONG = "init.distribution=normal:0.3"  # or every translation is grey, and a stroke changes nothing
@@ -246,14 +246,14 @@ def page_of(browser: Browser, trained: Trained, engine: str) -> Iterator[Opened]
 def assert_as_test_py(
     found: np.ndarray, trained: Trained, source: np.ndarray, instances: np.ndarray | None, folder: Path
 ) -> None:
-    """Check that a translation is the picture that test.py makes of maps that the page has saved."""
+    """Check that a translation equals the result of test.py for maps that the page has saved."""
     wanted = expected(folder, source, instances, "--checkpoint", str(trained.run), "--opt-level", "O0").astype(int)
     assert wanted.std() > 1
     assert abs(found.astype(int) - wanted).max() <= 1
 
 
 def expected(folder: Path, source: np.ndarray, instances: np.ndarray | None, *options: str) -> np.ndarray:
-    """Return the picture that test.py makes of the maps as files."""
+    """Return the result of test.py for the maps as files."""
     save_image(folder / "source.png", source.astype(np.uint16 if source.max() > 255 else np.uint8))
     arguments = ["--input", str(folder / "source.png"), "--output", str(folder / "out"), *options]
     if instances is not None:

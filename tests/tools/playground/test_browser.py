@@ -231,7 +231,7 @@ def test_a_slow_server_translates_the_newest_drawing_and_smaller_ones_while_one_
         route.continue_()
 
     blank.page.route("**/translate*", answer)
-    blank.click("clear")  # by which the page measures the time of a translation
+    blank.click("clear")  # the page measures the time of this translation
     blank.choose("window")
     mouse = blank.page.mouse
     mouse.move(*blank.place(10, 10))

@@ -44,7 +44,7 @@ def test_shapes_have_exact_ids_and_instances(blank: Opened, tmp_path: Path) -> N
     _, joined = blank.saved(tmp_path / "joined")
     blank.more()
     blank["instances"].select_option("stroke")
-    blank.drag((40, 10), (49, 19))  # and this one of its own
+    blank.drag((40, 10), (49, 19))  # an instance of its own
     _, apart = blank.saved(tmp_path / "apart")
     blank["instances"].select_option(index=0)
     blank["instances-file"].set_input_files(tmp_path / "joined" / "source_instances.png")
@@ -53,7 +53,7 @@ def test_shapes_have_exact_ids_and_instances(blank: Opened, tmp_path: Path) -> N
     assert joined.dtype in (np.uint16, np.int32)
     assert len(np.unique(joined[10:20, 10:40])) == 1
     assert len(np.unique(apart[10:20, 10:50])) == 2
-    assert np.array_equal(opened_again, joined)  # both numbered in the order in which they occur
+    assert np.array_equal(opened_again, joined)  # both are numbered in the order of their pixels
     blank.click("undo")
     blank.choose("sky")
     blank.drag((30, 0), (31, 60))  # a stroke that cuts an instance makes two of it, and joins the sky
@@ -116,14 +116,14 @@ def test_other_buttons_and_keys_erase_pick_and_choose(blank: Opened, tmp_path: P
 def test_one_can_draw_and_zoom_by_keyboard(blank: Opened, tmp_path: Path) -> None:
     blank.choose("door")
     blank["source"].focus()
-    blank.keys("r", "Space", *["Shift+ArrowRight"] * 4, "ArrowDown", "Space")  # from the centre
+    blank.keys("r", "Space", *["Shift+ArrowRight"] * 4, "ArrowDown", "Space")  # the cursor begins in the centre
     blank.wait()
     rows, columns = (labels(blank, tmp_path / "rectangle") == DOOR).nonzero()
     assert (rows.min(), rows.max(), columns.min(), columns.max()) == (32, 33, 32, 36)
     blank.clear()
     frame = blank.box("source-stage")
     blank.click("zoom-in")
-    blank["size"].press("Home")  # of the slider
+    blank["size"].press("Home")  # the slider's end
     expect(blank["size"]).to_have_value("1")
     expect(blank["fit"]).to_be_enabled()
     blank.click("fit")
@@ -264,7 +264,7 @@ def test_the_page_fits_its_window_and_shows_what_is_chosen(blank: Opened) -> Non
     for name in ("tool", "value"):
         chosen, other = (screenshot(blank.page.locator(f"label:has([name={name}])").nth(at)) for at in range(2))
         assert np.abs(np.median(chosen, (0, 1)) - np.median(other, (0, 1))).max() > 50
-    for at, color in enumerate(((135, 206, 250), (200, 85, 60))):  # of sky and wall
+    for at, color in enumerate(((135, 206, 250), (200, 85, 60))):  # colours of sky and wall
         assert (np.median(screenshot(blank.page.locator(".swatch").nth(at)), (0, 1)) == color).all()
 
 

@@ -120,7 +120,7 @@ def form(**files: bytes) -> bytes:
 
 
 def sent(server: WebServer, text: bytes) -> str:
-    """Send bytes as they are, and return all that comes back."""
+    """Send bytes unchanged, and return the whole answer."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
         connection.sendall(text)
         return b"".join(iter(lambda: connection.recv(65536), b"")).decode()

@@ -179,7 +179,7 @@ def test_a_full_disk_is_one_line(
     assert "Traceback" not in caplog.text
 
 
-TWICE = form(source=SMALL).partition(f"\r\n--{BOUNDARY}--".encode())[0] + b"\r\n"  # of which another form follows
+TWICE = form(source=SMALL).partition(f"\r\n--{BOUNDARY}--".encode())[0] + b"\r\n"  # another form follows
 SEED = TWICE.replace(b'source"; filename="photo.x"', b'seed"').replace(SMALL, b"3")
 
 

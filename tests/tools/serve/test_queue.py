@@ -1,4 +1,4 @@
-"""The queue translates waiting jobs of one kind together, in the order in which they came."""
+"""The queue translates waiting jobs of one kind together, in their order."""
 
 import asyncio
 from collections.abc import Sequence
