@@ -1,4 +1,4 @@
-"""Activation checkpointing: parts of a network that are computed again in the backward pass instead of stored."""
+"""Activation checkpointing: the backward pass recomputes activations instead of storing them."""
 
 from collections.abc import Callable
 from itertools import count
@@ -15,18 +15,18 @@ from utils.torch_private import left_out_of_compilation
 
 
 class Recomputable(nn.Module):
-    """Part of a network that can recompute its inner activations in the backward pass instead of storing them.
+    """Part of a network that recomputes its inner activations in the backward pass if `recomputes` is set.
 
-    recomputes: whether it does (Chen et al. 2016, "Training deep nets with sublinear memory cost").
+    Chen et al. 2016, "Training deep nets with sublinear memory cost".
     """
 
     recomputes = False
 
     def stored_or_recomputed(self, function: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
-        """Return function(*inputs), whose inner activations are recomputed where this part does so.
+        """Return function(*inputs), and recompute its inner activations if `recomputes` is set.
 
-        The recomputation draws the same random numbers, as of dropout. It makes no step of spectral norm's power
-        iteration: it has the vectors of the first pass. Nor does it count for the running statistics of batch norm.
+        The recomputation draws the same random numbers, uses spectral norm's vectors of the first pass, and leaves
+        batch norm's running statistics unchanged.
         """
         if not (self.recomputes and torch.is_grad_enabled()):
             return function(*inputs)
@@ -38,11 +38,11 @@ class Recomputable(nn.Module):
 
 
 def draws(part: nn.Module) -> bool:
-    """Return whether a part of a network draws random numbers; a CUDA graph cannot ask where their generator stands."""
+    """Return whether a part of a network draws random numbers; a CUDA graph cannot read the generator's state."""
     return any(isinstance(module, nn.Dropout) for module in part.modules())
 
 
-@left_out_of_compilation  # torch.compile would trace one pass for the first and for all that replay its vectors
+@left_out_of_compilation  # torch.compile would trace one pass for the first and for the replays of its vectors
 def _with_norms_as_before(
     spectral: list[SpectralNorm],
     batch: list[BatchNorm],
@@ -54,7 +54,7 @@ def _with_norms_as_before(
     numbers = count()
 
     def compute(*inputs: Tensor) -> Tensor:
-        """Make the first pass, or compute it again; a second backward pass does so once more."""
+        """Make the first pass, or recompute it for a backward pass."""
         is_first = next(numbers) == 0
         with keeping_vectors(vectors, replays=not is_first), untracked([] if is_first else batch):
             return function(*inputs)
@@ -67,7 +67,7 @@ def enable_activation_checkpointing(network: nn.Module) -> None:
     """Make every Recomputable of a network recompute its inner activations, in place.
 
     Raises:
-        ConfigError: a generator has none.
+        ConfigError: A generator has none.
     """
     generator = network.generator if isinstance(network, EncodedGenerator) else network
     if not any(isinstance(module, Recomputable) for module in generator.modules()):

@@ -1,4 +1,4 @@
-"""The contract of generators and discriminators, checked once before a network outside this package is used."""
+"""Checks of generators and discriminators from outside this package, before they are used."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ _UNLIKE = 0.01  # share of the standard deviation of logits: rounding is far bel
 
 
 def is_own(network: type[nn.Module]) -> bool:
-    """Return whether a network comes from outside this package, whose tests check the contract."""
+    """Return whether a network comes from outside this package."""
     return network.__module__.partition(".")[0] != __name__.partition(".")[0]
 
 
@@ -59,9 +59,7 @@ def check_discriminator(
     *,
     needs_features: bool = False,
 ) -> None:
-    """Raise ConfigError unless a discriminator scores k images for each source: N sources and k N images.
-
-    An error with as many images as sources is no fault of the contract and passes unchanged.
+    """Raise ConfigError unless a discriminator scores k N images for N sources.
 
     key: Setting that names the network, for the message. side: Height and width of the images, in pixels.
     needs_features: Whether a loss compares the features of each scale.
@@ -73,7 +71,7 @@ def check_discriminator(
     repeated = _logits(key, outputs)
     if needs_features and not all(output.features for output in outputs):
         raise ConfigError(f"{key}: returns no features to compare. Set loss.feature_matching=0.")
-    if not source_channels:  # images of the two sides may differ in size, so each comes with a source of its own
+    if not source_channels:  # without sources, each image has a source of its own
         return
     remedy = f"Repeat the sources: source.repeat(len(image) // len(source), 1, 1, 1); {_PAGE}."
     try:
@@ -87,7 +85,7 @@ def check_discriminator(
 
 
 def _logits(key: str, outputs: Any) -> list[Tensor]:
-    """Return the logits of each scale for 4 images; raise ConfigError if the outputs have another form."""
+    """Return the logits of each scale for 4 images; raise ConfigError if the outputs have other types or shapes."""
     if not isinstance(outputs, list) or not outputs or not all(isinstance(one, DiscriminatorOutput) for one in outputs):
         raise ConfigError(f"{key}: returns {type(outputs).__name__}. Return a list of DiscriminatorOutput; {_PAGE}.")
     tensors = [tensor for output in outputs for tensor in (output.logits, *output.features)]
@@ -97,7 +95,7 @@ def _logits(key: str, outputs: Any) -> list[Tensor]:
 
 
 def _quietly(network: nn.Module, *inputs: Tensor) -> Any:
-    """Return the output of a network in evaluation mode, without a change of the network or of random states."""
+    """Return the output of a network in evaluation mode; keep its state and the random states."""
     modes = {module: module.training for module in network.modules()}
     try:
         with torch.random.fork_rng([]):

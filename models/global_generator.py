@@ -85,7 +85,7 @@ class GlobalGenerator(Generator):
 
     @staticmethod
     def image_sides(*, n_downsamplings: int, scale: float = 1.0) -> ImageSides:
-        """Return the sides that leave reflection two pixels at the lowest resolution, and four at the head."""
+        """Return the sides with two pixels at the lowest resolution and four at the head, for reflection."""
         multiple = 2**n_downsamplings
         return ImageSides(multiple, minimum=max(2 * multiple, math.ceil(4 / scale)))
 
@@ -98,12 +98,12 @@ class GlobalGenerator(Generator):
 
     @staticmethod
     def unsupported(*, skips: Skips, scale: float) -> Mapping[str, str]:
-        """Refuse skips at the full sides if the translation has none of these."""
+        """Refuse skips at the full sides if the translation is smaller."""
         return {"skips": "none or half with generator.scale below 1"} if skips == "full" and scale < 1 else {}
 
     @staticmethod
     def without_effect(*, n_blocks: int, n_downsamplings: int, scale: float, skips: Skips) -> Sequence[str]:
-        """Return dropout if there is no block for it, and skips if no level of the encoder meets the decoder."""
+        """Return dropout without residual blocks, and skips if no level of the encoder has one in the decoder."""
         joins_nothing = skips == "half" and (n_downsamplings < 2 or n_downsamplings + n_doublings(scale) < 1)
         return [*([] if n_blocks else ["dropout"]), *(["skips"] if joins_nothing else [])]
 
@@ -166,7 +166,7 @@ class GlobalGenerator(Generator):
 
 
 def _add_bias_of_stem(generator: nn.Module, weights: dict[str, Tensor], prefix: str, *_: object) -> None:
-    """Add a bias of zeros to weights of a checkpoint that was written when the stem had none."""
+    """Add a bias of zeros to weights from checkpoints of earlier versions, whose stem had none."""
     weights.setdefault(f"{prefix}stem.1.bias", torch.zeros_like(generator.get_parameter("stem.1.bias")))
 
 
@@ -217,7 +217,7 @@ class LocalEnhancer(Generator):
 
     @staticmethod
     def image_sides(*, n_downsamplings: int, n_enhancers: int) -> ImageSides:
-        """Return the sides that the generator takes; reflection at the lowest resolution needs a second pixel."""
+        """Return the sides with two pixels at the lowest resolution, for reflection."""
         multiple = 2 ** (n_downsamplings + n_enhancers)
         return ImageSides(multiple, minimum=2 * multiple)
 

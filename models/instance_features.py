@@ -1,4 +1,4 @@
-"""pix2pixHD's instance features: their encoder, a generator that is conditioned on them, and clusters of them."""
+"""pix2pixHD's instance features: their encoder, a generator that uses them, and their clusters."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -14,7 +14,7 @@ from utils.precision import at_least_float32
 
 
 class FeatureEncoder(nn.Module):
-    """Encoder of an image into features that are constant within each instance (Wang et al. 2018, section 3.4)."""
+    """Encoder of an image to features that are constant within each instance (Wang et al. 2018, section 3.4)."""
 
     def __init__(
         self,
@@ -39,9 +39,9 @@ class FeatureEncoder(nn.Module):
         )
 
     def forward(self, image: Tensor, instances: Tensor) -> Tensor:
-        """Encode (N, in_channels, H, W) images in [-1, 1] into features (N, n_features, H, W) in [-1, 1].
+        """Encode (N, in_channels, H, W) images in [-1, 1] to features (N, n_features, H, W) in [-1, 1].
 
-        instances: (N, 1, H, W) integer ids; equal ids in different images are different instances.
+        instances: Integer ids (N, 1, H, W); equal ids in different images are different instances.
         """
         return average_in_instances(self.network(image), instances)
 
@@ -54,16 +54,13 @@ class FeatureConditionedGenerator(EncodedGenerator):
     def forward(self, source: Tensor, image: Tensor, instances: Tensor) -> Tensor:
         """Translate a source (N, C, H, W) with the features of `image`, (N, 3, H, W) in [-1, 1].
 
-        instances: (N, 1, H, W) integer ids of the regions over which the features are averaged.
+        instances: Integer ids (N, 1, H, W) of the regions over which features are averaged.
         """
         return self.generator(torch.cat([source, self.encoder(image, instances)], dim=1))
 
 
 def average_in_instances(features: Tensor, instances: Tensor) -> Tensor:
-    """Replace the features (N, C, H, W) of each pixel by their mean over its instance, in at least float32.
-
-    instances: (N, 1, H, W) integer ids.
-    """
+    """Replace features (N, C, H, W) by their means over instances, (N, 1, H, W) integer ids, in at least float32."""
     n, channels, height, width = features.shape
     region = number_regions(instances).flatten()
     pixels = at_least_float32(features.permute(0, 2, 3, 1).reshape(-1, channels))  # sums of fewer bits saturate
@@ -75,7 +72,7 @@ def average_in_instances(features: Tensor, instances: Tensor) -> Tensor:
 
 
 def number_regions(instances: Tensor) -> Tensor:
-    """Return (N, 1, H, W) int64 region numbers from 0, one for each id of each image, of (N, 1, H, W) integer ids."""
+    """Number the ids of all images, (N, 1, H, W) integers, from 0; return (N, 1, H, W) int64."""
     image = torch.arange(len(instances), device=instances.device).view(-1, 1, 1, 1)
     keys = (image * 2**32 + instances.long()).flatten()
     ascending, order = keys.sort()
@@ -92,7 +89,7 @@ _KEY = "feature_clusters"
 class FeatureClusters:
     """Cluster centres of the features of each class (Wang et al. 2018, section 3.4).
 
-    centers: (n_clusters, C) float32 in [-1, 1] by class id. step: Training step of the encoder; None if unknown.
+    centers: Centres (n_clusters, C) float32 in [-1, 1] by class id. step: Training step of the encoder, if known.
     """
 
     centers: dict[int, Tensor]
@@ -100,7 +97,7 @@ class FeatureClusters:
 
     @property
     def n_channels(self) -> int:
-        """The number of channels of the features, C."""
+        """Number of channels of the features, C."""
         return next(iter(self.centers.values())).shape[1]
 
     def sample(self, classes: Tensor, instances: Tensor, rng: np.random.Generator) -> Tensor:
@@ -108,7 +105,7 @@ class FeatureClusters:
 
         An instance has the class of most of its pixels. A class without clusters gets zeros.
 
-        classes: (1, 1, H, W) class ids. instances: (1, 1, H, W) integer ids.
+        classes, instances: Integer ids, (1, 1, H, W).
         """
         region = number_regions(instances).flatten().cpu()
         class_of_region = _most_frequent(classes.flatten().cpu().long(), region)
@@ -121,12 +118,12 @@ class FeatureClusters:
         return features[region].T.reshape(1, -1, height, width).to(instances.device)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return tensors and plain types, to be written to a file."""
+        """Return tensors and plain types for a file."""
         return {_KEY: dict(self.centers), "step": self.step}
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
-        """Return the clusters that `state_dict` returned; raise ValueError if `state` is something else."""
+        """Return clusters from `state_dict`; raise ValueError if `state` is something else."""
         centers = state.get(_KEY)
         if not isinstance(centers, dict) or not centers:
             raise ValueError("holds no feature clusters; write them with python -m tools.cluster_features")
@@ -139,7 +136,7 @@ class FeatureClusters:
 
 @dataclass(frozen=True)
 class RegionFeatures:
-    """Classes (R,) int64, features (R, C) float32 and shares of the image, (R,) from 0 to 1, of R regions."""
+    """Classes (R,) int64, features (R, C) float32 and shares of the image (R,) in [0, 1] of R regions."""
 
     classes: Tensor
     features: Tensor
@@ -149,7 +146,7 @@ class RegionFeatures:
     def of(cls, features: Tensor, classes: Tensor, instances: Tensor) -> Self:
         """Return the regions of one image; a region has the class of most of its pixels.
 
-        features: (1, C, H, W), constant in each region. classes, instances: (1, 1, H, W) ids.
+        features: (1, C, H, W), constant in each region. classes, instances: Integer ids, (1, 1, H, W).
         """
         region = number_regions(instances).flatten()
         class_of_region = _most_frequent(classes.flatten().long(), region)
@@ -160,6 +157,6 @@ class RegionFeatures:
 
 
 def _most_frequent(classes: Tensor, region: Tensor) -> Tensor:
-    """Return (R,) the most frequent class of each region, of the (P,) classes and region numbers of P pixels."""
+    """Return the most frequent class of each region, (R,), from classes and region numbers of P pixels, (P,)."""
     n_regions, n_classes = int(region.max()) + 1, int(classes.max()) + 1
     return torch.bincount(region * n_classes + classes, minlength=n_regions * n_classes).view(n_regions, -1).argmax(1)

@@ -13,7 +13,7 @@ from utils.precision import at_least_float32
 
 @dataclass(frozen=True)
 class InTiles:
-    """How a layer is computed for an image in tiles; a layer of ours declares it as its attribute `in_tiles`.
+    """How a layer is computed for an image in tiles; our layers have it as their attribute `in_tiles`.
 
     reach: Distance, in pixels of the input, over which a pixel of the output depends on the input.
     stride: Pixels of the input, along a side, for each pixel of the output: 2 halves the sides, 1/2 doubles them.
@@ -27,9 +27,9 @@ class InTiles:
 
 
 class ReflectionPadding(nn.ReflectionPad2d):
-    """nn.ReflectionPad2d; under torch.use_deterministic_algorithms a GPU composes it of slices.
+    """nn.ReflectionPad2d, composed of slices on a GPU under torch.use_deterministic_algorithms.
 
-    torch's own gradient of it adds atomically on a GPU, in an order that differs from run to run.
+    torch's own gradient adds atomically on a GPU, in an order that differs from run to run.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -43,9 +43,9 @@ class ReflectionPadding(nn.ReflectionPad2d):
 
 
 def padded(x: Tensor, padding: int, mode: Literal["reflect", "replicate"]) -> Tensor:
-    """Return (N, C, H, W) with `padding` mirrored or repeated pixels on each side, in the layout of the image.
+    """Return (N, C, H, W) with `padding` mirrored or repeated pixels on each side, in the same memory layout.
 
-    On a GPU torch's padding of images returns contiguous images. Its padding of volumes keeps the layout.
+    On a GPU only torch's padding of volumes keeps the layout.
     """
     if not (x.is_cuda and is_channels_last(x)):
         return F.pad(x, (padding,) * 4, mode=mode)
@@ -62,20 +62,19 @@ def reflect(x: Tensor, padding: int) -> Tensor:
 
 
 class InstanceNorm(nn.InstanceNorm2d):
-    """nn.InstanceNorm2d without parameters and statistics that keeps the layout of images in training and on a GPU.
+    """nn.InstanceNorm2d without parameters and statistics that keeps the memory layout in training and on a GPU.
 
-    torch computes batch norm of a view (1, N C, H, W) of a contiguous copy. On a CPU the gradient of a single image is
-    then silently wrong if the incoming gradient is channels-last (torch 2.15). Batch norm of each image gives the same
-    values without a copy.
+    torch computes batch norm of a contiguous copy (1, N C, H, W). On a CPU the gradient of a single image is then
+    wrong if the incoming gradient is channels-last (torch 2.15). Batch norm of each image has the same values.
     """
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise each channel of each image of x, (N, C, H, W); H W is at least 2."""
-        # exporters, which run on a CPU, and compilers know torch's own; it refuses a single pixel
+        # exporters, which run on a CPU, and compilers know torch's own; it raises an error for a single pixel
         is_known = not self.training and (x.device.type == "cpu" or torch.compiler.is_compiling())
         if is_known or x.shape[2:].numel() == 1:
             return super().forward(x)
-        # a single image on a CPU too, because a ReLU in place is slow on its view
+        # also a single image on a CPU, because a ReLU in place is slow on its view
         if is_channels_last(x) and (len(x) > 1 or x.device.type == "cpu"):
             return torch.cat([self._normalized(image) for image in x.split(1)])
         if x.shape[0] > 1:
@@ -90,22 +89,22 @@ class InstanceNorm(nn.InstanceNorm2d):
 
 
 def is_channels_last(images: Tensor) -> bool:
-    """Return whether the channels of a pixel of (N, C, H, W), more than one, lie behind each other in memory."""
+    """Return whether images (N, C, H, W) of several channels have the memory layout channels-last."""
     return images.is_contiguous(memory_format=torch.channels_last) and not images.is_contiguous()
 
 
 def _of_plain_strides(image: Tensor) -> Tensor:
     """Return a view of (1, C, H, W) with the first stride of a new channels-last tensor.
 
-    With the stride that unsqueeze gives, torch's batch norm on a CPU takes channels-last for contiguous (torch 2.15).
+    With the stride from unsqueeze, torch's batch norm on a CPU treats channels-last as contiguous (torch 2.15).
     """
     return image.permute(0, 2, 3, 1).squeeze(0).unsqueeze(0).permute(0, 3, 1, 2)
 
 
 class AntialiasedDownsampling(nn.Module):
-    """Keeps every second pixel of the image blurred by [1 2 1] along both axes, as CUT does against aliasing.
+    """CUT's downsampling: blurs by [1 2 1] along both axes with reflected borders, then keeps every second pixel.
 
-    Zhang 2019, "Making convolutional networks shift-invariant again". Borders are reflected.
+    Zhang 2019, "Making convolutional networks shift-invariant again".
     """
 
     in_tiles = InTiles(reach=1, stride=Fraction(2))
@@ -128,8 +127,8 @@ class AntialiasedDownsampling(nn.Module):
 class UniformToZeros(nn.Module):
     """Replaces each image of one colour by zeros in evaluation.
 
-    Reflection padding, a convolution and instance norm map both to zeros. With another value, the norm would divide the
-    rounding errors of the convolution by their own size: the translation is noise, which differs between runtimes.
+    Reflection padding, a convolution and instance norm map both to zeros. With other values the norm would amplify the
+    rounding errors of the convolution to noise that differs between runtimes.
     """
 
     in_tiles = InTiles(extent="left_out")  # a tile of one colour is no image of one
@@ -148,9 +147,9 @@ Border = Literal["reflect", "zeros"]
 class UpsampledConv2d(nn.Conv2d):
     """Nearest-neighbour upsampling by 2, a border of one pixel, and a 3x3 convolution, computed as one.
 
-    Repeating pixels is a transposed convolution by a 2x2 kernel of ones. With the 3x3 kernel behind it, it is one by a
-    4x4 kernel, which takes 4 products for each output instead of 9 and never makes the enlarged image. Unlike a free
-    transposed convolution it leaves no checkerboard (Odena et al. 2016): its kernel is a sum of shifted 3x3 kernels.
+    Repeating pixels is a transposed convolution with a 2x2 kernel of ones. Together with the 3x3 kernel it is one with
+    a 4x4 kernel, which needs 4 products for each output instead of 9, and no enlarged image. Its kernel is a sum of
+    shifted 3x3 kernels, so it leaves no checkerboard, unlike a free transposed convolution (Odena et al. 2016).
 
     border: Border of the enlarged image: mirrored pixels or zeros.
     """
@@ -172,9 +171,9 @@ class UpsampledConv2d(nn.Conv2d):
 
 
 def _merged(kernel: Tensor) -> Tensor:
-    """Return (in_channels, out_channels, 4, 4) of a (out_channels, in_channels, 3, 3) kernel.
+    """Mirror a kernel (out_channels, in_channels, 3, 3) for a transposed convolution, and convolve it with 2x2 ones.
 
-    It is mirrored, as a transposed convolution wants it, and convolved with 2x2 ones.
+    Returns (in_channels, out_channels, 4, 4).
     """
     along_a_side = kernel.new_ones(4, 3).tril().triu(-1).flip(0)
     # one matrix product for both sides is faster than slices or pooling of many 3x3 images
@@ -227,10 +226,10 @@ class _Convolution(torch.autograd.Function):
 
 
 class PairConv2d(nn.Conv2d):
-    """nn.Conv2d with zero padding over the channels of a source and an image, without concatenating them.
+    """nn.Conv2d with zero padding over the concatenated channels of a source and an image.
 
-    The source has most of the channels (36 against 3 on Cityscapes), needs no gradient, and is the same for real and
-    translated images. It is convolved once for both.
+    The source has most of the channels (36 of 39 on Cityscapes) and needs no gradient. It is convolved once for the
+    real and the translated image.
     """
 
     def forward(self, source: Tensor | None, image: Tensor) -> Tensor:  # type: ignore[override]

@@ -14,15 +14,15 @@ from models.layers import AntialiasedDownsampling, PairConv2d
 class DiscriminatorOutput(NamedTuple):
     """The output of a discriminator for N images at one scale.
 
-    features: activations of every layer but the last, (N, C_l, H_l, W_l) each.
-    logits: (N, 1, H_s, W_s), one for each patch, unbounded; (N, 1 + K, H, W) of one that classifies pixels.
+    features: Activations of all layers but the last, (N, C_l, H_l, W_l) each.
+    logits: Unbounded, (N, 1, H_s, W_s), one for each patch; (N, 1 + K, H, W) if it classifies pixels.
     """
 
     features: list[Tensor]
     logits: Tensor
 
     def chunk(self, n_chunks: int) -> list["DiscriminatorOutput"]:
-        """Split into the outputs of the first N / n_chunks images, of the next, and so on, as Tensor.chunk does."""
+        """Split into the outputs of n_chunks groups of images, as Tensor.chunk does."""
         layers = [layer.chunk(n_chunks) for layer in self.features]
         return [
             DiscriminatorOutput([layer[number] for layer in layers], logits)
@@ -31,21 +31,21 @@ class DiscriminatorOutput(NamedTuple):
 
 
 class Discriminator(nn.Module):
-    """A network that maps (source, image) to a list[DiscriminatorOutput]. Its constructor names the settings it takes.
+    """A network that maps (source, image) to a list[DiscriminatorOutput]. Its constructor names its settings.
 
-    classifies_pixels: Whether it returns the logits of a segmentation, (N, 1 + K, H, W) for K classes, and no features.
-    keeps_normed_weights: The same fact as `Generator.keeps_normed_weights`, for discriminator.spectral_norm=inner.
+    classifies_pixels: Whether it returns logits (N, 1 + K, H, W) for K classes, and no features.
+    keeps_normed_weights: Same as `Generator.keeps_normed_weights`, for discriminator.spectral_norm=inner.
     """
 
     classifies_pixels: ClassVar[bool] = False
     keeps_normed_weights: ClassVar[bool] = True
 
     least_side: ClassVar[Callable[..., int]]
-    """A static method that returns the shortest side, in pixels, of images that a network with these settings takes."""
+    """A static method that returns the shortest side, in pixels, of images for a network with these settings."""
 
 
 def discriminate(network: nn.Module, source: Tensor | None, image: Tensor) -> DiscriminatorOutput:
-    """Apply a network's `layers`, which begin with a PairConv2d, and its `head` to images and sources."""
+    """Apply a network's `layers`, the first one with a PairConv2d, and its `head` to sources and images."""
     first, *inner = cast(nn.ModuleList, network.layers)
     convolution, *others = cast(nn.Sequential, first)
     features = [nn.Sequential(*others)(convolution(source, image))]
@@ -60,7 +60,7 @@ class MultiscalePatchDiscriminator(Discriminator):
     A PatchGAN has `n_layers` strided 4x4 convolutions, one of stride 1, and one to the logits (Isola et al. 2017). With
     one scale and padding 1 it is pix2pix's 70x70 PatchGAN.
 
-    source_channels: 0 for a discriminator that sees only the image, as CycleGAN's and CUT's.
+    source_channels: Number of channels of the source; 0 if it sees only the image, as in CycleGAN and CUT.
     padding: 2 in pix2pixHD, so that a convolution of stride 1 lengthens a side by one; 1 in pix2pix.
     max_channels: Most channels of a layer; 512 in pix2pixHD, 8 * base_channels in pix2pix.
     """
@@ -98,17 +98,17 @@ class MultiscalePatchDiscriminator(Discriminator):
     @staticmethod
     def least_side(*, n_layers: int, n_scales: int, padding: int, downsample: Downsample) -> int:
         """Return the shortest side that leaves each norm two pixels, computed from the last layer to the first."""
-        lost = 3 - 2 * padding  # pixels of a side, by a convolution of stride 1; the head leaves one of the last two
-        normed = 2 if downsample == "strided" else 1  # pixels behind a halving layer; a blur comes after the norm
+        lost = 3 - 2 * padding  # pixels that a convolution of stride 1 removes from a side
+        normed = 2 if downsample == "strided" else 1  # pixels after a halving layer; a blur comes after the norm
         side = 2 + lost
         for least in [normed] * (n_layers - 1) + [1]:  # the first layer has no norm
             side = 2 * max(side, least) - 1 + lost
         return (max(side, 1) - 1) * 2 ** (n_scales - 1) + 1
 
     def forward(self, source: Tensor, image: Tensor) -> list[DiscriminatorOutput]:
-        """Score `image`, (k N, image_channels, H, W) in [-1, 1]: k translations of each `source`, (N, C, H, W).
+        """Score `image`, (k N, image_channels, H, W) in [-1, 1], k for each `source`, (N, C, H, W).
 
-        With source_channels 0, `source` is not used. Returns the output of each scale, the full resolution first.
+        Returns the output of each scale, the full resolution first.
         """
         seen = source if self.source_channels else None
         outputs = []
@@ -120,7 +120,7 @@ class MultiscalePatchDiscriminator(Discriminator):
 
 
 class PixelDiscriminator(Discriminator):
-    """1x1 convolutions, which score the colour of each pixel by itself (Isola et al. 2017, section 6.1.2).
+    """1x1 convolutions, which score the colour of each pixel separately (Isola et al. 2017, section 6.1.2).
 
     As in pix2pix, the last convolution has a bias with instance norm and none with batch norm.
     """

@@ -1,4 +1,4 @@
-"""CUT's projection network: from features at some positions of an image to vectors that are compared."""
+"""CUT's projection network: maps features at some positions of an image to vectors for comparison."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from utils.precision import at_least_float32
 
-_EPSILON = 1e-7  # added to the length, as in CUT's code; the initial weights make vectors as short as 2e-5
+_EPSILON = 1e-7  # added to the length, as in CUT's code; with the initial weights it can be as short as 2e-5
 
 
 class PatchProjection(nn.Module):
@@ -31,7 +31,7 @@ class PatchProjection(nn.Module):
         vectors = []
         with torch.autocast(features[0].device.type, enabled=False):
             for perceptron, feature, places in zip(self.taps, features, positions, strict=True):
-                # along the last axis: a permuted gradient would have strides of channels last, which norms dislike
+                # index the last axis, since a permuted gradient would be channels-last, which is slow in norms
                 chosen = at_least_float32(feature).flatten(2)[:, :, places].mT.flatten(0, 1)
                 projected = perceptron(chosen)
                 vectors.append(projected / (projected.norm(dim=1, keepdim=True) + _EPSILON))
@@ -41,7 +41,7 @@ class PatchProjection(nn.Module):
 def draw_positions(features: Sequence[Tensor], n_patches: int) -> list[Tensor]:
     """Draw up to n_patches different positions for each tap from torch's generator of the device; (S,) int64 each.
 
-    features: (N, C, H, W) for each tap; the positions serve all images.
+    features: (N, C, H, W) for each tap; all images have the same positions.
     """
     sizes = [feature.shape[2] * feature.shape[3] for feature in features]
     return [torch.randperm(size, device=features[0].device)[:n_patches] for size in sizes]

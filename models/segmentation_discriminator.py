@@ -15,7 +15,7 @@ class SegmentationDiscriminator(Discriminator):
     """A U-Net over the image that classifies each pixel: translated, or real and of one of the classes.
 
     n_classes: Number of classes of the label maps.
-    base_channels: Channels behind the last block. The first two down blocks have 2 * base_channels, and the number
+    base_channels: Channels after the last block. The first two down blocks have 2 * base_channels, and the number
         doubles with every second block up to max_channels.
     """
 
@@ -41,9 +41,9 @@ class SegmentationDiscriminator(Discriminator):
         return int(2**n_downsamplings)
 
     def forward(self, source: Tensor, image: Tensor) -> list[DiscriminatorOutput]:
-        """Return logits (k N, 1 + n_classes, H, W) for `image`, (k N, image_channels, H, W); `source` is not used.
+        """Return logits (k N, 1 + n_classes, H, W) for `image`, (k N, image_channels, H, W), without features.
 
-        Channel 0 stands for translated images. There is one output, without features.
+        Channel 0 stands for translated images.
         """
         return [DiscriminatorOutput([], self.unet(image))]
 
@@ -84,7 +84,7 @@ class SegmentationUnet(nn.Module):
 class DownBlock(nn.Module):
     """pool(conv(LeakyReLU(conv(LeakyReLU(x))))) + shortcut(pool(x)); the first block has no LeakyReLU before its conv.
 
-    The shortcut is a 1x1 convolution where the numbers of channels differ.
+    The shortcut is a 1x1 convolution if the numbers of channels differ.
     """
 
     def __init__(self, in_channels: int, out_channels: int, *, is_first: bool) -> None:
@@ -98,13 +98,13 @@ class DownBlock(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Map (N, in_channels, H, W) to (N, out_channels, H // 2, W // 2)."""
         inner = self.conv2(F.leaky_relu(self.conv1(self.before(x)), 0.2))
-        return self.pool(inner) + self.shortcut(self.pool(x))  # the original pools behind it: the same, in more time
+        return self.pool(inner) + self.shortcut(self.pool(x))  # pooling first is the same, and faster
 
 
 class UpBlock(nn.Module):
     """conv(LeakyReLU(conv(up(LeakyReLU(x))))) + up(shortcut(x)), where up repeats the nearest pixel.
 
-    The shortcut is a 1x1 convolution where the numbers of channels differ.
+    The shortcut is a 1x1 convolution if the numbers of channels differ.
     """
 
     def __init__(self, in_channels: int, out_channels: int) -> None:

@@ -37,8 +37,8 @@ class SpadeLayer(nn.Module):
 class ConditionReduction(nn.Module):
     """Divides the sides of a condition by `factor`.
 
-    Channels of an image are averaged over their area. Labels, edges, features and noise take the first pixel of each
-    square, which torch calls the nearest, so that labels stay one-hot (SPADE).
+    Channels of an image are averaged. Other channels take the first pixel of each square, so that labels stay one-hot
+    (SPADE).
 
     n_noise_channels, n_image_channels: Numbers of channels of noise and labels, and of the image behind them.
     """
@@ -76,8 +76,8 @@ class SpadeBlock(Recomputable):
     """shortcut(x) + conv(LeakyReLU(spade(conv(LeakyReLU(spade(x)))))), figure 4 of Park et al. 2019.
 
     Between the convolutions are min(in_channels, out_channels) channels. If the numbers of channels differ, the
-    shortcut is a SPADE layer and a 1x1 convolution. Unlike in SPADE, the first convolution has no bias, since the norm
-    behind it would subtract it.
+    shortcut is a SPADE layer and a 1x1 convolution. Unlike in SPADE, the first convolution has no bias, which the norm
+    after it would subtract.
     """
 
     def __init__(
@@ -119,11 +119,11 @@ class SpadeBlock(Recomputable):
         return [self.conv1, self.conv2, *([self.shortcut] if self.has_shortcut else [])]
 
 
-_WIDEST = 5  # more upsamplings have no larger width
+_WIDEST = 5  # upsamplings with the largest width
 
 
 class SpadeGenerator(Generator):
-    """A decoder of the condition, which enters at each resolution by way of the SPADE layers.
+    """A decoder with the condition as input of the SPADE layers at each resolution.
 
     A convolution of the condition at 2**-n_upsamplings of its sides, then SPADE blocks with upsamplings between them,
     up to base_channels at the full sides, then LeakyReLU, a convolution, tanh. Unlike in the original, the lowest
@@ -131,12 +131,12 @@ class SpadeGenerator(Generator):
 
     n_upsamplings: 5, 6 and 7 are SPADE's normal, more and most; 6 upsamples once more among the first blocks, 7 has
         one more block with half of base_channels. Fewer leave out the widest blocks.
-    n_middle_blocks: Blocks of the full width behind the first; 2 in SPADE, 1 in OASIS, with one block per resolution.
+    n_middle_blocks: Blocks of the full width after the first; 2 in SPADE, 1 in OASIS, with one block per resolution.
     hidden_channels: Channels between the condition and the scales and shifts; 128 in SPADE.
     noise_channels: Channels of noise before the source; 64 in OASIS, 0 in SPADE.
-    n_image_channels, n_label_channels: How many of in_channels belong to an image, and to one-hot labels before it.
-    style_channels: Channels of the style, which replaces the condition as the decoder's input; 256 in SPADE, 0 without.
-    style_height, style_width: Sides of the map of a style; see StyleStem.
+    n_image_channels, n_label_channels: Numbers of channels of the source's image, and of one-hot labels before it.
+    style_channels: Channels of the style, the decoder's first input instead of the condition; 256 in SPADE, 0: none.
+    style_height, style_width: Sides of the style's feature maps; see StyleStem.
     """
 
     translates = "label maps"
@@ -206,7 +206,7 @@ class SpadeGenerator(Generator):
     def forward(self, source: Tensor, style: Tensor | None = None) -> Tensor:
         """Translate (N, in_channels, H, W) into (N, out_channels, H, W), in [-1, 1] unless the output is linear.
 
-        style: (N, style_channels), for a generator with a style; None: the style of a prediction.
+        style: (N, style_channels); None for the style of predictions, or without a style.
         """
         condition = self.noise(source)
         reduced = [reduction(condition) for reduction in self.reductions]
@@ -227,7 +227,7 @@ def _widths(base_channels: int, n_upsamplings: int, n_middle_blocks: int) -> lis
 
 
 def _levels(n_upsamplings: int, n_middle_blocks: int) -> list[int]:
-    """Return how often the sides of each block's input are to be doubled."""
+    """Return how many doublings each block's input still needs."""
     if n_middle_blocks == 1:
         return list(reversed(range(n_upsamplings + 1)))
     middle = [n_upsamplings, n_upsamplings - 1, n_upsamplings - (2 if n_upsamplings > _WIDEST else 1)]

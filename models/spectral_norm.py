@@ -15,20 +15,20 @@ from utils.precision import at_least_float32
 SpectralIteration = Literal["u_first", "v_first"]
 Vectors = tuple[Tensor, Tensor]
 
-_FIRST_ITERATIONS = 15  # as torch's own parametrization starts from random vectors
-_SETTLING_ITERATIONS = 50  # after averaging: sigma is then right to 1e-3 where one step follows another closely
+_FIRST_ITERATIONS = 15  # torch's own number for random vectors
+_SETTLING_ITERATIONS = 50  # sigma of averaged weights then has an error below 1e-3
 _EPS = 1e-12
 
 
 class SpectralNorm(nn.Module):
     """Parametrization that divides a weight by its largest singular value, sigma = uᵀ W v (equation 8).
 
-    In training mode each pass makes one step of the power iteration first (algorithm 1). It is computed in float32 or
-    more, whatever the weight's dtype and autocast, and the vectors stay in float32 where the network is cast.
+    In training mode each pass first makes one step of the power iteration (algorithm 1), in float32 or more. The
+    vectors stay in float32 if the network is cast.
 
-    dim: the dimension of the weight that holds the output channels; the others are flattened.
-    iteration: u_first: u from v, then v from u, as torch's parametrization does. v_first: v, then u, as torch's former
-        hook does, with which SPADE and OASIS train; for the same state it is half a step ahead.
+    dim: Dimension of the weight for the output channels.
+    iteration: u_first: u from v, then v from u, like torch's parametrization. v_first: v, then u, like torch's former
+        hook, which SPADE and OASIS use.
     keeps_float32: Makes utils.precision skip this module's buffers.
     """
 
@@ -61,7 +61,7 @@ class SpectralNorm(nn.Module):
             return (weight.to(matrix.dtype) / sigma).to(weight.dtype)
 
     def settle(self, weight: Tensor) -> None:
-        """Iterate the vectors until they fit another weight, for example an averaged one."""
+        """Iterate the vectors until they fit another weight, such as an average."""
         with _full_precision(weight):
             self._iterate(self._matrix(weight), _SETTLING_ITERATIONS)
 
@@ -71,7 +71,7 @@ class SpectralNorm(nn.Module):
         return at_least_float32(rows.flatten(1))
 
     def _vectors(self, matrix: Tensor) -> Vectors:
-        """Return the u and v of this pass: cloned, since a later pass changes the buffers under this one's graph."""
+        """Return u and v for this pass, cloned because a later pass changes the buffers."""
         if self._replayed is not None:
             return next(self._replayed)
         if self.training:
@@ -83,7 +83,7 @@ class SpectralNorm(nn.Module):
 
     @torch.no_grad()
     def _iterate(self, matrix: Tensor, n_iterations: int) -> None:
-        if matrix.is_meta:  # it has only shapes, and torch takes long to find them
+        if matrix.is_meta:  # torch takes long for shapes
             return
         for _ in range(n_iterations):
             if self._iteration == "v_first":
@@ -93,7 +93,7 @@ class SpectralNorm(nn.Module):
                 F.normalize(torch.mv(matrix.T, self._u), dim=0, eps=_EPS, out=self._v)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Move and cast the buffers as the network, but not below float32."""
+        """Move and cast the buffers with the network, but not below float32."""
         before = dict(self.named_buffers(recurse=False))
         super()._apply(fn, recurse)
         for name, kept in before.items():
@@ -109,7 +109,7 @@ def _full_precision(weight: Tensor) -> AbstractContextManager[object]:
 
 @contextmanager
 def keeping_vectors(vectors: dict[SpectralNorm, list[Vectors]], *, replays: bool) -> Iterator[None]:
-    """Record the vectors of each pass through the norms within; or replay them, from the first on, without a step."""
+    """Record the vectors of each pass, or replay them from the first on without iterating."""
     for norm, of_passes in vectors.items():
         norm._recorded, norm._replayed = (None, iter(of_passes)) if replays else (of_passes, None)
     try:
@@ -133,7 +133,7 @@ def settle_spectral_norm(network: nn.Module) -> None:
 
 @runtime_checkable
 class PartlyNormed(Protocol):
-    """A block that names the convolutions that spectral norm takes; it takes no others of a network of such blocks."""
+    """A block that names its convolutions for spectral norm; a network with such blocks has it in no others."""
 
     def normed_convolutions(self) -> list[nn.Conv2d]:
         """Return these convolutions."""
@@ -142,7 +142,7 @@ class PartlyNormed(Protocol):
 def add_spectral_norm(network: nn.Module, *, outer: bool = True, iteration: SpectralIteration = "u_first") -> nn.Module:
     """Divide the weights of the convolutions of `network` by their largest singular values, in place; return it.
 
-    outer: whether also a discriminator's first and last convolutions, those that see an image and those that score.
+    outer: Whether to include the first and last convolutions of a discriminator.
     """
     for module in normed_convolutions(network, outer=outer):
         dim = 1 if isinstance(module, nn.ConvTranspose2d) else 0
@@ -152,7 +152,7 @@ def add_spectral_norm(network: nn.Module, *, outer: bool = True, iteration: Spec
 
 
 def normed_convolutions(network: nn.Module, *, outer: bool = True) -> list[nn.Conv2d | nn.ConvTranspose2d]:
-    """Return the convolutions that spectral norm takes: all, or those that blocks name; `outer` as above."""
+    """Return the convolutions for spectral norm; outer: Same as in `add_spectral_norm`."""
     if blocks := [module for module in network.modules() if isinstance(module, PartlyNormed)]:
         return [convolution for block in blocks for convolution in block.normed_convolutions()]
     return [

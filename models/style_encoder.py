@@ -1,4 +1,4 @@
-"""SPADE's style encoder, and a generator that is trained as its decoder: a variational autoencoder.
+"""SPADE's style encoder, and a generator as its decoder: a variational autoencoder.
 
 Park et al. 2019, section 3 ("Multi-modal synthesis") and appendix A; Kingma & Welling 2014, "Auto-encoding variational
 Bayes".
@@ -17,21 +17,18 @@ from models.layers import InstanceNorm
 from utils.precision import at_least_float32
 
 SIDE = 256  # pixels of the resized images; the Linear layers fix it
-_WIDTHS = (1, 2, 4, 8, 8, 8)  # times base_channels
+_WIDTHS = (1, 2, 4, 8, 8, 8)  # multiples of base_channels
 _LAST_SIDE = SIDE // 2 ** len(_WIDTHS)
 
 
 class StyleDistribution(NamedTuple):
-    """Normal distributions of the styles of images, without correlations.
-
-    mean, log_variance: (N, style_channels), at least float32.
-    """
+    """Normal distributions of styles without correlations: mean and log variance (N, style_channels), >= float32."""
 
     mean: Tensor
     log_variance: Tensor
 
     def at(self, deviations: Tensor) -> Tensor:
-        """Return the styles that are so many standard deviations from the mean, (N, style_channels)."""
+        """Return the styles with these distances from the mean in standard deviations, (N, style_channels)."""
         return self.mean + deviations * (self.log_variance / 2).exp()
 
     def sample(self) -> Tensor:
@@ -49,8 +46,7 @@ class StyledImages(NamedTuple):
 class StyleEncoder(nn.Module):
     """Strided convolutions of an image of 256x256 pixels, and a linear layer each for mean and log variance.
 
-    It has instance norm with every generator. Unlike in the original, the size of the training images changes no layer,
-    and the number of channels of the style is free.
+    Unlike in the original, the layers do not depend on the size of the training images.
     """
 
     def __init__(self, *, in_channels: int = 3, style_channels: int = 256, base_channels: int = 64) -> None:
@@ -74,10 +70,9 @@ class StyleEncoder(nn.Module):
 
 
 class StyleConditionedGenerator(EncodedGenerator):
-    """A generator that takes a style, (source, style) -> image, with the encoder of the style.
+    """A generator (source, style) -> image with the encoder of the style.
 
-    Only training calls it as a whole: in prediction the style is another image's, or drawn from N(0, I), and the
-    generator is called by itself.
+    Only training calls both. In prediction the style comes from another image, or is drawn from N(0, I).
     """
 
     encoder: StyleEncoder
@@ -85,7 +80,7 @@ class StyleConditionedGenerator(EncodedGenerator):
     def forward(self, source: Tensor, image: Tensor) -> StyledImages:
         """Translate a source (N, C, H, W) in the style of `image`, (N, 3 or 1, H, W) in [-1, 1].
 
-        In training mode each pass draws the styles; in evaluation mode they are the means.
+        Training mode draws the styles; evaluation mode uses the means.
         """
         style = self.encoder(image)
         images = self.generator(source, style.sample() if self.training else style.mean)
@@ -93,5 +88,5 @@ class StyleConditionedGenerator(EncodedGenerator):
 
 
 def inference_network(network: nn.Module) -> nn.Module:
-    """Return the part of a network that prediction calls: without a style encoder, with a feature encoder."""
+    """Return the part of a network that prediction uses: without a style encoder, with a feature encoder."""
     return network.generator if isinstance(network, StyleConditionedGenerator) else network

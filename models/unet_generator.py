@@ -25,8 +25,8 @@ Upsample = Literal["transposed", "nearest", "bilinear"]
 class UnetGenerator(Generator):
     """Encoder and decoder with a skip connection at every resolution (Isola et al. 2017, section 6.1.1).
 
-    The channels double up to 8 times base_channels. As in pix2pix, a convolution that no norm follows has a bias with
-    instance norm and none with batch norm; the last one always has a bias.
+    The channels double up to 8 times base_channels. As in pix2pix, a convolution without a norm after it has a bias
+    with instance norm and none with batch norm; the last one always has a bias.
 
     n_downsamplings: Strided convolutions, at least 5, and as many upsamplings; 8 is pix2pix's unet_256, 7 its unet_128.
     dropout: Whether to drop half of the activations of the decoder's inner levels, which is pix2pix's noise.
@@ -76,13 +76,13 @@ class UnetGenerator(Generator):
 
     @staticmethod
     def image_sides(*, n_downsamplings: int) -> ImageSides:
-        """Return the sides that the generator takes, down to a single pixel at the lowest level."""
+        """Return the sides for at least one pixel at the lowest level."""
         multiple = 2**n_downsamplings
         return ImageSides(multiple, minimum=multiple)
 
     @staticmethod
     def unsupported(*, n_downsamplings: int, upsample: str) -> Mapping[str, str]:
-        """Refuse fewer levels than the widths need, and upsamplings that only ResNets have."""
+        """Refuse fewer than 5 levels, and upsamplings that only ResNets have."""
         return {
             **({"n_downsamplings": "at least 5"} if n_downsamplings < 5 else {}),
             **({} if upsample in get_args(Upsample) else {"upsample": " or ".join(get_args(Upsample))}),

@@ -26,7 +26,7 @@ from models.spectral_norm import add_spectral_norm, spectral_norms
 FORMATS: dict[str, OriginalFormat] = spade.FORMATS | pix2pix.FORMATS
 _LEFT_OPEN = ("n_upsamplings", "noise_channels", "biased_downs")  # arguments that shapes leave open
 _UNFITTING = (OriginalWeightsError, KeyError, IndexError, ValueError, RuntimeError)
-_IGNORED = ("running_mean", "running_var", "num_batches_tracked", "filt")  # of instance norm; CUT's filters
+_IGNORED = ("running_mean", "running_var", "num_batches_tracked", "filt")  # instance norm's; CUT's filters
 
 
 @dataclass(frozen=True)

@@ -79,18 +79,11 @@ def test_values_are_compared_in_their_range_and_in_their_unit() -> None:
     expected = float(((fake - target).abs().mean(0) * weights).sum() / weights.sum())
     assert evaluator.measure(fake, target, weights).figures["mae_weighted"] == pytest.approx(expected, rel=1e-5)
     assert "mae_weighted" not in evaluator.measure(fake, target, weights * 0).figures
-    outside = torch.full_like(target, 1e6)  # as far from the target as the end of the range, but for the unit
+    outside = torch.full_like(target, 1e6)  # clipped to the end of the range
     assert evaluator.measure(outside, target).figures["l1"] <= 1
     assert "values, of which [-100.0] to [300.0] are 0 to 1" in evaluator.protocol["compared"]
     levels = evaluator.levels(torch.tensor([[[-100.0, 100.0, 300.0, 999.0]]]))
     assert levels[:, 0].tolist() == [[0, 128, 255, 255]] * 3
-
-
-def test_optional_metrics_share_networks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("metrics.Inception", lambda device: MeanColor(device, 0))
-    evaluator = Evaluator.load(["kid", "fid"], "cmp_facades", CPU)
-    assert (list(evaluator.feature_networks), list(evaluator.sets)) == (["inception"], ["fid", "kid"])
-    assert {"inception", "kid", "labels"} < evaluator.protocol.keys()
 
 
 def test_sets_of_any_numbers_sizes_and_ranges_are_compared() -> None:
@@ -101,4 +94,4 @@ def test_sets_of_any_numbers_sizes_and_ranges_are_compared() -> None:
     far = [evaluator.features(torch.full((3, 40, 9), 300.0), n) for n in range(2)]
     near = evaluator.set_figures(fakes, reals)["swd"]
     assert 0 < near < 0.5 * evaluator.set_figures(far, reals)["swd"]
-    assert evaluator.set_figures(fakes[:1], reals[:1]).keys() == {"swd"}  # which needs no spread
+    assert evaluator.set_figures(fakes[:1], reals[:1]).keys() == {"swd"}  # SWD needs no spread

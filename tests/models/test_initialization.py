@@ -44,7 +44,7 @@ def test_a_global_generator_becomes_the_trunk_of_a_local_one() -> None:
     features = nn.Sequential(small.stem, small.downs, small.blocks, small.ups)
     source = torch.randn(1, 3, 16, 16)
     assert torch.equal(large.trunk(source), features(source))
-    assert transfer.left == ["head.1.weight"]  # of another width
+    assert transfer.left == ["head.1.weight"]  # it has another width
     assert all(name.startswith(("enhancers.", "head.1.weight")) for name in transfer.new)
 
 
@@ -53,7 +53,7 @@ def test_the_scales_of_a_discriminator_keep_their_resolutions(n_before: int, n_a
     before = MultiscalePatchDiscriminator(source_channels=3, base_channels=2, n_scales=n_before)
     after = MultiscalePatchDiscriminator(source_channels=3, base_channels=2, n_scales=n_after)
     transfer_weights(before, after)
-    for scale in range(1, min(n_before, n_after) + 1):  # from the lowest resolution
+    for scale in range(1, min(n_before, n_after) + 1):  # the lowest resolution first
         for first, second in zip(before.scales[-scale].parameters(), after.scales[-scale].parameters(), strict=True):
             assert torch.equal(first, second)
 

@@ -71,6 +71,6 @@ def test_the_features_of_regions_are_gathered_with_class_and_share() -> None:
         ({"feature_clusters": {1: torch.zeros(1, 3), 2: torch.zeros(1, 2)}}, "differ in their number of channels"),
     ],
 )
-def test_a_state_of_something_else_is_refused(state: dict[str, object], complaint: str) -> None:
+def test_states_without_clusters_are_refused(state: dict[str, object], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         FeatureClusters.from_state(state)

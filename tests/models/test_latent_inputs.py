@@ -32,7 +32,7 @@ def test_training_draws_from_torchs_generator_and_evaluation_only_when_asked() -
 
 
 @pytest.mark.parametrize("drawn", ["noise_channels", "style_channels"])
-def test_what_is_drawn_for_an_image_depends_on_its_seed_alone(drawn: str) -> None:
+def test_draws_for_an_image_depend_only_on_its_seed(drawn: str) -> None:
     sizes = {"in_channels": 2, "base_channels": 2, "n_upsamplings": 2, "hidden_channels": 4, drawn: 3}
     network = SpadeGenerator(**sizes).double().eval()  # type: ignore[arg-type]
     assert takes_noise(network) == (drawn == "noise_channels")
@@ -45,7 +45,7 @@ def test_what_is_drawn_for_an_image_depends_on_its_seed_alone(drawn: str) -> Non
         torch.testing.assert_close(network(source)[0], expected)
 
 
-def test_between_two_seeds_are_draws_as_likely_as_theirs() -> None:
+def test_mixed_seeds_have_the_same_distribution() -> None:
     stem = StyleStem(4000, 1, height=1, width=1)
     noise = NoiseChannels(4000).eval()
 
@@ -68,7 +68,7 @@ def test_between_two_seeds_are_draws_as_likely_as_theirs() -> None:
         assert (middle - first).norm() == pytest.approx((middle - last).norm().item(), rel=0.05)
 
 
-def test_given_values_take_the_place_of_draws_but_not_of_a_chosen_style() -> None:
+def test_given_latents_replace_draws_but_not_a_chosen_style() -> None:
     stem, noise = StyleStem(3, 1, height=1, width=1), NoiseChannels(2).eval()
     network, source = nn.ModuleList([noise, stem]), torch.zeros(2, 1, 1, 1)
     values = torch.randn(2, 5)

@@ -27,7 +27,7 @@ from tests.runs import ON_GPU
 
 
 @pytest.mark.parametrize("padding", [1, 3])
-def test_slices_give_the_values_and_gradients_of_torchs_padding(padding: int) -> None:
+def test_reflect_has_torchs_values_and_gradients(padding: int) -> None:
     x = torch.randn(2, 3, 5, 7, dtype=torch.float64, requires_grad=True)
     expected, found = ReflectionPadding(padding)(x), reflect(x, padding)
     assert torch.equal(found, expected)
@@ -59,9 +59,7 @@ def formula(x: Tensor) -> Tensor:
     ("dtype", "tolerance"),
     [(torch.float64, 1e-12), (torch.bfloat16, 0.02)],
 )
-def test_values_and_gradients_of_instance_norm_are_those_of_the_formula(
-    device: str, dtype: torch.dtype, tolerance: float
-) -> None:
+def test_instance_norm_has_the_formulas_values_and_gradients(device: str, dtype: torch.dtype, tolerance: float) -> None:
     """On a GPU also a check of the installed torch."""
     norm = InstanceNorm(4)
     pairs = [*((layout, layout) for layout in LAYOUTS), *permutations(("contiguous", "channels-last"))]
@@ -94,20 +92,6 @@ def test_a_network_has_the_same_gradients_in_both_layouts(device: str, sampling:
         network(image).square().mean().backward()
         gradients.append([parameter.grad for parameter in network.parameters()])
     torch.testing.assert_close(*gradients, rtol=1e-9, atol=1e-12)
-
-
-def test_every_network_has_our_instance_norm_and_reflection_padding() -> None:
-    with torch.device("meta"):
-        networks: list[nn.Module] = [
-            *(DISCRIMINATORS[name](source_channels=3, norm="instance") for name in ("multiscale_patch", "pixel")),
-            *(make(in_channels=3, norm="instance") for make in GENERATORS.values()),
-            StyleEncoder(),
-        ]
-    for network in networks:
-        layers = [m for m in network.modules() if isinstance(m, nn.InstanceNorm2d | nn.ReflectionPad2d)]
-        assert any(isinstance(layer, InstanceNorm) for layer in layers)
-        assert all(type(layer) in (InstanceNorm, ReflectionPadding) for layer in layers), type(network)
-    assert [type(layer) for layer in AntialiasedDownsampling().children()] == [ReflectionPadding]
 
 
 @pytest.mark.parametrize("name", ["global", "local"])
@@ -213,3 +197,17 @@ def test_a_pair_convolution_is_the_convolution_of_source_and_image_concatenated(
     weight = torch.randn_like(expected)
     gradients = [torch.autograd.grad((result * weight).sum(), inputs) for result in (found, expected)]
     torch.testing.assert_close(*gradients)
+
+
+def test_every_network_has_our_instance_norm_and_reflection_padding() -> None:
+    with torch.device("meta"):
+        networks: list[nn.Module] = [
+            *(DISCRIMINATORS[name](source_channels=3, norm="instance") for name in ("multiscale_patch", "pixel")),
+            *(make(in_channels=3, norm="instance") for make in GENERATORS.values()),
+            StyleEncoder(),
+        ]
+    for network in networks:
+        layers = [m for m in network.modules() if isinstance(m, nn.InstanceNorm2d | nn.ReflectionPad2d)]
+        assert any(isinstance(layer, InstanceNorm) for layer in layers)
+        assert all(type(layer) in (InstanceNorm, ReflectionPadding) for layer in layers), type(network)
+    assert [type(layer) for layer in AntialiasedDownsampling().children()] == [ReflectionPadding]

@@ -14,7 +14,7 @@ from models.patch_discriminator import MultiscalePatchDiscriminator, PixelDiscri
         PixelDiscriminator,
     ],
 )
-def test_without_channels_of_a_source_the_image_is_scored_alone(make: partial[MultiscalePatchDiscriminator]) -> None:
+def test_without_source_channels_only_the_image_is_scored(make: partial[MultiscalePatchDiscriminator]) -> None:
     torch.manual_seed(0)
     alone = make(source_channels=0, image_channels=3, base_channels=4)
     of_both = make(source_channels=2, image_channels=1, base_channels=4)

@@ -1,4 +1,4 @@
-"""Spectral norm in both iteration orders, beside torch's, in low precision and with activation checkpointing."""
+"""Spectral norm in both iteration orders, compared with torch's, and in low precision."""
 
 import copy
 import warnings

@@ -18,7 +18,7 @@ _N_UPSAMPLINGS = {"normal": 5, "more": 6, "most": 7}
 
 
 def weights_of(reference: dict[str, Any], name: str) -> Weights:
-    """The weights of a case in float64, with those of the cases that it builds on."""
+    """The weights of a case, and of the cases that it extends, in float64."""
     case = reference[name]
     below = weights_of(reference, case["state_dict_of"]) if "state_dict_of" in case else {}
     return below | as_double(case.get("state_dict", {}))
@@ -37,7 +37,7 @@ def empty_weights(shapes: Mapping[str, Sequence[int]]) -> Weights:
 
 
 def with_divided_weights(weights: Weights) -> Weights:
-    """The weights as files of old versions of torch hold those with spectral norm: divided, without the vector v."""
+    """The weights as in files of old versions of torch: divided by spectral norm, without the vector v."""
     old = dict(weights)
     for key in [key for key in old if key.endswith(".weight_v")]:
         layer = key.removesuffix("_v")
@@ -54,7 +54,7 @@ def network_of(weights: Weights, config: dict[str, Any]) -> nn.Module:
 
 def with_iteration(network: nn.Module, iteration: SpectralIteration) -> nn.Module:
     for norm in spectral_norms(network):
-        norm._iteration = iteration  # which SPADE's later version of spectral norm changes for the same weights
+        norm._iteration = iteration  # SPADE's later spectral norm has another order
     return network
 
 
@@ -82,7 +82,7 @@ def with_recorded_weights(network: Any, case: dict[str, Any]) -> Any:
 
 
 class FixedNoise(nn.Module):
-    """In place of NoiseChannels: recorded noise, (N, n_channels)."""
+    """Recorded noise instead of NoiseChannels, (N, n_channels)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class FixedNoise(nn.Module):
 
 
 def oasis_generator_of(weights: Weights, config: dict[str, Any]) -> SpadeGenerator:
-    """The generator of ours; with noise, of which `network.noise.z` is to be set."""
+    """Our generator; with noise, set `network.noise.z`."""
     has_noise = not config["no_3dnoise"]
     network = import_original(as_double(weights), {"noise_channels": config["z_dim"] if has_noise else 0}).network
     assert isinstance(network, SpadeGenerator)
@@ -118,9 +118,9 @@ def original_names(network: nn.Module) -> dict[str, str]:
 
 
 def by_original_names(network: nn.Module, tensors: Weights, weights: Weights | None = None) -> Weights:
-    """Tensors of a network by the names that the original has for them.
+    """Tensors of a network by the original's names.
 
-    weights: those of the original, whose running mean contains the bias of the convolution before it.
+    weights: The original's weights, because its running mean contains the bias of the convolution before it.
     """
     names = original_names(network)
     named = {names[key]: value for key, value in tensors.items()}
@@ -150,7 +150,7 @@ def assert_close(actual: Tensor, expected: Tensor, tolerance: float = 1e-12) -> 
 
 
 def assert_digests(actual: Weights, expected: dict[str, Any], tolerance: float) -> None:
-    """Compare the digests of tensors by the original's names; those that only the original has are left out."""
+    """Compare the digests of tensors by the original's names, without tensors that only the original has."""
     values = dict(zip(expected["names"], expected["values"], strict=True))
     assert actual.keys() <= values.keys()
     assert all(name.endswith(("conv_0.bias", "num_batches_tracked")) for name in values.keys() - actual.keys())
@@ -162,9 +162,9 @@ def assert_digests(actual: Weights, expected: dict[str, Any], tolerance: float) 
 def assert_pass(
     network: nn.Module, case: dict[str, Any], mode: str, outputs: Any, weights: Weights, **leaves: Tensor
 ) -> None:
-    """Compare the outputs of a pass, or some of their pixels, its gradients, and the buffers that it changed.
+    """Compare outputs, or some of their pixels, gradients, and changed buffers of a pass.
 
-    weights: those of the original. leaves: inputs whose gradients are compared, by name.
+    weights: The original's weights. leaves: Inputs by name, to compare their gradients.
     """
     recorded, flat = case[mode], flattened(outputs)
     for output, expected in zip(

@@ -69,7 +69,7 @@ def test_generators(reference: dict[str, Any], name: str) -> None:
 
 
 def test_another_size(reference: dict[str, Any]) -> None:
-    """The original's sides follow from its options; ours are those of the map, here resized to the original's."""
+    """The original's sides follow from its options; here the label map is resized to them."""
     case = reference["spade_generator_other_size"]
     network = network_of(weights_of(reference, "spade_generator_other_size"), case["config"]).eval()
     semantics = F.interpolate(case["inputs"]["semantics"].double(), size=(32, 64), mode="nearest")
