@@ -113,8 +113,8 @@ def _check_without_pairs(config: Config, chosen: str) -> None:
     config.require(are_possible, "metrics.extra", f"[] or some of {', '.join(metrics)} {chosen}: there is no target")
     expected = f"one of auto, none, {', '.join(metrics)} {chosen}: there is no target"
     config.require(config.checkpoint.best in ("auto", "none", *metrics), "checkpoint.best", expected)
-    reason = "" if not method.compares_features else "since the features of both are compared"
-    reason = reason or ("or cycle.identity=0" if config.method.name == "cycle" and config.cycle.identity else "")
+    reason = "since the features of both are compared" if method.compares_features else ""
+    reason = reason or ("or cycle.identity=0" if len(method.translators) > 1 and config.cycle.identity else "")
     if loss.outside_mask:
         are_ids = bool(loss.class_weights) and all(name.isdecimal() for name in loss.class_weights)
         expected = "the ids of the classes that loss.outside_mask lets change, such as {11: 0, 12: 0}"
