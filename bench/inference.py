@@ -28,10 +28,9 @@ from inference.requested_predictor import build_predictor
 from inference.translate import translate_all
 from utils.checkpoint import save_checkpoint
 from utils.checkpoint_folder import checkpoint_path
-from utils.device import compiled
+from utils.device import OptLevel, allow_tf32, choose_precision, compiled
 from utils.distributed import World
 from utils.machine import give_freed_memory_back, keep_freed_memory
-from utils.precision import OptLevel, allow_tf32, choose_precision
 
 REFERENCE, COMPILED = "reference", "O2, compiled"
 LEVELS: dict[str, OptLevel] = {REFERENCE: "O0", "O0": "O0", "O1": "O1", "O2": "O2", "O3": "O3", COMPILED: "O2"}

@@ -24,9 +24,8 @@ import torchvision
 
 from bench.cases import Case, command_line
 from training.cuda_graph import WARM_UP_STEPS, CaptureError
-from utils.device import choose_device
+from utils.device import OptLevel, choose_device, choose_precision
 from utils.errors import UserError
-from utils.precision import OptLevel, choose_precision
 
 K = TypeVar("K")
 T = TypeVar("T")

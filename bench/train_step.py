@@ -17,8 +17,8 @@ from data.conditioning import images_to_float
 from losses.perceptual import PerceptualLoss
 from training.cuda_graph import make_step as training_step
 from training.methods import METHODS
+from utils.device import allow_tf32, choose_precision
 from utils.distributed import World
-from utils.precision import allow_tf32, choose_precision
 
 UNPAIRED = {"CUT": CUT, "CycleGAN": CYCLE}
 CPU_CASES = [

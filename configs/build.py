@@ -38,10 +38,9 @@ from models.initialization import initialize
 from models.instance_features import FeatureConditionedGenerator, FeatureEncoder
 from models.spectral_norm import add_spectral_norm, normed_convolutions
 from models.style_encoder import StyleConditionedGenerator, StyleEncoder
-from utils.device import use_deterministic_algorithms
+from utils.device import allow_tf32, use_deterministic_algorithms
 from utils.errors import ConfigError
 from utils.machine import keep_freed_memory, usable_cores
-from utils.precision import allow_tf32
 from utils.signatures import accepted, argument_names, required_names
 from utils.text import exact
 from utils.torch_private import cpu_has_matrix_units

@@ -11,7 +11,7 @@ from configs.schema.checks import require
 from configs.schema.data import RGB_CHANNELS, fits_file
 from data import LAYOUTS
 from data.conditioning import Conditioning, ValueRange
-from data.files.pixels import StoredForm
+from data.files.image_files import StoredForm
 from data.map_reader import MapReader
 from utils.gallery import Swatch
 from utils.label_colors import CITYSCAPES, IGNORED, LabelColors

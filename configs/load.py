@@ -20,15 +20,22 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from configs.removed_settings import FORMER_SECTIONS, REMOVED, removed_fault, with_successors, without_removed
-from configs.schema import Config, settings_by_key
+from configs.schema import (
+    FORMER_SECTIONS,
+    REMOVED,
+    Config,
+    removed_fault,
+    settings_by_key,
+    with_successors,
+    without_removed,
+)
 from configs.schema.data import read_instances, read_source_folder
 from configs.schema.loss import read_class_weights
 from configs.schema.train import METHODS
 from utils.errors import ConfigError
+from utils.files import expanded
 from utils.label_colors import read_color_table
 from utils.log import logger
-from utils.paths import expanded
 from utils.plain_values import NestingError, distinct_values, plain_parts
 from utils.text import did_you_mean
 from utils.yaml_file import MAX_PROBLEMS, MAX_VALUES, parse_yaml, read_yaml, shortened

@@ -14,18 +14,19 @@ from configs.build import build_preprocessing, data_facts
 from configs.data_facts import EIGHT_BITS, allowing_missing, named_classes, number_of_classes
 from configs.schema import Config
 from configs.schema.data import fits_file
-from data import LAYOUTS, data_set_folder
+from data import LAYOUTS
 from data.batch import DataError, LoadingError
 from data.cache import CachedLayout, SampleCache
-from data.files.pixels import StoredForm, is_8_bit_rgb, read_stored
+from data.files.image_files import StoredForm, is_8_bit_rgb, read_stored
 from data.files.tiff_tags import TIFF_SUFFIXES
 from data.folder import Blob
 from data.layout import Layout
 from data.map_reader import fitting, read_part, stack_files
-from data.no_data import no_data
+from data.preprocessing import no_data
+from data.tar_folder import data_set_folder
 from data.validation_split import split_validation
 from utils.errors import ConfigError
-from utils.paths import expanded
+from utils.files import expanded
 from utils.signatures import accepted, argument_names
 from utils.text import exact
 

@@ -1,10 +1,8 @@
 """Data sets: from the files of a layout, or from drawings, to batches on the device."""
 
 from data.facades.dataset import SyntheticDayNight, SyntheticFacades
-from data.folder import Folder, LocalFolder
 from data.layout import RegisteredLayout
 from data.paired_folders import PairedFolders, SideBySide
-from data.tar_folder import TarFolder
 from data.unpaired_folders import UnpairedFolders
 
 LAYOUTS: dict[str, type[RegisteredLayout]] = {
@@ -15,11 +13,3 @@ LAYOUTS: dict[str, type[RegisteredLayout]] = {
     "synthetic_day_night": SyntheticDayNight,
 }
 """The layouts by the names that `data.layout` takes."""
-
-
-def data_set_folder(root: str) -> Folder:
-    """Return the folder of the data set that `data.root` names: of tar files if it has an index of them.
-
-    Raise DataError if there is no such data set.
-    """
-    return TarFolder.opened(root) or LocalFolder.opened(root)

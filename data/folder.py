@@ -10,7 +10,7 @@ from pathlib import Path, PurePath
 from typing import BinaryIO, Literal, Protocol, Self
 
 from data.batch import DataError
-from utils.paths import data_root_problem, expanded
+from utils.files import data_root_problem, expanded
 from utils.text import listed
 
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".ppm", ".bmp", ".tif", ".tiff", ".svs", ".webp"})

@@ -1,6 +1,6 @@
-"""Reads the maps of a sample from their files, and stacks the images of several source folders."""
+"""Reads the maps of a sample from their files, stacks the images of several source folders, and compares palettes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,16 +11,18 @@ from torch import Tensor
 
 from data.batch import MAPS, DataError, LoadingError, Sample
 from data.class_ids import checked_classes, classes_of_colors, connected_parts
-from data.files.image_files import read_ids, read_rgb
-from data.files.pixels import (
+from data.files.image_files import (
     StoredForm,
     check_depth,
+    read_ids,
+    read_palette,
     read_part,
     read_pixels,
+    read_rgb,
     read_stored,
     read_weights,
 )
-from data.files.size_guard import TooLargeError
+from data.files.stored_image import TooLargeError
 from data.folder import Blob, File
 from data.layout import Layout, Provenance
 from utils.label_colors import LabelColors
@@ -177,3 +179,30 @@ def _collected(problems: list[str]) -> Iterator[None]:
         raise
     except DataError as error:
         problems += error.problems
+
+
+def label_maps(layout: Layout, most: int | None = None) -> list[Blob]:
+    """Return the files of label maps, at most `most` from all over the layout. Drawn samples have none."""
+    step = -(-len(layout) // most) if most else 1
+    samples = range(0, len(layout) if layout.n_classes else 0, step)
+    return [file for index in samples if (file := layout.provenance(index).files.get("source"))]
+
+
+def palette_problems(files: Iterable[File]) -> list[str]:
+    """Return a problem that names two files with different palettes, or nothing if all palettes agree.
+
+    This reads only headers. A palette may have fewer colours than another one.
+    """
+    longest, longest_file = b"", None
+    for file in files:
+        palette = read_palette(file)
+        shorter, longer = sorted((palette, longest), key=len)
+        if not longer.startswith(shorter):
+            return [
+                f"{file} and {longest_file} have different palettes, so that an id is another class in each: "
+                "python -m tools.convert_data colors-to-ids makes ids of the colours; if the ids are right, save the "
+                "maps without palettes, as 8-bit PNG"
+            ]
+        if len(palette) > len(longest):
+            longest, longest_file = palette, file
+    return []

@@ -1,4 +1,4 @@
-"""Folders of a data set that are packed in tar files. An index says where each file is."""
+"""The folder of a data set, which may be packed in tar files. An index says where each file is."""
 
 import errno
 import io
@@ -10,8 +10,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Literal, NamedTuple
 
 from data.batch import DataError
-from data.folder import Blob, Folder
-from utils.paths import expanded
+from data.folder import Blob, Folder, LocalFolder
+from utils.files import expanded
 from utils.text import listed
 
 INDEX = "tar_index.jsonl"
@@ -169,3 +169,11 @@ def is_inside(name: str) -> bool:
 
 def _again(root: Path) -> str:
     return f"Copy it again, or run python -m tools.convert_data index-shards {root}"
+
+
+def data_set_folder(root: str) -> Folder:
+    """Return the folder of the data set that `data.root` names: of tar files if it has an index of them.
+
+    Raise DataError if there is no such data set.
+    """
+    return TarFolder.opened(root) or LocalFolder.opened(root)

@@ -23,8 +23,8 @@ from inference.request import Request
 from models.instance_features import FeatureConditionedGenerator
 from utils.distributed import World
 from utils.errors import UserError
+from utils.files import without_dots
 from utils.log import logger
-from utils.paths import without_dots
 
 STANDARD_INPUT = Path("-")
 _SAME_PROPORTIONS = 0.1  # largest difference of aspect ratios: 16:9 is not twice 1:1

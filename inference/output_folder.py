@@ -19,8 +19,7 @@ from configs.data_facts import DataFacts
 from configs.schema import Config, changed_settings
 from configs.splits import translated_split
 from data.batch import DataError
-from data.files.image_files import read_rgb, write_png
-from data.files.pixels import StoredForm, read_stored
+from data.files.image_files import StoredForm, read_rgb, read_stored, write_png
 from data.files.tiff_tags import file_tags, write_tiff
 from data.folder import File
 from data.layout import Layout

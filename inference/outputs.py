@@ -12,7 +12,7 @@ from torch import Tensor
 from configs.splits import HELD_BACK, TRAIN, has_split, open_split
 from data.batch import DataError, Sample
 from data.files.image_files import write_png
-from data.files.size_guard import TooLargeError
+from data.files.stored_image import TooLargeError
 from data.layout import Layout
 from data.preprocessing import Preprocessing
 from inference.contact_sheet import SHEET_WIDTH, contact_sheet, thumbnail

@@ -19,9 +19,9 @@ from data.conditioning import Conditioning
 from inference.tiling import TiledNetwork, Window, has_instance_norm
 from models.instance_features import FeatureClusters
 from models.latent_inputs import MixedSeed, Seed, choose_style, draw_latents, image_seed, takes_noise, takes_style
+from utils.device import Precision
 from utils.mapped_memory import mapped_tensor
 from utils.pictures import colorize, picture, scaled_picture
-from utils.precision import Precision
 
 _COPIES = 1.3  # convolutions on a CPU copy their inputs: 1.2 to 1.6 times the tensors, measured on four generators
 

@@ -14,12 +14,11 @@ from configs.data_facts import DataFacts
 from data.batch import DataError, Sample
 from data.conditioning import ValueRange
 from data.files.image_files import seen_in
-from data.files.size_guard import large_array, large_copy
+from data.files.stored_image import large_array, large_copy
 from data.files.tiff_tags import TIFF_SUFFIXES, file_tags
 from data.folder import File
 from data.layout import Layout
-from data.no_data import filled, missing_pixels
-from data.preprocessing import Placement, Preprocessing, place
+from data.preprocessing import Placement, Preprocessing, filled, missing_pixels, place
 from inference.tiling import Window
 from utils.distributed import World
 from utils.log import logger

@@ -21,13 +21,12 @@ from models.instance_features import FILE_NAME, FeatureClusters, FeatureConditio
 from models.latent_inputs import takes_noise, takes_style
 from models.style_encoder import SIDE, StyleConditionedGenerator, inference_network
 from utils.checkpoint import CheckpointError, read_weights_file
-from utils.device import compiled
+from utils.device import allow_tf32, choose_precision, compiled
 from utils.distributed import World
 from utils.errors import ConfigError
 from utils.files import sha256_of_file, unreplaced
 from utils.log import logger
 from utils.machine import give_freed_memory_back, keep_freed_memory
-from utils.precision import allow_tf32, choose_precision
 from utils.text import counted
 
 

@@ -16,7 +16,7 @@ from tqdm import tqdm
 from configs import build
 from configs.splits import translated_split
 from data.batch import Batch, DataError, Sample
-from data.files.size_guard import pixels_allowed
+from data.files.stored_image import pixels_allowed
 from data.folder import VIDEO_SUFFIXES
 from data.preprocessing import Preprocessing
 from inference.inputs import build_input, has_targets, with_listed_inputs

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from utils.precision import at_least_float32
+from utils.device import at_least_float32
 
 ScaleReduction = Literal["sum", "mean"]
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from utils.precision import at_least_float32
+from utils.device import at_least_float32
 
 Operation = Callable[[Tensor], Tensor]
 """Changes (N, C, H, W) images with parameters that are already drawn."""

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from losses.objective import LossInputs
 from losses.pixel_weights import PixelWeights
-from utils.precision import at_least_float32
+from utils.device import at_least_float32
 from utils.structural_similarity import scale_terms, scale_weights
 
 

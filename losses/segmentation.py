@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from losses.adversarial import AdversarialLoss, Logits, PenaltyInputs
-from utils.precision import at_least_float32
+from utils.device import at_least_float32
 
 
 class SegmentationLoss(AdversarialLoss):

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from models.blocks import Norm
 from models.generator import EncodedGenerator
 from models.global_generator import GlobalGenerator
-from utils.precision import at_least_float32
+from utils.device import at_least_float32
 
 
 class FeatureEncoder(nn.Module):

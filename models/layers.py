@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from utils.precision import at_least_float32
+from utils.device import at_least_float32
 
 
 @dataclass(frozen=True)

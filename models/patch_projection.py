@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from utils.precision import at_least_float32
+from utils.device import at_least_float32
 
 _EPSILON = 1e-7  # added to the length, as in CUT's code; with the initial weights it can be as short as 2e-5
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from models.layers import PairConv2d
-from utils.precision import at_least_float32
+from utils.device import at_least_float32
 
 SpectralIteration = Literal["u_first", "v_first"]
 Vectors = tuple[Tensor, Tensor]
@@ -29,7 +29,7 @@ class SpectralNorm(nn.Module):
     dim: Dimension of the weight for the output channels.
     iteration: u_first: u from v, then v from u, like torch's parametrization. v_first: v, then u, like torch's former
         hook, which SPADE and OASIS use.
-    keeps_float32: Makes utils.precision skip this module's buffers.
+    keeps_float32: Makes utils.device skip this module's buffers.
     """
 
     keeps_float32 = True

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from models.blocks import RecomputableSequential
 from models.generator import EncodedGenerator
 from models.layers import InstanceNorm
-from utils.precision import at_least_float32
+from utils.device import at_least_float32
 
 SIDE = 256  # pixels of the resized images; the Linear layers fix it
 _WIDTHS = (1, 2, 4, 8, 8, 8)  # multiples of base_channels

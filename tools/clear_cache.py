@@ -7,8 +7,8 @@ from pathlib import Path
 
 from configs import splits
 from utils.cli import ArgumentParser, run_entry_point
+from utils.files import expanded
 from utils.log import log_to_console, logger
-from utils.paths import expanded
 
 
 def main(argv: Sequence[str]) -> None:

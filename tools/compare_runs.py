@@ -19,7 +19,7 @@ from configs.load import config_from_dict
 from configs.schema import settings_by_key
 from utils.cli import ArgumentParser, OnlyOnce, run_entry_point
 from utils.errors import ConfigError
-from utils.paths import expanded
+from utils.files import expanded
 from utils.plain_values import read_json
 from utils.run_figures import METRICS_FILE, Point, best, curves, read_rows
 from utils.text import printable

@@ -28,11 +28,10 @@ from inference.load import load_from, load_generator, load_network
 from models.instance_features import FeatureConditionedGenerator, FeatureEncoder
 from models.originals.format import FileRole, OriginalWeightsError
 from utils.cli import ArgumentParser, OnlyOnce, run_entry_point
-from utils.device import choose_device
+from utils.device import allow_tf32, choose_device
 from utils.errors import ConfigError
+from utils.files import expanded
 from utils.log import log_to_console, logger
-from utils.paths import expanded
-from utils.precision import allow_tf32
 
 
 @dataclass(frozen=True)

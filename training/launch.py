@@ -13,7 +13,6 @@ import torch
 
 from configs import build
 from configs.schema import Config
-from training.best import BEST, read_best
 from training.cuda_graph import WARM_UP_STEPS
 from training.loaded_run import Run
 from training.loop import open_loop
@@ -24,10 +23,11 @@ from training.report.sinks import Console, MetricsFile, Page, Report, Sink, Tens
 from training.resume import ResumeOptions, find_checkpoint_together, start
 from training.run import Training, build_training, joined, run_folder
 from training.run_folder import describe_shortage, prepare_folder, run_lock
+from training.validation import BEST, read_best
 from utils.distributed import World
 from utils.errors import ConfigError, Interrupted
+from utils.files import expanded
 from utils.log import logger
-from utils.paths import expanded
 from utils.run_figures import METRICS_FILE, last_validation
 from utils.signals import GracefulStop
 

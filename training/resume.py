@@ -13,21 +13,21 @@ from configs import build
 from configs.load import config_from_dict
 from configs.schema import Config, config_differences
 from configs.splits import validation_split
-from data.fingerprint import difference
+from data.loader import difference
 from inference.load import load_from, load_network
 from inference.original_weights import encoder_file, original_direction
 from losses import registered_weights
 from models.initialization import transfer_weights
 from models.originals.format import FileRole
-from training.best import can_be_compared, has_scores_of, read_best
 from training.run import Training
 from training.trained_network import TrainedNetwork, freeze_parts
+from training.validation import can_be_compared, has_scores_of, read_best
 from utils.checkpoint import CheckpointError, check_training_state, checkpoints_beside, load_checkpoint
 from utils.checkpoint_folder import LoadedCheckpoint, latest_valid, list_checkpoints
 from utils.distributed import World
 from utils.errors import ConfigError
+from utils.files import expanded
 from utils.log import logger
-from utils.paths import expanded
 
 _OF_NETWORKS = (
     *("method.", "generator.", "discriminator.", "features.", "style.", "contrastive.channels"),

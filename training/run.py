@@ -17,26 +17,24 @@ from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config
 from configs.splits import HELD_BACK, TRAIN, check_is_complete, open_split, validation_split
 from data.batch import Batch, DataError, Sample
-from data.fingerprint import fingerprint
 from data.layout import Layout
-from data.loader import TrainingDataset, read_fixed_samples
+from data.loader import TrainingDataset, fingerprint, read_fixed_samples
 from data.preprocessing import Preprocessing
 from data.validation_split import possible_shares, split_validation
 from losses import registered_record
 from models.spectral_norm import settle_spectral_norm
 from models.style_encoder import inference_network
 from training.averages import estimate_statistics, make_averages
-from training.best import BestScore, Patience, best_figure
 from training.methods import METHODS
 from training.methods.method import Averages, Method
 from training.optimizer_group import LearningRateSchedule, NotFiniteError, Plateau, are_finite
 from training.trained_network import freeze_parts
-from training.validation import Validation
+from training.validation import BestScore, Patience, Validation, best_figure
 from utils.checkpoint_folder import LoadedCheckpoint
 from utils.distributed import LONGEST_WAIT_S, World, joined_world
 from utils.errors import ConfigError, UserError
+from utils.files import expanded
 from utils.log import log_to_console, logger
-from utils.paths import expanded
 from utils.text import counted, exact
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from configs.load import config_to_yaml
 from configs.schema import Config
-from training.best import BEST, archive_best
 from training.run import Training
+from training.validation import BEST, archive_best
 from utils.checkpoint import save_checkpoint
 from utils.checkpoint_folder import (
     archive_damaged,

@@ -1,4 +1,4 @@
-"""Files: written completely or not at all, locked, and hashed. Imports nothing slow."""
+"""Files: written completely or not at all, locked, hashed, and paths as users write them. Imports nothing slow."""
 
 import errno
 import hashlib
@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from utils.errors import UserError
+from utils.errors import ConfigError, UserError
 from utils.log import logger
 
 T = TypeVar("T")
@@ -120,3 +120,35 @@ def fault_point(point: str, path: Path) -> None:
     point: "written": the system has the content of the file. "synced": the disk has it, under a temporary name.
         "renamed": it has its name. "unlisted": the manifest of a checkpoint that will be removed is gone.
     """
+
+
+def expanded(path: str | Path, setting: str) -> Path:
+    """Return a path with the home folder instead of `~` or `~USER`.
+
+    setting: Setting, option or environment variable that holds the path, for messages.
+
+    Raises:
+        ConfigError: There is no such home folder.
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        remedy = "write the path in full, or set the environment variable HOME"
+        raise ConfigError(f"{setting} is {path}, and there is no such home folder; {remedy}") from error
+
+
+def without_dots(path: Path) -> Path:
+    """Return an absolute path without `..`, for comparisons. Links behind the last `..` stay: they name results."""
+    parts = path.absolute().parts
+    n_resolved = max((number for number, part in enumerate(parts, 1) if part == ".."), default=0)
+    return Path(*parts[:n_resolved]).resolve() / Path(*parts[n_resolved:])
+
+
+def data_root_problem(root: str) -> str | None:
+    """Return why `root` is no folder of a data set, with the remedy, or None if it is one."""
+    if "://" in root:  # not shown, because it may hold a password
+        return "data.root: is an address. Mount it, and name the folder (docs/shards.md): data.root=FOLDER."
+    folder = expanded(root, "data.root")
+    if folder.is_file():
+        return f"data.root: is a file: {root}. Name its folder: data.root=FOLDER."
+    return None if folder.is_dir() else f"data.root: no such folder: {root}. Set data.root=FOLDER."

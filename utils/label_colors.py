@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from utils.errors import ConfigError
-from utils.paths import expanded
+from utils.files import expanded
 from utils.yaml_file import read_yaml, shortened
 
 if TYPE_CHECKING:

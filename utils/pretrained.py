@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from utils.errors import UserError
-from utils.files import sha256_of_file
-from utils.paths import expanded
+from utils.files import expanded, sha256_of_file
 from utils.torch_private import is_system_error
 
 SILENCE_S = 10.0  # time without data after which a download has failed

@@ -1,11 +1,11 @@
-"""Checks of samples, palettes and copies.
+"""Checks of samples and copies.
 
 Samples are checked in separate processes, so that a decoder that crashes is reported with its file.
 """
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from operator import itemgetter, methodcaller
@@ -15,8 +15,8 @@ import numpy as np
 
 from data.batch import LoadingError, Sample
 from data.checks.displacement import Shift, displacement
-from data.files.image_files import read_ids, read_palette
-from data.folder import Blob, File
+from data.files.image_files import read_ids
+from data.folder import Blob
 from data.layout import Layout, describe_sample
 from data.loader import SampleKey, as_data_error
 from data.map_reader import is_later_source
@@ -129,33 +129,6 @@ def check_all(check: Check, *, n_processes: int, timeout_s: float) -> Iterator[C
         except LoadingError as error:  # a sample ended its process, or took too long
             del to_do[monitor.lost]
             yield Checked(monitor.lost, error.problems)
-
-
-def label_maps(layout: Layout, most: int | None = None) -> list[Blob]:
-    """Return the files of label maps, at most `most` from all over the layout. Drawn samples have none."""
-    step = -(-len(layout) // most) if most else 1
-    samples = range(0, len(layout) if layout.n_classes else 0, step)
-    return [file for index in samples if (file := layout.provenance(index).files.get("source"))]
-
-
-def palette_problems(files: Iterable[File]) -> list[str]:
-    """Return a problem that names two files with different palettes, or nothing if all palettes agree.
-
-    This reads only headers. A palette may have fewer colours than another one.
-    """
-    longest, longest_file = b"", None
-    for file in files:
-        palette = read_palette(file)
-        shorter, longer = sorted((palette, longest), key=len)
-        if not longer.startswith(shorter):
-            return [
-                f"{file} and {longest_file} have different palettes, so that an id is another class in each: "
-                "python -m tools.convert_data colors-to-ids makes ids of the colours; if the ids are right, save the "
-                "maps without palettes, as 8-bit PNG"
-            ]
-        if len(palette) > len(longest):
-            longest, longest_file = palette, file
-    return []
 
 
 def shared_files(splits: Mapping[str, Sequence[Blob]]) -> Iterator[str]:

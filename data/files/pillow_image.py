@@ -15,8 +15,7 @@ from PIL.ImageFile import ImageFile
 
 from data.batch import DataError
 from data.files.jpeg_scans import with_few_scans
-from data.files.size_guard import check_size
-from data.files.stored_image import StoredImage, UnfitError, not_ids
+from data.files.stored_image import StoredImage, UnfitError, check_size, not_ids
 
 kornia: Any = None
 with suppress(ImportError):  # the extra `fast` is optional

@@ -1,8 +1,22 @@
-"""The interface of open image files, for all formats."""
+"""The interface of open image files, limits of their size, and NumPy arrays as images.
+
+A file of a few bytes can expand to more than the memory holds.
+"""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
+from numpy.typing import DTypeLike
+
+from data.batch import DataError
+from utils.machine import memory_bytes
+from utils.mapped_memory import mapped_array
 
 
 class UnfitError(Exception):
@@ -64,3 +78,134 @@ class StoredImage(ABC):
     @abstractmethod
     def pixels(self) -> np.ndarray:
         """Return all channels, (C, H, W), in the type of the file."""
+
+
+DECODED_BYTES = 4  # bytes of a pixel that Pillow decodes
+_SHARE = 4  # reading takes several times the memory of the pixels
+_MAPPED_BYTES = 2**28  # larger arrays are in temporary files, if there is a folder for them
+
+
+class TooLargeError(DataError):
+    """An image is too large to be read at once."""
+
+
+@dataclass
+class _Limits:
+    n_pixels: int | None = None
+    folder: Path | None = None
+
+
+_limits = _Limits()
+
+
+@contextmanager
+def pixels_allowed(n_pixels: int | None, mapped_in: Path | None = None) -> Iterator[None]:
+    """Let this process read images of up to `n_pixels` at once. None allows a quarter of the memory.
+
+    mapped_in: Folder of temporary files for the pixels of larger TIFF and .npy files. None: refuse these files.
+    """
+    before = _limits.n_pixels, _limits.folder
+    _limits.n_pixels, _limits.folder = n_pixels, mapped_in
+    try:
+        yield
+    finally:
+        _limits.n_pixels, _limits.folder = before
+
+
+def pixel_array(name: str, shape: tuple[int, int, int], dtype: DTypeLike) -> np.ndarray:
+    """Return a `large_array` for the pixels of an image file, (C, H, W).
+
+    Raises:
+        TooLargeError: The array is too large for the memory. The message names the image, `name`.
+    """
+    if _limits.folder is None:
+        check_size(name, *shape[1:], bytes_per_pixel=shape[0] * np.dtype(dtype).itemsize)
+    return large_array(shape, dtype)
+
+
+def large_array(shape: Sequence[int], dtype: DTypeLike) -> np.ndarray:
+    """Return an array. It is in a temporary file if it is large and `pixels_allowed` names a folder."""
+    if _limits.folder and prod(shape) * np.dtype(dtype).itemsize > _MAPPED_BYTES:
+        return mapped_array(_limits.folder, shape, dtype)
+    return np.empty(shape, dtype)
+
+
+def large_copy(image: np.ndarray) -> np.ndarray:
+    """Return a copy as a `large_array`."""
+    copy = large_array(image.shape, image.dtype)
+    copy[:] = image
+    return copy
+
+
+def is_too_large(height: int, width: int, bytes_per_pixel: int) -> bool:
+    """Return whether an image is too large for the memory, or for `pixels_allowed`."""
+    if (n_pixels := _limits.n_pixels) is not None:
+        return height * width > n_pixels
+    return height * width * bytes_per_pixel > memory_bytes() // _SHARE
+
+
+def check_size(name: str, height: int, width: int, bytes_per_pixel: int = DECODED_BYTES) -> None:
+    """Raise TooLargeError, which names the image `name`, if the image is too large."""
+    if is_too_large(height, width, bytes_per_pixel):
+        size, n_pixels = f"{height * width * bytes_per_pixel / 1e9:.3g} GB", _limits.n_pixels
+        limit = f"{n_pixels} pixels" if n_pixels else f"a quarter of this machine's {memory_bytes() / 1e9:.3g} GB"
+        raise TooLargeError(
+            f"{name}: {width}x{height} pixels take {size}, more than {limit}: cut it into smaller images; test.py "
+            f"also takes --max-pixels {height * width}, and reads TIFF and .npy of any size with --tile 1024"
+        )
+
+
+_FORMAT = np.lib.format
+_HEADERS = {1: _FORMAT.read_array_header_1_0, 2: _FORMAT.read_array_header_2_0, 3: _FORMAT.read_array_header_2_0}
+
+
+class NpyImage(StoredImage):
+    """An open array of the shape (H, W), (C, H, W) or (H, W, C).
+
+    n_channels: Expected channels. They are the first or the last axis of an array.
+
+    Raises:
+        DataError: The array has another shape or type.
+    """
+
+    def __init__(self, file: BinaryIO, name: str, n_channels: int) -> None:
+        version, minor = _FORMAT.read_magic(file)
+        if version not in _HEADERS:
+            raise DataError(f"{name}: is of .npy version {version}.{minor}, expected up to 3.0. Save it again.")
+        shape, self._is_fortran, self._dtype = _HEADERS[version](file)
+        if self._dtype.kind not in "buif":
+            raise DataError(f"{name}: holds {self._dtype.name}, expected integers or floats")
+        if len(shape) not in (2, 3) or min(shape) < 1:
+            raise DataError(f"{name}: has the shape {shape}, expected (H, W), (C, H, W) or (H, W, C)")
+        self._file, self._name, self._shape = file, name, shape if len(shape) == 3 else (1, *shape)
+        first, _, last = self._shape
+        self._is_last = len(shape) == 3 and first != n_channels and (last == n_channels or last < first)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width."""
+        first, second, last = self._shape
+        return (first, second) if self._is_last else (second, last)
+
+    @property
+    def n_channels(self) -> int:
+        """Number of channels."""
+        return self._shape[2] if self._is_last else self._shape[0]
+
+    def rgb(self) -> np.ndarray:
+        """Raise UnfitError, because arrays are only read with the type of their file."""
+        raise UnfitError("it is a NumPy array, expected an 8-bit image: save it as PNG")
+
+    ids = rgb
+
+    def pixels(self) -> np.ndarray:
+        """Return (C, H, W)."""
+        start = self._file.seek(0, 1)
+        expected, found = prod(self._shape) * self._dtype.itemsize, self._file.seek(0, 2) - start
+        if found < expected:
+            raise DataError(f"{self._name}: is cut off: it has {found} of {expected} bytes of pixels. Copy it again.")
+        self._file.seek(start)
+        flat = pixel_array(self._name, (self.n_channels, *self.size), self._dtype).reshape(-1)
+        self._file.readinto(flat.view(np.uint8))  # type: ignore[attr-defined]
+        values = flat.reshape(self._shape[::-1]).T if self._is_fortran else flat.reshape(self._shape)
+        return np.moveaxis(values, -1, 0) if self._is_last else values

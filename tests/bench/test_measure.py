@@ -24,8 +24,8 @@ from bench.measure import (
     turn,
     write_report,
 )
+from utils.device import OptLevel
 from utils.machine import give_freed_memory_back
-from utils.precision import OptLevel
 
 CPU = torch.device("cpu")
 

@@ -9,8 +9,7 @@ import torch
 import yaml
 
 from configs.load import config_from_dict, config_to_dict, load_config
-from configs.removed_settings import REMOVED
-from configs.schema import Config, settings_by_key
+from configs.schema import REMOVED, Config, settings_by_key
 from utils.errors import ConfigError
 
 UNPAIRED = {"data.layout": "unpaired_folders", "data.root": "x"}

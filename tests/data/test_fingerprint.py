@@ -2,7 +2,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data.fingerprint import difference, fingerprint
+from data.loader import difference, fingerprint
 from data.paired_folders import SideBySide
 from tests.conftest import save_image
 

@@ -3,9 +3,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data import data_set_folder
 from data.batch import DataError
 from data.files.image_files import find_images
+from data.tar_folder import data_set_folder
 from tests.conftest import save_image
 from tools.check_data.recognized_layout import data_set_in
 

@@ -9,7 +9,7 @@ import torch
 
 from data.batch import DataError, weights_to_float
 from data.checks.checking import Check
-from data.files.pixels import StoredForm, read_weights
+from data.files.image_files import StoredForm, read_weights
 from data.folder import LocalFile
 from data.map_reader import MapReader, read_part, stacked
 from data.paired_folders import PairedFolders

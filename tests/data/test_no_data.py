@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from data.no_data import filled, missing_pixels, no_data
+from data.preprocessing import filled, missing_pixels, no_data
 from tests.images import tifffile
 
 FLOATS = np.random.default_rng(0).uniform(-400.0, 3000.0, (2, 8, 9)).astype(np.float32)

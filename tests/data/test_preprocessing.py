@@ -12,7 +12,7 @@ from torch import Tensor
 
 from data.batch import DataError, Sample
 from data.facades.dataset import SyntheticFacades
-from data.files.size_guard import pixels_allowed
+from data.files.stored_image import pixels_allowed
 from data.pair_augmentation import PairAugmentation
 from data.preprocessing import LeastSide, Mode, Placement, Preprocessing, place, resize_image
 

@@ -17,12 +17,11 @@ import torch
 import tests.batches
 from configs.load import config_from_dict
 from configs.splits import open_split
-from data import data_set_folder
 from data.batch import DataError
 from data.cache import CachedLayout, SampleCache
-from data.fingerprint import difference, fingerprint
 from data.layout import Layout
-from data.tar_folder import INDEX
+from data.loader import difference, fingerprint
+from data.tar_folder import INDEX, data_set_folder
 from tests.conftest import save_image
 from tests.reliability.command_line import CommandLine
 from tests.runs import assert_equal

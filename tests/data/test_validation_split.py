@@ -9,16 +9,9 @@ import pytest
 import torch
 import yaml
 
-from data.fingerprint import fingerprint
+from data.loader import fingerprint
 from data.paired_folders import SideBySide
-from data.validation_split import (
-    Subset,
-    groups_of,
-    possible_shares,
-    shared_groups,
-    split_validation,
-    suggested_setting,
-)
+from data.validation_split import Subset, groups_of, possible_shares, shared_groups, split_validation, suggested_setting
 from tests.conftest import save_image
 from utils.errors import ConfigError
 

@@ -11,7 +11,7 @@ import torch
 
 import training.run
 from data.batch import DataError
-from data.files.pixels import StoredForm, read_stored
+from data.files.image_files import StoredForm, read_stored
 from data.files.tiff_tags import file_tags
 from tests.conftest import save_image, write_tiny_config
 from tests.images import GEO_TAGS, bands, heights, save_npy, tifffile

@@ -10,8 +10,7 @@ import torch
 
 from data.batch import DataError
 from data.facades.dataset import SyntheticFacades
-from data.files.image_files import read_rgb
-from data.files.pixels import StoredForm, read_stored
+from data.files.image_files import StoredForm, read_rgb, read_stored
 from data.files.tiff_tags import file_tags
 from data.preprocessing import resize_image
 from inference.output_folder import gallery_image

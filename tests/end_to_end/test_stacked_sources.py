@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from data.files.image_files import read_rgb
-from data.files.pixels import StoredForm
+from data.files.image_files import StoredForm, read_rgb
 from tests.conftest import save_image, write_tiny_config
 from tests.runs import (
     assert_resumes_exactly,

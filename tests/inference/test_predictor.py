@@ -12,7 +12,7 @@ from data.conditioning import Conditioning, ValueRange
 from inference.predictor import Predictor
 from models.instance_features import FeatureClusters
 from models.latent_inputs import NoiseChannels
-from utils.precision import Precision
+from utils.device import Precision
 
 CPU = torch.device("cpu")
 RGB = Conditioning(0, instance_edges=False)

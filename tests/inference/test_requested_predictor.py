@@ -20,10 +20,10 @@ from inference.requested_predictor import (
 from tests.runs import checkpoint, untrained_run
 from utils.checkpoint import save_checkpoint
 from utils.checkpoint_folder import checkpoint_path
+from utils.device import OptLevel
 from utils.distributed import World
 from utils.errors import ConfigError
 from utils.files import sha256_of_file
-from utils.precision import OptLevel
 
 CPU = torch.device("cpu")
 

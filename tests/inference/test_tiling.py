@@ -17,8 +17,8 @@ from models.latent_inputs import draw_latents
 from models.spade_generator import SpadeGenerator
 from models.spectral_norm import add_spectral_norm
 from models.unet_generator import UnetGenerator
+from utils.device import Precision
 from utils.mapped_memory import mapped_array
-from utils.precision import Precision
 
 LEVEL = 2 / 255  # a level of 8 bits in the range [-1, 1]
 

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from data.batch import Batch
 from data.conditioning import Conditioning, ValueRange
-from data.files.pixels import StoredForm, read_stored
-from data.files.size_guard import pixels_allowed
+from data.files.image_files import StoredForm, read_stored
+from data.files.stored_image import pixels_allowed
 from data.files.tiff_tags import file_tags, write_tiff
 from data.map_reader import MapReader
 from data.preprocessing import Preprocessing
@@ -31,8 +31,8 @@ from metrics.evaluator import Evaluator
 from models.global_generator import GlobalGenerator
 from tests.images import GEO_TAGS, bands, tifffile
 from tests.inference.test_tiling import GLOBAL, lively
+from utils.device import Precision
 from utils.mapped_memory import mapped_array
-from utils.precision import Precision
 
 FORM = StoredForm(3, "data.source_channels", is_8_bit=False)
 TILE = 16
@@ -101,8 +101,8 @@ def mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int
         sizes.append(prod(shape))
         return mapped_array(folder, shape, dtype)
 
-    monkeypatch.setattr("data.files.size_guard._MAPPED_BYTES", 0)
-    monkeypatch.setattr("data.files.size_guard.mapped_array", recorded)
+    monkeypatch.setattr("data.files.stored_image._MAPPED_BYTES", 0)
+    monkeypatch.setattr("data.files.stored_image.mapped_array", recorded)
     monkeypatch.setattr("utils.mapped_memory._STRIP_PIXELS", 700)
     with pixels_allowed(5, mapped_in=tmp_path):
         yield sizes

@@ -13,7 +13,7 @@ from torch.nn.utils import spectral_norm as former_hook
 
 from models.patch_discriminator import MultiscalePatchDiscriminator, PixelDiscriminator
 from models.spectral_norm import SpectralIteration, add_spectral_norm, settle_spectral_norm, spectral_norms
-from utils.precision import Precision
+from utils.device import Precision
 
 CONVOLUTIONS: list[Callable[[], nn.Module]] = [
     lambda: nn.Conv2d(3, 4, 3, padding=1),

@@ -19,7 +19,7 @@ from tests.runs import assert_equal, checkpoint, run
 from training.optimizer_group import NotFiniteError, are_finite
 from training.run import Training
 from utils.checkpoint_folder import latest_step, list_checkpoints
-from utils.precision import Precision
+from utils.device import Precision
 
 pytestmark = pytest.mark.row(14)
 

@@ -9,7 +9,7 @@ import torch
 
 from configs.schema import CheckpointConfig, Config
 from tests.runs import assert_equal, built, checkpoint, records, run, without_config
-from training.best import BEST, Patience, best_figure, has_scores_of, read_best
+from training.validation import BEST, Patience, best_figure, has_scores_of, read_best
 from utils.checkpoint import load_checkpoint, save_checkpoint
 from utils.checkpoint_folder import checkpoint_path, latest_step
 from utils.errors import ConfigError

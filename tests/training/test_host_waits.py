@@ -171,7 +171,7 @@ def watched_steps(config: Config, device: torch.device, *, has_more: bool = True
 def meta_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let fused Adam accept meta parameters, and disable autocast."""
     monkeypatch.setattr(import_module("torch.optim.adam"), "_device_dtype_check_for_fused", lambda _: None)
-    for place in ("torch.autocast", "utils.precision.autocast"):
+    for place in ("torch.autocast", "utils.device.autocast"):
         monkeypatch.setattr(place, lambda *_, **__: nullcontext())
 
 

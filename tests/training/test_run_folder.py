@@ -13,7 +13,6 @@ from configs.schema import Config
 from configs.schema.run import CheckpointConfig
 from tests.runs import built, run
 from training import run_folder
-from training.best import BEST, BestScore
 from training.resume import find_checkpoint, restore
 from training.run import Training
 from training.run_folder import (
@@ -25,6 +24,7 @@ from training.run_folder import (
     prepare_folder,
     run_lock,
 )
+from training.validation import BEST, BestScore
 from utils.checkpoint import load_checkpoint
 from utils.checkpoint_folder import list_checkpoints
 from utils.distributed import World

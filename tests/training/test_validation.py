@@ -18,7 +18,7 @@ from tests.runs import assert_equal, built
 from tests.training.test_diagnostics import OTHERS, SCENES
 from training.run import Training
 from training.validation import UnpairedValidation, ValidationLogits
-from utils.precision import Precision
+from utils.device import Precision
 
 AUGMENTED = ["augmentation.policy=[color,translation,cutout]"]
 DISCRIMINATORS = {

@@ -14,8 +14,8 @@ from torch import nn
 from models import DISCRIMINATORS, GENERATORS
 from models.running_statistics import batch_norms, running_statistics
 from utils import distributed
+from utils.device import choose_precision
 from utils.distributed import World, joined_world
-from utils.precision import choose_precision
 
 GPU = torch.device("cuda", 1)
 NETWORKS: dict[str, Callable[..., nn.Module]] = {

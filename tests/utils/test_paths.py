@@ -8,7 +8,7 @@ from configs.splits import cache_folder
 from tools import clear_cache
 from tools.export.web_runtime import runtime_files
 from utils.errors import ConfigError
-from utils.paths import expanded, without_dots
+from utils.files import expanded, without_dots
 from utils.pretrained import PretrainedFile
 
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from utils.precision import OptLevel, allow_tf32, choose_precision
+from utils.device import OptLevel, allow_tf32, choose_precision
 
 CPU = torch.device("cpu")
 

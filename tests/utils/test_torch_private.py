@@ -11,7 +11,7 @@ import torch.fx.experimental._config
 from torch import nn
 
 from tests.limits import only_so_many_files
-from utils.precision import choose_precision
+from utils.device import choose_precision
 from utils.torch_private import (
     allow_sizes_of_one,
     copy_all,

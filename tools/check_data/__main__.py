@@ -16,8 +16,8 @@ from configs.load import load_config
 from configs.schema.loss import LossConfig
 from utils.cli import USER_ERROR, ArgumentParser, OnlyOnce, run_entry_point, whole_number
 from utils.errors import ConfigError
+from utils.files import data_root_problem, expanded
 from utils.log import log_to_console, logger
-from utils.paths import data_root_problem, expanded
 from utils.signals import handling_ctrl_c, leave_at_once
 
 MAX_SAMPLES = 200  # a larger sheet would be too large for viewers

@@ -11,9 +11,8 @@ from http.client import HTTPException
 from pathlib import Path
 
 from tools.export.format import ExportError
-from utils.files import replacing
+from utils.files import expanded, replacing
 from utils.log import logger
-from utils.paths import expanded
 
 VERSION = "1.30.0"
 PACKAGE = f"onnxruntime-web@{VERSION}"

@@ -22,7 +22,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route, Router
 from torch import Tensor
 
-from data.files.size_guard import pixels_allowed
+from data.files.stored_image import pixels_allowed
 from tools.serve.file_processes import FileProcesses, file_processes
 from tools.serve.gate import SOON, Gate, number, unless_gone
 from tools.serve.request_files import NAME, Upload

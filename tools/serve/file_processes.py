@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from data.batch import DataError
-from data.files.size_guard import pixels_allowed
+from data.files.stored_image import pixels_allowed
 from utils.errors import UserError
 from utils.machine import memory_bytes
 from utils.signals import STOPPING, ignore

@@ -20,7 +20,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from data.batch import LoadingError
-from data.files.size_guard import TooLargeError
+from data.files.stored_image import TooLargeError
 from tools.serve.command_line import MAX_SEED, TOKEN
 from utils.cli import is_out_of_memory
 from utils.errors import ConfigError, UserError

@@ -15,7 +15,7 @@ from configs.build import image_sides
 from configs.data_facts import DataFacts
 from configs.schema import Config
 from data.batch import Sample
-from data.files.size_guard import check_size
+from data.files.stored_image import check_size
 from data.map_reader import source_kinds
 from inference.output_folder import image_store
 from inference.reading import fitted

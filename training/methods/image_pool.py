@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from utils.precision import at_least_float32
+from utils.device import at_least_float32
 
 Pair = tuple[Tensor, Tensor]
 """The condition (1, C, H, W) of a translation, and the translation (1, 3, H, W)."""

@@ -22,10 +22,9 @@ from training.optimizer_group import OptimizerGroup
 from training.running_means import RunningMeans
 from training.trained_network import Role, TrainedNetwork, Wrap
 from training.validation import Validation
-from utils.device import compiled
+from utils.device import Precision, choose_precision, compiled
 from utils.distributed import World
 from utils.errors import ConfigError
-from utils.precision import Precision, choose_precision
 
 StepBatches = Sequence[Sequence[Batch]]
 """uint8 batches on the device, for each update of the discriminator. The generator is updated from the last group."""

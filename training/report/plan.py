@@ -8,10 +8,10 @@ from configs.schema import Config
 from configs.splits import HELD_BACK, TRAIN, cached_split, has_split, open_split, translated_split
 from data.batch import DataError, Sample
 from data.cache import room
-from data.checks.checking import label_maps, palette_problems
 from data.files.image_files import count_other_files
 from data.layout import Layout
 from data.loader import SampleKey
+from data.map_reader import label_maps, palette_problems
 from data.validation_split import groups_of, shared_groups
 from losses import registered_weights
 from training.run import Splits, Training

@@ -6,9 +6,9 @@ from PIL import Image
 
 from configs.load import load_config
 from data.batch import DataError
-from data.checks.checking import Check, check_all, palette_problems, shared_files
+from data.checks.checking import Check, check_all, shared_files
 from data.folder import LocalFile
-from data.map_reader import MapReader
+from data.map_reader import MapReader, palette_problems
 from data.paired_folders import PairedFolders, SideBySide
 from tests import processes  # noqa: F401 - its server forks at once
 from tests.conftest import save_image

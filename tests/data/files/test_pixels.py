@@ -8,9 +8,8 @@ import torch
 from PIL import Image
 
 from data.batch import DataError
-from data.files.image_files import write_png
-from data.files.pixels import StoredForm, is_8_bit_rgb, read_stored
-from data.files.size_guard import pixels_allowed
+from data.files.image_files import StoredForm, is_8_bit_rgb, read_stored, write_png
+from data.files.stored_image import pixels_allowed
 from tests.conftest import save_image
 from tests.images import bands, save_npy
 
@@ -111,7 +110,7 @@ def test_wrong_files_are_named_with_the_remedy(tmp_path: Path) -> None:
 
 
 def test_sizes_are_bounded_before_pixels_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("data.files.size_guard.memory_bytes", lambda: 2**20)
+    monkeypatch.setattr("data.files.stored_image.memory_bytes", lambda: 2**20)
     np.lib.format.open_memmap(tmp_path / "large.npy", "w+", np.float32, (1, 1000, 1000))  # takes no place on the disk
     message = r"1000x1000 pixels take 0\.004 GB, more than a quarter .* --max-pixels 1000000, .*--tile"
     assert_refused(tmp_path / "large.npy", message, form(1))

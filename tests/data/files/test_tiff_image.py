@@ -13,11 +13,20 @@ import torch
 from PIL import Image
 
 from data.batch import DataError
-from data.files.image_files import read_ids, read_palette, read_rgb, read_size
+from data.files.image_files import (
+    StoredForm,
+    is_8_bit_rgb,
+    read_ids,
+    read_palette,
+    read_pixels,
+    read_rgb,
+    read_size,
+    read_stored,
+    read_weights,
+)
 from data.files.jpeg_scans import MAX_SCANS
-from data.files.npy_image import NpyImage
 from data.files.pillow_image import PillowImage
-from data.files.pixels import StoredForm, is_8_bit_rgb, read_pixels, read_stored, read_weights
+from data.files.stored_image import NpyImage
 from data.files.tiff_image import TiffImage
 from tests.images import tifffile
 from tests.jpegs import jpeg, scans

@@ -38,7 +38,7 @@ from tests.models.originals.cases import (
 from tests.training.methods.updates import Pair, make_group, make_paired
 from training.methods.paired import ModelInputs, Paired
 from training.trained_network import Role
-from utils.precision import Precision
+from utils.device import Precision
 
 TOLERANCE = 1e-9
 HINGE = Hinge(over_scales="mean")

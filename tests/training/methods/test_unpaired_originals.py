@@ -25,7 +25,7 @@ from training.methods.unpaired import Pair
 from training.optimizer_group import OptimizerGroup
 from training.running_means import RunningMeans
 from training.trained_network import Role, TrainedNetwork
-from utils.precision import Precision
+from utils.device import Precision
 
 LSGAN = LeastSquares()
 PRECISION = Precision("cpu", torch.float32, "O0")

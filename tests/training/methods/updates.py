@@ -22,7 +22,7 @@ from training.methods.paired import ModelInputs, Paired
 from training.optimizer_group import OptimizerGroup
 from training.running_means import RunningMeans
 from training.trained_network import Role, TrainedNetwork
-from utils.precision import Precision
+from utils.device import Precision
 
 Pair = tuple[Tensor, Tensor]
 Step = Callable[[Paired, Sequence[ModelInputs]], Any]
