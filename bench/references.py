@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader, Dataset, RandomSampler
 from losses.patch_nce import patch_nce
 from losses.perceptual import LAYER_WEIGHTS
 from models.global_generator import GlobalGenerator
-from models.layers import InstanceNorm, WideConv2d
+from models.layers import InstanceNorm
 from models.patch_discriminator import DiscriminatorOutput, MultiscalePatchDiscriminator
 from models.patch_projection import PatchProjection, draw_positions
 
@@ -220,15 +220,10 @@ OF_UNPAIRED: dict[str, Callable[..., Reference]] = {
 
 
 def as_in_the_originals(network: nn.Module) -> nn.Module:
-    """Give a contiguous network torch's convolutions and instance norm and CUT's upsampling, in place; return it."""
+    """Give a contiguous network torch's instance norm and CUT's upsampling, in place; return it."""
     for name, layer in list(network.named_modules()):
         if isinstance(layer, InstanceNorm):
             network.set_submodule(name, nn.InstanceNorm2d(layer.num_features))
-        if isinstance(layer, WideConv2d):
-            height, width = layer.kernel_size
-            plain = nn.Conv2d(layer.in_channels, layer.out_channels, (height, width), bias=layer.bias is not None)
-            plain.weight, plain.bias = layer.weight, layer.bias
-            network.set_submodule(name, plain)
         if isinstance(layer, nn.Upsample):
             network.set_submodule(name, _FilteredUpsampling())
     return network.to(memory_format=torch.contiguous_format)

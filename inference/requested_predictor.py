@@ -29,6 +29,11 @@ from utils.log import logger
 from utils.machine import give_freed_memory_back, keep_freed_memory
 from utils.text import counted
 
+_APPLIED = (  # settings that translation or its figures read
+    *("data.", "generator.", "features.", "style.", "metrics.", "method.", "run."),
+    *("loss.class_weights=", "loss.outside_mask=", "train.validation_"),
+)
+
 
 def load_clusters(file: Path) -> FeatureClusters:
     """Read feature clusters; raise CheckpointError if the file cannot be read or holds no clusters."""
@@ -228,5 +233,6 @@ def _report_choices(loaded: LoadedGenerator, predictor: Predictor, request: Requ
         "--nodata": request.nodata is not None and not loaded.data_facts.has_source_images,
         "--norm-window": request.norm_window and not has_instance_norm(predictor.generator),
     }
+    unused |= {word: not word.startswith(_APPLIED) for word in request.overrides}
     if found := [option for option, is_unused in unused.items() if is_unused]:
         logger.info("without effect  %s", ", ".join(found))

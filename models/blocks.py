@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.activation_checkpointing import Recomputable
-from models.layers import AntialiasedDownsampling, InstanceNorm, ReflectionPadding, UpsampledConv2d, WideConv2d
+from models.layers import AntialiasedDownsampling, InstanceNorm, ReflectionPadding, UpsampledConv2d
 
 Norm = Literal["instance", "batch"]
 Downsample = Literal["strided", "antialiased"]
@@ -98,7 +98,7 @@ def make_interpolation(
     """Return three layers: interpolation to twice the sides, reflection padding, 3x3 convolution."""
     if mode == "nearest":  # one layer computes all three
         return [nn.Identity(), nn.Identity(), UpsampledConv2d(in_channels, out_channels, bias=bias)]
-    convolution = WideConv2d(in_channels, out_channels, kernel_size=3, bias=bias)
+    convolution = nn.Conv2d(in_channels, out_channels, kernel_size=3, bias=bias)
     return [nn.Upsample(scale_factor=2, mode=mode), ReflectionPadding(1), convolution]
 
 
@@ -138,7 +138,7 @@ class ResidualUpsampling(nn.Module):
 
 
 def _padded_conv3(in_channels: int, out_channels: int) -> list[nn.Module]:
-    return [ReflectionPadding(1), WideConv2d(in_channels, out_channels, kernel_size=3, bias=False)]
+    return [ReflectionPadding(1), nn.Conv2d(in_channels, out_channels, kernel_size=3, bias=False)]
 
 
 def n_doublings(scale: float) -> int:
