@@ -163,7 +163,7 @@ def test_a_mistake_in_an_option_is_reported_in_a_line(
 @pytest.mark.parametrize(
     ("kind", "problem"),
     [
-        ("missing", r"dmeo\.yaml: no such configuration file; YAML files beside it: .*demo\.yaml"),
+        ("missing", r"dmeo\.yaml: no such configuration file; .*demo\.yaml"),
         ("folder", r"dmeo\.yaml: not a file; name a YAML file"),
         ("unreadable", r"c\.yaml: Permission denied: change its permissions"),
     ],
