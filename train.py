@@ -43,8 +43,8 @@ def main(argv: Sequence[str]) -> None:
         return
 
     with handling_ctrl_c(leave_at_once):
-        from training.dry_run import dry_run
         from training.launch import smoke, train
+        from training.report.plan import dry_run
         from training.resume import ResumeOptions
 
     if arguments.dry_run:

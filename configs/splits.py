@@ -4,6 +4,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from data.layout import Layout
 from data.map_reader import fitting, read_part, stack_files
 from data.preprocessing import no_data
 from data.tar_folder import data_set_folder
-from data.validation_split import split_validation
+from data.validation_split import possible_shares, split_validation
 from utils.errors import ConfigError
 from utils.files import expanded
 from utils.signatures import accepted, argument_names
@@ -241,3 +242,36 @@ def cache_folder(config: Config, run_folder: Path) -> Path | None:
 def memory_caches() -> list[Path]:
     """Return the folders of data.cache=memory that killed runs of this user have left."""
     return sorted(SHARED_MEMORY.glob(f"{_MEMORY_CACHE}-*"))
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The training samples, and the samples that validation selects its samples from.
+
+    validation_name: Split of the validation samples. TRAIN: they are training samples. HELD_BACK:
+        train.validation_share keeps them out of training.
+    """
+
+    train: Layout
+    validation: Layout
+    validation_name: str
+
+
+def open_splits(config: Config) -> Splits:
+    """Return the splits of a run. Raise ConfigError if train.validation_share holds back no sample or every sample."""
+    needs_labels, share = config.loss.outside_mask > 0, config.train.validation_share
+    train = open_split(config, TRAIN, needs_targets=True, needs_labels=needs_labels)
+    own, group = validation_split(config), config.train.validation_group
+    if own and own != TRAIN:
+        return Splits(train, open_split(config, own, needs_targets=True), own)
+    if own or not share:
+        return Splits(train, train, TRAIN)
+    rest, held_back = split_validation(train, share, group)
+    if len(rest) and len(held_back):
+        return Splits(rest, held_back, HELD_BACK)
+    least, most = possible_shares(train, group)
+    remedy = f"Set it to {exact(least)} or more, up to {exact(most)}."
+    if least > most:
+        remedy = "No share divides so few. Set it to 0, or put images into the folders of a split val."
+    which, unit = "no" if share < least else "every", "sample" if group is None else "group"
+    raise ConfigError(f"train.validation_share is {exact(share)}, which holds back {which} {unit}. {remedy}")

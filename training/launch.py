@@ -18,11 +18,10 @@ from training.loaded_run import Run
 from training.loop import open_loop
 from training.methods.method import uses_cuda_graph
 from training.report.plan import describe
-from training.report.session import Session, recorded
 from training.report.sinks import Console, MetricsFile, Page, Report, Sink, TensorBoard
 from training.resume import ResumeOptions, find_checkpoint_together, start
 from training.run import Training, build_training, joined, run_folder
-from training.run_folder import describe_shortage, prepare_folder, run_lock
+from training.run_folder import Session, describe_shortage, prepare_folder, recorded, run_lock
 from training.validation import BEST, read_best
 from utils.distributed import World
 from utils.errors import ConfigError, Interrupted
@@ -87,16 +86,12 @@ def train(
     with joined(config) as world, GracefulStop() as stop, run_lock(folder) if world.is_main else nullcontext():
         run_to_end(config, world, options, stop, callbacks if world.is_main else Callbacks())
         logger.info("finished: %s", shlex.join(["python", "test.py", "--checkpoint", str(folder)]))
-    metrics = last_figures(folder)
-    if config.checkpoint.best == "none" or not (best := read_best(folder)):  # best.pt may be from an earlier session
-        return Run(folder, metrics, None)
-    return Run(folder, metrics, folder / BEST, last_figures(folder, best["step"]))
-
-
-def last_figures(folder: Path, last_step: float = math.inf) -> Mapping[str, float]:
-    """Return the figures of the last validation up to a step, by name."""
-    validation = last_validation(folder, last_step)
-    return validation.figures if validation else {}
+    best = read_best(folder) if config.checkpoint.best != "none" else {}  # best.pt may be from an earlier session
+    metrics, of_best = (
+        validation.figures if (validation := last_validation(folder, step)) else {}
+        for step in (math.inf, best.get("step", -1))
+    )
+    return Run(folder, metrics, folder / BEST if best else None, of_best)
 
 
 def run_to_end(config: Config, world: World, options: ResumeOptions, stop: GracefulStop, callbacks: Callbacks) -> None:

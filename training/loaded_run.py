@@ -91,30 +91,26 @@ class LoadedRun:
         return {name: network.module for name, network in self.method.networks.items()}
 
     def batch(self, split: str, indices: Iterable[int] = (0,)) -> Batch:
-        """Read samples of a split, with their targets, for `predictor` and `losses`.
-
-        Raises:
-            DataError: There is no such split or sample, or a file cannot be used.
-        """
-        layout, wanted = open_split(self.config, split, needs_targets=True), list(indices)
-        if not wanted or any(index not in range(len(layout)) for index in wanted):
-            raise DataError(f"split {split}: indices are {wanted}, expected some of 0 to {len(layout) - 1}")
-        preprocessing = build.build_preprocessing(self.config)
-        return Batch.of([read_fixed(layout, preprocessing, index) for index in wanted]).to(self.method.device)
+        """Read samples of a split, with their targets, for `predictor` and `losses`. DataError: one is missing."""
+        samples, wanted = self._samples(split), list(indices)
+        if not wanted or any(index not in range(len(samples)) for index in wanted):
+            raise DataError(f"split {split}: indices are {wanted}, expected some of 0 to {len(samples) - 1}")
+        return Batch.of([samples[index] for index in wanted]).to(self.method.device)
 
     def evaluate(self, split: str) -> dict[str, float]:
         """Translate a split. Return the figures of all its images by name, as `test.py` computes them.
 
-        Images without pairs are compared as sets: `swd` and the metrics of metrics.extra.
-
-        Raises:
-            UserError: There is no such split, a file cannot be used, or the weights of a metric are not available.
+        Images without pairs are compared as sets: `swd` and the metrics of metrics.extra. Raise UserError if a file
+        cannot be used, or the weights of a metric are not available.
         """
-        layout = open_split(self.config, split, needs_targets=True)
-        samples = _SplitSamples(layout, build.build_preprocessing(self.config))
+        samples = self._samples(split)
         validation = self.method.build_validation(self.config, split, samples, {})
         fakes = (self.predictor.translate(Batch.of([sample]))[0] for sample in samples)
         return validation.evaluator.summarize([validation.measure(*numbered) for numbered in enumerate(fakes)]).figures
+
+    def _samples(self, split: str) -> _SplitSamples:
+        layout = open_split(self.config, split, needs_targets=True)
+        return _SplitSamples(layout, build.build_preprocessing(self.config))
 
     def losses(self, batch: Batch) -> Losses:
         """Return the losses of all networks for a batch, as in a training step."""
@@ -127,8 +123,7 @@ def load(run: Run | Path | str, device: Literal["auto", "cpu", "cuda"] = "auto")
 
     run: Result of `train`, folder of the run, or one of its checkpoints.
 
-    Raises:
-        UserError: There is no such checkpoint, or it, the weights of a loss or the device cannot be used.
+    Raise UserError if the checkpoint, the weights of a loss or the device cannot be used.
     """
     chosen = choose_device(device, option="device=")
     own_gpus = [chosen] if chosen.type == "cuda" else []

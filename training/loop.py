@@ -37,9 +37,7 @@ class TrainingLoop:
     def run(self, stop: GracefulStop) -> None:
         """Train to the end, to `end_reason`, or until a signal asks to stop. Save everything.
 
-        Raises:
-            Interrupted: A signal asked to stop.
-            NotFiniteError: Too many updates in a row were not finite.
+        Raise Interrupted after a signal, and NotFiniteError if too many updates in a row were not finite.
         """
         training, method, state = self.training, self.training.method, self.training.loop
         total_steps, skipped = training.total_steps, SkippedUpdates(method.optimizers)

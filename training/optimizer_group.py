@@ -1,10 +1,11 @@
-"""An optimizer group (networks with one Adam and one GradScaler), its learning rates, and its skipped updates."""
+"""An optimizer group (networks with one Adam and one GradScaler), its rates and skipped updates, and running means."""
 
 import math
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import torch
@@ -15,9 +16,52 @@ from torch.optim import Adam
 
 from configs.schema import OptimizerConfig
 from models.running_statistics import restore_broken, running_statistics
-from training.running_means import RunningMeans
 from training.trained_network import Role, TrainedNetwork
+from utils.distributed import World
 from utils.errors import UserError
+
+
+class RunningMeans:
+    """Sums and counts on the device, which change in place. Only `flush` transfers them.
+
+    Means ignore values that are not finite, because one overflow would hide all other values of an interval.
+    """
+
+    def __init__(self) -> None:
+        self._totals: dict[tuple[str, ...], Tensor] = {}  # (3, tags): sums, numbers of finite values, and of all
+
+    def add(self, values: Mapping[str, Tensor], prefix: str) -> None:
+        """Add the 0-d values of one pass under the tags `prefix` + name."""
+        tags = tuple(prefix + name for name in values)
+        seen = torch.stack([value.detach().float() for value in values.values()])
+        is_finite = seen.isfinite()
+        present = torch.stack([seen.where(is_finite, 0), is_finite.float(), torch.ones_like(seen)])
+        if tags not in self._totals:
+            self._totals[tags] = torch.zeros_like(present)
+        self._totals[tags].add_(present)
+
+    def flush(self, world: World, *, resets: bool = True) -> dict[str, float]:
+        """Return the means over the passes since the last reset and over the processes, by tag, and reset them.
+
+        A mean is NaN if no value is finite.
+        """
+        totals = list(self._totals.values())
+        taken = world.mean(torch.cat(totals, dim=1)).cpu().double()
+        for total in totals if resets else ():
+            total.zero_()
+        summed: dict[str, Tensor] = defaultdict(lambda: taken.new_zeros(len(taken)))
+        for tag, column in zip(chain.from_iterable(self._totals), taken.T, strict=True):
+            summed[tag] = summed[tag] + column
+        return {tag: float(total / n_finite) for tag, (total, n_finite, n_seen) in summed.items() if n_seen}
+
+    def state(self) -> list[tuple[list[str], Tensor]]:
+        """Return the tags of each pass since the last reset, with sums and counts, (3, tags) float32."""
+        return [(list(tags), total.cpu()) for tags, total in self._totals.items() if total[2].any()]
+
+    def load_state(self, state: Sequence[Any], device: torch.device) -> None:
+        """Load the state that `state` returned."""
+        for tags, total in state:
+            self._totals[tuple(tags)] = torch.zeros(3, len(tags), device=device).copy_(total)
 
 
 @dataclass
@@ -39,7 +83,7 @@ class OptimizerGroup:
     def __post_init__(self) -> None:
         self.skipped_steps = torch.zeros((), dtype=torch.int64, device=self.parameters[0].device)
         self.skipped_in_a_row = torch.zeros_like(self.skipped_steps)
-        self._learning_rate = float(self.optimizer.param_groups[0]["lr"])
+        self.learning_rate = float(self.optimizer.param_groups[0]["lr"])
         self._statistics = [value for network in self.networks.values() for value in running_statistics(network.module)]
 
     @property
@@ -98,16 +142,11 @@ class OptimizerGroup:
         self.skipped_steps += is_broken
         self.skipped_in_a_row.add_(1).mul_(is_broken)
 
-    @property
-    def learning_rate(self) -> float:
-        """The learning rate."""
-        return self._learning_rate
-
-    @learning_rate.setter
-    def learning_rate(self, value: float) -> None:
-        if value == self._learning_rate:
+    def set_learning_rate(self, value: float) -> None:
+        """Set the learning rate."""
+        if value == self.learning_rate:
             return
-        self._learning_rate = value  # exact: a CUDA graph reads a float32 tensor
+        self.learning_rate = value  # exact: a CUDA graph reads a float32 tensor
         for group in self.optimizer.param_groups:
             if isinstance(group["lr"], Tensor):
                 group["lr"].fill_(value)
@@ -228,7 +267,7 @@ class LearningRateSchedule:
         """Set the rates of `epoch`."""
         factor, rate, own = self.factor(epoch), self.settings.learning_rate, self.settings.discriminator_learning_rate
         for group in optimizers.values():
-            group.learning_rate = factor * (own if group.role == "discriminator" and own is not None else rate)
+            group.set_learning_rate(factor * (own if group.role == "discriminator" and own is not None else rate))
 
 
 CHECKED_EVERY_STEPS = 10  # a check waits for the device

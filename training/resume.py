@@ -61,10 +61,7 @@ class ResumeOptions:
 
 
 def start(training: Training, found: LoadedCheckpoint | None, options: ResumeOptions) -> list[str]:
-    """Restore a run from a checkpoint, or load the weights that `init` names into a new run.
-
-    Returns lines that list these weights.
-    """
+    """Restore a run from a checkpoint, or load the weights that `init` names. Return lines that list these weights."""
     # only the main process knows the damaged checkpoints
     training.continues = training.world.gather(continues_in(training.folder, options.source, found))[0]
     if found is None:
@@ -74,9 +71,9 @@ def start(training: Training, found: LoadedCheckpoint | None, options: ResumeOpt
     return []
 
 
-def find_checkpoint_together(run_folder: Path, source: str | Path, world: World) -> LoadedCheckpoint | None:
+def find_checkpoint_together(folder: Path, source: str | Path, world: World) -> LoadedCheckpoint | None:
     """Return the checkpoint that the main process finds, in all processes."""
-    found = find_checkpoint(run_folder, source) if world.is_main else None
+    found = find_checkpoint(folder, source) if world.is_main else None
     path = world.gather(found.path if found else None)[0]
     if world.is_main or path is None:
         return found
@@ -85,11 +82,11 @@ def find_checkpoint_together(run_folder: Path, source: str | Path, world: World)
     return LoadedCheckpoint(path, load_checkpoint(path))
 
 
-def find_checkpoint(run_folder: Path, source: str | Path) -> LoadedCheckpoint | None:
+def find_checkpoint(folder: Path, source: str | Path) -> LoadedCheckpoint | None:
     """Return the checkpoint that a run resumes from: a file, or a folder's latest valid checkpoint. None: a new run."""
     if source == "never":
         return None
-    folder = run_folder if source == "auto" else Path(source)
+    folder = folder if source == "auto" else Path(source)
     if folder.is_file():
         return LoadedCheckpoint(folder, load_checkpoint(folder))
     found = latest_valid(folder)
@@ -111,8 +108,7 @@ def restore(training: Training, found: LoadedCheckpoint, *, accepts_changed_data
 
     accepts_changed_data: See `ResumeOptions`.
 
-    Raises:
-        CheckpointError: The file cannot be used, or its networks or data set differ.
+    Raise CheckpointError if the file cannot be used, or its networks or data set differ.
     """
     path, state = found.path, found.state
     check_training_state(state, path, needed_keys=["config"])

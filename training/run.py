@@ -15,12 +15,11 @@ from configs import build
 from configs.build import check_trained_sizes
 from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config
-from configs.splits import HELD_BACK, TRAIN, check_is_complete, open_split, validation_split
+from configs.splits import Splits, check_is_complete, open_splits
 from data.batch import Batch, DataError, Sample
 from data.layout import Layout
 from data.loader import TrainingDataset, fingerprint, read_fixed_samples
 from data.preprocessing import Preprocessing
-from data.validation_split import possible_shares, split_validation
 from losses import registered_record
 from models.spectral_norm import settle_spectral_norm
 from models.style_encoder import inference_network
@@ -32,10 +31,10 @@ from training.trained_network import freeze_parts
 from training.validation import BestScore, Patience, Validation, best_figure
 from utils.checkpoint_folder import LoadedCheckpoint
 from utils.distributed import LONGEST_WAIT_S, World, joined_world
-from utils.errors import ConfigError, UserError
+from utils.errors import UserError
 from utils.files import expanded
 from utils.log import log_to_console, logger
-from utils.text import counted, exact
+from utils.text import counted
 
 
 def run_folder(config: Config) -> Path:
@@ -109,45 +108,6 @@ class LoopState:
         batches_into_epoch = min(state["samples_into_epoch"] // self.joint_batch_size, self.batches_per_epoch)
         self.step = state["step"]
         self.batches = state["epoch"] * self.batches_per_epoch + batches_into_epoch
-
-
-@dataclass(frozen=True)
-class Splits:
-    """The training samples, and the samples that validation selects its samples from.
-
-    validation_name: Split of the validation samples. TRAIN: they are training samples. HELD_BACK:
-        train.validation_share keeps them out of training.
-    """
-
-    train: Layout
-    validation: Layout
-    validation_name: str
-
-
-def open_splits(config: Config) -> Splits:
-    """Return the splits of a run.
-
-    Raises:
-        DataError: A folder is missing or empty, or a file has no partner.
-        ConfigError: train.validation_share holds back no sample or every sample, or train.validation_group finds no
-            group.
-    """
-    needs_labels, share = config.loss.outside_mask > 0, config.train.validation_share
-    train = open_split(config, TRAIN, needs_targets=True, needs_labels=needs_labels)
-    own, group = validation_split(config), config.train.validation_group
-    if own and own != TRAIN:
-        return Splits(train, open_split(config, own, needs_targets=True), own)
-    if own or not share:
-        return Splits(train, train, TRAIN)
-    rest, held_back = split_validation(train, share, group)
-    if len(rest) and len(held_back):
-        return Splits(rest, held_back, HELD_BACK)
-    least, most = possible_shares(train, group)
-    remedy = f"Set it to {exact(least)} or more, up to {exact(most)}."
-    if least > most:
-        remedy = "No share divides so few. Set it to 0, or put images into the folders of a split val."
-    which, unit = "no" if share < least else "every", "sample" if group is None else "group"
-    raise ConfigError(f"train.validation_share is {exact(share)}, which holds back {which} {unit}. {remedy}")
 
 
 @dataclass
@@ -242,8 +202,7 @@ class Training:
 
         processes: The `process_state` of each process, by rank.
 
-        Raises:
-            NotFiniteError: Weights, moments or an average are not finite.
+        Raise NotFiniteError if weights, moments or an average are not finite.
         """
         method = self.method
         tensors = {name: [*network.module.state_dict().values()] for name, network in method.networks.items()}
@@ -308,9 +267,6 @@ def build_training(config: Config, world: World, found: LoadedCheckpoint | None 
 
     found: Checkpoint that the run will resume from. Checkpoints of earlier versions hold ranges of values that the
         program measured, and the run keeps them.
-
-    Raises:
-        UserError, OSError: A setting, the data or a weights file cannot be used.
     """
     if found:
         saved = config_from_dict(found.state.get("config"), str(found.path)).data

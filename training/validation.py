@@ -4,8 +4,7 @@ import copy
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -124,14 +123,13 @@ class Validation:
         """Translate and measure all samples. The step is the seed of the discriminator's augmentation."""
         measured, shown_samples, images = [], list[ShownSample](), dict[str, Tensor]()
         for number, sample in enumerate(self.samples):
-            with self._watched_activations() as activations:
-                fake = self.predictor.translate(Batch.of([sample]))[0]
-            if activations and number == 0:
-                images[f"activations/{self.activations}"] = channel_table(activations[0])
+            fake = self.predictor.translate(Batch.of([sample]))[0]
             measured.append(self.measure(number, fake))
             if number < self.n_shown:
                 figures = shown(measured[-1].figures)
                 shown_samples.append(ShownSample(sample.name, self.pictures(sample, fake), figures))
+        if self.activations is not None:
+            images[f"activations/{self.activations}"] = channel_table(self._activations_of(self.activations))
         rows = [[of for kind, of in sample.pictures.items() if kind != "difference"] for sample in shown_samples]
         images |= {f"validation/{self.grid}": picture_table(rows)} if rows else {}
         summary = self.evaluator.summarize(measured)
@@ -169,16 +167,12 @@ class Validation:
                 parts += [] if pixels is None else [pixels.contiguous().numpy().tobytes()]
         return hashlib.blake2b(b"".join(parts), digest_size=16).hexdigest()
 
-    @contextmanager
-    def _watched_activations(self) -> Iterator[list[Tensor]]:
-        """Collect the outputs of the module `activations`."""
-        seen: list[Tensor] = []
-        if self.activations is None:
-            yield seen
-            return
-        module = self.predictor.generator.get_submodule(self.activations)
-        with module.register_forward_hook(lambda _module, _inputs, output: seen.append(output)):
-            yield seen
+    def _activations_of(self, module: str) -> Tensor:
+        """Return the output of a module of the generator for the first sample."""
+        outputs, watched = list[Tensor](), self.predictor.generator.get_submodule(module)
+        with watched.register_forward_hook(lambda *call: outputs.append(call[-1])):
+            self.predictor.translate(Batch.of([self.samples[0]]))
+        return outputs[0]
 
 
 def channel_table(activations: Tensor) -> Tensor:
@@ -322,9 +316,7 @@ def best_figure(config: Config, split: str, progress: str, n_samples: int) -> st
     split, n_samples: Split and number of the validation samples.
     progress: Figure that measures the progress of the training method.
 
-    Raises:
-        ConfigError: The samples do not have the figure that checkpoint.best names, or train.patience is set and no best
-            checkpoint is kept.
+    Raise ConfigError if the samples lack the figure of checkpoint.best, or train.patience has no figure to watch.
     """
     best, facts, measured = config.checkpoint.best, build.data_facts(config), build.measured_metrics(config)
     has_weights = config.data.has_weight_maps or bool(facts.conditioning.class_weights)

@@ -30,7 +30,7 @@ from tests.training.methods.test_paired_update import make_pair, make_update, up
 from training.methods import METHODS
 from training.methods.contrastive import Contrastive
 from training.methods.cycle import Cycle
-from training.methods.unpaired import Pair, layout_on_cpu
+from training.methods.method import Pair, layout_on_cpu
 from utils.distributed import World
 
 TWO_LEVELS = 2 / 127.5

@@ -15,8 +15,8 @@ from data.batch import Batch, Sample
 from models.spectral_norm import add_spectral_norm
 from training.methods import METHODS
 from training.methods.method import Averages, Method, NetworkBuilder, Translator
+from training.optimizer_group import RunningMeans
 from training.run import Training, build_training
-from training.running_means import RunningMeans
 from training.validation import Validation
 from utils.distributed import World
 

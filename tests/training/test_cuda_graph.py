@@ -50,7 +50,7 @@ def train(method: Method, step: Any, batches: list[Batch], n_passes: int = 1) ->
     torch.manual_seed(0)
     for number in range(0, len(batches), n_passes):
         for group in method.optimizers.values():
-            group.learning_rate = 1e-3 / (1 + number // 8 if method.device.type == "cuda" else 1)
+            group.set_learning_rate(1e-3 / (1 + number // 8 if method.device.type == "cuda" else 1))
         step([batches[number : number + n_passes]])
     groups = {name: group.state_dict() for name, group in method.optimizers.items()}
     weights = {name: network.module.state_dict() for name, network in method.networks.items()}

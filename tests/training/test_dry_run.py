@@ -13,8 +13,8 @@ from data.loader import read_fixed
 from losses.perceptual import VGG19
 from metrics.networks import INCEPTION
 from tests.runs import built
-from training import dry_run
-from training.dry_run import (
+from training.report import plan
+from training.report.plan import (
     Layer,
     describe_time,
     downloads,
@@ -54,7 +54,7 @@ def test_memory_for_the_backward_passes_grows_with_the_batch(tiny_config: Path) 
 def test_time_estimate_includes_slow_loading(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch, settings: list[str], loading_s: float, expected: str
 ) -> None:
-    monkeypatch.setattr(dry_run, "time_steps", lambda *_: 0.25)
+    monkeypatch.setattr(plan, "time_steps", lambda *_: 0.25)
     training = built(tiny_config, "train.max_steps=1000", *settings)
     batch = Batch.of([read_fixed(training.splits.train, training.preprocessing, 0)])
     assert describe_time(training, batch, loading_s) == [f"time           {expected}"]

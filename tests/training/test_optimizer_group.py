@@ -9,8 +9,7 @@ import torch
 
 from models.global_generator import GlobalGenerator
 from tests.models.test_layers import ON_GPU
-from training.optimizer_group import OptimizerGroup, all_finite
-from training.running_means import RunningMeans
+from training.optimizer_group import OptimizerGroup, RunningMeans, all_finite
 from training.trained_network import TrainedNetwork
 
 NAMES = ["first", "second"]

@@ -14,7 +14,7 @@ from configs.load import load_config
 from tests.mapped_files import lists_mapped_files, mapped_bytes
 from tests.training.conftest import Build
 from training import resume
-from training.optimizer_group import Plateau
+from training.optimizer_group import Plateau, RunningMeans
 from training.resume import (
     ResumeOptions,
     check_same_networks,
@@ -24,7 +24,6 @@ from training.resume import (
     start,
 )
 from training.run import Training
-from training.running_means import RunningMeans
 from utils.checkpoint import CheckpointError, save_checkpoint
 from utils.checkpoint_folder import LoadedCheckpoint, checkpoint_path
 from utils.distributed import World

@@ -2,7 +2,7 @@ import math
 
 import torch
 
-from training.running_means import RunningMeans
+from training.optimizer_group import RunningMeans
 from utils.distributed import World
 
 ALONE = World(0, 1, torch.device("cpu"))

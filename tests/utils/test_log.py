@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from training.report.session import recorded
+from training.run_folder import recorded
 from utils.log import log_to_console, logger
 
 NAME = "a\nerror: forged\x1b[2J\udcff\u202e.png"

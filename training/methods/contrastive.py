@@ -18,9 +18,8 @@ from models.generator import Generator
 from models.initialization import initialize
 from models.patch_projection import PatchProjection, draw_positions
 from training.methods.discriminator import TrainedDiscriminator
-from training.methods.method import NetworkBuilder, StepBatches, translators
-from training.methods.unpaired import Pair, Unpaired, layout_on_cpu
-from training.running_means import RunningMeans
+from training.methods.method import NetworkBuilder, Pair, StepBatches, Unpaired, layout_on_cpu, translators
+from training.optimizer_group import RunningMeans
 from training.trained_network import TrainedNetwork, synchronized_passes
 from utils.distributed import World
 from utils.signatures import accepted

@@ -14,9 +14,8 @@ from losses import GENERATOR_LOSSES
 from losses.objective import GeneratorObjective, WeightedLoss
 from training.methods.discriminator import TrainedDiscriminator
 from training.methods.image_pool import ImagePool
-from training.methods.method import NetworkBuilder, translators
-from training.methods.unpaired import Pair, Unpaired, layout_on_cpu
-from training.running_means import RunningMeans
+from training.methods.method import NetworkBuilder, Pair, Unpaired, layout_on_cpu, translators
+from training.optimizer_group import RunningMeans
 from training.trained_network import TrainedNetwork, synchronized_passes
 from utils.distributed import World
 
@@ -122,7 +121,7 @@ class Cycle(Unpaired):
 
     def process_state(self) -> dict[str, Any]:
         """Return the pools of this process by domain."""
-        return {side: judge.pool.state_dict() for side, judge in (("A", self.a), ("B", self.b)) if judge.pool}
+        return {name: judge.pool.state_dict() for name, judge in (("A", self.a), ("B", self.b)) if judge.pool}
 
     def load_process_state(self, state: Mapping[str, Any]) -> None:
         """Load the state that `process_state` returned. A pool that it lacks is empty."""

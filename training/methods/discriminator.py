@@ -15,7 +15,7 @@ from losses.pixel_weights import LossWeights, PixelWeights
 from models.patch_discriminator import DiscriminatorOutput
 from training.methods.image_pool import ImagePool
 from training.methods.method import NetworkBuilder
-from training.running_means import RunningMeans
+from training.optimizer_group import RunningMeans
 from training.trained_network import TrainedNetwork
 
 Outputs = list[DiscriminatorOutput]

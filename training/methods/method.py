@@ -1,10 +1,10 @@
-"""The contract of a training method, and the builder of its networks."""
+"""The contract of a training method, the builder of its networks, and the base of the methods without pairs."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,15 +14,15 @@ from torch.optim.swa_utils import AveragedModel
 from configs import build
 from configs.schema import Config
 from data.batch import Batch, Sample
-from data.conditioning import Conditioning
+from data.conditioning import Conditioning, weights_of_classes
 from inference.predictor import Predictor
+from losses.pixel_weights import PixelWeights
 from models.style_encoder import inference_network
 from training.methods.image_pool import ImagePool
-from training.optimizer_group import OptimizerGroup
-from training.running_means import RunningMeans
+from training.optimizer_group import OptimizerGroup, RunningMeans
 from training.trained_network import Role, TrainedNetwork, Wrap
-from training.validation import Validation
-from utils.device import Precision, choose_precision, compiled
+from training.validation import UnpairedValidation, Validation
+from utils.device import Precision, choose_precision, compiled, cpu_has_avx2_alone
 from utils.distributed import World
 from utils.errors import ConfigError
 
@@ -230,3 +230,49 @@ def translators(config: Config) -> dict[str, Translator]:
         direction: Translator(network, build.data_facts(config, direction).conditioning)
         for direction, network in config.method.translators.items()
     }
+
+
+class Pair(NamedTuple):
+    """Images of two domains that do not belong together: (N, C, H, W) float32 in [-1, 1].
+
+    outside: Weights of the sources' pixels. Translations may change pixels of weight 0. None: they may change all.
+    """
+
+    source: Tensor
+    target: Tensor
+    outside: PixelWeights | None = None
+
+
+def layout_on_cpu() -> torch.memory_format:
+    """Return the memory layout with the fastest training step without pairs on a CPU."""
+    return torch.contiguous_format if cpu_has_avx2_alone() else torch.channels_last
+
+
+@dataclass
+class Unpaired(Method):
+    """A method whose images of the two domains do not belong together."""
+
+    progress = "swd"
+
+    def inputs(self, batch: Batch) -> Pair:
+        """Return the float tensors of a batch on its device."""
+        images, labels = (self.conditioning(batch), self.conditioning.target(batch)), batch.labels
+        if labels is None:
+            return Pair(*images)
+        weights = weights_of_classes(labels, self.conditioning.class_weights, *labels.shape[-2:])
+        return Pair(*images, PixelWeights(weights))
+
+    def build_validation(self, config: Config, split: str, samples: Sequence[Sample], averages: Averages) -> Validation:
+        """Return the validation, which compares translations with real images as sets, in all trained directions."""
+        evaluator = build.build_evaluator(config, self.device, len(samples))
+        first, *others = (self.predictor(config, averages, direction) for direction in self.translators)
+        return UnpairedValidation(
+            split,
+            samples,
+            first,
+            evaluator,
+            logits=None,
+            activations=config.log.activations,
+            back=others[0] if others else None,
+            of_sources=build.source_evaluator(config, evaluator),
+        )

@@ -16,7 +16,7 @@ from models.style_encoder import StyledImages, StyleDistribution
 from training.methods.discriminator import TrainedDiscriminator
 from training.methods.image_pool import ImagePool
 from training.methods.method import Averages, Method, NetworkBuilder, translators
-from training.running_means import RunningMeans
+from training.optimizer_group import RunningMeans
 from training.trained_network import TrainedNetwork, synchronized_passes
 from training.validation import Validation, ValidationLogits
 from utils.distributed import World

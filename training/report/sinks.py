@@ -26,7 +26,7 @@ from utils.run_figures import read_rows
 
 _NOT_IN_LINES = ("learning_rate", "amp", "progress")  # sections of tags that the console leaves out
 _CONSTANT = ("source", "target", "real", "weights")  # pictures that are the same at each step
-MOST_LATEST = 100  # the page shows so many of the latest validations, and at most as many earlier ones
+SHOWN_VALIDATIONS = 100  # the page shows so many of the latest validations
 
 # the tab "custom scalars" shows these curves in one chart each; tags are regular expressions
 CHARTS = {
@@ -229,8 +229,8 @@ class MetricsFile(JsonLines, Sink):
 class Page(Sink):
     """Writes the pictures of the validation samples, and web/index.html with the latest validation first.
 
-    For a long run the page shows only the validations of `shown_steps`, so that writing and opening it stays fast.
-    rows.jsonl and the images cover all validations.
+    The page shows the latest SHOWN_VALIDATIONS, so that writing and opening it stays fast. rows.jsonl and the images
+    cover all validations.
 
     legend: Classes of label maps.
     can_draw: Whether the playground accepts the network. The page then shows its command.
@@ -261,7 +261,7 @@ class Page(Sink):
         """Write the page from the recorded rows."""
         recorded = [row for row in read_rows(self._rows.path) if _is_sample(row)]
         steps = list(dict.fromkeys(row["step"] for row in recorded))
-        shown = frozenset(shown_steps(steps))
+        shown = steps[-SHOWN_VALIDATIONS:]
         left_out = f", {len(shown)} of {len(steps)} validations" if len(shown) < len(steps) else ""
         write_gallery(
             self._rows.path.with_name("index.html"),
@@ -285,14 +285,6 @@ def _is_sample(row: Mapping[str, Any]) -> bool:
 def _row(record: Mapping[str, Any]) -> Row:
     step, figures = record["step"], {TITLES.get(name, name): value for name, value in record["metrics"].items()}
     return Row(f"{record['name']}, step {step}", record["images"], metrics={"step": step, **figures})
-
-
-def shown_steps(steps: Sequence[int]) -> list[int]:
-    """Return the latest MOST_LATEST of the steps in order, and at most as many earlier ones at even distances."""
-    earlier, latest, stride = steps[:-MOST_LATEST], steps[-MOST_LATEST:], 1
-    while len(earlier) > MOST_LATEST * stride:
-        stride *= 2  # a step that is left out once is left out in all later pages
-    return [*earlier[::stride], *latest]
 
 
 class TensorBoard(Sink):

@@ -7,8 +7,8 @@ import pytest
 from configs.load import config_from_dict
 from configs.schema import InitConfig, MethodConfig
 from configs.schema.train import METHODS
-from training.dry_run import downloads
 from training.methods import METHODS as BUILDERS
+from training.report.plan import downloads
 from utils.errors import ConfigError
 
 

@@ -5,6 +5,7 @@ import pytest
 from PIL import Image
 
 from configs.load import load_config
+from configs.splits import open_splits
 from data.batch import DataError
 from data.checks.checking import Check, check_all, shared_files
 from data.folder import LocalFile
@@ -14,7 +15,6 @@ from tests import processes  # noqa: F401 - its server forks at once
 from tests.conftest import save_image
 from tests.reliability.images import WHOLE
 from training.report.plan import check_palettes
-from training.run import open_splits
 
 COLORS = np.array([[200, 0, 0], [0, 200, 0], [0, 0, 200], [90, 90, 90]], np.uint8)
 IDS = np.arange(32 * 32).reshape(32, 32) // 8 % 3

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from configs.load import config_from_dict
 from configs.schema import Config
-from configs.splits import open_split
+from configs.splits import open_split, open_splits
 from data.batch import Batch
 from data.layout import PairingError
 from losses.distances import outside_mask
@@ -19,8 +19,7 @@ from tests.conftest import save_image
 from training.methods import METHODS
 from training.methods.contrastive import Contrastive, build_contrastive
 from training.methods.cycle import build_cycle
-from training.methods.unpaired import Pair
-from training.run import open_splits
+from training.methods.method import Pair
 from utils.distributed import World
 
 COMMON: dict[str, Any] = {

@@ -21,9 +21,8 @@ from training.methods.contrastive import Contrastive, TappedGenerator
 from training.methods.cycle import Cycle, objectives_of
 from training.methods.discriminator import TrainedDiscriminator
 from training.methods.image_pool import ImagePool
-from training.methods.unpaired import Pair
-from training.optimizer_group import OptimizerGroup
-from training.running_means import RunningMeans
+from training.methods.method import Pair
+from training.optimizer_group import OptimizerGroup, RunningMeans
 from training.trained_network import Role, TrainedNetwork
 from utils.device import Precision
 

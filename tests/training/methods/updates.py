@@ -19,8 +19,7 @@ from models.segmentation_discriminator import SegmentationDiscriminator
 from tests.losses.test_objective import match_features
 from training.methods.discriminator import TrainedDiscriminator
 from training.methods.paired import ModelInputs, Paired
-from training.optimizer_group import OptimizerGroup
-from training.running_means import RunningMeans
+from training.optimizer_group import OptimizerGroup, RunningMeans
 from training.trained_network import Role, TrainedNetwork
 from utils.device import Precision
 

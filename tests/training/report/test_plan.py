@@ -6,12 +6,11 @@ import numpy as np
 
 from configs.load import load_config
 from configs.rules import unused_settings
-from configs.splits import HELD_BACK
+from configs.splits import HELD_BACK, Splits
 from data.paired_folders import SideBySide
 from data.validation_split import Subset
 from tests.conftest import save_image
 from training.report.plan import describe_validation
-from training.run import Splits
 
 
 def test_the_plan_warns_of_names_that_begin_alike_unless_groups_are_named(tiny_config: Path, tmp_path: Path) -> None:

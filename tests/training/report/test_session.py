@@ -16,9 +16,9 @@ import torch
 from configs.load import load_config
 from tests.conftest import save_image
 from tests.runs import run
+from training import run_folder
 from training.launch import train
-from training.report import session as session_module
-from training.report.session import read_state, recorded
+from training.run_folder import read_state, recorded
 from utils.errors import Interrupted, UserError
 from utils.log import logger
 
@@ -126,7 +126,7 @@ def test_state_is_replaced_on_a_full_disk(
 ) -> None:
     with recorded(tmp_path) as session:
         session.begin(2)
-        monkeypatch.setattr(session_module, "replacing", Mock(side_effect=OSError(28, "No space left on device")))
+        monkeypatch.setattr(run_folder, "replacing", Mock(side_effect=OSError(28, "No space left on device")))
     assert read_state(tmp_path) == state("finished", 2)
     assert not caplog.text
 
