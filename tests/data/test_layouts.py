@@ -13,6 +13,7 @@ from configs.schema import Config, DataConfig
 from configs.splits import has_split, open_split
 from data import LAYOUTS
 from data.folder import Folder
+from data.layout import Layout
 from data.paired_folders import SideBySide
 from tests.conftest import save_image
 from utils.label_colors import LabelColors
@@ -22,25 +23,15 @@ SETTINGS = [field.name for field in fields(DataConfig)]
 FACTS = {"seed", "needs_targets", "needs_instances", "needs_features", "needs_labels", "reader", "target_scale"}
 
 
-def test_the_setting_takes_the_names_of_the_registry() -> None:
+def test_the_setting_takes_the_names_of_the_registry_and_facts_have_other_names_than_settings() -> None:
     assert get_args(get_type_hints(DataConfig)["layout"]) == tuple(LAYOUTS)
+    assert not FACTS & {*SETTINGS}
 
 
-def test_each_setting_has_a_name_of_its_own() -> None:
-    assert len(set(SETTINGS) | FACTS) == len(SETTINGS) + len(FACTS)
-
-
-@pytest.mark.parametrize("name", LAYOUTS)
-def test_a_layout_takes_settings_by_their_names(name: str) -> None:
-    layout = LAYOUTS[name]
+@pytest.mark.parametrize("layout", LAYOUTS.values())
+def test_a_layout_takes_settings_by_their_names(layout: type[Layout]) -> None:
     assert argument_names(layout.open) - {"split"} <= {*SETTINGS} | FACTS
     assert argument_names(layout.has_split) - {"split"} <= {*SETTINGS}
-
-
-def test_layouts_declare_their_pairs_and_files() -> None:
-    assert {name for name, layout in LAYOUTS.items() if not layout.pairs} == {"unpaired_folders", "synthetic_day_night"}
-    assert {name for name, layout in LAYOUTS.items() if layout.drawn} == {"synthetic_facades", "synthetic_day_night"}
-    assert all(layout.drawn != bool(layout.file_maps) for layout in LAYOUTS.values())
 
 
 class Added(SideBySide):
@@ -79,8 +70,6 @@ def test_a_layout_that_is_added_is_opened_with_the_settings_that_it_reads(
     ("settings", "folders"),
     [
         (["data.n_classes=5", "data.instance_edges=true"], ["train_label", "train_img", "train_inst"]),
-        (["data.n_classes=5"], ["train_label", "train_img"]),
-        ([], ["train_A", "train_B"]),
         (["data.direction=BtoA"], ["train_B", "train_A"]),
         (["data.source_folder=maps", "data.target_folder={split}/photos"], ["maps", "train/photos"]),
         (["features.n_channels=3", "features.origin=precomputed"], ["train_A", "train_B", "train_feat"]),

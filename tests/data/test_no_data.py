@@ -23,12 +23,7 @@ def found(values: np.ndarray, *pixels: float, path: Path | None = None) -> tuple
 
 
 @pytest.mark.parametrize(
-    ("values", "value"),
-    [
-        *((FLOATS, value) for value in (-9999.0, NETCDF, LOWEST)),
-        (LEVELS, 65535.0),
-        (LEVELS.astype(np.int16), -32768.0),
-    ],
+    ("values", "value"), [*((FLOATS, value) for value in (-9999.0, NETCDF, LOWEST)), (LEVELS, 65535.0)]
 )
 def test_a_usual_value_apart_from_all_others_is_one(values: np.ndarray, value: float) -> None:
     assert found(values) is None
@@ -49,7 +44,7 @@ def test_other_values_are_none(values: np.ndarray, pixels: tuple[float, ...]) ->
     assert found(values, *pixels) is None
 
 
-@pytest.mark.parametrize(("text", "value"), [("-7", -7.0), ("0 ", 0.0), ("nan", None), ("none", None)])
+@pytest.mark.parametrize(("text", "value"), [("-7", -7.0), ("0 ", 0.0), ("none", None)])
 def test_the_tag_of_a_tiff_names_any_value(tmp_path: Path, text: str, value: float | None) -> None:
     path = tmp_path / "x.tif"
     tifffile().imwrite(path, FLOATS, photometric="minisblack", extratags=[(42113, 2, 0, text, True)])
@@ -59,7 +54,7 @@ def test_the_tag_of_a_tiff_names_any_value(tmp_path: Path, text: str, value: flo
 
 @pytest.mark.parametrize(
     ("value", "highest", "dtype"),
-    [(-3024, 1500, torch.int16), (-2000, 30000, torch.float32), (-32768, 1500, torch.float32)],  # 30000: with metal
+    [(-2000, 30000, torch.int16), (-32768, 1500, torch.float32)],  # 30000: with metal
 )
 def test_padding_of_ct_is_recognized(value: int, highest: int, dtype: torch.dtype) -> None:
     image = torch.arange(-1024, highest, 2).view(1, 1, -1).to(dtype)
@@ -67,7 +62,7 @@ def test_padding_of_ct_is_recognized(value: int, highest: int, dtype: torch.dtyp
     image[..., :7] = value
     assert no_data(image, None) == (value, 7)
     image[..., 7:] -= 2000  # heights of a sea floor
-    assert no_data(image, None) == ((value, 7) if value == -32768 and highest == 1500 else None)
+    assert no_data(image, None) == ((value, 7) if value == -32768 else None)
 
 
 def test_missing_pixels_are_found() -> None:
@@ -96,8 +91,7 @@ def test_missing_pixels_are_found() -> None:
 def test_missing_pixels_repeat_the_nearest_of_their_row(dtype: torch.dtype) -> None:
     image = torch.tensor([[[9, 1, 9, 9, 9, 2], [9] * 6, [9, 9, 9, 9, 9, 4], [5, 9, 9, 9, 9, 9]]]).to(dtype)
     image = torch.from_numpy(np.concatenate([image.numpy(), image.numpy() + 10]))
-    result = filled(image, image[0] == 9, torch.tensor([70.0, 80.0]).view(2, 1, 1))
-    assert result.dtype == dtype
-    assert result[0].tolist() == [[1, 1, 1, 1, 2, 2], [70] * 6, [4] * 6, [5] * 6]
-    assert result[1].tolist() == [[11, 11, 11, 11, 12, 12], [80] * 6, [14] * 6, [15] * 6]
+    first, second = filled(image, image[0] == 9, torch.tensor([70.0, 80.0]).view(2, 1, 1))
+    assert (first.dtype, first.tolist()) == (dtype, [[1, 1, 1, 1, 2, 2], [70] * 6, [4] * 6, [5] * 6])
+    assert second.tolist() == [[11, 11, 11, 11, 12, 12], [80] * 6, [14] * 6, [15] * 6]
     assert filled(image, None, image[:, :1, :1]) is image

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from data.layout import PairingError
 from data.map_reader import MapReader
@@ -61,9 +62,9 @@ def test_the_complete_pairs_are_left_where_some_have_no_partner(tmp_path: Path) 
     ("a", "b", "problem"),
     [
         (
-            [f"frame_{k}_labels.png" for k in range(4)],
-            [f"frame_{k}_photo.png" for k in (0, 1, 3)],
-            r"^\S*A/frame_2_labels\.png: without a partner .*B: for images",
+            [f"f{k}_labels.png" for k in range(4)],
+            [f"f{k}_photo.png" for k in (0, 1, 3)],
+            r"A/f2_labels\.png: without",
         ),
         (["x_1.png", "y_1.png"], ["x_2.png", "y_2.png"], "without a partner"),  # numbers are no endings
         (["photo_cat.png"], ["photo_dog.png"], "without a partner"),  # a single file has no ending
@@ -81,10 +82,8 @@ def test_a_missing_map_has_a_remedy(tmp_path: Path, label_data_set: Path) -> Non
     (label_data_set / "train_inst").rename(label_data_set / "elsewhere")
     with pytest.raises(PairingError, match=r"train_inst: no such folder; .*data\.instance_edges=false"):
         label_folders(label_data_set)
-    with pytest.raises(PairingError, match=r"W: no such folder.*to do without weights: data\.weight_folder=null"):
-        pairs(tmp_path, ["x.png"], ["x.png"], [])
     with pytest.raises(PairingError, match=r"A/x\.png: without a partner of the same name in .*W"):
-        pairs(tmp_path, [], [], ["y.png"])
+        pairs(tmp_path, ["x.png"], ["x.png"], ["y.png"])
 
 
 @pytest.mark.parametrize(("a_to_b", "source_level"), [(True, 10), (False, 200)])
@@ -92,7 +91,6 @@ def test_either_half_can_be_the_source(tmp_path: Path, a_to_b: bool, source_leve
     pair = np.full((4, 12, 3), 200, dtype=np.uint8)
     pair[:, :6] = 10
     save_image(tmp_path / "1.png", pair)
-    sample = SideBySide(folder=tmp_path, a_to_b=a_to_b).read(0)
-    assert sample.source.shape == sample.maps["target"].shape == (3, 4, 6)
-    assert sample.source.unique().tolist() == [source_level]
-    assert sample.maps["target"].unique().tolist() == [210 - source_level]
+    maps = SideBySide(folder=tmp_path, a_to_b=a_to_b).read(0).maps
+    for kind, level in (("source", source_level), ("target", 210 - source_level)):
+        assert torch.equal(maps[kind], torch.full((3, 4, 6), level))

@@ -1,6 +1,7 @@
 """Draws of crops and mirroring: each map of a sample, and a target of another size, shows the same place."""
 
 from dataclasses import replace
+from functools import partial
 from typing import get_args
 
 import numpy as np
@@ -37,17 +38,9 @@ def coordinate_sample(height: int, width: int) -> Sample:
     return Sample("s", source=columns.to(torch.uint8), instances=columns.to(torch.int32), target=rgb)
 
 
-@pytest.mark.parametrize(
-    ("mode", "size"),
-    [
-        ("resize_and_crop", (32, 64)),
-        ("scale_width", (48, 96)),
-        ("scale_width_and_crop", (32, 64)),
-        ("crop", (32, 64)),
-        ("none", (64, 120)),
-    ],
-)
-def test_each_mode_gives_its_size_and_tests_at_multiples(mode: Mode, size: tuple[int, int]) -> None:
+@pytest.mark.parametrize("mode", MODES)
+def test_each_mode_gives_its_size_and_tests_at_multiples(mode: Mode) -> None:
+    size = {"scale_width": (48, 96), "none": (64, 120)}.get(mode, (32, 64))
     sample = coordinate_sample(60, 120)  # 60 is no multiple of 8; 96 wide it is 48 high
     settings = replace(SETTINGS, mode=mode)
     for seed in range(5):
@@ -55,24 +48,17 @@ def test_each_mode_gives_its_size_and_tests_at_multiples(mode: Mode, size: tuple
         assert placed.source.shape[-2:] == placed.maps["target"].shape[-2:] == size
     fixed = settings.fixed(coordinate_sample(61, 125))
     assert (fixed.crop_height % 8, fixed.crop_width % 8, fixed.flip) == (0, 0, False)
+    tiny = SETTINGS.fixed(coordinate_sample(1, 3))  # enlarged to the smallest size of the generator
+    assert (tiny.height, tiny.width) == (16, 16)
 
 
-def test_a_tiny_image_is_enlarged_to_what_the_generator_takes() -> None:
-    placement = SETTINGS.fixed(coordinate_sample(1, 3))
-    assert (placement.height, placement.width) == (16, 16)
-
-
-@pytest.mark.parametrize(("mode", "placed"), [("none", "120x16"), ("scale_width", "96x16")])
-def test_a_sample_is_refused_where_its_placement_is_too_small_to_be_trained_on(mode: Mode, placed: str) -> None:
-    settings = replace(SETTINGS, mode=mode, least=LeastSide(24, "discriminator.n_layers=3"))
-    message = (
-        f"s is 120x15, which data.preprocess={mode} makes {placed}, but discriminator.n_layers=3 needs sides of at"
-    )
-    with pytest.raises(DataError, match=message):
-        settings.draw(coordinate_sample(15, 120), np.random.default_rng(0))
-    assert settings.fixed(coordinate_sample(15, 120)).crop_height == 16  # it may be translated
-    taken = replace(settings, least=LeastSide(16, ""))
-    assert taken.draw(coordinate_sample(15, 120), np.random.default_rng(0)).crop_height == 16
+def test_a_sample_that_is_too_small_for_training_is_refused_but_may_be_translated() -> None:
+    sample, rng = coordinate_sample(15, 120), np.random.default_rng(0)
+    settings = replace(SETTINGS, mode="scale_width", least=LeastSide(24, "discriminator.n_layers=3"))
+    with pytest.raises(DataError, match=r"s is 120x15, which data\.preprocess=scale_width makes 96x16, but discr"):
+        settings.draw(sample, rng)
+    assert settings.fixed(sample).crop_height == 16
+    assert replace(settings, least=LeastSide(16, "")).draw(sample, rng).crop_height == 16
 
 
 def test_images_are_interpolated_where_labels_are_not() -> None:
@@ -196,17 +182,11 @@ def test_a_scale_of_1_has_the_rule_of_earlier_versions() -> None:
     assert replace(SMALL, target_scale=2.0).size_rule != SMALL.size_rule
 
 
-@SCALES
-def test_drawn_facades_have_both_sizes(scale: float) -> None:
-    pair = SyntheticFacades(split="val", seed=1, n_samples=1, height=64, width=80, target_scale=scale).read(0)
-    assert pair.source.shape == pair.maps["instances"].shape == (1, 64, 80)
-    assert pair.maps["target"].shape == (3, round(64 * scale), round(80 * scale))
-    if scale > 1:
-        fine = SyntheticFacades(split="val", seed=1, n_samples=1, height=round(64 * scale), width=round(80 * scale))
-        assert torch.equal(vars(fine.read(0))["target"], pair.maps["target"])
-
-
-def test_facades_without_whole_pixels_are_refused() -> None:
+def test_drawn_facades_have_both_sizes_in_whole_pixels() -> None:
+    facades = partial(SyntheticFacades, split="val", seed=1, n_samples=1)
+    pair, fine = facades(height=32, width=40, target_scale=2.0).read(0), facades(height=64, width=80).read(0)
+    assert pair.source.shape == pair.maps["instances"].shape == (1, 32, 40)
+    assert torch.equal(pair.maps["target"], fine.maps["target"])
     problem = r"synthetic_size is \[32,34\], expected multiples of 4 with generator\.scale=0\.25"
     with pytest.raises(DataError, match=problem):
         SyntheticFacades.open("train", synthetic_samples=[1, 1, 1], synthetic_size=[32, 34], seed=0, target_scale=0.25)

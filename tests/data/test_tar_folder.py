@@ -68,16 +68,14 @@ def tars(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("folders", "settings"),
     [
+        (["train_label", "train_img", "train_inst"], {"n_classes": 5, "instance_edges": True}),
         (
-            ["train_label", "train_img", "train_inst", "train_weight"],
-            {"n_classes": 5, "instance_edges": True, "weight_folder": "{split}_weight"},
-        ),
-        (
-            ["rgb/train", "map/train", "depth/train", "train_B"],
+            ["rgb/train", "map/train", "depth/train", "train_B", "train_weight"],
             {
                 "source_folder": ["rgb/{split}", "map/{split}", "depth/{split}"],
                 "source_channels": 9,
                 "source_range": [0, 255],
+                "weight_folder": "{split}_weight",
             },
         ),
         (["train_A", "train_B", "train_A_label"], {"layout": "unpaired_folders", "needs_labels": True}),
@@ -94,7 +92,7 @@ def test_tar_files_have_the_samples_of_the_folders(
         assert_equal(vars(found.read(index)), vars(expected.read(index)))
     assert torch.equal(fingerprint(found), fingerprint(expected))
     whole = batches(expected, 4)  # a run that starts with folders can resume with tar files
-    for batch, again in zip(whole[1:], batches(found, 3, first=1, n_workers=2), strict=True):
+    for batch, again in zip(whole[1:], batches(found, 3, first=1, n_workers=1), strict=True):
         assert_equal(vars(batch), vars(again))
 
 
@@ -126,14 +124,10 @@ def _row(number: int, **changes: object) -> Callable[[list[Any]], object]:
     "damage",
     [
         lambda rows: rows.pop(),
-        lambda rows: rows.extend([rows[-1]] * 1000),
         lambda rows: rows.insert(2, rows.pop(-1)),  # tar files are no longer one after the other
         lambda rows: rows.append({"tar": 1}),
-        lambda rows: rows.__setitem__(0, ["tar_index 2", len(rows) - 1]),
         _row(1, name="../x.png"),
-        _row(1, name="\ud800.png"),
         _row(1, tar="x\0.tar"),
-        _row(1, offset=-512),
         _row(1, n_bytes=10**40),
         _row(2, offset=0),
     ],
@@ -146,7 +140,7 @@ def test_a_damaged_index_is_one_line(tars: Path, damage: Callable[[list[Any]], o
         opened(tars)
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff\n", b"[" * 100_000])
+@pytest.mark.parametrize("content", [b"\xff\n", b"[" * 100_000])
 def test_an_index_that_is_no_json_is_one_line(tars: Path, content: bytes) -> None:
     (tars / INDEX).write_bytes(content)
     with pytest.raises(DataError, match="is damaged"):
@@ -176,7 +170,9 @@ def test_a_tar_file_that_changes_while_it_is_read_is_an_error_of_its_samples(tar
         [layout.read(index) for index in range(1, len(layout))]
 
 
-def test_a_tar_file_that_is_missing_or_short_is_named(tars: Path) -> None:
+def test_a_tar_file_or_folder_that_is_missing_or_short_is_named(tars: Path) -> None:
+    with pytest.raises(DataError, match=rf"^{tars}/nowhere: no such folder; folders next to it: train_A, train_B"):
+        opened(tars, source_folder="nowhere")
     path = tars / "000000.tar"
     os.truncate(path, 600)
     with pytest.raises(DataError, match=rf"^{path}: is shorter than when it was indexed"):
@@ -189,19 +185,12 @@ def test_a_tar_file_that_is_missing_or_short_is_named(tars: Path) -> None:
         opened(tars)
 
 
-def test_folders_that_are_not_in_the_tar_files_are_named(tars: Path) -> None:
-    with pytest.raises(DataError, match=rf"^{tars}/nowhere: no such folder; folders next to it: train_A, train_B"):
-        opened(tars, source_folder="nowhere")
-
-
 def test_an_address_is_refused_and_not_shown(command_line: CommandLine) -> None:
     (line,) = command_line.refusal(check_data.main, "s3://key:secret@bucket/x")
     assert line.startswith("error: data.root: is an address. Mount it, and name the folder")
     assert "secret" not in line
 
 
-@pytest.mark.parametrize(("former", "now"), [("shards", "paired_folders"), ("unpaired_shards", "unpaired_folders")])
-def test_former_layouts_of_shards_are_those_of_folders(former: str, now: str) -> None:
-    values: dict[str, Any] = {"data": {"layout": former, "root": "x", "shuffle": "blocks"}}
-    values |= {"method": {"name": "cycle"}, "cycle": {"identity": 0}} if former.startswith("un") else {}
-    assert config_from_dict(values, "checkpoint.pt").data.layout == now
+def test_the_former_layout_of_shards_is_that_of_folders() -> None:
+    values = {"data": {"layout": "shards", "root": "x", "shuffle": "blocks"}}
+    assert config_from_dict(values, "checkpoint.pt").data.layout == "paired_folders"

@@ -3,27 +3,24 @@ from pathlib import Path
 import pytest
 
 from utils import cli
-from utils.cli import print_first
+
+CAUSE, CONSEQUENCE = "error: data.root\n", "error: another process has ended\n"
 
 
-@pytest.fixture
-def torchrun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("errors", "printed"), [([CAUSE, CAUSE, CONSEQUENCE], [CAUSE]), ([CONSEQUENCE, CAUSE], [CONSEQUENCE, CAUSE])]
+)
+def test_only_the_first_error_is_printed_unless_it_is_a_consequence(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    errors: list[str],
+    printed: list[str],
+) -> None:
     (tmp_path / "attempt_0" / "0").mkdir(parents=True)
     monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "attempt_0" / "0" / "error.json"))
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setattr(cli, "PATIENCE_S", 0.05)
-
-
-@pytest.mark.usefixtures("torchrun")
-def test_the_first_error_is_printed_and_no_other(capsys: pytest.CaptureFixture[str]) -> None:
-    print_first(["error: data.root\n"])
-    print_first(["error: data.root\n"])
-    print_first(["error: another process has ended\n"], is_consequence=True)
-    assert capsys.readouterr().err == "error: data.root\n"
-
-
-@pytest.mark.usefixtures("torchrun")
-def test_a_consequence_does_not_hide_the_error_that_comes_after_it(capsys: pytest.CaptureFixture[str]) -> None:
-    print_first(["error: another process has ended\n"], is_consequence=True)
-    print_first(["error: data.root\n"])
-    assert capsys.readouterr().err == "error: another process has ended\nerror: data.root\n"
+    for error in errors:
+        cli.print_first([error], is_consequence=error == CONSEQUENCE)
+    assert capsys.readouterr().err == "".join(printed)

@@ -1,10 +1,10 @@
 """The world of GPUs, as far as it goes without one: NCCL's arguments, and norms that are synchronized."""
 
-import inspect
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from typing import Any
+from unittest.mock import Mock, create_autospec
 
 import pytest
 import torch
@@ -27,28 +27,21 @@ NETWORKS |= {
 
 
 def test_gpus_are_joined_by_nccl_and_their_hosts_by_gloo(monkeypatch: pytest.MonkeyPatch) -> None:
-    variables = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    calls: dict[str, dict[str, Any]] = {}
-    for name in ("init_process_group", "new_group"):
-        signature = inspect.signature(getattr(dist, name))
-
-        def called(*arguments: Any, name: str = name, signature: inspect.Signature = signature, **options: Any) -> str:
-            calls[name] = signature.bind(*arguments, **options).arguments
-            return "of CPUs"
-
-        monkeypatch.setattr(dist, name, called)
+    for name, value in {"RANK": 3, "WORLD_SIZE": 4, "LOCAL_RANK": 1, "LOCAL_WORLD_SIZE": 2}.items():
+        monkeypatch.setenv(name, str(value))
+    join, group = (create_autospec(function) for function in (dist.init_process_group, dist.new_group))
+    set_device = Mock()
+    monkeypatch.setattr(dist, "init_process_group", join)
+    monkeypatch.setattr(dist, "new_group", group)
     store, waits = dist.HashStore(), timedelta(seconds=5)
     monkeypatch.setattr(distributed, "choose_device", lambda device, index, option: torch.device("cuda", index))
     monkeypatch.setattr(distributed, "fresh_store", lambda _: (store, 3, 4))  # asks a server
-    monkeypatch.setattr(torch.cuda, "set_device", lambda device: calls.update(set_device=device))
+    monkeypatch.setattr(torch.cuda, "set_device", set_device)
     with joined_world("auto", timeout_s=5) as world:
-        assert world == World(3, 4, GPU, 2, control="of CPUs")
-    assert calls["set_device"] == GPU
-    own = {"backend": "nccl", "store": store, "rank": 3, "world_size": 4, "timeout": waits, "device_id": GPU}
-    assert calls["init_process_group"] == own
-    assert calls["new_group"] == {"backend": "gloo", "timeout": waits}
+        assert world == World(3, 4, GPU, 2, control=group.return_value)
+    set_device.assert_called_once_with(GPU)
+    join.assert_called_once_with("nccl", store=store, rank=3, world_size=4, timeout=waits, device_id=GPU)
+    group.assert_called_once_with(backend="gloo", timeout=waits)
     assert dist.is_nccl_available() == torch.backends.cuda.is_built()
 
 

@@ -71,12 +71,6 @@ def test_a_legend_names_the_classes(tmp_path: Path) -> None:
     assert '<details class="legend">' in path.read_text()
 
 
-def test_the_page_of_a_run_has_the_command_to_play_with_it(tiny_run: Path) -> None:
-    page = (tiny_run / "web" / "index.html").read_text()
-    assert "latest validation first" in page
-    assert f"<code>python -m tools.playground --checkpoint {tiny_run}</code>" in page
-
-
 CHECK = """
 <script>
 window.addEventListener("load", () => {

@@ -1,4 +1,3 @@
-import json
 import platform
 import subprocess
 import sys
@@ -10,7 +9,7 @@ from utils import machine
 from utils.machine import git_commit
 
 SCRIPT = """
-import json, resource, torch
+import resource, torch
 from pathlib import Path
 from utils.machine import give_freed_memory_back, keep_freed_memory
 
@@ -26,20 +25,18 @@ def page_faults(mib):
 def resident_mib():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 // 2**20
 
-found = {"by default": page_faults(34)}
+by_default = page_faults(34)
 assert keep_freed_memory(gives_large_back=True)
-found |= {"medium, large given back": page_faults(12), "large, given back": page_faults(34)}
+assert page_faults(12) < page_faults(34) / 2
 assert keep_freed_memory()
-found["kept"] = page_faults(34)
+assert page_faults(34) < by_default / 2
 tensors = [torch.ones(2**16) for _ in range(800)]  # 200 MiB, each too small to be mapped by itself
 last = torch.ones(2**16)  # keeps the heap from shrinking
 del tensors
 held = resident_mib()
 give_freed_memory_back()
-print(json.dumps(found | {"MiB given back": held - resident_mib()}))
+assert held - resident_mib() > 150
 """
-IS_GLIBC = sys.platform.startswith("linux") and platform.libc_ver()[0] == "glibc"
-needs_glibc = pytest.mark.skipif(not IS_GLIBC, reason="needs glibc")
 
 
 def test_a_container_may_have_less_than_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,35 +49,25 @@ def test_a_container_may_have_less_than_the_machine(tmp_path: Path, monkeypatch:
         assert of_machine() == expected
 
 
-@needs_glibc
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
 @pytest.mark.slow
 def test_memory_is_kept_or_given_back() -> None:
     """In a process of its own, whose allocator nothing else has changed."""
-    found = json.loads(
-        subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True).stdout
-    )
-    assert found["kept"] < found["by default"] / 2
-    assert found["medium, large given back"] < found["large, given back"] / 2
-    assert found["MiB given back"] > 150
+    subprocess.run([sys.executable, "-c", SCRIPT], check=True)
 
 
 def test_the_commit_of_a_clone_and_whether_files_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
-    clone = tmp_path / "clone"
-    git = ["git", "-C", str(clone), "-c", "user.name=a", "-c", "user.email=a@b.c"]
-    clone.mkdir()
-    (clone / "file").write_text("a")
-    for command in (["init", "-q"], ["add", "file"], ["commit", "-qm", "first"]):
-        subprocess.run([*git, *command], check=True)
-    head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout
-    assert git_commit(clone) == head[:12]
-    (clone / "file").write_text("b")
-    assert git_commit(clone) == f"{head[:12]}-dirty"
-
-
-def test_there_is_none_without_a_clone_or_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b.c"]
     assert git_commit(tmp_path) is None
     (tmp_path / ".git").mkdir()
     assert git_commit(tmp_path) is None  # no repository
-    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "file").write_text("a")
+    for command in (["init", "-q"], ["add", "file"], ["commit", "-qm", "first"]):
+        subprocess.run([*git, *command], check=True)
+    head = subprocess.check_output([*git, "rev-parse", "HEAD"], text=True)
+    assert git_commit(tmp_path) == head[:12]
+    (tmp_path / "file").write_text("b")
+    assert git_commit(tmp_path) == f"{head[:12]}-dirty"
+    monkeypatch.setenv("PATH", str(tmp_path))  # without git
     assert git_commit(tmp_path) is None

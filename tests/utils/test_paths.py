@@ -58,7 +58,6 @@ def test_only_folders_before_dots_are_resolved(tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path / "real" / "b")
     for written, path in (
         ("../a/x.png", "real/a/x.png"),
-        ("../../link/x.png", "link/x.png"),
         ("y/../../x.png", "real/x.png"),
         ("..", "real"),
         ("x.png", "real/b/x.png"),

@@ -12,11 +12,8 @@ CPU = torch.device("cpu")
     [
         ("O0", "float16", torch.float32, False, False),
         ("O1", "float16", torch.float16, False, True),
-        ("O1", "bfloat16", torch.bfloat16, False, False),
-        ("O2", "float16", torch.float16, True, True),
         ("O2", "bfloat16", torch.bfloat16, True, False),
         ("O3", "float16", torch.float16, False, False),
-        ("O3", "bfloat16", torch.bfloat16, False, False),
     ],
 )
 def test_the_opt_level_and_the_dtype_decide(

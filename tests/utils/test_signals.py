@@ -75,14 +75,7 @@ except KeyboardInterrupt as error:
 """
 
 
-@pytest.mark.parametrize(
-    "program",
-    [
-        ["train.py", "--config", "configs/demo.yaml"],
-        ["-m", "tools.export"],
-    ],
-    ids=lambda program: program[-1],
-)
+@pytest.mark.parametrize("program", [["train.py", "--config", "demo"], ["-m", "tools.export"]], ids=" ".join)
 def test_ctrl_c_while_torch_is_imported_is_one_line(tmp_path: Path, program: list[str]) -> None:
     (tmp_path / "torch.py").write_text(INTERRUPTED_IMPORT)
     environment = os.environ | {"PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}

@@ -30,9 +30,7 @@ def pair(kind: str, size: tuple[int, int], n_channels: int) -> tuple[Tensor, Ten
 @pytest.mark.parametrize(
     ("kind", "size", "n_channels"),
     [
-        ("smooth", (180, 203), 3),
         ("smooth", (65, 200), 1),
-        ("noise", (11, 11), 3),
         ("bright", (177, 180), 2),
     ],
 )
@@ -57,7 +55,7 @@ def test_equal_images_are_1_and_opposite_ones_0() -> None:
     assert structural_similarity(image, 1 - image)[1] == 0
 
 
-@pytest.mark.parametrize(("side", "n_scales"), [(11, 1), (21, 1), (44, 3), (128, 4), (175, 4), (176, 5), (512, 5)])
+@pytest.mark.parametrize(("side", "n_scales"), [(11, 1), (44, 3), (175, 4), (176, 5)])
 def test_smaller_images_have_fewer_scales(side: int, n_scales: int) -> None:
     weights = scale_weights(side)
     assert len(weights) == n_scales

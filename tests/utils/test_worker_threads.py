@@ -9,11 +9,6 @@ import torch
 from utils.worker_threads import in_order, worker_threads
 
 
-def slowest_first(number: int) -> int:
-    time.sleep(0.02 if number == 0 else 0)
-    return number
-
-
 def test_an_error_leaves_the_others_and_an_interruption_what_has_not_begun() -> None:
     with worker_threads() as pool:
         calls = list(in_order(pool, lambda number: 1 / number, [1, 0, 2], 3))
