@@ -65,7 +65,8 @@ def test_brightness_alone_is_one_channel_as_pillow_weighs_it() -> None:
 def test_features_of_labels_share_the_regions_of_classes() -> None:
     labels = torch.randint(0, 3, (1, 1, 4, 4), dtype=torch.uint8)
     batch = Batch(("x",), source=labels, instances=labels.int() * 10, target=labels.expand(-1, 3, -1, -1))
-    for regions, expected in (("labels", labels), ("instances", labels.int() * 10)):
+    expected_regions: dict[Any, torch.Tensor] = {"labels": labels, "instances": labels.int() * 10}
+    for regions, expected in expected_regions.items():
         conditioning = Conditioning(n_classes=3, instance_edges=False, features="encoded", regions=regions)
         assert torch.equal(conditioning.generator_inputs(batch, conditioning(batch))[2], expected)
         assert conditioning.needs_instances == (regions == "instances")

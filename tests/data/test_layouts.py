@@ -2,21 +2,16 @@
 
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, ClassVar, Self, get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 import pytest
 
-from configs import build
 from configs.load import load_config
-from configs.schema import Config, DataConfig
+from configs.schema import DataConfig
 from configs.splits import has_split, open_split
 from data import LAYOUTS
-from data.folder import Folder
-from data.layout import Layout
-from data.paired_folders import SideBySide
 from tests.conftest import save_image
-from utils.label_colors import LabelColors
 from utils.signatures import argument_names
 
 SETTINGS = [field.name for field in fields(DataConfig)]
@@ -29,41 +24,9 @@ def test_the_setting_takes_the_names_of_the_registry_and_facts_have_other_names_
 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values())
-def test_a_layout_takes_settings_by_their_names(layout: type[Layout]) -> None:
+def test_a_layout_takes_settings_by_their_names(layout: Any) -> None:
     assert argument_names(layout.open) - {"split"} <= {*SETTINGS} | FACTS
     assert argument_names(layout.has_split) - {"split"} <= {*SETTINGS}
-
-
-class Added(SideBySide):
-    """A new layout."""
-
-    own_classes: ClassVar[LabelColors | None] = LabelColors("added", ("land", "sea"), ((0, 0, 1), (0, 0, 2)))
-    opened: ClassVar[list[Any]] = []
-
-    @classmethod
-    def open(cls, split: str, *, root: Folder, load_width: int, seed: int, needs_targets: bool) -> Self:  # type: ignore[override]
-        cls.opened += [split, str(root), load_width, seed, needs_targets]
-        return cls(folder=root, a_to_b=True)
-
-    @classmethod
-    def has_split(cls, split: str, *, root: Folder, flip: bool) -> bool:  # type: ignore[override]
-        return (split, root.path.name, flip) == ("dusk", "there", True)
-
-
-def test_a_layout_that_is_added_is_opened_with_the_settings_that_it_reads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(LAYOUTS, "side_by_side", Added)
-    save_image(tmp_path / "x.png", np.zeros((2, 4, 3), np.uint8))
-    data = DataConfig(layout="side_by_side", root=str(tmp_path), load_width=48)
-    layout = open_split(Config(data=data), "dawn", needs_targets=False)
-    assert isinstance(layout, Added)
-    assert Added.opened == ["dawn", str(tmp_path), 48, 0, False]
-    facts = build.data_facts(Config(data=data))
-    assert (facts.n_classes, facts.class_colors.tolist()) == (2, [[0, 0, 1], [0, 0, 2]])
-    (tmp_path / "there").mkdir()
-    there = Config(data=DataConfig(layout="side_by_side", root=str(tmp_path / "there")))
-    assert [has_split(there, split) for split in ("dusk", "noon")] == [True, False]
 
 
 @pytest.mark.parametrize(

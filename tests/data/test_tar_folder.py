@@ -1,6 +1,7 @@
 """Data sets in tar files have the samples, names and fingerprints of their folders; damage is one line."""
 
 import json
+import operator
 import os
 import pickle
 from collections.abc import Callable
@@ -112,24 +113,16 @@ def test_the_cache_notices_tar_files_that_were_packed_again(tars: Path, tmp_path
     assert "1 are gone or were of another size" in (difference(saved, opened(tars)) or "")
 
 
-def _row(number: int, **changes: object) -> Callable[[list[Any]], object]:
-    """Return a function that changes fields of a row."""
-    fields = ("tar", "name", "offset", "n_bytes", "crc")
-    return lambda rows: rows.__setitem__(
-        number, [changes.get(field, value) for field, value in zip(fields, rows[number], strict=True)]
-    )
-
-
 @pytest.mark.parametrize(
     "damage",
     [
         lambda rows: rows.pop(),
         lambda rows: rows.insert(2, rows.pop(-1)),  # tar files are no longer one after the other
         lambda rows: rows.append({"tar": 1}),
-        _row(1, name="../x.png"),
-        _row(1, tar="x\0.tar"),
-        _row(1, n_bytes=10**40),
-        _row(2, offset=0),
+        lambda rows: operator.setitem(rows[1], 0, "x\0.tar"),
+        lambda rows: operator.setitem(rows[1], 1, "../x.png"),  # fields: tar, name, offset, bytes, CRC
+        lambda rows: operator.setitem(rows[1], 3, 10**40),
+        lambda rows: operator.setitem(rows[2], 2, 0),
     ],
 )
 def test_a_damaged_index_is_one_line(tars: Path, damage: Callable[[list[Any]], object]) -> None:

@@ -72,8 +72,8 @@ def opened(
     needs_labels: bool = False,
 ) -> Layout:
     places: dict[str, Any] = {"root": local_folder(root), "source_folder": None, "target_folder": target_folder}
-    needs = {"needs_targets": needs_targets, "needs_labels": needs_labels}
-    return UnpairedFolders.open(split, **places, direction=direction, reader=RGB_IMAGES, **needs)
+    places |= {"direction": direction, "reader": RGB_IMAGES}
+    return UnpairedFolders.open(split, **places, needs_targets=needs_targets, needs_labels=needs_labels)
 
 
 def test_a_stream_can_go_on_in_the_middle_of_an_epoch_in_any_number_of_processes(tmp_path: Path) -> None:

