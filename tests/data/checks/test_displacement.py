@@ -19,12 +19,7 @@ def cropped(image: Tensor, x: int = 0, y: int = 0) -> Tensor:
 
 @pytest.mark.parametrize(
     ("index", "shift", "kind"),
-    [
-        (0, (0, 0), "ids"),
-        (1, (-5, 3), "ids"),
-        (2, (9, 12), "negative"),
-        (0, (9, 12), "blurred"),
-    ],
+    [(0, (0, 0), "ids"), (1, (-5, 3), "ids"), (2, (9, 12), "negative"), (0, (9, 12), "blurred")],
 )
 def test_the_place_of_the_target_is_found(index: int, shift: Shift, kind: str) -> None:
     sample = FACADES.read(index)

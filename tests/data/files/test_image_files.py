@@ -7,16 +7,8 @@ import pytest
 import torch
 from PIL import Image
 
-from data.files.image_files import (
-    count_other_files,
-    find_images,
-    read_rgb,
-    read_size,
-    write_png,
-)
+from data.files.image_files import count_other_files, find_images, read_rgb, read_size, write_png
 from tests.conftest import save_image
-
-PIXEL = np.zeros((2, 2), dtype=np.uint8)
 
 
 @pytest.mark.parametrize("kind", ["photo", "grey photo", "drawing", "ids"])
@@ -35,14 +27,11 @@ def test_png_keeps_pixels_and_is_hardly_larger_than_pillows(tmp_path: Path, kind
     assert sizes[0] <= 1.1 * sizes[1] + 200
 
 
-@pytest.mark.parametrize(("orientation", "size"), [(3, (2, 3)), (6, (3, 2))])
-def test_images_are_upright_and_sizes_those_of_upright_images(
-    tmp_path: Path, orientation: int, size: tuple[int, int]
-) -> None:
+def test_the_size_of_an_image_is_its_size_after_it_is_turned_upright(tmp_path: Path) -> None:
     exif = Image.Exif()
-    exif[0x0112] = orientation
+    exif[0x0112] = 6
     Image.fromarray(np.zeros((2, 3, 3), np.uint8)).save(tmp_path / "x.jpg", exif=exif)
-    assert read_size(tmp_path / "x.jpg") == size == tuple(read_rgb(tmp_path / "x.jpg").shape[1:])
+    assert read_size(tmp_path / "x.jpg") == (3, 2) == tuple(read_rgb(tmp_path / "x.jpg").shape[1:])
 
 
 def test_files_of_other_formats_are_counted(tmp_path: Path) -> None:
@@ -50,16 +39,12 @@ def test_files_of_other_formats_are_counted(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     assert count_other_files([tmp_path]) == "2 .gif, 1 .txt, 1 LICENSE"
-    for number in range(9):
-        (tmp_path / f"x.{number}").touch()
-    assert count_other_files([tmp_path]).endswith(" and 7 other kinds")
-    assert count_other_files([tmp_path / "nowhere"]) == ""
 
 
 def test_arrays_are_images_of_folders_that_hold_no_others(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.zeros((1, 4, 5)))
     assert list(find_images(tmp_path, [])) == ["a"]
     assert count_other_files([tmp_path]) == ""
-    save_image(tmp_path / "b.png", PIXEL)
+    save_image(tmp_path / "b.png", np.zeros((2, 2), np.uint8))
     assert list(find_images(tmp_path, [])) == ["b"]
     assert count_other_files([tmp_path]) == "1 .npy (arrays are read where a folder holds no other images)"

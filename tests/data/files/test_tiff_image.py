@@ -70,10 +70,8 @@ def test_images_are_upright(tmp_path: Path, orientation: int) -> None:
 
 
 LAYOUTS: dict[str, dict[str, Any]] = {
-    "one strip": {},
     "planes": {"planarconfig": "separate", "byteorder": ">", "bigtiff": True},
     "strips": {"rowsperstrip": 5, "compression": "lzw", "predictor": 2, "byteorder": ">"},
-    "strips of planes": {"planarconfig": "separate", "rowsperstrip": 7, "compression": "zlib"},
     "tiles": {"tile": (16, 16)},
     "tiles of planes": {"planarconfig": "separate", "tile": (16, 32), "compression": "zlib"},
 }
@@ -88,25 +86,21 @@ def test_colours_of_16_bits_keep_every_bit_in_every_layout(tmp_path: Path, name:
     assert np.array_equal(read_rgb(path).permute(1, 2, 0).numpy(), DEEP >> 8)
 
 
-@pytest.mark.parametrize("options", [{}, {"compression": "zlib", "rowsperstrip": 5}])
-def test_pages_are_channels(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_pages_are_channels(tmp_path: Path) -> None:
     with tifffile().TiffWriter(tmp_path / "x.tif") as file:
         for channel in DEEP.transpose(2, 0, 1):
-            file.write(channel, contiguous=False, metadata=None, **options)
+            file.write(channel, contiguous=False, metadata=None, compression="zlib", rowsperstrip=5)
     assert_pixels(tmp_path / "x.tif", DEEP)
 
 
 def test_where_0_is_white_values_are_inverted(tmp_path: Path) -> None:
-    for pixels in (GREY, DEEP[..., 0]):
-        assert_pixels(tiff(tmp_path, ~pixels, "miniswhite", compression="zlib"), pixels)
+    assert_pixels(tiff(tmp_path, ~DEEP[..., 0], "miniswhite", compression="zlib"), DEEP[..., 0])
     path = tiff(tmp_path, ~GREY, "miniswhite")
     assert np.array_equal(read_rgb(path)[0].numpy(), GREY)
     assert np.array_equal(read_ids(path)[0].numpy(), GREY)
     mask = GREY > 127
-    for compression in ("raw", "group4", "tiff_deflate"):
+    for compression in ("raw", "group4"):
         path = pillow_tiff(tmp_path, Image.fromarray(mask), compression, tiffinfo={262: 0})
-        with tifffile().TiffFile(path) as file:
-            assert file.pages[0].photometric == 0
         assert np.array_equal(read_weights(path)[0].numpy(), mask * 255)
 
 
@@ -126,22 +120,17 @@ def test_thumbnails_and_masks_are_not_the_image(tmp_path: Path) -> None:
         file.write(GREY > 127, photometric="mask", subfiletype=4, **options)
         file.write(COLORS, photometric="rgb", **options)
     assert_pixels(tmp_path / "x.tif", COLORS)
-    assert np.array_equal(read_rgb(tmp_path / "x.tif").permute(1, 2, 0).numpy(), COLORS)
     assert read_size(tmp_path / "x.tif") == (24, 32)
-
-
-def in_mode(mode: str) -> Image.Image:
-    """Colours in a mode of Pillow."""
-    image = Image.fromarray(COLORS)
-    return image.quantize(16) if mode == "P" else image.convert(mode)
+    assert_pixels(tiff(tmp_path, GREY, subfiletype=1), GREY)  # the only page counts as the image
 
 
 @pytest.mark.parametrize(
     ("mode", "compression"),
-    [("1", "raw"), ("L", "packbits"), ("P", "tiff_lzw"), ("P", "raw"), ("RGB", "tiff_deflate"), ("CMYK", "tiff_lzw")],
+    [("1", "raw"), ("L", "packbits"), ("P", "raw"), ("RGB", "tiff_deflate"), ("CMYK", "tiff_lzw")],
 )
 def test_photographs_have_the_pixels_that_pillow_reads(tmp_path: Path, mode: str, compression: str) -> None:
-    image = in_mode(mode)
+    image = Image.fromarray(COLORS)
+    image = image.quantize(16) if mode == "P" else image.convert(mode)
     path = pillow_tiff(tmp_path, image, compression)
     expected = np.asarray(image.convert("RGB"))
     assert np.array_equal(read_rgb(path).permute(1, 2, 0).numpy(), expected)
@@ -179,9 +168,7 @@ def test_transparency_is_told_from_other_channels(tmp_path: Path) -> None:
 
 REFUSED: dict[str, tuple[np.ndarray, str, str]] = {
     "lab": (COLORS, "cielab", "holds CIELab pixels. Save it as grey or RGB"),
-    "uncompressed ycbcr": (COLORS, "ycbcr", "holds YCbCr pixels. Save it as grey or RGB"),
     "white floats": (GREY.astype(np.float32), "miniswhite", "holds grey pixels of 1 samples, float32. Save it as"),
-    "deep cmyk": (FOUR.astype(np.uint16), "separated", "holds CMYK pixels of 4 samples, uint16. Save it as"),
     "complex": (GREY.astype(np.complex64), "minisblack", "holds complex64, expected integers or floats"),
 }
 
@@ -295,10 +282,7 @@ def test_tiles_beyond_their_image_are_refused(tmp_path: Path) -> None:
         read_rgb(path)
 
 
-def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
-    (tmp_path / "x.tif").write_bytes(b"II*\0" + b"\1" * 50)
-    with pytest.raises(DataError, match=r"x\.tif: cannot be read as an image"):
-        read_pixels(tmp_path / "x.tif")
+def test_a_stack_of_colour_images_is_refused(tmp_path: Path) -> None:
     tifffile().imwrite(tmp_path / "stack.tif", np.zeros((2, 3, 8, 9), np.uint16), photometric="minisblack")
     with pytest.raises(DataError, match=r"stack\.tif: has the shape .*, expected one image with its channels"):
         read_pixels(tmp_path / "stack.tif")
@@ -318,7 +302,3 @@ def test_files_of_many_pages_are_not_parsed_whole(tmp_path: Path) -> None:
     assert np.array_equal(read_rgb(tmp_path / "x.tif")[0].numpy(), GREY[:4, :4])
     with pytest.raises(DataError, match=r"x\.tif: has more than 128 pages\. Save only the image"):
         read_pixels(tmp_path / "x.tif", 0)
-
-
-def test_the_only_page_is_read_although_it_is_reduced(tmp_path: Path) -> None:
-    assert_pixels(tiff(tmp_path, GREY, subfiletype=1), GREY)

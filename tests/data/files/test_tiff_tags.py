@@ -42,7 +42,7 @@ def by_transformation(tags: dict[int, tuple[float, ...]], column: float, row: fl
     return list((matrix @ [column - before, row - before, 0, 1])[:2])
 
 
-@pytest.mark.parametrize("scale", [0.25, 0.5, 2.0, 4.0])
+@pytest.mark.parametrize("scale", [0.25, 4.0])
 @pytest.mark.parametrize("keys", [AREA, POINT])
 def test_every_place_stays_where_it_is(scale: float, keys: tuple[int, ...]) -> None:
     points = {PIXEL_SCALE: (30.0, 20.0, 0.0), TIE_POINTS: (3.0, 2.0, 0.0, 5e5, 4e6, 0.0), KEYS: keys}
@@ -83,7 +83,6 @@ def test_tags_are_read(tmp_path: Path) -> None:
     ("options", "pixels_per_cm"),
     [
         ({"resolution": (300, 150), "resolutionunit": 2}, (300 / 2.54, 150 / 2.54)),
-        ({"resolution": (2000, 4000), "resolutionunit": 3}, (2000, 4000)),
         ({"description": "Aperio Image|AppMag = 40|MPP = 0.25|Left = 3"}, (4e4, 4e4)),
         ({"description": "ImageJ=1.53\nunit=micron\n", "resolution": (2, 4), "resolutionunit": 1}, (2e4, 4e4)),
         ({"resolution": (300, 0), "resolutionunit": 2}, None),
@@ -135,7 +134,6 @@ def test_an_image_has_the_tags_of_its_source_at_its_own_size(tmp_path: Path) -> 
     for height, width, scale, factors in [
         (32, 40, 1.0, (1, 1)),
         (64, 80, 2.0, (2, 2)),
-        (16, 20, 1.0, (0.5, 0.5)),  # resized, where the scale is another
         (64, 20, 1.0, (2, 0.5)),
         (8, 10, 0.25, (0.25, 0.25)),
     ]:
