@@ -34,29 +34,22 @@ def test_a_configuration_names_splits_and_sizes(tiny_config: Path, tmp_path: Pat
     for split in ("train", "val", "test"):
         save_image(root / f"{split}_A" / "x.png", RGB)
         save_image(root / f"{split}_B" / "x.png", RGB)
-    save_image(root / "train_A" / "y.png", RGB[:, :32])
-    save_image(root / "train_B" / "y.png", RGB[:, :32])
+    for side in "AB":
+        save_image(root / f"train_{side}" / "y.png", RGB[:, :32])
     settings = ["data.layout=paired_folders", f"data.root={root}", "data.instance_edges=false"]
-    crops = ["data.preprocess=crop", "data.crop_width=64", "data.crop_height=32"]
-    for options, wanted, message in (
-        ([], 0, "no problem in train, test, val"),
-        (["train.batch_size=2"], 2, "one batch holds images of different sizes (x 64x32, y 32x32)"),
-        (crops, 2, f"sample y of {root}/train_A is 32x32, too small for a crop of 64x32"),
-    ):
-        code, lines = check(command_line, "--config", tiny_config, *settings, *options)
-        assert (code, message in "\n".join(lines)) == (wanted, True)
+    code, lines = check(command_line, "--config", tiny_config, *settings, "train.batch_size=2")
+    assert (code, lines[-1]) == (2, "1 problem in train, test, val")
+    assert "one batch holds images of different sizes (x 64x32, y 32x32)" in "\n".join(lines)
 
 
-@pytest.mark.parametrize("is_split", [True, False])
-def test_images_that_hold_both_sides(tmp_path: Path, command_line: CommandLine, is_split: bool) -> None:
-    folder = tmp_path / "train" if is_split else tmp_path
-    save_image(folder / "x.png", RGB)
-    save_image(folder / "odd.png", RGB[:, :31])
+def test_images_that_hold_both_sides(tmp_path: Path, command_line: CommandLine) -> None:
+    save_image(tmp_path / "x.png", RGB)
+    save_image(tmp_path / "odd.png", RGB[:, :31])
     code, lines = check(command_line, tmp_path)
     assert code == 2
-    assert f"{folder / 'odd.png'}: is 31 pixels wide, expected two halves of equal width" in "\n".join(lines)
+    assert f"{tmp_path / 'odd.png'}: is 31 pixels wide, expected two halves of equal width" in "\n".join(lines)
     assert lines[0].startswith("each image is taken to hold both sides; ")
-    assert lines[-1] == f"1 problem in {folder.name}"
+    assert lines[-1] == f"1 problem in {tmp_path.name}"
 
 
 REFUSED = {
@@ -82,29 +75,25 @@ def test_what_cannot_be_checked_ends_in_one_line(tmp_path: Path, command_line: C
 FAULTS: dict[str, tuple[Callable[[], object], str]] = {
     "killed": (send(signal.SIGKILL), "a loader process ended by SIGKILL while it"),
     "hanging": (lambda: time.sleep(100), "for 1 s; waited for"),
-    "fault": (lambda: list[int]().pop(), "IndexError: pop from empty list"),
 }
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_file_that_ends_its_process_is_named_and_the_others_are_checked(
-    tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: CommandLine, name: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: CommandLine, name: str
 ) -> None:
     fault, words = FAULTS[name]
-    root = tmp_path / "pairs"
-    for number in range(8):
-        save_image(root / "train_A" / f"{number}.png", RGB)
-        save_image(root / "train_B" / f"{number}.png", RGB)
-    (root / "train_B" / "5.png").write_bytes(b"")
-    strike_reading(monkeypatch, fault, ["3.png", "7.png"])
+    for number in range(4):
+        save_image(tmp_path / "train_A" / f"{number}.png", RGB)
+        save_image(tmp_path / "train_B" / f"{number}.png", RGB)
+    (tmp_path / "train_B" / "2.png").write_bytes(b"")
+    strike_reading(monkeypatch, fault, ["1.png"])
     monkeypatch.setattr("data.worker_monitor.POLL_S", 0.1)
-    data = ["data.layout=paired_folders", f"data.root={root}", "data.instance_edges=false"]
-    timeout = f"data.timeout_s={1 if name == 'hanging' else 60}"
-    code, (*lines, last) = check(command_line, "--config", tiny_config, *data, timeout)
-    assert (code, last) == (2, "3 problems in train")
-    lost = [line for line in lines if words in line]
-    assert [f"sample {number} of " in line for number, line in zip("37", lost, strict=True)] == [True, True]
-    assert [line for line in lines if line.startswith(f"{root}/train_B/5.png: ")]
+    code, lines = check(command_line, tmp_path, f"data.timeout_s={1 if name == 'hanging' else 60}")
+    assert (code, lines[-1]) == (2, "2 problems in train")
+    (lost,) = (line for line in lines if words in line)
+    assert "sample 1 of " in lost
+    assert [line for line in lines if line.startswith(f"{tmp_path}/train_B/2.png: ")]
     assert not multiprocessing.active_children()
 
 
@@ -130,25 +119,13 @@ def test_channels_that_training_refuses_are_a_problem(tmp_path: Path, command_li
     assert out[0].endswith("/train_A/x.npy: has 2 channels, data.source_channels is 3: set data.source_channels=2")
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        ["data.target_channels=4", "data.target_range=[0,9]", "loss.gradient_penalty=1", "amp.opt_level=O2"],
-        ["data.layout=unpaired_folders", "loss.l1=5", "method.name=cycle"],
-    ],
-    ids=str,
-)
-def test_settings_of_losses_do_not_prevent_a_check_of_the_data(
-    tmp_path: Path, command_line: CommandLine, settings: list[str]
-) -> None:
-    for side in "AB":
-        pixels = np.zeros((8, 8, 4 if side == "B" and "data.target_channels=4" in settings else 3), np.uint8)
-        save_image(tmp_path / f"train_{side}" / "x.png", pixels)
-        save_image(tmp_path / f"val_{side}" / "x.png", pixels)
+def test_settings_of_losses_do_not_prevent_a_check_of_the_data(tmp_path: Path, command_line: CommandLine) -> None:
+    settings = ["data.target_channels=4", "data.target_range=[0,9]", "loss.gradient_penalty=1", "amp.opt_level=O2"]
+    save_image(tmp_path / "train_A" / "x.png", np.zeros((8, 8, 3), np.uint8))
+    save_image(tmp_path / "train_B" / "x.png", np.zeros((8, 8, 4), np.uint8))
     (tmp_path / "x.yaml").write_text(
         f"run: {{name: x}}\ndata: {{root: '{tmp_path}', layout: paired_folders, preprocess: none}}"
     )
     for data_set in ([tmp_path], ["--config", tmp_path / "x.yaml"]):
         code, out = check(command_line, *data_set, *settings)
-        assert (code, "loss" in " ".join(out)) == (0, False)
-        assert out[-1].startswith("no problem in train")
+        assert (code, out[-1]) == (0, "no problem in train")

@@ -25,7 +25,6 @@ TRAIN, TRAIN_AND_VAL, TRAIN_AND_TEST = {"train": True}, {"train": True, "val": T
         ("train_A train_B val_A val_B", [], 0, TRAIN_AND_VAL),
         ("train_label train_img test_label", [], ANY_CLASSES, TRAIN_AND_TEST),
         ("train_rgb train_depth train_label", BOTH, 0, TRAIN),
-        ("rgb/train rgb/val", ["data.source_folder=rgb/{split}"], 0, TRAIN_AND_VAL),
         ("colors", ["data.source_folder=colors"], 0, TRAIN),
         ("train_label train_height", WITH_LABELS, ANY_CLASSES, TRAIN),
     ],

@@ -76,20 +76,6 @@ def test_a_picture_of_either_side_that_is_too_small_for_the_discriminator_is_nam
         line = f"sample tiny_{folder} of {tmp_path}/{folder} is 36x36, which data.preprocess=none makes 36x36, but "
         assert f"{line}discriminator.n_layers=4 " in out
     assert "2 problems in train" in out
-    crops = ["data.preprocess=crop", "data.crop_width=32", "data.crop_height=32"]
-    code, out, error = command_line.run(main, str(tmp_path), *settings, *crops)
-    assert (code, "data.crop_width is 32, expected at least 48 with discriminator.n_layers=4" in error) == (2, True)
-
-
-def test_unpaired_images_that_are_taken_for_pairs_are_named(tmp_path: Path, command_line: CommandLine) -> None:
-    for folder in ("train_A", "train_B", "train_A_label"):
-        fill(tmp_path / folder, 2, 0)
-    code, out, _ = command_line.run(main, str(tmp_path))
-    assert "the sides are taken for data.layout=unpaired_folders; " in out
-    shutil.copy(tmp_path / "train_A/train_A00.png", tmp_path / "train_B")
-    code, out, _ = command_line.run(main, str(tmp_path))
-    assert (code, out.count("without a partner")) == (2, 3)
-    assert "for images that are not pairs set data.layout=unpaired_folders" in out
 
 
 def test_label_maps_of_a_mask_need_a_partner(tmp_path: Path, command_line: CommandLine) -> None:
