@@ -95,12 +95,6 @@ def test_windows_are_separate_instances_of_one_class(houses: list[Canvas]) -> No
             np.testing.assert_array_equal(house.instances[both], np.roll(house.instances, 1, axis)[both])
 
 
-def test_geometry_varies(houses: list[Canvas]) -> None:
-    windows = {len(np.unique(house.instances[house.labels == IDS["window"]])) for house in houses}
-    assert len(windows) >= 6
-    assert {bool((house.labels[64] != IDS["sky"]).all()) for house in houses} == {False, True}
-
-
 def test_geometry_does_not_depend_on_the_appearance() -> None:
     first, other = _house(4), _house(4, appearance=1)
     np.testing.assert_array_equal(first.labels, other.labels)

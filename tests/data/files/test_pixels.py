@@ -59,13 +59,6 @@ def test_arrays_of_any_order_of_axes_are_read(tmp_path: Path, axes: tuple[int, .
     assert np.array_equal(read_stored(tmp_path / "x.npy", form(4)).numpy(), bands(0))
 
 
-def test_transparency_is_dropped_where_it_is_not_expected(tmp_path: Path) -> None:
-    pixels = np.arange(80, dtype=np.uint8).reshape(4, 5, 4)
-    Image.fromarray(pixels).save(tmp_path / "x.png")
-    assert np.array_equal(read_stored(tmp_path / "x.png", form(3)).numpy(), pixels[..., :3].transpose(2, 0, 1))
-    assert np.array_equal(read_stored(tmp_path / "x.png", form(4)).numpy(), pixels.transpose(2, 0, 1))
-
-
 WITH_NAN = np.zeros((1, 4, 5), np.float32)
 WITH_NAN[0, 2, 3] = np.nan
 WRONG: dict[str, tuple[np.ndarray, str]] = {

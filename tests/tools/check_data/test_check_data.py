@@ -54,11 +54,9 @@ def test_images_that_hold_both_sides(tmp_path: Path, command_line: CommandLine) 
 
 REFUSED = {
     "": "nothing to check; name a configuration with --config FILE, or a folder",
-    "{root}/missing": "missing: no such folder",
     "{root}/labels --n-classes 3": "holds no SPLIT_label for --n-classes 3; omit it",
     "{root}/train_A": "train_A: is a side of pairs. Name the data set: .*",
     "{root}/sides": "name other folders by data.source_folder=",
-    "--config {root}/missing.yaml": "no such configuration file",
     "{root} --show 1000": "--show: '1000' is not a whole number from 1 to 200",
 }
 

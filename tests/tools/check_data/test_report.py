@@ -1,12 +1,20 @@
+"""The report about a data set, and the sheet of its samples."""
+
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
+from configs.load import load_config
+from configs.splits import open_split
 from data.checks.checking import Checked
+from data.files.image_files import read_rgb
 from data.paired_folders import SideBySide
 from tests.conftest import save_image
 from tests.images import noise_image
-from tools.check_data.report import CheckedSide, describe_ids
+from tools.check_data import __main__ as check_data
+from tools.check_data.report import CheckedSide, describe_ids, write_sheet
 
 
 def problems_of(folder: Path, problems: list[str]) -> list[str]:
@@ -46,3 +54,38 @@ def test_images_that_are_too_small_are_one_problem(tmp_path: Path) -> None:
 )
 def test_ids_in_a_line(ids: set[int], ignore_id: int | None, line: str) -> None:
     assert describe_ids(ids, 3, ignore_id) == line
+
+
+def sheet_of(folder: Path, *arguments: object) -> torch.Tensor:
+    path = folder / "sheet.png"
+    check_data.main([*map(str, arguments), "--sheet", str(path)])
+    return read_rgb(path)
+
+
+def test_samples_are_shown_as_stored_and_as_augmented(tiny_config: Path, tmp_path: Path) -> None:
+    sheets = []
+    for rotation in ("0,0", "30,30"):
+        settings = ["data.synthetic_size=[128,128]", "data.flip=false", f"data.rotation_degrees=[{rotation}]"]
+        config = load_config(tiny_config, settings)
+        assert write_sheet(config, open_split(config, "train", needs_targets=True), 1, tmp_path / "sheet.png")
+        sheets.append(read_rgb(tmp_path / "sheet.png"))
+    plain, augmented = sheets
+    assert plain.shape == augmented.shape
+    differs = (plain != augmented).any(0).any(0).nonzero()
+    cells = plain.shape[2] // 4
+    assert differs.min() >= 2 * cells - 8  # the right half: the augmented source and target
+    left, right = plain[:, -144:-16, 16:280], plain[:, -144:-16, 280:544]
+    assert torch.equal(left, right)  # without augmentation they are as stored
+
+
+def test_what_cannot_be_used_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rgb = np.full((32, 64, 3), 99, dtype=np.uint8)
+    for name in ("a", "b"):
+        save_image(tmp_path / "train_A" / f"{name}.png", rgb)
+        save_image(tmp_path / "train_B" / f"{name}.png", rgb)
+    both = sheet_of(tmp_path, tmp_path, "--show", 2).shape
+    assert f"sheet of samples of train: {tmp_path / 'sheet.png'}\nno problem in train\n" in capsys.readouterr().out
+    (tmp_path / "train_B" / "a.png").write_bytes(b"")
+    with pytest.raises(SystemExit):
+        sheet_of(tmp_path, tmp_path, "--show", 2)
+    assert read_rgb(tmp_path / "sheet.png").shape < both

@@ -62,22 +62,6 @@ def test_each_side_has_channels_a_range_and_crops(tmp_path: Path, command_line: 
     assert re.search(r"sample train_A\d\d of .*train_A is \d\dx4\d, too small for a crop of 32x48", out)
 
 
-def test_a_picture_of_either_side_that_is_too_small_for_the_discriminator_is_named(
-    tmp_path: Path, command_line: CommandLine
-) -> None:
-    for folder in ("train_A", "train_B"):
-        fill(tmp_path / folder, 2, 0)
-        save_image(tmp_path / folder / f"tiny_{folder}.png", np.arange(36 * 36 * 3, dtype=np.uint8).reshape(36, 36, 3))
-    settings = ["data.layout=unpaired_folders", "loss.vgg=0", "discriminator.padding=1", "discriminator.n_layers=4"]
-    settings += ["generator.n_downsamplings=2", "discriminator.n_scales=1"]
-    code, out, _ = command_line.run(main, str(tmp_path), *settings)
-    assert code == 2
-    for folder in ("train_A", "train_B"):
-        line = f"sample tiny_{folder} of {tmp_path}/{folder} is 36x36, which data.preprocess=none makes 36x36, but "
-        assert f"{line}discriminator.n_layers=4 " in out
-    assert "2 problems in train" in out
-
-
 def test_label_maps_of_a_mask_need_a_partner(tmp_path: Path, command_line: CommandLine) -> None:
     for folder in ("train_A", "train_B"):
         fill(tmp_path / folder, 2, 0)

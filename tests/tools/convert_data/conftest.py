@@ -13,12 +13,12 @@ class Convert:
         self._command = command
 
     def __call__(self, *arguments: str | Path) -> tuple[int, str]:
-        """Exit code and output."""
+        """Return the exit code and the output."""
         code, out, err = self._command.run(convert_data.main, *map(str, arguments))
         return code, out + err
 
     def refusal(self, *arguments: str | Path) -> str:
-        """The last line of the error."""
+        """Return the last line of the error."""
         return self._command.refusal(convert_data.main, *map(str, arguments))[-1]
 
 

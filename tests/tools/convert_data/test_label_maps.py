@@ -85,13 +85,12 @@ def test_the_table_is_written_before_the_first_map(
 def test_photographs_and_bad_files_are_refused(maps: Path, tmp_path: Path, convert: Convert) -> None:
     rng = np.random.default_rng(0)
     save_image(tmp_path / "photos" / "x.png", rng.integers(0, 256, (32, 32, 3), np.uint8))
-    for arguments, message in (
-        ((maps / "a.png",), "a.png: is a file, expected a folder"),
-        ((tmp_path / "photos",), "areas of 0 colours, expected 2 to 255: name the classes' colours with --colors FILE"),
-        ((maps, "--colors", "none.yaml"), "error: --colors: no such file: none.yaml"),
+    for folder, message in (
+        (maps / "a.png", "a.png: is a file, expected a folder"),
+        (tmp_path / "photos", "areas of 0 colours, expected 2 to 255"),
     ):
-        code, out = convert("colors-to-ids", arguments[0], tmp_path / "ids", *arguments[1:])
-        assert (code, message in out, (tmp_path / "ids").exists()) == (2, True, False)
+        assert message in convert.refusal("colors-to-ids", folder, tmp_path / "ids")
+    assert not (tmp_path / "ids").exists()
     (maps / "bad.png").write_bytes(b"")
     code, out = convert("colors-to-ids", maps, tmp_path / "ids")
     assert (code, "left out: " in out) == (2, True)
