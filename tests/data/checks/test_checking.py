@@ -61,19 +61,12 @@ def test_one_palette_may_be_longer_and_of_another_format(tmp_path: Path) -> None
     assert problem.startswith(f"{tmp_path / 'c.bmp'} and {longer} have different palettes")
 
 
-def save_pairs(root: Path, n: int) -> None:
-    for number in range(n):
-        save_image(root / "train_label" / f"{number}.png", IDS.astype(np.uint8))
-        save_image(root / "train_img" / f"{number}.png", np.zeros((32, 32, 3), np.uint8))
-
-
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_training_compares_the_palettes_of_all_splits(split: str, tiny_config: Path, tmp_path: Path) -> None:
     root = tmp_path / "pairs"
-    save_pairs(root, 5)
-    save_palette_image(root / "train_label" / "0.png", [0, 1, 2])
-    save_palette_image(root / f"{split}_label" / "a.png", [1, 0, 2])
-    save_image(root / f"{split}_img" / "a.png", np.zeros((32, 32, 3), np.uint8))
+    for of_pair, name, order in (("train", "0", [0, 1, 2]), (split, "a", [1, 0, 2])):
+        save_palette_image(root / f"{of_pair}_label" / f"{name}.png", order)
+        save_image(root / f"{of_pair}_img" / f"{name}.png", np.zeros((32, 32, 3), np.uint8))
     data = ["data.layout=paired_folders", f"data.root={root}", "data.n_classes=4", "data.instance_edges=false"]
     settings = load_config(tiny_config, data)
     with pytest.raises(DataError, match=rf"{split}_label.a\.png and .*train_label.0\.png have different palettes"):

@@ -28,31 +28,24 @@ NAMES = '<GDALMetadata><Item name="STATISTICS_MEAN" sample="0">7</Item>'
 NAMES += '<Item sample="1" role="description" name="DESCRIPTION">Grün &amp; B</Item></GDALMetadata>'
 
 
-def by_points(tags: dict[int, tuple[float, ...]], column: float, row: float) -> list[float]:
-    """Where a place in the raster, from the corner of its first pixel, lies in the world."""
-    before = 0.5 if tags[KEYS] == POINT else 0.0
-    at_column, at_row, _, x, y, _ = tags[TIE_POINTS]
-    size_x, size_y, _ = tags[PIXEL_SCALE]
-    return [x + (column - before - at_column) * size_x, y - (row - before - at_row) * size_y]
+POINTS = {PIXEL_SCALE: (30.0, 20.0, 0.0), TIE_POINTS: (3.0, 2.0, 0.0, 5e5, 4e6, 0.0)}
+NO_HEIGHT = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
+MATRIX = {TRANSFORMATION: (29.0, 3.0, 0.0, 5e5, 2.0, -31.0, 0.0, 4e6, *NO_HEIGHT)}
 
 
-def by_transformation(tags: dict[int, tuple[float, ...]], column: float, row: float) -> list[float]:
-    before = 0.5 if tags[KEYS] == POINT else 0.0
-    matrix = np.array(tags[TRANSFORMATION]).reshape(4, 4)
-    return list((matrix @ [column - before, row - before, 0, 1])[:2])
-
-
-@pytest.mark.parametrize("scale", [0.25, 4.0])
-@pytest.mark.parametrize("keys", [AREA, POINT])
-def test_every_place_stays_where_it_is(scale: float, keys: tuple[int, ...]) -> None:
-    points = {PIXEL_SCALE: (30.0, 20.0, 0.0), TIE_POINTS: (3.0, 2.0, 0.0, 5e5, 4e6, 0.0), KEYS: keys}
-    matrix = (29.0, 3.0, 0.0, 5e5, 2.0, -31.0, 0.0, 4e6, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
-    turned = {TRANSFORMATION: matrix, KEYS: keys}
-    for tags, world in ((points, by_points), (turned, by_transformation)):
-        scaled = scaled_georeference(tags, scale, 2 * scale)
-        for column, row in ((0, 0), (40, 0), (8.5, 32)):
-            assert world(scaled, column * 2 * scale, row * scale) == pytest.approx(world(tags, column, row))
-    assert scaled_georeference(points, 1, 1) == points
+@pytest.mark.parametrize(
+    ("tags", "keys", "scaled"),
+    [
+        (POINTS, AREA, {TIE_POINTS: (12.0, 4.0, 0.0, 5e5, 4e6, 0.0)}),
+        (POINTS, POINT, {TIE_POINTS: (13.5, 4.5, 0.0, 5e5, 4e6, 0.0)}),
+        (MATRIX, AREA, {TRANSFORMATION: (7.25, 1.5, 0.0, 5e5, 0.5, -15.5, 0.0, 4e6, *NO_HEIGHT)}),
+        (MATRIX, POINT, {TRANSFORMATION: (7.25, 1.5, 0.0, 499988.375, 0.5, -15.5, 0.0, 4000007.0, *NO_HEIGHT)}),
+    ],
+)
+def test_every_place_stays_where_it_is(tags: dict[int, Any], keys: tuple[int, ...], scaled: dict[int, Any]) -> None:
+    """Keys say whether coordinates belong to the corners of pixels (AREA) or to their centres (POINT)."""
+    pixel_size = {PIXEL_SCALE: (7.5, 10.0, 0.0)} if tags is POINTS else {}
+    assert scaled_georeference(tags | {KEYS: keys}, 2, 4) == scaled | pixel_size | {KEYS: keys}
 
 
 def tags_of(path: Path, *tags: tuple[int, int, int | None, Any, bool], **options: Any) -> TiffTags:

@@ -83,16 +83,14 @@ def test_large_frames_without_named_colours_have_bt709(tmp_path: Path, size: tup
     assert (abs(image[1, 8, 8].int() - 30) > 8) == is_hd  # the file holds BT.601
 
 
-@pytest.mark.parametrize("name", ["a.mp4", "a.mkv"])
-def test_truncated_and_damaged_files_are_read_and_reported(tmp_path: Path, name: str) -> None:
-    path = videos.write_video(tmp_path / name, n_frames=47, muxing={"movflags": "faststart"} if name == "a.mp4" else {})
+def test_truncated_and_damaged_files_are_read_and_reported(tmp_path: Path) -> None:
+    path = videos.write_video(tmp_path / "a.mp4", n_frames=47, muxing={"movflags": "faststart"})
     content = path.read_bytes()
     with av.open(str(path)) as container:
         place, size = [(packet.pos or 0, packet.size) for packet in container.demux(video=0) if packet.size][5]
-    start = content.index(b"\0\0", place) if name == "a.mkv" else place  # after the header of its block
     for damaged, message in {
         content[: len(content) * 6 // 10]: "of 2.0 s, the rest is missing",
-        content[:start] + bytes(size) + content[start + size :]: "damaged or left out",
+        content[:place] + bytes(size) + content[place + size :]: "damaged or left out",
     }.items():
         path.write_bytes(damaged)
         video = VideoFile(path)

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from data.facades.dataset import SyntheticFacades
 from tests.conftest import save_image
 from tests.reliability.command_line import CommandLine
 from tests.reliability.faults import send, strike_reading
@@ -127,3 +128,22 @@ def test_settings_of_losses_do_not_prevent_a_check_of_the_data(tmp_path: Path, c
     for data_set in ([tmp_path], ["--config", tmp_path / "x.yaml"]):
         code, out = check(command_line, *data_set, *settings)
         assert (code, out[-1]) == (0, "no problem in train")
+
+
+def test_a_shifted_target_and_another_type_are_named(tmp_path: Path, command_line: CommandLine) -> None:
+    facades = SyntheticFacades(split="train", seed=0, n_samples=5, height=128, width=128)
+    for index in range(5):
+        grey = facades.read(index).maps["target"][0].numpy().astype(np.uint16) * 257
+        save_image(tmp_path / "train_A" / f"p{index}.png", 65535 - grey)
+        save_image(tmp_path / "train_B" / f"p{index}.png", np.roll(grey, (7, -9), (0, 1)) if index == 3 else grey)
+    save_image(tmp_path / "train_B" / "p2.png", np.zeros((128, 128), np.uint8))
+    (tmp_path / "train_B" / "p4.png").write_bytes(b"")
+    ranges = [f"data.{side}_{value}" for side in ("source", "target") for value in ("channels=1", "range=[0,65535]")]
+    code, lines = check(command_line, tmp_path, *ranges)
+    output = "\n".join(lines)
+    assert code == 2
+    assert "train_B/p4.png: cannot be read as an image: it is empty" in output
+    assert "train: images of several types. " in output
+    assert "uint8 target, as p2" in output
+    shift = "warning: train: targets seem to be shifted in 1 of 3 pairs: p3 by 9 pixels to the left and 7 pixels down"
+    assert shift in output

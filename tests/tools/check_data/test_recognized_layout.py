@@ -36,11 +36,6 @@ def test_folders_are_recognized(
     assert (config.data.layout, config.data.n_classes, found) == ("paired_folders", n_classes, splits)
 
 
-def test_images_of_two_halves_are_recognized(tmp_path: Path) -> None:
-    config, splits = data_set_in(write(tmp_path, "train", "test"), None, [])
-    assert (config.data.layout, config.data.n_classes, splits) == ("side_by_side", 0, TRAIN_AND_TEST)
-
-
 def test_folders_that_are_named_with_a_number_of_classes_hold_label_maps(tmp_path: Path) -> None:
     config, splits = data_set_in(write(tmp_path, "masks/train"), 7, ["data.source_folder=masks/{split}"])
     assert (config.data.n_classes, splits) == (7, TRAIN)

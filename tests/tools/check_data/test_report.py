@@ -8,7 +8,9 @@ import torch
 
 from configs.load import load_config
 from configs.splits import open_split
+from data.batch import DataError
 from data.checks.checking import Checked
+from data.class_ids import GREY_LEVELS, checked_classes
 from data.files.image_files import read_rgb
 from data.paired_folders import SideBySide
 from tests.conftest import save_image
@@ -50,6 +52,7 @@ def test_images_that_are_too_small_are_one_problem(tmp_path: Path) -> None:
         ({3, 7, 9}, 9, "ids 3, 7, 9: data.n_classes=8 data.ignore_id=9"),
         ({*range(0, 40, 2)}, None, "ids 0, 2, 4, 6, 8, 10, 12, 14 and 12 more: data.n_classes=39"),
         ({1, 2}, None, "ids 1 to 2, of data.n_classes=3"),
+        ({0, 255}, None, f"ids 0, 255: {GREY_LEVELS}"),
     ],
 )
 def test_ids_in_a_line(ids: set[int], ignore_id: int | None, line: str) -> None:
@@ -89,3 +92,9 @@ def test_what_cannot_be_used_is_left_out(tmp_path: Path, capsys: pytest.CaptureF
     with pytest.raises(SystemExit):
         sheet_of(tmp_path, tmp_path, "--show", 2)
     assert read_rgb(tmp_path / "sheet.png").shape < both
+
+
+def test_ids_of_a_black_and_white_mask_are_taken_for_grey_levels() -> None:
+    ids = torch.tensor([[[0, 255]]], dtype=torch.int32)
+    with pytest.raises(DataError, match=r"like grey levels, .* or set data\.ignore_id=255"):
+        checked_classes(ids, "mask", n_classes=2, ignore_id=None)
