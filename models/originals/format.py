@@ -1,5 +1,6 @@
 """The file of an original's network: the network of ours that it holds, and the names of its tensors."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -13,6 +14,9 @@ Names = dict[str, str]  # the original's names of layers that have tensors or ar
 FileRole = Literal["generator", "encoder", "discriminator", "projection"]
 Family = Literal["pix2pixHD", "pix2pix", "CycleGAN", "CUT", "SPADE", "OASIS"]
 FAMILIES: tuple[Family, ...] = get_args(Family)
+
+Rules = Mapping[str, str | Callable[[re.Match[str]], str]]  # replacements by regular expression
+NAMED = (nn.Conv2d, nn.ConvTranspose2d, nn.Linear, nn.InstanceNorm2d, nn.BatchNorm2d)
 
 SPECTRAL_NORM = {  # names of the originals' hook for spectral norm, by ours
     "parametrizations.weight.original": "weight_orig",
@@ -57,6 +61,14 @@ class OriginalFormat:
 def has(key: str, sides: tuple[int, int] | None = None) -> Callable[[StateDict], bool]:
     """Return a test whether a state dict has this tensor, and whether its last two sides are `sides`."""
     return lambda weights: key in weights and sides in (None, tuple(weights[key].shape[2:]))
+
+
+def renamed(rules: Rules, network: nn.Module, layers: tuple[type[nn.Module], ...] = NAMED) -> Names:
+    """Return the names of the layers of these types: ours, changed by each rule in turn."""
+    names = {ours: ours for ours, layer in network.named_modules() if isinstance(layer, layers)}
+    for pattern, theirs in rules.items():
+        names = {ours: re.sub(pattern, theirs, name) for ours, name in names.items()}
+    return names
 
 
 def original_keys(network: nn.Module, names: Names) -> dict[str, str]:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
+from itertools import count as count_from
 from typing import Any, cast
 
 import torch
@@ -14,14 +14,13 @@ from models.blocks import Norm, ResidualBlock
 from models.global_generator import GlobalGenerator, LocalEnhancer
 from models.instance_features import FeatureEncoder
 from models.layers import AntialiasedDownsampling
-from models.originals.format import Family, Names, OriginalFormat, StateDict, has
+from models.originals.format import NAMED, Family, Names, OriginalFormat, StateDict, has, renamed
 from models.patch_discriminator import MultiscalePatchDiscriminator, PixelDiscriminator
 from models.patch_projection import PatchProjection
 from models.unet_generator import UnetGenerator
 
 _OF_PIX2PIX: tuple[Family, ...] = ("pix2pix", "CycleGAN")
 _TRUNK = ("stem", "downs", "blocks", "ups", "head")
-_NAMED = (nn.Conv2d, nn.ConvTranspose2d, nn.Linear, nn.InstanceNorm2d, nn.BatchNorm2d)
 _FILTERS: dict[type[nn.Module], tuple[int, ...]] = {AntialiasedDownsampling: (1, 2, 1), nn.Upsample: (1, 3, 3, 1)}
 
 
@@ -43,7 +42,7 @@ def _sequential(theirs: str, parts: Sequence[str], network: nn.Module) -> Names:
     for number, (ours, layer) in enumerate(_counted(network, parts).items()):
         if isinstance(layer, ResidualBlock):
             names |= _sequential(f"{theirs}.{number}.conv_block", [f"{ours}.body"], network)
-        elif isinstance(layer, _NAMED):
+        elif isinstance(layer, NAMED):
             names[ours] = f"{theirs}.{number}"
     return names
 
@@ -77,28 +76,22 @@ def _patch_names(theirs: str, network: MultiscalePatchDiscriminator) -> Names:
     names: Names = {}
     for number, scale in enumerate(network.scales):
         of_scale = len(network.scales) - 1 - number  # the original counts from the lowest resolution
-        parts = [*(f"scales.{number}.layers.{k}" for k in range(n_layers(scale))), f"scales.{number}.head"]
+        n_layers = len(cast(nn.ModuleList, scale.layers))
+        parts = [*(f"scales.{number}.layers.{k}" for k in range(n_layers)), f"scales.{number}.head"]
         for layer, group in enumerate([part] for part in parts) if "{layer}" in theirs else [(0, parts)]:
             names |= _sequential(theirs.format(scale=of_scale, layer=layer), group, network)
     return names
 
 
-def n_layers(scale: nn.Module) -> int:
-    """Return the number of layers of a scale before its head."""
-    return len(cast(nn.ModuleList, scale.layers))
-
-
 def _filters(parts: Sequence[str], network: nn.Module) -> StateDict:
     """Return the filters of CUT's antialiased layers, which its files hold as buffers."""
     found, channels = {}, 0
-    layers = [*_counted(network, parts).values()]
-    for number, (layer, after) in enumerate(pairwise(layers)):
+    for number, layer in enumerate(_counted(network, parts).values()):
         if isinstance(layer, nn.Conv2d):
             channels = layer.out_channels
         if type(layer) in _FILTERS:
-            n_filters = cast(nn.Conv2d, after).in_channels if isinstance(layer, nn.Upsample) else channels
             row = torch.tensor(_FILTERS[type(layer)], dtype=torch.float32)
-            found[f"model.{number}.filt"] = (row[:, None] * row / 16).repeat(n_filters, 1, 1, 1)
+            found[f"model.{number}.filt"] = (row[:, None] * row / 16).repeat(channels, 1, 1, 1)
     return found
 
 
@@ -107,26 +100,26 @@ def count(weights: StateDict, pattern: str) -> int:
     return len({match[1] for key in weights if (match := re.fullmatch(pattern, key))})
 
 
-def _convolutions(weights: StateDict, container: str) -> list[str]:
-    """Return the names of the weights of a Sequential's own convolutions, in their order."""
-    found = {int(match[1]): key for key in weights if (match := re.fullmatch(rf"{container}\.(\d+)\.weight", key))}
-    return [key for _, key in sorted(found.items()) if weights[key].dim() == 4]
+def _shapes(weights: StateDict, pattern: str) -> list[torch.Size]:
+    """Return the shapes of the convolutions whose weights match, in the order of the number in the pattern."""
+    found = {int(match[1]): weights[key].shape for key in weights if (match := re.fullmatch(pattern, key))}
+    return [shape for _, shape in sorted(found.items()) if len(shape) == 4]
 
 
-def _norm_behind(weights: StateDict, convolution: str) -> Norm:
-    container, _, number = convolution.rpartition(".")
-    return "batch" if f"{container}.{int(number) + 1}.weight" in weights else "instance"
+def _norm(weights: StateDict) -> Norm:
+    has_weights = any(key.endswith(".weight") and value.dim() == 1 for key, value in weights.items())
+    return "batch" if has_weights else "instance"
 
 
 def _trunk_settings(weights: StateDict) -> dict[str, Any]:
-    shapes = [weights[key].shape for key in _convolutions(weights, "model")]
+    shapes = _shapes(weights, r"model\.(\d+)\.weight")
     return {
         "in_channels": weights["model.1.weight"].shape[1],
         "out_channels": shapes[-1][0],
         "base_channels": weights["model.1.weight"].shape[0],
         "n_downsamplings": sum(shape[2:] == (3, 3) for shape in shapes) // 2,  # the other half upsample
         "n_blocks": count(weights, r"model\.(\d+)\.conv_block\..*"),
-        "norm": _norm_behind(weights, "model.1"),
+        "norm": _norm(weights),
     }
 
 
@@ -134,8 +127,7 @@ def _global_settings(weights: StateDict, chosen: Mapping[str, int]) -> dict[str,
     """Return the settings of a global generator; chosen: biased_downs keeps biases that instance norm cancels."""
     settings, (downs, ups) = _trunk_settings(weights), _antialiased(weights)
     is_biased = bool(chosen.get("biased_downs")) or downs or ups
-    return {
-        **settings,
+    return settings | {
         "dropout": any(key.endswith("conv_block.6.weight") and weights[key].dim() == 4 for key in weights),
         "biased_downs": is_biased and settings["norm"] == "instance",
         "downsample": "antialiased" if downs else "strided",
@@ -154,16 +146,14 @@ def _antialiased(weights: StateDict) -> tuple[bool, bool]:
 
 def _encoder_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
     settings = _trunk_settings(weights)
-    settings["n_features"] = settings.pop("out_channels")
     del settings["n_blocks"]
-    return settings
+    return settings | {"n_features": settings.pop("out_channels")}
 
 
 def _local_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
     n_enhancers, settings = count(weights, r"model(\d+)_1\..*"), _trunk_settings(weights)
-    return {
-        **settings,
-        "out_channels": weights[_convolutions(weights, f"model{n_enhancers}_2")[-1]].shape[0],
+    return settings | {
+        "out_channels": _shapes(weights, rf"model{n_enhancers}_2\.(\d+)\.weight")[-1][0],
         "base_channels": settings["base_channels"] // 2**n_enhancers,
         "n_enhancers": n_enhancers,
         "n_enhancer_blocks": count(weights, r"model1_2\.(\d+)\.conv_block\..*"),
@@ -171,50 +161,37 @@ def _local_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _unet_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
-    n_levels = 1
-    while f"{_unet_prefix(n_levels)}1.weight" in weights:
-        n_levels += 1
+    n_levels = next(n for n in count_from(1) if f"{_unet_prefix(n)}1.weight" not in weights)
     return {
         "in_channels": weights["model.model.0.weight"].shape[1],
         "out_channels": weights["model.model.3.weight"].shape[1],
         "base_channels": weights["model.model.0.weight"].shape[0],
         "n_downsamplings": n_levels,
-        "norm": _norm_behind(weights, f"{_unet_prefix(1)}1"),
+        "norm": _norm(weights),
         "dropout": "dropout" not in UnetGenerator.without_effect(n_downsamplings=n_levels),
     }
 
 
-def _discriminator_settings(weights: StateDict, first: str, second: str, **sizes: Any) -> dict[str, Any]:
-    """Return the settings of a discriminator by its first two convolutions, and its sizes."""
-    base_channels, in_channels = weights[f"{first}.weight"].shape[:2]
-    images = {"source_channels": max(in_channels - 3, 0), "image_channels": min(in_channels, 3)}
-    return {**images, "base_channels": base_channels, "norm": _norm_behind(weights, second), **sizes}
+def _discriminator_settings(weights: StateDict, first: torch.Size, **sizes: Any) -> dict[str, Any]:
+    """Return the settings of a discriminator by the shape of its first convolution, and its sizes."""
+    images = {"source_channels": max(first[1] - 3, 0), "image_channels": min(first[1], 3)}
+    return {**images, "base_channels": first[0], "norm": _norm(weights), **sizes}
 
 
-def _multiscale_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
-    n_layers, n_scales = (count(weights, pattern) for pattern in (r"scale0_layer(\d+)\..*", r"scale(\d+)_.*"))
-    sizes = {"n_layers": n_layers - 2, "n_scales": n_scales}
-    return _discriminator_settings(weights, "scale0_layer0.0", "scale0_layer1.0", **sizes)
+def _multiscale_settings(layer: str, scale: str, weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
+    """Return the settings of PatchGANs; layer: Pattern of a convolution of a scale. scale: Pattern of all scales."""
+    shapes = _shapes(weights, layer)
+    return _discriminator_settings(weights, shapes[0], n_layers=len(shapes) - 2, n_scales=count(weights, scale))
 
 
-def _multiscale_settings_without_features(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
-    sizes = {"n_layers": len(_convolutions(weights, "layer0")) - 2, "n_scales": count(weights, r"layer(\d+)\..*")}
-    return _discriminator_settings(weights, "layer0.0", "layer0.2", **sizes)
-
-
-def _patch_settings(downsample: str, weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
-    first, second, *others = (key.removesuffix(".weight") for key in _convolutions(weights, "model"))
-    sizes = {"n_layers": len(others), "n_scales": 1, "padding": 1, "downsample": downsample}
-    settings = _discriminator_settings(weights, first, second, **sizes)
-    return settings | {"max_channels": 8 * settings["base_channels"]}
+def _patch_settings(downsample: str, weights: StateDict, chosen: Mapping[str, int]) -> dict[str, Any]:
+    settings = _multiscale_settings(r"model\.(\d+)\.weight", r"(model)\..*", weights, chosen)
+    return settings | {"padding": 1, "downsample": downsample, "max_channels": 8 * settings["base_channels"]}
 
 
 def _projection_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
-    n_taps, channels = count(weights, r"mlp_(\d+)\..*"), weights["mlp_0.0.weight"].shape[0]
-    return {
-        "feature_channels": [weights[f"mlp_{tap}.0.weight"].shape[1] for tap in range(n_taps)],
-        "channels": channels,
-    }
+    inputs = [weights[f"mlp_{tap}.0.weight"].shape[1] for tap in range(count(weights, r"mlp_(\d+)\..*"))]
+    return {"feature_channels": inputs, "channels": weights["mlp_0.0.weight"].shape[0]}
 
 
 def _has_trunk(weights: StateDict, *, has_blocks: bool) -> bool:
@@ -235,13 +212,12 @@ _MULTISCALE = OriginalFormat(
     "discriminator",
     MultiscalePatchDiscriminator,
     recognizes=has("scale0_layer0.0.weight"),
-    settings=_multiscale_settings,
+    settings=partial(_multiscale_settings, r"scale0_layer(\d+)\.0\.weight", r"scale(\d+)_.*"),
     names=partial(_patch_names, "scale{scale}_layer{layer}"),
 )
-_PATCH = OriginalFormat(
-    (*_OF_PIX2PIX, "CUT"),
-    "discriminator",
-    MultiscalePatchDiscriminator,
+_PATCH = replace(
+    _MULTISCALE,
+    families=(*_OF_PIX2PIX, "CUT"),
     recognizes=has("model.0.weight", (4, 4)),
     settings=partial(_patch_settings, "strided"),
     names=partial(_patch_names, "model"),
@@ -264,27 +240,27 @@ FORMATS: dict[str, OriginalFormat] = {
         ("CUT",),
         "projection",
         PatchProjection,
-        recognizes=has("mlp_0.0.weight"),
-        settings=_projection_settings,
-        names=lambda network: {f"taps.{i}.{k}": f"mlp_{i}.{k}" for i in range(len(network.taps)) for k in (0, 2)},
+        has("mlp_0.0.weight"),
+        _projection_settings,
+        partial(renamed, {r"taps\.(\d+)": r"mlp_\1"}),
     ),
     "multiscale": _MULTISCALE,
     "multiscale_without_features": replace(
         _MULTISCALE,
         recognizes=has("layer0.0.weight"),
-        settings=_multiscale_settings_without_features,
+        settings=partial(_multiscale_settings, r"layer0\.(\d+)\.weight", r"layer(\d+)\..*"),
         names=partial(_patch_names, "layer{scale}"),
         is_written=False,  # networks of ours are written with features
     ),
     "unet": OriginalFormat(
         _OF_PIX2PIX, "generator", UnetGenerator, has("model.model.0.weight"), _unet_settings, _unet_names
     ),
-    "pixel": OriginalFormat(
-        _OF_PIX2PIX,
-        "discriminator",
-        PixelDiscriminator,
+    "pixel": replace(
+        _PATCH,
+        families=_OF_PIX2PIX,
+        network=PixelDiscriminator,
         recognizes=has("net.0.weight"),
-        settings=lambda weights, _: _discriminator_settings(weights, "net.0", "net.2"),
+        settings=lambda weights, _: _discriminator_settings(weights, weights["net.0.weight"].shape),
         names=partial(_sequential, "net", ["layers", "head"]),
     ),
     "local": OriginalFormat(
@@ -295,9 +271,9 @@ FORMATS: dict[str, OriginalFormat] = {
         ("pix2pixHD",),
         "encoder",
         FeatureEncoder,
-        recognizes=partial(_has_trunk, has_blocks=False),
-        settings=_encoder_settings,
-        names=partial(_sequential, "model", [f"network.{part}" for part in _TRUNK]),
+        partial(_has_trunk, has_blocks=False),
+        _encoder_settings,
+        partial(_sequential, "model", [f"network.{part}" for part in _TRUNK]),
     ),
     "patch": _PATCH,
 }

@@ -4,66 +4,61 @@ Under spectral norm their files hold the undivided weights and the vectors of th
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
-from torch import Tensor
+from torch import Tensor, nn
 
-from models.originals.format import Names, OriginalFormat, OriginalWeightsError, StateDict, has
-from models.originals.pix2pix import count, n_layers
+from models.originals.format import Names, OriginalFormat, OriginalWeightsError, Rules, StateDict, has, renamed
+from models.originals.pix2pix import count
 from models.patch_discriminator import MultiscalePatchDiscriminator
-from models.segmentation_discriminator import SegmentationDiscriminator, SegmentationUnet
+from models.segmentation_discriminator import SegmentationDiscriminator
 from models.spade_generator import SpadeGenerator
 from models.style_encoder import StyleEncoder
 
 _CITYSCAPES_CHANNELS = 36  # labels and instance edges; only Cityscapes' generator has six upsamplings
-_BLOCKS = ("head_0", "G_middle_0", "G_middle_1", "up_0", "up_1", "up_2", "up_3", "up_4")
 _N_UPSAMPLINGS, _NOISE_CHANNELS = 5, 64  # OASIS's generator; the noise is its default
 
-
-def block_names(norm: str = "param_free_norm") -> Names:
-    """Return the names of a block's layers; norm: The original's name of the norm in a SPADE layer."""
-    names = {"conv1": "conv_0", "conv2": "conv_1", "shortcut": "conv_s"}
-    for ours, original in (("norm1", "norm_0"), ("norm2", "norm_1"), ("shortcut_norm", "norm_s")):
-        names |= {f"{ours}.norm": f"{original}.{norm}", f"{ours}.shared.0": f"{original}.mlp_shared.0"}
-        names |= {f"{ours}.scale": f"{original}.mlp_gamma", f"{ours}.shift": f"{original}.mlp_beta"}
-    return names
-
-
-def _generator_names(blocks: Iterable[str], block: Names) -> Names:
-    """Return the names of a generator from the original's names of its blocks, and the names within a block."""
-    of_blocks = {f"blocks.{i}.{ours}": f"{name}.{block[ours]}" for i, name in enumerate(blocks) for ours in block}
-    return {"stem": "fc", "head.1": "conv_img"} | of_blocks
+_BLOCKS = ("head_0", "G_middle_0", "G_middle_1", "up_0", "up_1", "up_2", "up_3", "up_4")
+BLOCK: Rules = {
+    r"\b(conv|norm)1\b": r"\1_0",
+    r"\b(conv|norm)2\b": r"\1_1",
+    r"\bshortcut_norm\b": "norm_s",
+    r"\bshortcut$": "conv_s",
+    r"\bnorm$": "param_free_norm",
+    r"\bshared\b": "mlp_shared",
+    r"\bscale$": "mlp_gamma",
+    r"\bshift$": "mlp_beta",
+}
+_ENDS: Rules = {r"^stem$": "fc", r"^head\.1$": "conv_img"}
+_SPADE_GENERATOR: Rules = {**_ENDS, r"^blocks\.(\d+)": lambda block: _BLOCKS[int(block[1])], **BLOCK}
+_OASIS_GENERATOR: Rules = {**_ENDS, r"^blocks": "body", **BLOCK, "param_free_norm": "first_norm"}
+_ENCODER: Rules = {
+    r"^layers\.(\d+)": lambda layer: f"layer{int(layer[1]) + 1}",
+    "^mean$": "fc_mu",
+    "^log_variance$": "fc_var",
+}
+UNET: Rules = {
+    r"\bhead$": "layer_up_last",
+    r"\b(down|up)s\.": r"body_\1.",
+    r"\bshortcut$": "conv_s",
+    r"(body_up.*\.conv1)$": r"\1.2",  # behind an activation and an upsampling
+    r"(body_down\.0\.conv1)$": r"\1.0",
+    r"\b(conv[12])$": r"\1.1",  # behind an activation
+}
 
 
 def _discriminator_names(network: MultiscalePatchDiscriminator) -> Names:
-    names: Names = {}
-    for number, scale in enumerate(network.scales):
-        ours, theirs = f"scales.{number}", f"discriminator_{number}.model"
-        names |= {f"{ours}.layers.{k}.0": f"{theirs}{k}.{'0.0' if k else '0'}" for k in range(n_layers(scale))}
-        names[f"{ours}.head"] = f"{theirs}{n_layers(scale)}.0"
-    return names
-
-
-def _encoder_names(network: StyleEncoder) -> Names:
-    of_layers = {f"layers.{number}.0": f"layer{number + 1}.0" for number in range(len(network.layers))}
-    return of_layers | {"mean": "fc_mu", "log_variance": "fc_var"}
-
-
-def unet_names(unet: SegmentationUnet, ours: str = "") -> Names:
-    """Return the names of a U-Net's layers; ours: Prefix of our names.
-
-    In the original, a convolution comes after an activation, except in the first block, and after an upsampling.
-    """
-    names = {f"{ours}head": "layer_up_last"}
-    for part, blocks in (("down", unet.downs), ("up", unet.ups)):
-        for number in range(len(blocks)):
-            place = 2 if part == "up" else int(number > 0)
-            our_block, block = f"{ours}{part}s.{number}", f"body_{part}.{number}"
-            names |= {f"{our_block}.conv1": f"{block}.conv1.{place}", f"{our_block}.conv2": f"{block}.conv2.1"}
-            names[f"{our_block}.shortcut"] = f"{block}.conv_s"
-    return names
+    """Return the names of convolutions only, because the original has no biases before its norms."""
+    last = len(cast(nn.ModuleList, network.scales[0].layers))
+    rules = {
+        r"scales\.(\d+)\.head": rf"discriminator_\1.model{last}.0",
+        r"scales\.(\d+)\.layers\.0\.0": r"discriminator_\1.model0.0",
+        r"scales\.(\d+)\.layers\.(\d+)": r"discriminator_\1.model\2.0",
+    }
+    return renamed(rules, network, (nn.Conv2d,))
 
 
 def _weight(weights: StateDict, convolution: str) -> Tensor:
@@ -168,7 +163,7 @@ _SPADE = OriginalFormat(
     SpadeGenerator,
     recognizes=lambda weights: bool({"head_0.conv_0.weight_orig", "head_0.conv_0.weight"} & weights.keys()),
     settings=_generator_settings,
-    names=lambda network: _generator_names(_BLOCKS[: len(network.blocks)], block_names()),
+    names=partial(renamed, _SPADE_GENERATOR),
     spectral_norm=True,
     left_open=("n_upsamplings", "noise_channels"),
 )
@@ -180,7 +175,7 @@ FORMATS: dict[str, OriginalFormat] = {
         StyleEncoder,
         has("fc_mu.weight"),
         _encoder_settings,
-        _encoder_names,
+        partial(renamed, _ENCODER, layers=(nn.Conv2d, nn.Linear)),
         fixed={"style_channels": 256},
         spectral_norm=True,
     ),
@@ -198,9 +193,7 @@ FORMATS: dict[str, OriginalFormat] = {
         families=("OASIS",),
         recognizes=has("body.0.norm_0.mlp_shared.0.weight"),
         settings=_oasis_generator_settings,
-        names=lambda network: _generator_names(
-            (f"body.{i}" for i in range(len(network.blocks))), block_names("first_norm")
-        ),
+        names=partial(renamed, _OASIS_GENERATOR),
         fixed={"hidden_channels": 128, "out_channels": 3},
         spectral_norm=None,
     ),
@@ -210,7 +203,7 @@ FORMATS: dict[str, OriginalFormat] = {
         SegmentationDiscriminator,
         has("layer_up_last.weight"),
         _oasis_discriminator_settings,
-        lambda network: unet_names(network.unet, "unet."),
+        partial(renamed, {r"^unet\.": "", **UNET}),
         fixed={"base_channels": 64, "max_channels": 512, "image_channels": 3},
         spectral_norm=None,
     ),

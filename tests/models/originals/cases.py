@@ -6,8 +6,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from models.originals.format import original_keys
-from models.originals.spade import block_names, unet_names
+from models.originals.format import original_keys, renamed
+from models.originals.spade import BLOCK, UNET
 from models.originals.weights import FORMATS, import_original, scheme_of
 from models.segmentation_discriminator import SegmentationUnet
 from models.spade_generator import SpadeBlock, SpadeGenerator
@@ -107,9 +107,9 @@ def original_names(network: nn.Module) -> dict[str, str]:
     """The original's names of the tensors of a network, or of a part of one, by ours."""
     match network:
         case SpadeBlock():
-            names = block_names()
+            names = renamed(BLOCK, network)
         case SegmentationUnet():
-            names = unet_names(network)
+            names = renamed(UNET, network)
         case SpadeGenerator():  # smaller than the originals' networks
             names = FORMATS["oasis" if network.n_middle_blocks == 1 else "spade"].names(network)
         case _:
