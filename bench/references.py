@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.optim import Adam
 from torch.utils.data import DataLoader, Dataset, RandomSampler
 
-from losses.patch_nce import patch_nce
+from losses.distances import patch_nce
 from losses.perceptual import LAYER_WEIGHTS
 from models.global_generator import GlobalGenerator
 from models.layers import InstanceNorm

@@ -1,13 +1,14 @@
-"""Distances of translated images from targets and sources, and of styles from the normal distribution."""
+"""Distances of translated images from targets and sources, of patches, and of styles from the normal distribution."""
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from losses.objective import LossInputs
-from losses.pixel_weights import PixelWeights
+from losses.objective import LossInputs, PixelWeights
 from utils.device import at_least_float32
 from utils.structural_similarity import scale_terms, scale_weights
+
+_NO_NEGATIVE = -10.0  # replaces the positive among the negatives, before the division by the temperature (CUT's code)
 
 
 def l1(translation: LossInputs) -> Tensor:
@@ -62,6 +63,21 @@ def feature_matching(translation: LossInputs) -> Tensor:
         for fake_layer, target_layer in zip(fake.features, target.features, strict=True)
     ]
     return torch.stack(terms).sum() / len(fakes)
+
+
+def patch_nce(queries: Tensor, keys: Tensor, *, n_groups: int, temperature: float = 0.07) -> Tensor:
+    """Return the cross entropy of finding each query's key among the keys of its group (Park et al. 2020, equation 3).
+
+    queries, keys: Vectors of length 1 of patches of translations, and of their sources in the same places, (R, D), at
+        least float32. No gradient reaches the keys.
+    n_groups: Number of groups of adjacent rows: the number of images, or 1 if patches of other images are negatives.
+    """
+    query, key = (vectors.unflatten(0, (n_groups, -1)) for vectors in (queries, keys.detach()))
+    similarities = query @ key.mT  # (groups, rows, rows)
+    positives = similarities.diagonal(dim1=1, dim2=2)[..., None]
+    is_positive = torch.eye(query.shape[1], dtype=torch.bool, device=query.device)
+    logits = torch.cat([positives, similarities.masked_fill(is_positive, _NO_NEGATIVE)], dim=2) / temperature
+    return F.cross_entropy(logits.flatten(0, 1), torch.zeros(len(queries), dtype=torch.long, device=query.device))
 
 
 def feature_distance(ours: Tensor, theirs: Tensor, weights: PixelWeights | None = None) -> Tensor:

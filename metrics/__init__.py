@@ -3,9 +3,8 @@
 The schema lists its name for metrics.extra and checkpoint.best.
 """
 
-from metrics.fid import KID_PROTOCOL, frechet_distance, kernel_distance
 from metrics.metric import FeatureSource, Metric, PairMetric, SetMetric
-from metrics.networks import ALEXNET, INCEPTION, Inception, Lpips
+from metrics.networks import ALEXNET, INCEPTION, KID_PROTOCOL, Inception, Lpips, frechet_distance, kernel_distance
 from metrics.sliced_wasserstein import SWD_PROTOCOL, LaplacianPatches, sliced_wasserstein
 
 _INCEPTION = FeatureSource("inception", load=lambda device, _: Inception(device), weights=INCEPTION)

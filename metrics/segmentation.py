@@ -57,20 +57,17 @@ def label_scores(confusion: Tensor, names: tuple[str, ...]) -> tuple[dict[str, f
 
 def class_table(classes: dict[str, ClassScore]) -> list[str]:
     """Return the scores of each class as lines of text; no lines for no classes."""
-    if not classes:
-        return []
     width = max(map(len, ["class", *classes]))
     lines = [f"{'class':<{width}}  {'IoU':>6}  {'accuracy':>8}  {'share':>7}"]
     for name, score in classes.items():
         lines.append(f"{name:<{width}}  {_cell(score.iou):>6}  {_cell(score.accuracy):>8}  {score.share:>7.2%}")
-    return lines
+    return lines if classes else []
 
 
 def class_line(classes: dict[str, ClassScore]) -> str:
     """Return the IoU of each class in a line, without classes that neither targets nor translations have."""
-    scored = {name: score.iou for name, score in classes.items() if score.iou is not None}
-    listed = [f"{name} {iou:.3f}" for name, iou in list(scored.items())[:_LISTED]]
-    return "  ".join(listed) + (f"  and {len(scored) - _LISTED} more" if len(scored) > _LISTED else "")
+    scored = [f"{name} {score.iou:.3f}" for name, score in classes.items() if score.iou is not None]
+    return "  ".join(scored[:_LISTED]) + (f"  and {len(scored) - _LISTED} more" if len(scored) > _LISTED else "")
 
 
 def _number(value: Tensor) -> float | None:

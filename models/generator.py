@@ -65,17 +65,14 @@ class Generator(nn.Module):
 
     def features(self, source: Tensor, taps: Sequence[str]) -> list[Tensor]:
         """Return the outputs of the layers `taps`, (N, C, H, W) each; raise KeyError if there is no such layer."""
-        raise self._lacks_features()
+        raise ConfigError(
+            f"method.name=contrastive: {type(self).__name__} lacks features. Define them as "
+            "models.global_generator.GlobalGenerator does, or set generator.name=global or method.name=cycle."
+        )
 
     def translate_with_features(self, source: Tensor, taps: Sequence[str]) -> tuple[Tensor, list[Tensor]]:
-        """Return the translation, and the features of `source` at `taps`, from one pass."""
-        raise self._lacks_features()
-
-    def _lacks_features(self) -> ConfigError:
-        return ConfigError(
-            f"method.name=contrastive: {type(self).__name__} lacks features and translate_with_features. Define them "
-            "as models.global_generator.GlobalGenerator does, or set generator.name=global or method.name=cycle."
-        )
+        """Return the translation, and the features of `source` at `taps`. A subclass may compute both in one pass."""
+        return self(source), self.features(source, taps)
 
 
 class EncodedGenerator(nn.Module):
@@ -85,11 +82,6 @@ class EncodedGenerator(nn.Module):
         super().__init__()
         self.generator = generator
         self.encoder = encoder
-
-    @staticmethod
-    def compared_layers(*args: Any, **settings: Any) -> Sequence[str]:
-        """Return the names of the layers whose outputs method.name=contrastive compares; none if it cannot."""
-        return ()
 
     @property
     def coarse_parts(self) -> Sequence[str]:

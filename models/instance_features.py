@@ -127,10 +127,9 @@ class FeatureClusters:
         centers = state.get(_KEY)
         if not isinstance(centers, dict) or not centers:
             raise ValueError("holds no feature clusters; write them with python -m tools.cluster_features")
-        if not all(isinstance(c, Tensor) and c.dim() == 2 and len(c) for c in centers.values()):
-            raise ValueError("its feature clusters are not (n_clusters, C) tensors")
-        if len({c.shape[1] for c in centers.values()}) != 1:
-            raise ValueError("its feature clusters differ in their number of channels")
+        are_matrices = all(isinstance(c, Tensor) and c.dim() == 2 and len(c) for c in centers.values())
+        if not are_matrices or len({c.shape[1] for c in centers.values()}) != 1:
+            raise ValueError("its feature clusters are not (n_clusters, C) tensors with one C")
         return cls({int(key): value.float() for key, value in centers.items()}, state.get("step"))
 
 

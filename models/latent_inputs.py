@@ -5,6 +5,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -67,15 +68,6 @@ class NoiseChannels(nn.Module):
         return torch.cat([noise.to(condition).expand(n, -1, height, width), condition], dim=1)
 
 
-def takes_noise(network: nn.Module) -> bool:
-    """Return whether a network has noise channels."""
-    return bool(_layers(network))
-
-
-def _layers(network: nn.Module) -> list[NoiseChannels]:
-    return [module for module in network.modules() if isinstance(module, NoiseChannels) and module.n_channels]
-
-
 class StyleStem(nn.Linear):
     """Converts a style to feature maps of height x width pixels, resized to the lowest resolution of the source.
 
@@ -101,24 +93,41 @@ class StyleStem(nn.Linear):
         return F.interpolate(fixed, size=(height, width), mode="bilinear", align_corners=False)
 
 
+_Part = TypeVar("_Part", NoiseChannels, StyleStem)
+
+
+def _parts(network: nn.Module, kind: type[_Part]) -> list[_Part]:
+    return [module for module in network.modules() if isinstance(module, kind)]
+
+
+def takes_noise(network: nn.Module) -> bool:
+    """Return whether a network has noise channels."""
+    return any(layer.n_channels for layer in _parts(network, NoiseChannels))
+
+
+def takes_style(network: nn.Module) -> bool:
+    """Return whether a network has a style."""
+    return bool(_parts(network, StyleStem))
+
+
 def draw_latents(network: nn.Module, seeds: Sequence[Seed]) -> None:
     """Draw noise and style for evaluation mode from the seed of each image; they are the same on every device."""
-    for layer in _layers(network):
+    for layer in _parts(network, NoiseChannels):
         layer.drawn = torch.stack([_draw(layer.n_channels, seed) for seed in seeds])[:, :, None, None]
-    for stem in _stems(network):
+    for stem in _parts(network, StyleStem):
         stem.drawn = torch.stack([_draw(stem.in_features, seed, _STREAM) for seed in seeds])
 
 
 def choose_style(network: nn.Module, style: Tensor) -> None:
     """Use a style (1, style_channels) for all images from now on."""
-    for stem in _stems(network):
+    for stem in _parts(network, StyleStem):
         stem.drawn = style
 
 
 def latent_channels(network: nn.Module) -> tuple[int, int]:
     """Return how many values of noise and of style are drawn for an image. A chosen style is not drawn."""
-    n_style = next((stem.in_features for stem in _stems(network) if stem.drawn is None), 0)
-    return next((layer.n_channels for layer in _layers(network)), 0), n_style
+    n_style = next((stem.in_features for stem in _parts(network, StyleStem) if stem.drawn is None), 0)
+    return sum(layer.n_channels for layer in _parts(network, NoiseChannels)), n_style
 
 
 @contextmanager
@@ -131,26 +140,20 @@ def given_latents(network: nn.Module, values: Tensor | None) -> Iterator[None]:
         yield
         return
     n_noise, n_style = latent_channels(network)
-    drawing: list[NoiseChannels | StyleStem] = [*_layers(network), *(_stems(network) if n_style else [])]
-    for part in drawing:
-        part.drawn = values[:, :n_noise, None, None] if isinstance(part, NoiseChannels) else values[:, n_noise:]
+    noise, stems = _parts(network, NoiseChannels), _parts(network, StyleStem) if n_style else []
+    for layer in noise:
+        layer.drawn = values[:, :n_noise, None, None]
+    for stem in stems:
+        stem.drawn = values[:, n_noise:]
     try:
         yield
     finally:  # 0 again, as before the first draw
-        for part in drawing:
+        parts: list[NoiseChannels | StyleStem] = [*noise, *stems]
+        for part in parts:
             part.drawn = None
 
 
 def copy_chosen_style(source: nn.Module, target: nn.Module) -> None:
     """Copy the chosen style of a network to another network with the same layers."""
-    for ours, theirs in zip(_stems(source), _stems(target), strict=True):
+    for ours, theirs in zip(_parts(source, StyleStem), _parts(target, StyleStem), strict=True):
         theirs.drawn = ours.drawn
-
-
-def takes_style(network: nn.Module) -> bool:
-    """Return whether a network has a style."""
-    return bool(_stems(network))
-
-
-def _stems(network: nn.Module) -> list[StyleStem]:
-    return [module for module in network.modules() if isinstance(module, StyleStem)]

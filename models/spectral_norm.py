@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Literal, Protocol, Self, runtime_checkable
+from typing import Any, Literal, Self
 
 import torch
 import torch.nn.functional as F
@@ -131,14 +131,6 @@ def settle_spectral_norm(network: nn.Module) -> None:
             module[0].settle(module.original.detach())
 
 
-@runtime_checkable
-class PartlyNormed(Protocol):
-    """A block that names its convolutions for spectral norm; a network with such blocks has it in no others."""
-
-    def normed_convolutions(self) -> list[nn.Conv2d]:
-        """Return these convolutions."""
-
-
 def add_spectral_norm(network: nn.Module, *, outer: bool = True, iteration: SpectralIteration = "u_first") -> nn.Module:
     """Divide the weights of the convolutions of `network` by their largest singular values, in place; return it.
 
@@ -152,8 +144,12 @@ def add_spectral_norm(network: nn.Module, *, outer: bool = True, iteration: Spec
 
 
 def normed_convolutions(network: nn.Module, *, outer: bool = True) -> list[nn.Conv2d | nn.ConvTranspose2d]:
-    """Return the convolutions for spectral norm; outer: Same as in `add_spectral_norm`."""
-    if blocks := [module for module in network.modules() if isinstance(module, PartlyNormed)]:
+    """Return the convolutions for spectral norm: those that blocks name in `normed_convolutions`, or else all.
+
+    outer: Same as in `add_spectral_norm`.
+    """
+    blocks: list[Any] = [module for module in network.modules() if hasattr(module, "normed_convolutions")]
+    if blocks:
         return [convolution for block in blocks for convolution in block.normed_convolutions()]
     return [
         module

@@ -51,19 +51,24 @@ def import_original(state_dict: Mapping[Any, Any], chosen: Mapping[str, int] | N
     Raises:
         OriginalWeightsError: No network of the originals has these names and shapes.
     """
-    if not all(isinstance(key, str) and isinstance(value, torch.Tensor) for key, value in state_dict.items()):
-        found = ", ".join(f"{key}: {type(value).__name__}" for key, value in list(state_dict.items())[:3])
-        raise OriginalWeightsError(f"expected tensors by name, found {found}")
+    others = [key for key, value in state_dict.items() if not (isinstance(key, str) and torch.is_tensor(value))]
+    if others:
+        raise OriginalWeightsError(f"{others[0]}: {type(state_dict[others[0]]).__name__}, expected tensors by name")
     weights = _with_v({key.removeprefix("module."): value for key, value in state_dict.items()})
-    scheme = _recognize(weights)
+    scheme = next((name for name, known in FORMATS.items() if known.recognizes(weights)), None)
+    if scheme is None:
+        found = ", ".join(f"{key} {list(value.shape)}" for key, value in list(weights.items())[:3]) or "no tensors"
+        raise OriginalWeightsError(
+            "expected a network of pix2pixHD, pix2pix, CycleGAN, CUT, SPADE or OASIS (model.1.weight, "
+            f"model.model.0.weight, scale0_layer0.0.weight, ...), found {found}"
+        )
     description = FORMATS[scheme]
     try:
         network, settings = _empty_network(description, weights, chosen or {})
         network.load_state_dict(_to_ours(weights, network, description.names(network)), assign=True)
     except _UNFITTING as error:
-        raise OriginalWeightsError(
-            f"resembles the original's {scheme} network, but does not fit: {_reason(error)}"
-        ) from error
+        reason = f"resembles the original's {scheme} network, but does not fit: {_reason(error)}"
+        raise OriginalWeightsError(reason) from error
     return ImportedNetwork(network.requires_grad_(), scheme, settings)
 
 
@@ -146,20 +151,8 @@ def _empty_network(
 def _reason(error: Exception) -> str:
     if isinstance(error, KeyError):
         return f"{error.args[0]} is missing"
-    lines = [*str(error).splitlines()[:2], ""]
-    first = lines[1].strip() or lines[0]  # torch lists every weight that does not fit below a title
+    first = str(error).splitlines()[:2][-1].strip()  # torch lists every weight that does not fit below a title
     return re.sub('", ".*', '", ...', first)  # and all that are missing in one line
-
-
-def _recognize(weights: StateDict) -> str:
-    scheme = next((name for name, description in FORMATS.items() if description.recognizes(weights)), None)
-    if scheme is not None:
-        return scheme
-    found = ", ".join(f"{key} {list(value.shape)}" for key, value in list(weights.items())[:3]) or "no tensors"
-    raise OriginalWeightsError(
-        "expected a network of pix2pixHD, pix2pix, CycleGAN, CUT, SPADE or OASIS (model.1.weight, "
-        f"model.model.0.weight, scale0_layer0.0.weight, ...), found {found}"
-    )
 
 
 def _with_v(weights: StateDict) -> StateDict:

@@ -5,9 +5,8 @@ import torch
 from torch import Tensor
 
 from losses.distances import feature_matching, l1
-from losses.objective import GeneratorLoss, LossInputs
+from losses.objective import GeneratorLoss, LossInputs, LossWeights, PixelWeights
 from losses.perceptual import PerceptualLoss
-from losses.pixel_weights import LossWeights, PixelWeights
 from models.patch_discriminator import DiscriminatorOutput
 
 

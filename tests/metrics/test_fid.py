@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from metrics.fid import frechet_distance, kernel_distance
 from metrics.metric import SetScore
+from metrics.networks import frechet_distance, kernel_distance
 
 N_DIMENSIONS = 128
 

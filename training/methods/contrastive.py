@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from configs import build
 from configs.build import image_sides
 from configs.schema import Config, ContrastiveConfig
+from losses.distances import patch_nce
 from losses.objective import GeneratorObjective
-from losses.patch_nce import patch_nce
 from models import GENERATORS
 from models.generator import Generator
 from models.initialization import initialize

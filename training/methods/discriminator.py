@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from configs import build
 from losses.adversarial import Logits, PenaltyInputs, mean_logits
 from losses.diffaugment import DiffAugment, Transform
-from losses.objective import DiscriminatorObjective, LossInputs
-from losses.pixel_weights import LossWeights, PixelWeights
+from losses.objective import DiscriminatorObjective, LossInputs, LossWeights, PixelWeights
 from models.patch_discriminator import DiscriminatorOutput
 from training.methods.image_pool import ImagePool
 from training.methods.method import NetworkBuilder

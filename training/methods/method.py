@@ -16,7 +16,7 @@ from configs.schema import Config
 from data.batch import Batch, Sample
 from data.conditioning import Conditioning, weights_of_classes
 from inference.predictor import Predictor
-from losses.pixel_weights import PixelWeights
+from losses.objective import PixelWeights
 from models.style_encoder import inference_network
 from training.methods.image_pool import ImagePool
 from training.optimizer_group import OptimizerGroup, RunningMeans

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from losses.patch_nce import patch_nce
+from losses.distances import patch_nce
 from models.blocks import make_up
 from models.global_generator import GlobalGenerator
 from models.initialization import Init, initialize
