@@ -1,8 +1,7 @@
 """A fast method of 1x1 convolutions, which shows what a method must define."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -41,7 +40,6 @@ class FakeMethod(Method):
         self.optimizers = {f"group of {name}": builder.group({name: one}) for name, one in self.networks.items()}
         self.translators = {"AtoB": Translator("painter", conditioning)}
         self.precision, self.means = builder.precision, RunningMeans()
-        self.loaded: dict[str, Any] = {}
 
     def inputs(self, batch: Batch) -> Batch:
         return batch
@@ -61,12 +59,6 @@ class FakeMethod(Method):
     def build_validation(self, config: Config, split: str, samples: Sequence[Sample], averages: Averages) -> Validation:
         evaluator = build.build_evaluator(config, self.device, len(samples))
         return Validation(split, samples, self.predictor(config, averages), evaluator, None, n_shown=0)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"own": 7}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.loaded = dict(state)
 
 
 @pytest.fixture

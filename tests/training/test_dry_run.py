@@ -26,20 +26,14 @@ from training.report.plan import (
 
 
 @pytest.mark.parametrize("settings", [[], ["train.retain_graph=false", "amp.opt_level=O2", "amp.dtype=bfloat16"]])
-def test_each_layer_is_listed_once(tiny_config: Path, settings: list[str]) -> None:
+def test_each_layer_is_listed_once_and_memory_grows_with_the_batch(tiny_config: Path, settings: list[str]) -> None:
     training = built(tiny_config, *settings)
-    batch = Batch.of([read_fixed(training.splits.train, training.preprocessing, 0)])
-    lines, _ = watch_pass(training.method, batch)
+    samples = [read_fixed(training.splits.train, training.preprocessing, index) for index in range(2)]
+    lines, memory = watch_pass(training.method, Batch.of(samples[:1]))
+    assert watch_pass(training.method, Batch.of(samples))[1] == pytest.approx(2 * memory, rel=0.1)
     sums = [int(line.split()[2].replace(",", "")) for line in lines if line.startswith("in all")]
     networks = training.method.networks.values()
     assert sums == [sum(weight.numel() for weight in network.module.parameters()) for network in networks]
-
-
-def test_memory_for_the_backward_passes_grows_with_the_batch(tiny_config: Path) -> None:
-    training = built(tiny_config)
-    samples = [read_fixed(training.splits.train, training.preprocessing, index) for index in range(2)]
-    one, two = (watch_pass(training.method, Batch.of(samples[:n]))[1] for n in (1, 2))
-    assert two == pytest.approx(2 * one, rel=0.1)
 
 
 @pytest.mark.parametrize(

@@ -19,11 +19,9 @@ CYCLE = ["data.layout=synthetic_day_night", "method.name=cycle", "data.instance_
 @pytest.mark.parametrize(
     ("settings", "n_networks"),
     [
-        (["train.ema_decay=0.5", "augmentation.policy=[color]"], 2),
-        (["features.n_channels=2", "features.n_downsamplings=2"], 2),
+        (["train.ema_decay=0.5", "features.n_channels=2", "features.n_downsamplings=2"], 2),
         (CYCLE, 4),
     ],
-    ids=["pairs", "features", "cycle"],
 )
 def test_a_run_is_loaded(tiny_config: Path, tmp_path: Path, settings: list[str], n_networks: int) -> None:
     run(tiny_config, *settings, "train.max_steps=1")
@@ -54,18 +52,14 @@ def test_a_run_is_loaded(tiny_config: Path, tmp_path: Path, settings: list[str],
 
     losses = loaded.losses(batch)
     for indices in ([99], [-1, 0], []):
-        with pytest.raises(
-            UserError, match=rf"^split test: indices are {re.escape(str(indices))}, expected .* 0 to 2$"
-        ):
+        with pytest.raises(UserError, match=f"^split test: indices are {re.escape(str(indices))}, expected .* 0 to 2$"):
             loaded.batch("test", indices)
 
     assert any(tag.startswith("loss/G") for tag in losses.terms)
     losses.generator.backward(retain_graph=True)
     losses.discriminator.backward()
-    for name, network in loaded.networks.items():
-        assert sum(float(weight.grad.abs().sum()) for weight in network.parameters() if weight.grad is not None) > 0, (
-            name
-        )
+    for network in loaded.networks.values():
+        assert any(weight.grad is not None and weight.grad.any() for weight in network.parameters())
 
 
 def test_loading_another_file_is_an_error_of_one_line(tmp_path: Path) -> None:

@@ -1,8 +1,6 @@
-"""Where a run starts from."""
+"""The parts of a run, and where a run starts from."""
 
-import re
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ from torch import nn
 
 from configs.load import load_config
 from tests.mapped_files import lists_mapped_files, mapped_bytes
+from tests.runs import assert_equal
 from tests.training.conftest import Build
 from training import resume
 from training.optimizer_group import Plateau, RunningMeans
@@ -23,23 +22,20 @@ from training.resume import (
     find_checkpoint_together,
     start,
 )
-from training.run import Training
+from training.run import LoopState, Training
 from utils.checkpoint import CheckpointError, save_checkpoint
 from utils.checkpoint_folder import LoadedCheckpoint, checkpoint_path
 from utils.distributed import World
 from utils.errors import ConfigError
 
 
-class SecondMachine(World):
-    """The second of two processes. The first process sends a path of its own machine."""
-
-    def gather(self, value: Any) -> list[Any]:
-        return [Path("/runs/tiny/checkpoint-00000004.pt"), value]
-
-
-def test_a_checkpoint_that_only_one_machine_sees_is_an_error_with_its_remedy(tmp_path: Path) -> None:
+def test_a_checkpoint_that_only_one_machine_sees_is_an_error_with_its_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_first = Path("/runs/tiny/checkpoint-00000004.pt")
+    monkeypatch.setattr(World, "gather", lambda _, value: [of_first, value])
     with pytest.raises(CheckpointError, match=r"same folder run\.root"):
-        find_checkpoint_together(tmp_path, "auto", SecondMachine(1, 2, torch.device("cpu")))
+        find_checkpoint_together(tmp_path, "auto", World(1, 2, torch.device("cpu")))
 
 
 def save(folder: Path, step: int) -> Path:
@@ -85,20 +81,6 @@ def state_of(training: Training) -> dict[str, Any]:
     return found.state
 
 
-def test_run_resumes_at_its_step_or_at_the_next_epoch_of_changed_data(build_fake: Build) -> None:
-    training = build_fake()
-    training.folder.mkdir(parents=True)
-    training.loop.step, training.loop.batches = 7, 7
-    found = LoadedCheckpoint(checkpoint_path(training.folder, 7), state_of(training))
-    with pytest.raises(CheckpointError, match="the train split has changed"):
-        start(build_fake("data.synthetic_samples=[6,2,3]"), found, ResumeOptions())
-    same, other = build_fake(), build_fake("data.synthetic_samples=[6,2,3]")
-    assert start(same, replace(found, state=dict(found.state)), ResumeOptions()) == []
-    assert (same.loop.step, same.loop.batches, same.saved_step) == (7, 7, 7)
-    start(other, found, ResumeOptions(accepts_changed_data=True))
-    assert (other.loop.step, other.loop.batches) == (7, 12)
-
-
 @lists_mapped_files
 def test_resumed_run_does_not_map_its_checkpoint_file(build_fake: Build) -> None:
     training = build_fake("train.ema_decay=0.9")
@@ -134,22 +116,18 @@ def test_plateau_continues_only_with_the_same_samples(build_fake: Build, setting
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("setting", "message"),
     [
-        (["generator.base_channels=5"], "was trained with generator.base_channels=4, now it is 5. Set it back, or"),
-        (["data.instance_edges=false"], "the networks' inputs differ (instance_edges True -> False)"),
+        ("generator.base_channels=5", r"was trained with generator\.base_channels=64, now it is 5\. Set it back, or"),
+        ("contrastive.channels=8", r"was trained with contrastive\.channels=.*, now it is 8\. Set it back, or"),
+        ("data.source_channels=1 data.target_channels=1", "the networks' inputs differ"),
     ],
 )
-def test_other_networks_are_refused(build_fake: Build, settings: list[str], message: str) -> None:
-    with pytest.raises(CheckpointError, match=re.escape(message)):
-        check_same_networks(build_fake().config, build_fake(*settings).config, Path("x.pt"))
-
-
-def test_another_projection_network_is_refused() -> None:
-    setting = "contrastive.channels=8"
-    saved, wanted = (load_config(Path("configs/cut_256.yaml"), ["data.root=x", *more]) for more in ([], [setting]))
-    key = setting.partition("=")[0]
-    with pytest.raises(CheckpointError, match=rf"was trained with {re.escape(key)}=.*, now it is .*Set it back, or"):
+def test_other_networks_are_refused(setting: str, message: str) -> None:
+    saved, wanted = (
+        load_config(Path("configs/cut_256.yaml"), ["data.root=x", *more.split()]) for more in ("", setting)
+    )
+    with pytest.raises(CheckpointError, match=message):
         check_same_networks(saved, wanted, Path("x.pt"))
 
 
@@ -171,3 +149,56 @@ def test_a_new_run_starts_from_the_weights_of_a_role_whatever_its_networks_are_c
     load(monkeypatch, {"generator": nn.Linear(2, 2)})
     with pytest.raises(ConfigError, match=r"init\.generator: no tensor of g\.pt fits this generator"):
         start(build_fake("init.generator=g.pt"), None, ResumeOptions())
+
+
+@pytest.mark.parametrize(("batch_size", "per_epoch", "batches"), [(2, 5, 7), (1, 10, 14), (4, 2, 3), (2, 1, 2)])
+def test_a_position_is_independent_of_the_batch_size(batch_size: int, per_epoch: int, batches: int) -> None:
+    saved = LoopState(batches_per_epoch=5, joint_batch_size=2, step=7, batches=7)  # 4 samples into the second epoch
+    loaded = LoopState(per_epoch, batch_size)
+    loaded.load_state_dict(saved.state_dict())
+    assert (loaded.step, loaded.batches) == (7, batches)
+
+
+@pytest.mark.parametrize("n_images", [3, 60, 200, 5000])
+def test_steps_per_epoch_gives_the_same_schedule_for_any_number_of_images(n_images: int) -> None:
+    state = LoopState(n_images, joint_batch_size=1, steps_per_epoch=200)
+    assert state.last_step(n_epochs=9, batches_per_step=2) == 1800
+    epochs = []
+    for step in (0, 199, 200, 1799):
+        state.step, state.batches = step, 2 * step
+        epochs.append((state.epoch, state.n_started_epochs))
+    assert epochs == [(0, 0), (0, 1), (1, 1), (8, 9)]
+    state.load_state_dict(state.state_dict())
+    assert (state.step, state.epoch) == (1799, 8)
+
+
+def test_an_average_that_a_checkpoint_lacks_starts_from_the_weights(build_fake: Build) -> None:
+    plain, averaged = build_fake("run.seed=7"), build_fake("train.ema_decay=0.9")
+    averaged.load_state_dict(plain.state_dict([plain.process_state()]))
+    average = averaged.averages["painter"].module.state_dict()
+    assert_equal(dict(average), dict(plain.method.networks["painter"].module.state_dict()))
+
+
+def test_rates_follow_the_roles(build_fake: Build) -> None:
+    training = build_fake("optimizer.learning_rate=1e-3", "optimizer.discriminator_learning_rate=4e-3")
+    groups = training.method.optimizers
+    training.schedule.apply(groups, epoch=0)
+    rates = {name: group.learning_rate for name, group in groups.items()}
+    assert rates == {"group of painter": 1e-3, "group of critic": 4e-3}
+    assert training.schedule.plateau is None
+    assert build_fake("optimizer.decay=plateau").schedule.plateau == Plateau()
+
+
+@pytest.mark.parametrize(
+    ("settings", "steps"),
+    [
+        (["train.max_steps=7"], 7),
+        (["train.max_steps=null", "train.epochs=2", "train.decay_epochs=1"], 15),
+        (["train.max_steps=null", "train.epochs=2", "train.decay_epochs=0", "train.accumulation_steps=4"], 3),
+        (["train.max_steps=null", "train.epochs=2", "train.decay_epochs=1", "train.steps_per_epoch=40"], 120),
+        (["train.max_steps=100", "train.epochs=2", "train.decay_epochs=1", "train.steps_per_epoch=40"], 100),
+    ],
+    ids=str,
+)
+def test_last_step_follows_from_epochs_or_max_steps(build_fake: Build, settings: list[str], steps: int) -> None:
+    assert build_fake(*settings).total_steps == steps

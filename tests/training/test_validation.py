@@ -1,4 +1,4 @@
-"""Validation: the discriminator's logits, and the measures of translations without pairs."""
+"""Validation: logits of the discriminator, measures of translations without pairs, and hints on failures."""
 
 import copy
 from collections.abc import Callable
@@ -15,26 +15,36 @@ from data.conditioning import Conditioning
 from inference.predictor import Predictor
 from metrics.evaluator import Evaluator
 from tests.runs import assert_equal, built
-from tests.training.test_diagnostics import OTHERS, SCENES
+from training.diagnostics import Diagnostics, TranslationHints
 from training.run import Training
 from training.validation import UnpairedValidation, ValidationLogits
 from utils.device import Precision
 
-AUGMENTED = ["augmentation.policy=[color,translation,cutout]"]
-DISCRIMINATORS = {
-    "two scales": [],
-    "batch norm": ["discriminator.norm=batch"],
-    "spectral norm": ["discriminator.spectral_norm=true"],
-    "O2": ["amp.opt_level=O2", "amp.dtype=bfloat16", "discriminator.norm=batch"],
+
+def scenes(n: int = 4, side: int = 40) -> list[Tensor]:
+    coarse = torch.rand(n, 3, 5, 5, generator=torch.Generator().manual_seed(0))
+    images = torch.nn.functional.interpolate(coarse, (side, side), mode="bilinear", align_corners=False)
+    return list((images * 255).to(torch.uint8))
+
+
+SCENES = scenes()
+DARK = [image // 4 for image in SCENES]
+OTHERS = [image.flip(1, 2) for image in SCENES]
+FAILURES = {
+    "negatives": [255 - image for image in SCENES],
+    "alike": [(SCENES[0] * 0.9 + image * 0.1).to(torch.uint8) for image in SCENES],
+    "equal their sources": [image.clamp(max=254) + 1 for image in SCENES],
 }
-EACH = pytest.mark.parametrize("settings", DISCRIMINATORS.values(), ids=DISCRIMINATORS)
 
 
-def make_training(config: Path, settings: list[str]) -> tuple[Training, ValidationLogits]:
+AUGMENTED = ["augmentation.policy=[color,translation,cutout]"]
+
+
+def make_training(config: Path, settings: list[str]) -> tuple[Training, ValidationLogits, list[Sample]]:
     training = built(config, *settings)
     assert training.validation is not None
     assert training.validation.logits is not None
-    return training, training.validation.logits
+    return training, training.validation.logits, list(training.validation.samples)
 
 
 def state(training: Training) -> dict[str, Any]:
@@ -45,11 +55,12 @@ def state(training: Training) -> dict[str, Any]:
     return copy.deepcopy({**states, "modes": modes, "random": torch.get_rng_state()})
 
 
-@EACH
+@pytest.mark.parametrize(
+    "settings",
+    [["discriminator.spectral_norm=true"], ["amp.opt_level=O2", "amp.dtype=bfloat16", "discriminator.norm=batch"]],
+)
 def test_validation_logits_equal_training_logits_and_change_nothing(tiny_config: Path, settings: list[str]) -> None:
-    training, logits = make_training(tiny_config, settings)
-    assert training.validation is not None
-    sample = training.validation.samples[0]
+    training, logits, (sample, *_) = make_training(tiny_config, settings)
     before = state(training)
     found = logits.mean([sample], step=1)
     assert_equal(state(training), before)
@@ -66,20 +77,13 @@ def test_validation_logits_equal_training_logits_and_change_nothing(tiny_config:
 
 
 def test_validation_pairs_are_augmented_with_a_seed_of_the_step(tiny_config: Path) -> None:
-    (plain, augmented) = (make_training(tiny_config, settings) for settings in ([], AUGMENTED))
-    means = [
-        logits.mean(training.validation.samples, step)
-        for training, logits in (plain, augmented)
-        for step in (1, 1, 2)
-        if training.validation
-    ]
+    made = [make_training(tiny_config, settings) for settings in ([], AUGMENTED)]
+    means = [logits.mean(samples, step) for _, logits, samples in made for step in (1, 1, 2)]
     assert means[0] == means[1] == means[2] != means[3] == means[4] != means[5]
 
 
 def test_validation_logits_ignore_images_that_are_too_small(tiny_config: Path) -> None:
-    training, logits = make_training(tiny_config, [])
-    assert training.validation is not None
-    sample = training.validation.samples[0]
+    _, logits, (sample, *_) = make_training(tiny_config, [])
     maps = {name: getattr(sample, name) for name in ("source", "instances", "target")}
     large = replace(sample, **{name: image.repeat(1, 3, 2)[:, :70, :51] for name, image in maps.items()})
     small = replace(sample, **{name: image[:, :9, :2] for name, image in maps.items()})
@@ -126,8 +130,9 @@ def test_translation_scores_better_than_the_untranslated_sources() -> None:
 
 
 def test_unpaired_pictures_have_real_images_and_reconstructions() -> None:
-    both = validation(torch.neg, back=predictor(lambda images: -images / 2))
+    both, state = validation(torch.neg, back=predictor(lambda images: -images / 2)), torch.get_rng_state()
     report = both.run(1)
+    assert torch.equal(torch.get_rng_state(), state)
     kinds = ["source", "translated", "reconstructed", "real", "real_translated", "real_reconstructed"]
     assert [list(sample.pictures) for sample in report.samples] == [kinds] * 4
     assert list(report.images) == ["validation/source_translated_real"]
@@ -152,14 +157,48 @@ def test_digest_of_unpaired_validation_depends_on_both_domains() -> None:
         assert validation(torch.clone, samples=[changed, *SAMPLES[1:]]).digest("swd") != digest
 
 
-def test_a_validation_draws_nothing_from_the_random_generators_of_the_run() -> None:
-    state = torch.get_rng_state()
-    validation(torch.neg, back=predictor(torch.neg)).run(1)
-    assert torch.equal(torch.get_rng_state(), state)
-
-
 def test_hints_on_both_directions_are_reported() -> None:
     both = validation(torch.neg, back=predictor(torch.clone))
     hints = [both.run(step).hints for step in range(3)]
     assert hints[:2] == [[], []]
     assert ["negatives" in hints[2][0], "direction BtoA: translations equal" in hints[2][1]] == [True, True]
+
+
+def hints_after(hints: TranslationHints, translations: list[Tensor], n_validations: int) -> list[str]:
+    found: list[str] = []
+    for _ in range(n_validations):
+        for source, fake in zip(SCENES, translations, strict=True):
+            hints.add(source, fake)
+        found += hints.flush()
+    return found
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_hint_is_given_once_and_again_if_its_cause_returns(failure: str) -> None:
+    hints, failed = TranslationHints(), FAILURES[failure]
+    assert hints_after(hints, failed, 2) == []
+    assert [failure in hint for hint in hints_after(hints, failed, 4)] == [True]
+    assert hints_after(hints, DARK, 3) == []
+    assert len(hints_after(hints, failed, 3)) == 1
+
+
+def test_only_translations_without_the_variety_of_their_sources_are_reported_as_alike() -> None:
+    for varied in (DARK, OTHERS):
+        assert hints_after(TranslationHints(), varied, 4) == []
+    faint = [(image * 0.025).to(torch.uint8) for image in SCENES]
+    (hint,) = hints_after(TranslationHints(), faint, 3)
+    assert "collapsed" in hint
+    single = TranslationHints()
+    for _ in range(4):
+        single.add(SCENES[0], DARK[0])
+        assert single.flush() == []  # one translation is not alike to others
+
+
+def test_high_rate_and_diverged_loss_are_reported_once() -> None:
+    diagnostics = Diagnostics("lsgan")
+    assert diagnostics({"learning_rate/generator": 2e-4, "loss/G/total": 150.0}) == []
+    wrong = {"learning_rate/generator": 1e3, "loss/D/total": 2.9e9}
+    rate, loss = diagnostics(wrong)
+    assert rate.startswith("the learning rate of the generator is 1000, ")
+    assert loss.startswith("the loss of D is 2.9e+09: the training has diverged. ")
+    assert diagnostics(wrong) == []

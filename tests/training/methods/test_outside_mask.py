@@ -19,7 +19,6 @@ from tests.conftest import save_image
 from training.methods import METHODS
 from training.methods.contrastive import Contrastive, build_contrastive
 from training.methods.cycle import build_cycle
-from training.methods.method import Pair
 from utils.distributed import World
 
 COMMON: dict[str, Any] = {
@@ -44,17 +43,11 @@ def batch(labels: list[list[int]], side: int = 32) -> Batch:
     return Batch(("x",), source=source, target=target, labels=ids[None, None])
 
 
-def inputs_of(pair: Pair, fake: Tensor) -> LossInputs:
-    return LossInputs(
-        fake, pair.target, pair.source, discriminate_fake=list, discriminate_target=list, outside=pair.outside
-    )
-
-
 def test_value_and_gradient_by_hand() -> None:
     pair = build_cycle(config("cycle"), ALONE).inputs(batch([[7, 9], [255, 0]], side=2))
     distances = torch.tensor([[[[3.0, 2.0], [0.5, 0.25]]]])
     fake = (pair.source + distances).requires_grad_()
-    loss = outside_mask(inputs_of(pair, fake))
+    loss = outside_mask(LossInputs(fake, pair.target, pair.source, list, list, outside=pair.outside))
     loss.backward()
     assert loss.item() == pytest.approx((0.5 * 2 + 0.5 + 0.25) / (0.5 + 1 + 1))
     assert fake.grad is not None

@@ -1,9 +1,11 @@
-"""The updates on pairs have the gradients of plain passes, float64."""
+"""The updates on pairs have the gradients of plain passes, float64; their pool of earlier translations."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import Mock
+from weakref import WeakSet
 
 import pytest
 import torch
@@ -13,10 +15,11 @@ from configs.load import load_config
 from data.conditioning import one_hot
 from losses.diffaugment import Transform
 from losses.segmentation import mask_of
+from models.running_statistics import running_statistics
+from tests.runs import assert_equal
 from tests.training.methods.updates import (
     POLICY,
     Pair,
-    RecordedAugmentation,
     Setup,
     Step,
     assert_equals_reference,
@@ -26,36 +29,30 @@ from tests.training.methods.updates import (
     record,
     update_of,
 )
+from training.methods.image_pool import ImagePool
 from training.methods.paired import ModelInputs, Paired, build_paired
 from utils.distributed import World
 
+CPU = torch.device("cpu")
 BOTH_ORDERS = pytest.mark.parametrize("step", [Paired.joint_update, Paired.alternating_update])
 SEGMENTATION = Setup(gan_mode="segmentation", weights={"adversarial": 1.0, "l1": 5.0}, penalties={"labelmix": 10.0})
 
 
-@pytest.mark.parametrize("policy", [(), POLICY])
-@pytest.mark.parametrize("norm", ["instance", "batch"])
+@pytest.mark.parametrize(("norm", "policy"), [("instance", POLICY), ("batch", ())])
 @BOTH_ORDERS
 def test_a_step_has_the_gradients_of_plain_passes(step: Step, norm: str, policy: Sequence[str]) -> None:
     assert_equals_reference(step, Setup(norm=norm, penalties={"r1": 0.7}), make_pair(), policy=policy)
 
 
-@pytest.mark.parametrize(
-    ("size", "norm", "policy"), [(32, "instance", POLICY), (48, "instance", ()), (32, "batch", ())]
-)
+@pytest.mark.parametrize(("size", "policy"), [(32, POLICY), (48, ())])
 @pytest.mark.parametrize("step", [Paired.joint_update, Paired.alternating_update, Paired.discriminator_update])
-def test_discriminator_is_trained_on_the_images_of_the_pool(
-    step: Step, size: int, norm: str, policy: Sequence[str]
-) -> None:
+def test_discriminator_is_trained_on_the_images_of_the_pool(step: Step, size: int, policy: Sequence[str]) -> None:
     earlier = (torch.randn(2, 3, size, size).double(), torch.rand(2, 3, size, size).double())
-    assert_equals_reference(step, Setup(norm=norm), make_pair(), policy=policy, earlier=earlier)
+    assert_equals_reference(step, Setup(), make_pair(), policy=policy, earlier=earlier)
 
 
-@pytest.mark.parametrize("policy", [(), POLICY])
 @BOTH_ORDERS
-def test_a_step_of_oasis_has_the_gradients_of_plain_passes(
-    step: Step, policy: Sequence[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_step_of_oasis_has_the_gradients_of_plain_passes(step: Step, monkeypatch: pytest.MonkeyPatch) -> None:
     masks: list[Tensor] = []
 
     def recorded_mask(labels: Tensor) -> Tensor:
@@ -63,7 +60,7 @@ def test_a_step_of_oasis_has_the_gradients_of_plain_passes(
         return masks[-1]
 
     monkeypatch.setattr("losses.segmentation.draw_mask", recorded_mask)
-    assert_equals_reference(step, SEGMENTATION, label_pair(), policy=policy, masks=masks)
+    assert_equals_reference(step, SEGMENTATION, label_pair(), policy=POLICY, masks=masks)
 
 
 def label_pair() -> Pair:
@@ -93,36 +90,10 @@ def test_gradients_are_clipped_after_they_are_unscaled() -> None:
     for gradients in found:
         norm = torch.stack([gradient.norm() for gradient in gradients.values()]).norm()
         assert norm.item() == pytest.approx(0.25, rel=1e-3)
-    plain, alone = make_update(dtype=torch.float32, max_norm=0.25), World(0, 1, torch.device("cpu"))
+    plain, alone = make_update(dtype=torch.float32, max_norm=0.25), World(0, 1, CPU)
     plain.joint_update(update_of([make_pair(dtype=torch.float32)]))
     norms, expected = ({k: v for k, v in one.means.flush(alone).items() if "norm" in k} for one in (update, plain))
     assert norms == pytest.approx(expected, rel=0.05)
-
-
-@pytest.mark.parametrize(
-    ("poisoned", "healthy", "step"),
-    [
-        ("generator", "discriminator", Paired.joint_update),
-        ("discriminator", "generator", Paired.alternating_update),
-    ],
-)
-def test_an_overflow_skips_that_optimizers_step_and_lowers_only_that_scale(
-    step: Step, poisoned: str, healthy: str
-) -> None:
-    update = make_update(dtype=torch.float32, compute_dtype=torch.float16)
-    before = {name: [p.clone() for p in group.parameters] for name, group in update.optimizers.items()}
-    first_scale = update.optimizers["generator"].scaler.get_scale()
-    handle = update.optimizers[poisoned].parameters[0].register_hook(lambda gradient: gradient * torch.inf)
-    step(update, update_of([make_pair(dtype=torch.float32)]))
-    handle.remove()
-    bad, good = update.optimizers[poisoned], update.optimizers[healthy]
-    assert (bad.scaler.get_scale(), good.scaler.get_scale()) == (first_scale / 2, first_scale)
-    assert (int(bad.skipped_steps), int(good.skipped_steps)) == (1, 0)
-    assert all(torch.equal(p, old) for p, old in zip(bad.parameters, before[poisoned], strict=True))
-    assert all(not torch.equal(p, old) for p, old in zip(good.parameters, before[healthy], strict=True))
-    step(update, update_of([make_pair(dtype=torch.float32)]))
-    assert int(bad.skipped_steps) == 1
-    assert all(not torch.equal(p, old) for p, old in zip(bad.parameters, before[poisoned], strict=True))
 
 
 @pytest.mark.parametrize("penalties", [{"gradient_penalty": 10.0}, {"r1": 1.0}])
@@ -138,17 +109,13 @@ def test_penalties_have_finite_gradients_in_half_precision(penalties: dict[str, 
 
 def test_graph_of_a_pass_is_freed_before_the_next_pass() -> None:
     update, pair = make_update(), make_pair()
-    saved: set[int] = set()
+    saved: WeakSet[Any] = WeakSet()
+    n_kept: list[int] = []
 
     class Kept:
         def __init__(self, tensor: Tensor) -> None:
             self.tensor = tensor
-            saved.add(id(self))
-
-        def __del__(self) -> None:
-            saved.discard(id(self))
-
-    n_kept: list[int] = []
+            saved.add(self)
 
     class Watched(list[ModelInputs]):
         def __iter__(self) -> Iterator[ModelInputs]:
@@ -159,6 +126,24 @@ def test_graph_of_a_pass_is_freed_before_the_next_pass() -> None:
     with torch.autograd.graph.saved_tensors_hooks(Kept, lambda kept: kept.tensor):
         update.joint_update(Watched(update_of([pair, pair])))
     assert n_kept == [0, 0]
+
+
+@pytest.mark.parametrize("place", ["first pass", "last pass", "first group"])
+def test_a_pass_that_overflows_leaves_no_trace_in_running_statistics(place: str) -> None:
+    update: Any = make_update(norm="batch", dtype=torch.float32)
+    update.inputs = lambda inputs: inputs
+    source, target = make_pair(dtype=torch.float32)
+    (good,), (bad,) = update_of([(source, target)]), update_of([(source * torch.inf, target)])
+
+    def statistics() -> list[Tensor]:
+        return [s.clone() for one in update.networks.values() for s in running_statistics(one.module)]
+
+    update.step([[good]])
+    before = statistics()
+    update.step({"first pass": [[bad, good]], "last pass": [[good, bad]], "first group": [[bad], [good]]}[place])
+    assert_equal(statistics(), before)
+    update.step([[good]])
+    assert not any(torch.equal(new, old) for new, old in zip(statistics(), before, strict=True))
 
 
 def rows_of(transforms: Sequence[Transform]) -> list[list[int]]:
@@ -179,27 +164,83 @@ def test_each_pass_draws_its_own_augmentation(retain_graph: bool, n_draws: int) 
 
 
 def test_one_pass_judges_real_and_fake_with_one_source(monkeypatch: pytest.MonkeyPatch) -> None:
-    update, shapes = make_update(), []
+    update = make_update()
     record(update)
-    forward = update.discriminator.trained.network.forward
-
-    def watched(source: Tensor, image: Tensor) -> object:
-        shapes.append((len(source), len(image)))
-        return forward(source, image)
-
-    monkeypatch.setattr(update.discriminator.trained.network, "forward", watched)
+    network = update.discriminator.trained.network
+    monkeypatch.setattr(network, "forward", forward := Mock(wraps=network.forward))
     update.joint_update(update_of([make_pair(2)]))
-    assert shapes == [(2, 4)]
+    (call,) = forward.call_args_list
+    assert [len(images) for images in call.args] == [2, 4]
 
 
 def test_processes_draw_differently(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(World, "barrier", lambda _: None)
     monkeypatch.setattr(World, "wrap", lambda _, network: network)
-    config = load_config(tiny_config, [f"augmentation.policy=[{','.join(POLICY)}]"])
-    draws = []
+    draws = set()
     for rank in range(2):
-        recorded = RecordedAugmentation()
-        build_paired(config, World(rank, 2, torch.device("cpu")))
-        recorded.draw(torch.zeros(20, 3, 64, 64))
-        draws += rows_of(recorded.transforms)
-    assert draws[0] != draws[1]
+        build_paired(load_config(tiny_config), World(rank, 2, CPU))
+        draws.add(torch.rand(()).item())
+    assert len(draws) == 2
+
+
+def images_of(value: int, n: int = 1) -> tuple[Tensor, Tensor]:
+    """A source and a translation that belong together."""
+    return torch.full((n, 2, 4, 4), float(value)), torch.full((n, 3, 4, 4), -float(value))
+
+
+def test_full_pool_shows_earlier_images_with_their_sources_half_of_the_time() -> None:
+    torch.manual_seed(0)
+    pool = ImagePool(5)
+    n_earlier, seen = 0, []
+    for value in range(400):
+        source, fake = pool.exchange(*images_of(value))
+        assert torch.equal(source[:, :1], -fake[:, :1])
+        judged = int(source.mean())
+        assert judged <= value if value >= 5 else judged == value
+        n_earlier += judged < value
+        seen += [judged] if value >= 5 else []
+    assert 150 < n_earlier < 245
+    assert len(set(seen)) == len(seen)  # what was judged once the pool was full has left it
+
+
+def test_a_batch_is_exchanged_image_by_image_and_without_graph() -> None:
+    torch.manual_seed(0)
+    pool = ImagePool(2)
+    pool.exchange(*images_of(1, n=2))
+    source, fake = images_of(2, n=16)
+    exchanged, images = pool.exchange(source, fake.bfloat16().requires_grad_())
+    assert exchanged.shape == source.shape
+    assert {1.0, 2.0} == set(exchanged.flatten().tolist())
+    assert (images.requires_grad, images.dtype) == (False, torch.float32)
+
+
+def test_pool_continues_from_its_state() -> None:
+    pool, other = ImagePool(4), ImagePool(4)
+    pool.exchange(*images_of(7, n=4))
+    other.load_state_dict(pool.state_dict(), CPU)
+    for one in (pool, other):
+        torch.manual_seed(1)
+        assert 7 in one.exchange(*images_of(8, n=8))[0].flatten().tolist()
+    smaller, saved = ImagePool(2), pool.state_dict()
+    smaller.load_state_dict(saved, CPU)
+    saved[0][0].zero_()  # the pool has a copy
+    assert [bool(source.all()) for source, _ in smaller.state_dict()] == [True, True]
+    with pytest.raises(ValueError, match="pairs of images"):
+        pool.load_state_dict([images_of(7, n=2)], CPU)
+
+
+@pytest.mark.parametrize(
+    ("n_images", "channels", "side", "is_shown"),
+    [(1, (2, 3), 8, True), (2, (2, 3), 8, False), (1, (1, 3), 4, False), (1, (2, 5), 4, False)],
+)
+def test_only_a_batch_of_one_image_gets_an_image_of_another_size_and_none_gets_other_channels(
+    n_images: int, channels: tuple[int, int], side: int, is_shown: bool
+) -> None:
+    torch.manual_seed(0)
+    pool, shapes = ImagePool(1), set()
+    new = torch.zeros(n_images, channels[0], side, side), torch.zeros(n_images, channels[1], side, side)
+    for _ in range(20):
+        pool.load_state_dict([images_of(1)], CPU)
+        shapes.add(tuple(image.shape for image in pool.exchange(*new)))
+    assert tuple(image.shape for image in new) in shapes
+    assert len(shapes) == 1 + is_shown

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -108,9 +109,8 @@ class Setup:
         precision = Precision("cpu", self.compute_dtype, "O1")
 
         def group(network: nn.Module, role: Role) -> OptimizerGroup:
-            # nothing overflows at this scale
             is_scaled = precision.make_scaler().is_enabled()
-            scaler = torch.amp.GradScaler("cpu", init_scale=256.0, enabled=is_scaled)
+            scaler = torch.amp.GradScaler("cpu", init_scale=256.0, enabled=is_scaled)  # nothing overflows at this scale
             return make_group(network.to(self.dtype), role, scaler, max_norm=self.max_norm)
 
         return make_paired(
@@ -158,69 +158,40 @@ def record(update: Paired, policy: Sequence[str] = POLICY) -> RecordedAugmentati
     return recorded
 
 
-class OnlyEarlier:
-    """A pool that always shows one earlier pair."""
+def reference_gradients(
+    role: Role, update: Paired, pair: Pair, seen: Transform, mask: Tensor | None, earlier: Pair | None
+) -> dict[str, Tensor]:
+    """Gradients of plain passes, one for each image and loss, of an update that has not stepped.
 
-    def __init__(self, pair: Pair) -> None:
-        self.pair = pair
-
-    def exchange(self, _source: Tensor, _fake: Tensor) -> Pair:
-        return self.pair
-
-
-@dataclass
-class Reference:
-    """Plain passes of the networks of an update that has not stepped, one for each image and loss, no kept graph.
-
-    mask: LabelMix's. earlier: what a pool shows.
+    mask: Mask of LabelMix. earlier: Pair that a pool shows.
     """
+    (source, target), generator = pair, update.generator.module
+    network, objective = update.discriminator.trained.module, update.discriminator.objective
 
-    update: Paired
-    pair: Pair
-    mask: Tensor | None = None
-    earlier: Pair | None = None
-
-    def logits(self, seen: Transform, image: Tensor, source: Tensor | None = None) -> Logits:
-        condition = seen.of_source(self.pair[0] if source is None else source)
-        network = self.update.discriminator.trained.module
+    def logits(image: Tensor, condition: Tensor = source) -> Logits:
+        condition = seen.of_source(condition)
         return Logits(lambda: network(condition, seen.of_image(image)), condition)
 
-    def discriminator_gradients(self, seen: Transform) -> dict[str, Tensor]:
-        source, target = self.pair
-        fake, objective = self.update.generator.module(source).detach(), self.update.discriminator.objective
-        shown = self.logits(seen, self.earlier[1], self.earlier[0]) if self.earlier else self.logits(seen, fake)
-        real = self.logits(seen, target)
-        loss = objective.adversarial.discriminator_loss(real, shown)["total"]
-        for name, (_, weight) in objective.penalties.items():
-            if name == "r1":
-                loss = loss + weight * r1_penalty(self.penalty_inputs(seen))
-            else:
-                assert self.mask is not None
-                mixed = torch.where(self.mask, seen.of_image(target), seen.of_image(fake))
-                outputs = self.update.discriminator.trained.module(source, mixed)
-                distance = labelmix_loss(self.mask, mixed=outputs[0].logits, fake=shown.scales[0], real=real.scales[0])
-                loss = loss + 0.5 * weight * distance
-        return gradients_of(self.update.discriminator.trained.module, loss)
-
-    def penalty_inputs(self, seen: Transform) -> PenaltyInputs:
-        unread: Any = None
-        return PenaltyInputs(
-            self.pair[1], unread, unread, unread, lambda images: self.logits(seen, images).scales, unread
-        )
-
-    def generator_gradients(self, seen: Transform) -> dict[str, Tensor]:
-        source, target = self.pair
-        fake = self.update.generator.module(source)
-        of_fake, of_target = self.logits(seen, fake), self.logits(seen, target)
-        loss = self.update.discriminator.objective.adversarial.generator_loss(of_fake, of_target)
-        if "feature_matching" in self.update.objective.losses:
-            loss = loss + 10 * match_features(of_fake.discriminate(), of_target.discriminate())
-        return gradients_of(self.update.generator.module, loss + 5 * (fake - target).abs().mean())
-
-    def step_discriminator(self, gradients: Mapping[str, Tensor]) -> None:
-        for name, parameter in self.update.discriminator.trained.module.named_parameters():
-            parameter.grad = gradients[name].contiguous()  # fused Adam takes the strides to be the weight's
-        self.update.optimizers["discriminator"].optimizer.step()
+    if role == "generator":
+        fake = generator(source)
+        loss = objective.adversarial.generator_loss(logits(fake), logits(target)) + 5 * (fake - target).abs().mean()
+        if "feature_matching" in update.objective.losses:
+            loss = loss + 10 * match_features(logits(fake).discriminate(), logits(target).discriminate())
+        return gradients_of(generator, loss)
+    fake = generator(source).detach()
+    shown, real = logits(earlier[1], earlier[0]) if earlier else logits(fake), logits(target)
+    loss = objective.adversarial.discriminator_loss(real, shown)["total"]
+    for name, (_, weight) in objective.penalties.items():
+        if name == "r1":
+            unread: Any = None
+            inputs = PenaltyInputs(target, unread, unread, unread, lambda images: logits(images).scales, unread)
+            loss = loss + weight * r1_penalty(inputs)
+        else:
+            assert mask is not None
+            mixed = network(source, torch.where(mask, seen.of_image(target), seen.of_image(fake)))[0].logits
+            distance = labelmix_loss(mask, mixed=mixed, fake=shown.scales[0], real=real.scales[0])
+            loss = loss + 0.5 * weight * distance
+    return gradients_of(network, loss)
 
 
 def gradients_of(network: nn.Module, loss: Tensor) -> dict[str, Tensor]:
@@ -235,19 +206,21 @@ def assert_equals_reference(
 
     policy: The augmentation, whose draws real and translated images share. masks: Fills with LabelMix's masks.
     """
-    update = setup.build()
+    update, plain = setup.build(), setup.build()
     recorded = record(update, policy)
     if earlier:
-        update.discriminator.pool = OnlyEarlier(earlier)  # type: ignore[assignment]
+        update.discriminator.pool = SimpleNamespace(exchange=lambda *_: earlier)  # type: ignore[assignment]
     of_discriminator, of_generator = (capture_gradients(update.optimizers[n]) for n in ("discriminator", "generator"))
     step(update, update_of([pair]))
-    reference = Reference(setup.build(), pair, masks[0] if masks else None, earlier)
-    expected = reference.discriminator_gradients(recorded.transforms[0])
+    rest = masks[0] if masks else None, earlier
+    expected = reference_gradients("discriminator", plain, pair, recorded.transforms[0], *rest)
     torch.testing.assert_close(of_discriminator, expected, rtol=1e-9, atol=1e-12)
     if step is Paired.alternating_update:  # then the updated discriminator scores the translations
-        reference.step_discriminator(expected)
+        for name, parameter in plain.discriminator.trained.module.named_parameters():
+            parameter.grad = expected[name].contiguous()  # fused Adam takes the strides to be the weight's
+        plain.optimizers["discriminator"].optimizer.step()
     assert len(recorded.transforms) == (2 if step is Paired.alternating_update else 1)
     if step is not Paired.discriminator_update:
-        expected = reference.generator_gradients(recorded.transforms[-1])
+        expected = reference_gradients("generator", plain, pair, recorded.transforms[-1], *rest)
         torch.testing.assert_close(of_generator, expected, rtol=1e-9, atol=1e-12)
     assert bool(of_generator) is (step is not Paired.discriminator_update)

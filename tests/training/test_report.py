@@ -1,7 +1,8 @@
-"""log.txt and state.json: what people look for a year later, and how scripts learn how a run ended."""
+"""What a run reports: log.txt, state.json, the page of its validation samples, and the plan."""
 
 import json
 import platform
+import re
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -14,10 +15,15 @@ import pytest
 import torch
 
 from configs.load import load_config
+from configs.splits import HELD_BACK, Splits
+from data.paired_folders import SideBySide
+from data.validation_split import Subset
 from tests.conftest import save_image
 from tests.runs import run
 from training import run_folder
 from training.launch import train
+from training.report.plan import describe_validation
+from training.report.sinks import SHOWN_VALIDATIONS, Page
 from training.run_folder import read_state, recorded
 from utils.errors import Interrupted, UserError
 from utils.log import logger
@@ -32,30 +38,17 @@ def state(name: str, step: int, signal: str | None = None, reason: str | None = 
     return {"state": name, "step": step, "signal": signal, "reason": reason}
 
 
-LOST = "[gloo] Connection closed by peer"
+LOST = RuntimeError("[gloo] Connection closed by peer")
 
 
 @pytest.mark.parametrize(
     ("error", "expected", "last_line"),
     [
         (None, state("finished", 3, reason="enough"), "finished at step 3"),
-        (
-            Interrupted(Signals.SIGTERM, 3),
-            state("stopped", 3, "SIGTERM"),
-            "stopped by SIGTERM and saved at step 3",
-        ),
-        (
-            RuntimeError("first\nsecond"),
-            state("failed", 3, reason="RuntimeError: first"),
-            "failed at step 3: RuntimeError: first second",
-        ),
-        (
-            RuntimeError(LOST),
-            state("lost", 3, reason=f"RuntimeError: {LOST}"),
-            f"failed at step 3: RuntimeError: {LOST}",
-        ),
+        (Interrupted(Signals.SIGTERM, 3), state("stopped", 3, "SIGTERM"), "stopped by SIGTERM and saved at step 3"),
+        (RuntimeError("a\nb"), state("failed", 3, reason="RuntimeError: a"), "failed at step 3: RuntimeError: a b"),
+        (LOST, state("lost", 3, reason=f"RuntimeError: {LOST}"), f"failed at step 3: RuntimeError: {LOST}"),
     ],
-    ids=["finished", "stopped", "failed", "lost"],
 )
 def test_state_and_log_record_how_and_when_a_run_ended(
     tmp_path: Path, error: BaseException | None, expected: dict[str, Any], last_line: str
@@ -88,25 +81,6 @@ def test_failed_start_is_recorded_if_the_folder_exists(tmp_path: Path) -> None:
     assert read_state(tmp_path) == state("failed", 2, reason="ValueError: a mistake")
 
 
-@pytest.mark.parametrize("name", ["log.txt", "state.json"])
-def test_a_file_that_cannot_be_written_is_a_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
-) -> None:
-    (tmp_path / name).mkdir()
-    before = list(logger.handlers)
-    with recorded(tmp_path) as session:
-        session.begin(0)
-    assert logger.handlers == before
-    assert "not written: [Errno 21] Is a directory" in caplog.text
-
-
-def test_a_failure_before_there_is_a_folder_makes_none_and_a_signal_makes_one(tmp_path: Path) -> None:
-    for error, is_made in ((RuntimeError(), False), (Interrupted(Signals.SIGTERM), True)):
-        with suppress(RuntimeError, Interrupted), recorded(tmp_path / "run"):
-            raise error
-        assert (tmp_path / "run" / "state.json").is_file() is is_made
-
-
 def test_a_resumed_run_logs_from_where_and_what_has_changed(tiny_config: Path, label_data_set: Path) -> None:
     settings = ["data.layout=paired_folders", f"data.root={label_data_set}", "data.n_classes=5", "data.preprocess=none"]
     folder = tiny_config.parent / "runs" / "tiny"
@@ -131,21 +105,60 @@ def test_state_is_replaced_on_a_full_disk(
     assert not caplog.text
 
 
-def test_a_folder_that_was_removed_ends_the_run_in_a_line(tiny_config: Path) -> None:
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_folder_that_was_removed_ends_the_run_in_a_line(tiny_config: Path, is_replaced: bool) -> None:
     folder = tiny_config.parent / "runs" / "tiny"
+
+    def remove(step: int, scalars: object) -> None:
+        shutil.rmtree(folder)
+        if is_replaced:
+            folder.mkdir()
+
     config = load_config(tiny_config, ["train.max_steps=2", "log.every_steps=1"])
     with pytest.raises(UserError, match=r"tiny: the folder was removed while the run trained\. Start the run again\.$"):
-        train(config, on_report=lambda step, scalars: shutil.rmtree(folder))
-    assert not folder.exists()
+        train(config, on_report=remove)
+    assert folder.exists() is is_replaced
 
 
-def test_replaced_folder_ends_the_run(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    folder.mkdir()
-    with recorded(folder) as session:
-        session.begin(0)
-        session.end_step()
-        shutil.rmtree(folder)
-        folder.mkdir()
-        with pytest.raises(UserError, match="was removed"):
-            session.end_step()
+def test_the_page_of_a_long_run_shows_the_latest_steps(tmp_path: Path) -> None:
+    web, n_steps = tmp_path / "run" / "web", 1000
+    web.mkdir(parents=True)
+    row = {"images": {"translated": "x.png"}, "metrics": {}}
+    rows = [{"step": step, "name": name, **row} for step in range(n_steps) for name in "ab"]
+    (web / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    Page(web).write()
+    page = (web / "index.html").read_text()
+    steps = [int(step) for step in re.findall(r'data-name="a, step (\d+)"', page)]
+    assert steps == list(range(n_steps - 1, n_steps - 1 - SHOWN_VALIDATIONS, -1))
+    assert page.count("<article") == 2 * len(steps)
+    assert f"<h1>run, {len(steps)} of 1000 validations</h1>" in page
+
+
+def test_damaged_rows_are_left_out_of_the_page(tmp_path: Path) -> None:
+    web = tmp_path / "run" / "web"
+    web.mkdir(parents=True)
+    good: dict[str, Any] = {"step": 1, "name": "good", "images": {"translated": "x.png"}, "metrics": {"l1": None}}
+    wrong: list[dict[str, Any]] = [
+        {"images": 3},
+        {"images": {"source": 3}},
+        {"metrics": [1]},
+        {"metrics": {"l1": "a"}},
+        {"name": None},
+    ]
+    rows = [good, *(good | {"name": "wrong"} | change for change in wrong)]
+    (web / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    Page(web).write()
+    assert re.findall('data-name="(.*?)"', (web / "index.html").read_text()) == ["good, step 1"]
+
+
+def test_the_plan_warns_of_names_that_begin_alike(tiny_config: Path, tmp_path: Path) -> None:
+    for name in ("p001_s1", "p001_s2", "p002_s1", "p003_s1"):
+        save_image(tmp_path / f"{name}.png", np.zeros((4, 8, 3), np.uint8))
+    layout = SideBySide(folder=tmp_path, a_to_b=True)
+    config = load_config(tiny_config, ["train.validation_share=0.5"])
+    leaking = Splits(Subset(layout, [0, 2]), Subset(layout, [1, 3]), HELD_BACK)
+    _, warning = describe_validation(config, leaking, 2)
+    assert "p001_s1 and p001_s2" in warning
+    assert r"train.validation_group='p\d+_s'" in warning
+    whole = Splits(Subset(layout, [0, 1]), Subset(layout, [2, 3]), HELD_BACK)
+    assert len(describe_validation(config, whole, 2)) == 1
