@@ -1,3 +1,4 @@
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -87,24 +88,17 @@ def test_a_condition_is_resized_by_what_its_channels_hold() -> None:
         assert conditioning.of_discriminator(alone).shape == (1, 1, 4, 8)
 
 
-@pytest.mark.parametrize(
-    ("has_map", "class_weights", "expected"),
-    [
-        (False, {}, None),
-        (False, {0: 0.0, 2: 5.0}, [[0, 1, 5], [5, 1, 0]]),
-        (True, {0: 0.0, 2: 5.0}, [[0, 0.2, 5], [5, 1, 0]]),
-    ],
-)
-def test_the_weight_of_a_pixel_is_that_of_its_map_times_that_of_its_class(
-    has_map: bool, class_weights: dict[int, float], expected: list[list[float]] | None
-) -> None:
+def test_the_weight_of_a_pixel_is_the_product_of_its_map_and_the_weight_of_its_class() -> None:
     labels = torch.tensor([[[[0, 1, 2], [2, 1, 0]]]], dtype=torch.uint8)
-    stored = torch.tensor([[[[0, 51, 255], [255, 255, 0]]]], dtype=torch.uint8) if has_map else None
-    batch = Batch(("x",), source=labels, target=labels.expand(-1, 3, -1, -1), weights=stored)
-    weights = Conditioning(2, instance_edges=False, class_weights=class_weights).weights(batch)
-    assert (weights is None) == (expected is None)
-    if weights is not None:
-        torch.testing.assert_close(weights, torch.tensor([[expected]], dtype=torch.float32))
+    stored = torch.tensor([[[[0, 51, 255], [255, 255, 0]]]], dtype=torch.uint8)
+    plain = Batch(("x",), source=labels, target=labels.expand(-1, 3, -1, -1))
+    conditioning = Conditioning(2, instance_edges=False, class_weights={0: 0.0, 2: 5.0})
+    assert Conditioning(2, instance_edges=False).weights(plain) is None
+    for batch, expected in (
+        (plain, [[0.0, 1.0, 5.0], [5.0, 1.0, 0.0]]),
+        (replace(plain, weights=stored), [[0.0, 0.2, 5.0], [5.0, 1.0, 0.0]]),
+    ):
+        torch.testing.assert_close(conditioning.weights(batch), torch.tensor([[expected]]))
 
 
 def test_classes_of_a_smaller_source_weigh_the_pixels_of_its_target() -> None:

@@ -61,11 +61,7 @@ def test_the_complete_pairs_are_left_where_some_have_no_partner(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("a", "b", "problem"),
     [
-        (
-            [f"f{k}_labels.png" for k in range(4)],
-            [f"f{k}_photo.png" for k in (0, 1, 3)],
-            r"A/f2_labels\.png: without",
-        ),
+        ([f"f{k}_a.png" for k in range(4)], [f"f{k}_b.png" for k in (0, 1, 3)], r"A/f2_a\.png: without a partner"),
         (["x_1.png", "y_1.png"], ["x_2.png", "y_2.png"], "without a partner"),  # numbers are no endings
         (["photo_cat.png"], ["photo_dog.png"], "without a partner"),  # a single file has no ending
         (["x.PNG"], ["X.png"], r"without a partner .*; X\.png there differs in upper and lower case: rename one"),

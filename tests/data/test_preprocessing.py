@@ -1,7 +1,9 @@
-"""Draws of crops and mirroring: each map of a sample, and a target of another size, shows the same place."""
+"""Crops and mirroring: all maps of a sample show the same place. Pixels without data."""
 
+import math
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import get_args
 
 import numpy as np
@@ -15,7 +17,18 @@ from data.batch import DataError, Sample
 from data.facades.dataset import SyntheticFacades
 from data.files.stored_image import pixels_allowed
 from data.pair_augmentation import PairAugmentation
-from data.preprocessing import LeastSide, Mode, Placement, Preprocessing, place, resize_image
+from data.preprocessing import (
+    LeastSide,
+    Mode,
+    Placement,
+    Preprocessing,
+    filled,
+    missing_pixels,
+    no_data,
+    place,
+    resize_image,
+)
+from tests.images import tifffile
 
 SETTINGS = Preprocessing(
     mode="none", load_height=48, load_width=96, crop_height=32, crop_width=64, flip=True, size_multiple=8, min_size=16
@@ -154,6 +167,9 @@ def test_every_draw_shows_source_and_target_the_same_place(scale: float, mode: M
         assert torch.allclose(source, target, atol=1e-4)
         seen.add(source.numpy().tobytes())
     assert len(seen) > (6 if is_cropped else 1)
+    larger = sample_of(44, 68, scale)
+    source, target = (image[:, 2:-2, 2:-2] for image in at_the_coarser(larger, settings.fixed(larger), scale))
+    assert torch.allclose(source, target, atol=0.05 * max(1, 1 / scale))  # resizing reflects at borders
 
 
 @SCALES
@@ -166,15 +182,6 @@ def test_a_warp_is_about_the_same_point(scale: float) -> None:
         assert inside.float().mean() > 0.5
         # pixels of the source: an elastic warp is not linear, and torch's bicubic is up to 0.05 pixels of either off
         assert (source - target)[inside].abs().max() < max(0.2, 0.1 / scale)
-
-
-@SCALES
-@pytest.mark.parametrize("mode", MODES)
-def test_whole_images_are_tested_at_the_same_place(scale: float, mode: Mode) -> None:
-    sample, settings = sample_of(44, 68, scale), replace(SMALL, mode=mode, target_scale=scale)
-    both = at_the_coarser(sample, settings.fixed(sample), scale)
-    source, target = (image[:, 2:-2, 2:-2] for image in both)  # resizing reflects at borders
-    assert torch.allclose(source, target, atol=0.05 * max(1, 1 / scale))
 
 
 def test_a_scale_of_1_has_the_rule_of_earlier_versions() -> None:
@@ -190,3 +197,86 @@ def test_drawn_facades_have_both_sizes_in_whole_pixels() -> None:
     problem = r"synthetic_size is \[32,34\], expected multiples of 4 with generator\.scale=0\.25"
     with pytest.raises(DataError, match=problem):
         SyntheticFacades.open("train", synthetic_samples=[1, 1, 1], synthetic_size=[32, 34], seed=0, target_scale=0.25)
+
+
+FLOATS = np.random.default_rng(0).uniform(-400.0, 3000.0, (2, 8, 9)).astype(np.float32)
+LEVELS = np.random.default_rng(1).integers(0, 10000, (3, 6, 6)).astype(np.uint16)
+NETCDF = float(np.float32(9.969209968386869e36))
+LOWEST = float(np.finfo(np.float32).min)
+
+
+def found(values: np.ndarray, *pixels: float, path: Path | None = None) -> tuple[float, int] | None:
+    changed = values.copy()
+    changed[0, 0, : len(pixels)] = pixels
+    return no_data(torch.from_numpy(changed), path)
+
+
+@pytest.mark.parametrize(
+    ("values", "value"), [*((FLOATS, value) for value in (-9999.0, NETCDF, LOWEST)), (LEVELS, 65535.0)]
+)
+def test_a_usual_value_apart_from_all_others_is_one(values: np.ndarray, value: float) -> None:
+    assert found(values) is None
+    assert found(values, value, value) == (value, 2)
+
+
+@pytest.mark.parametrize(
+    ("values", "pixels"),
+    [
+        (FLOATS, (-9000.0,)),  # not usual
+        (FLOATS * 10, (-9999.0, -9998.0)),  # among others
+        (FLOATS.astype(np.int16) * 10, (-32768,)),  # a limit nearer than the others are apart: saturated
+        (np.full((1, 4, 4), -9999, np.float32), ()),  # no other: an image of one colour
+        ((FLOATS % 256).astype(np.uint8), ()),
+    ],
+)
+def test_other_values_are_none(values: np.ndarray, pixels: tuple[float, ...]) -> None:
+    assert found(values, *pixels) is None
+
+
+@pytest.mark.parametrize(("text", "value"), [("-7", -7.0), ("0 ", 0.0), ("none", None)])
+def test_the_tag_of_a_tiff_names_any_value(tmp_path: Path, text: str, value: float | None) -> None:
+    path = tmp_path / "x.tif"
+    tifffile().imwrite(path, FLOATS, photometric="minisblack", extratags=[(42113, 2, 0, text, True)])
+    assert found(FLOATS, -7.0, 0.0, path=path) == (None if value is None else (value, 1))
+    assert found(FLOATS, path=tmp_path / "missing.tif") is None
+
+
+@pytest.mark.parametrize(("value", "highest", "dtype"), [(-2000, 30000, torch.int16), (-32768, 1500, torch.float32)])
+def test_padding_of_ct_is_recognized(value: int, highest: int, dtype: torch.dtype) -> None:
+    """The highest value is 30000 in an image with metal."""
+    image = torch.arange(-1024, highest, 2).view(1, 1, -1).to(dtype)
+    assert no_data(image, None) is None
+    image[..., :7] = value
+    assert no_data(image, None) == (value, 7)
+    image[..., 7:] -= 2000  # heights of a sea floor
+    assert no_data(image, None) == ((value, 7) if value == -32768 else None)
+
+
+def missing(image: Tensor, value: float | None) -> list[list[int]] | None:
+    pixels = missing_pixels(image, value)
+    return None if pixels is None else pixels.nonzero().tolist()
+
+
+def test_missing_pixels_are_found() -> None:
+    image = torch.arange(24.0).view(2, 3, 4)
+    assert missing(image, None) is missing(image, math.nan) is None
+    image[0, 1, 2], image[1, 2, 3], image[1, 0, 0] = math.nan, -math.inf, -9999
+    assert missing(image, -9999) == [[0, 0], [1, 2], [2, 3]]
+    levels = torch.ones(3, 2, 2, dtype=torch.uint8)
+    levels[0, 0, 0] = 0
+    assert missing(levels, 0) is None  # red of a dark pixel
+    levels[:, 1, 1] = 0
+    assert missing(levels, 0) == [[1, 1]]
+    assert missing(levels, 0.5) is missing(levels, -1) is None
+    for value in (1e20, -3.40282346639e38, 0.1):  # tags hold decimals, and pixels the nearest float32
+        assert missing(torch.tensor([[[value, 1.0]]]), value) == [[0, 0]]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.uint16])
+def test_missing_pixels_repeat_the_nearest_of_their_row(dtype: torch.dtype) -> None:
+    image = torch.tensor([[[9, 1, 9, 9, 9, 2], [9] * 6, [9, 9, 9, 9, 9, 4], [5, 9, 9, 9, 9, 9]]]).to(dtype)
+    image = torch.from_numpy(np.concatenate([image.numpy(), image.numpy() + 10]))
+    first, second = filled(image, image[0] == 9, torch.tensor([70.0, 80.0]).view(2, 1, 1))
+    assert (first.dtype, first.tolist()) == (dtype, [[1, 1, 1, 1, 2, 2], [70] * 6, [4] * 6, [5] * 6])
+    assert second.tolist() == [[11, 11, 11, 11, 12, 12], [80] * 6, [14] * 6, [15] * 6]
+    assert filled(image, None, image[:, :1, :1]) is image

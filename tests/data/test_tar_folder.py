@@ -21,8 +21,8 @@ from configs.splits import open_split
 from data.batch import DataError
 from data.cache import CachedLayout, SampleCache
 from data.layout import Layout
-from data.loader import difference, fingerprint
-from data.tar_folder import INDEX, data_set_folder
+from data.loader import SampleKey, TrainingDataset, difference, fingerprint
+from data.tar_folder import INDEX
 from tests.conftest import save_image
 from tests.reliability.command_line import CommandLine
 from tests.runs import assert_equal
@@ -133,13 +133,6 @@ def test_a_damaged_index_is_one_line(tars: Path, damage: Callable[[list[Any]], o
         opened(tars)
 
 
-@pytest.mark.parametrize("content", [b"\xff\n", b"[" * 100_000])
-def test_an_index_that_is_no_json_is_one_line(tars: Path, content: bytes) -> None:
-    (tars / INDEX).write_bytes(content)
-    with pytest.raises(DataError, match="is damaged"):
-        data_set_folder(str(tars))
-
-
 def test_a_tar_file_that_changes_while_it_is_read_is_an_error_of_its_samples(tars: Path) -> None:
     layout, sample = opened(tars), opened(tars).read(0)
     (tars / INDEX).write_bytes(b"")  # overwritten in place, as by cp
@@ -148,22 +141,15 @@ def test_a_tar_file_that_changes_while_it_is_read_is_an_error_of_its_samples(tar
     content = bytearray(first.read_bytes())
     content[600] ^= 1
     first.write_bytes(content)
-    os.truncate(last, 600)
-    messages = list[str]()
-    for index in range(len(layout)):
-        try:
-            layout.read(index)
-        except DataError as error:
-            messages.append(str(error))
-    assert len(messages) == 2
-    for path in (first, last):
-        assert sum(f"cannot be read as an image: {path.name} differs from {INDEX}" in text for text in messages) == 1
     last.unlink()
-    with pytest.raises(DataError, match=rf"cannot be read as an image: {last.name}: No such file or directory"):
-        [layout.read(index) for index in range(1, len(layout))]
+    dataset = TrainingDataset(layout, CROPS, 0)
+    errors = [str(found) for index in range(5) if isinstance(found := dataset[SampleKey(0, index)], DataError)]
+    assert len(errors) == 2
+    for problem in (f"{first.name} differs from {INDEX}", f"{last.name}: No such file or directory"):
+        assert sum(f"cannot be read as an image: {problem}" in error for error in errors) == 1
 
 
-def test_a_tar_file_or_folder_that_is_missing_or_short_is_named(tars: Path) -> None:
+def test_a_file_or_folder_that_is_missing_or_damaged_is_named(tars: Path) -> None:
     with pytest.raises(DataError, match=rf"^{tars}/nowhere: no such folder; folders next to it: train_A, train_B"):
         opened(tars, source_folder="nowhere")
     path = tars / "000000.tar"
@@ -173,6 +159,10 @@ def test_a_tar_file_or_folder_that_is_missing_or_short_is_named(tars: Path) -> N
     path.unlink()
     with pytest.raises(DataError, match=rf"^{path}: No such file or directory"):
         opened(tars)
+    for content in (b"\xff\n", b"[" * 100_000):
+        (tars / INDEX).write_bytes(content)
+        with pytest.raises(DataError, match="is damaged"):
+            opened(tars)
     (tars / INDEX).rename(tars / "index")
     with pytest.raises(DataError, match=rf"no such folder; .* index-shards {tars} makes a data set of the tar files"):
         opened(tars)

@@ -182,11 +182,10 @@ def test_label_maps_beside_sources_are_placed_as_these(tmp_path: Path) -> None:
 
 
 def test_sides_may_be_stacked_deep_and_of_other_channels(tmp_path: Path) -> None:
-    for number in range(3):
-        save_npy(tmp_path / f"train_a/{number}.npy", np.full((20 + number, 24), 7 + number, np.uint16))
+    for number in range(2):
+        save_npy(tmp_path / f"train_a/{number}.npy", np.full((20 + number, 24), 7 + 2 * number, np.uint16))
         save_image(tmp_path / f"train_b/{number}.png", np.full((20 + number, 24, 3), number, np.uint8))
-    save_npy(tmp_path / "train_c/x.npy", np.full((32, 30), 0.5, np.float32))
-    save_npy(tmp_path / "train_c/y.npy", np.full((32, 30), 1e4, np.float32))
+        save_npy(tmp_path / f"train_c/{number}.npy", np.full((32, 30), (0.5, 1e4)[number], np.float32))
     folders: dict[str, Any] = {"source_folder": ["{split}_a", "{split}_b"], "target_folder": "{split}_c"}
     folders |= {"source_channels": 4, "target_channels": 1}
     data = DataConfig(layout="unpaired_folders", root=str(tmp_path), **folders)

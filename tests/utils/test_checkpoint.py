@@ -12,13 +12,7 @@ import torch
 from tests.mapped_files import lists_mapped_files, mapped_bytes
 from utils import checkpoint, checkpoint_folder, files
 from utils.checkpoint import load_checkpoint, manifest_path, save_checkpoint
-from utils.checkpoint_folder import (
-    checkpoint_path,
-    latest_valid,
-    list_checkpoints,
-    newest_run,
-    remove_old_checkpoints,
-)
+from utils.checkpoint_folder import checkpoint_path, latest_valid, newest_run, remove_old_checkpoints
 from utils.files import sha256_of_file
 
 
@@ -28,7 +22,8 @@ def test_the_checkpoints_of_the_highest_steps_are_kept(tmp_path: Path, keep: int
         save_checkpoint(checkpoint_path(tmp_path, step), {"step": step})
     (tmp_path / "checkpoint-best.pt").touch()
     remove_old_checkpoints(tmp_path, keep)
-    assert [load_checkpoint(path)["step"] for path in list_checkpoints(tmp_path)] == kept
+    found = checkpoint_folder.list_checkpoints(tmp_path)
+    assert [load_checkpoint(path)["step"] for path in found] == kept
 
 
 def test_a_crash_before_the_manifest_leaves_a_valid_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,16 @@
 import platform
 import subprocess
 import sys
+import time
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
+import torch
 
 from utils import machine
 from utils.machine import git_commit
+from utils.worker_threads import in_order, worker_threads
 
 SCRIPT = """
 import resource, torch
@@ -71,3 +75,28 @@ def test_the_commit_of_a_clone_and_whether_files_differ(tmp_path: Path, monkeypa
     assert git_commit(tmp_path) == f"{head[:12]}-dirty"
     monkeypatch.setenv("PATH", str(tmp_path))  # without git
     assert git_commit(tmp_path) is None
+
+
+def test_an_error_leaves_the_others_and_an_interruption_what_has_not_begun() -> None:
+    with worker_threads() as pool:
+        calls = list(in_order(pool, lambda number: 1 / number, [1, 0, 2], 3))
+        assert isinstance(calls[1].exception(), ZeroDivisionError)
+        assert calls[2].result() == 0.5
+    sleeps: list[Future[None]] = []
+
+    def interrupted() -> None:
+        with worker_threads() as pool:
+            sleeps.extend(pool.submit(time.sleep, 0.02) for _ in range(50))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert all(sleep.done() for sleep in sleeps)
+    assert sleeps[-1].cancelled()
+
+
+def test_torch_has_one_thread_in_each_and_as_before_in_the_main_one() -> None:
+    before = torch.get_num_threads()
+    with worker_threads() as pool:
+        assert pool.submit(torch.get_num_threads).result() == 1
+    assert torch.get_num_threads() == before
