@@ -160,5 +160,4 @@ def _flat(batches: StepBatches) -> list[Batch]:
 
 
 def _form(batches: StepBatches) -> str:
-    of_groups = [[{name: (maps.shape, maps.dtype) for name, maps in one.maps.items()} for one in g] for g in batches]
-    return str(of_groups)
+    return str([[{name: (maps.shape, maps.dtype) for name, maps in one.maps.items()} for one in g] for g in batches])

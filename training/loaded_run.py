@@ -66,9 +66,7 @@ class _SplitSamples(Sequence[Sample]):
         return len(self.layout)
 
     def __getitem__(self, index: Any) -> Any:
-        if index not in range(len(self)):
-            raise IndexError(index)
-        return read_fixed(self.layout, self.preprocessing, index)
+        return read_fixed(self.layout, self.preprocessing, range(len(self))[index])
 
 
 @dataclass(frozen=True)

@@ -179,18 +179,12 @@ def draw_coin() -> float:
     return float(torch.rand(()))
 
 
-def compared_layers(config: Config) -> Sequence[str]:
-    """Return the names of the generator's layers whose features are compared."""
-    generator = GENERATORS[config.generator.name]
-    return generator.compared_layers(**accepted(generator.compared_layers, vars(config.generator)))
-
-
-def _build_projection(config: Config, generator: Generator) -> PatchProjection:
-    """Return the projection of a generator's features at its compared layers, with random weights."""
-    settings, side = config.contrastive, 4 * image_sides(config).minimum
+def _build_projection(config: Config, generator: Generator, taps: Sequence[str]) -> PatchProjection:
+    """Return the projection of a generator's features at some layers, with random weights."""
+    side = 4 * image_sides(config).minimum
     images = torch.empty(1, config.data.source_channels, side, side, device="meta")
-    features = deepcopy(generator).to("meta").features(images, compared_layers(config))
-    projection = PatchProjection([feature.shape[1] for feature in features], channels=settings.channels)
+    features = deepcopy(generator).to("meta").features(images, taps)
+    projection = PatchProjection([feature.shape[1] for feature in features], channels=config.contrastive.channels)
     initialize(projection, config.init.kind, config.init.gain, zero_biases=True)
     return projection
 
@@ -198,9 +192,10 @@ def _build_projection(config: Config, generator: Generator) -> PatchProjection:
 def build_contrastive(config: Config, world: World) -> Contrastive:
     """Return networks, optimizers and losses with initial weights, on the device of `world`."""
     torch.manual_seed(config.run.seed)
-    builder, taps = NetworkBuilder(config, world, layout_on_cpu()), compared_layers(config)
+    builder, kind = NetworkBuilder(config, world, layout_on_cpu()), GENERATORS[config.generator.name]
+    taps = kind.compared_layers(**accepted(kind.compared_layers, vars(config.generator)))
     modules = build.build_generator(config), build.build_discriminator(config)
-    projection_module = _build_projection(config, cast(Generator, modules[0]))
+    projection_module = _build_projection(config, cast(Generator, modules[0]), taps)
     torch.manual_seed(config.run.seed + world.rank)  # patches differ by process
     generator = builder.network(modules[0], "generator", lambda network: TappedGenerator(network, taps))
     projection = builder.network(projection_module, "projection")
