@@ -1,4 +1,4 @@
-"""What is printed before a run starts (networks, data, steps, settings without effect), and --dry-run.
+"""The plan that is printed before a run starts (networks, data, steps, settings without effect), and --dry-run.
 
 --dry-run also prints the layers of the networks, and the memory and time of the run. It writes and downloads nothing.
 """
