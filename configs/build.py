@@ -45,7 +45,6 @@ from utils.signatures import accepted, argument_names, required_names
 from utils.text import exact
 from utils.torch_private import cpu_has_matrix_units
 
-Made = TypeVar("Made", bound=nn.Module)
 T = TypeVar("T")
 _LABEL_IDS = 2**16  # ids of 16 bits, for label maps next to sources that are images
 
@@ -133,9 +132,7 @@ def discriminated_side(config: Config) -> int:
 
 def _of_rule(rule: Callable[..., T], settings: Mapping[str, Any], kind: type[T]) -> T:
     """Return the sides for `settings` by a static method of a network; raise ConfigError if it breaks the contract."""
-    if missing := sorted(required_names(rule) - settings.keys()):
-        raise ConfigError(f"{rule.__qualname__}: {missing[0]} is no setting. Give this argument a default.")
-    sides = rule(**accepted(rule, settings))
+    sides = _called(rule, settings)
     if not isinstance(sides, kind):
         raise ConfigError(f"{rule.__qualname__}: returns {sides!r}. Return an {kind.__name__}: docs/architecture.md.")
     return sides
@@ -164,17 +161,14 @@ def check_sizes(config: Config) -> None:
     """Raise ConfigError if the generator does not take a size of the settings."""
     sides, data, scale = image_sides(config), config.data, config.generator.scale
     multiple = math.ceil(1 / scale)  # a side of a reduced target is a whole number
+    expected = f"a multiple of {multiple} with generator.scale={scale:g}"
     for key in _REDUCED.get(data.preprocess, ()):
-        data.require(
-            getattr(data, key) % multiple == 0, key, f"a multiple of {multiple} with generator.scale={scale:g}"
-        )
+        data.require(getattr(data, key) % multiple == 0, key, expected)
+    expected = f"a multiple of {sides.multiple}, at least {sides.minimum}, for this generator; for instance "
     for key in _TRANSLATED.get(data.preprocess, ()):
-        size: int = getattr(data, key)
+        size = getattr(data, key)
         nearest = max(sides.minimum, round(size / sides.multiple) * sides.multiple)
-        expected = (
-            f"a multiple of {sides.multiple}, at least {sides.minimum}, for this generator; for instance {nearest}"
-        )
-        data.require(size % sides.multiple == 0 and size >= sides.minimum, key, expected)
+        data.require(size % sides.multiple == 0 and size >= sides.minimum, key, f"{expected}{nearest}")
 
 
 def build_preprocessing(config: Config) -> Preprocessing:
@@ -190,12 +184,8 @@ def build_preprocessing(config: Config) -> Preprocessing:
 
         augmentation = PairAugmentation(data.rotation_degrees, data.zoom, data.elastic, data.quarter_turns)
     return Preprocessing(
+        **accepted(Preprocessing, vars(data)),
         mode=data.preprocess,
-        load_height=data.load_height,
-        load_width=data.load_width,
-        crop_height=data.crop_height,
-        crop_width=data.crop_width,
-        flip=data.flip,
         size_multiple=sides.multiple,
         min_size=sides.minimum,
         augmentation=augmentation,
@@ -219,18 +209,21 @@ def build_generator(config: Config, direction: str | None = None) -> nn.Module:
     settings, data = config.generator, config.data_of(direction)
     maker = GENERATORS[settings.name]
     conditioning = data_facts(config, direction).conditioning
-    in_channels = conditioning.channels + config.features.n_channels
-    channels = {"in_channels": in_channels, "out_channels": data.target_channels}
-    n_classes, n_further = conditioning.n_classes, conditioning.source_image_channels
-    images = {"n_image_channels": n_further if n_classes else data.source_channels}
-    images |= {"n_label_channels": n_classes if n_further else 0}
+    in_channels, n_further = conditioning.channels + config.features.n_channels, conditioning.source_image_channels
     height, width = config.style.size
-    style = {"style_channels": config.style.channels, "style_height": height, "style_width": width}
     # features before a norm are compared, in CUT's networks at least: biases of the convolutions there count
     compares = config.method.declaration.compares_features or "antialiased" in (settings.downsample, settings.upsample)
-    biases = {"biased_downs": compares and settings.norm == "instance"}
-    values = vars(settings) | style | images | biases
-    make = partial(_made, maker, channels | values, "generator.name")
+    values = vars(settings) | {
+        "in_channels": in_channels,
+        "out_channels": data.target_channels,
+        "n_image_channels": n_further if conditioning.n_classes else data.source_channels,
+        "n_label_channels": conditioning.n_classes if n_further else 0,
+        "biased_downs": compares and settings.norm == "instance",
+        "style_channels": config.style.channels,
+        "style_height": height,
+        "style_width": width,
+    }
+    make = partial(_called, maker, values)
     generator = make()
     if is_own(maker) and torch.get_default_device().type != "meta":
         key, side, scale = f"generator.name={settings.name}", image_sides(config).minimum, settings.scale
@@ -241,22 +234,12 @@ def build_generator(config: Config, direction: str | None = None) -> nn.Module:
     _draw_weights(generator, config, norm, as_spade=as_spade)
     network: nn.Module = generator
     if config.has_encoder:
-        features = config.features
-        of_features = FeatureEncoder(
-            in_channels=config.data.target_channels,
-            n_features=features.n_channels,
-            base_channels=features.base_channels,
-            n_downsamplings=features.n_downsamplings,
-            norm=settings.norm,
-        )
+        values = vars(config.features) | {"n_features": config.features.n_channels, "norm": settings.norm}
+        of_features = _called(FeatureEncoder, values | {"in_channels": data.target_channels})
         _draw_weights(of_features, config, "none", as_spade=False)
         network = FeatureConditionedGenerator(generator, of_features)
     elif config.style.channels:
-        encoder = StyleEncoder(
-            in_channels=data.target_channels,
-            style_channels=config.style.channels,
-            base_channels=settings.base_channels,
-        )
+        encoder = _called(StyleEncoder, values | {"in_channels": data.target_channels})
         _draw_weights(encoder, config, norm, as_spade=as_spade)
         network = StyleConditionedGenerator(generator, encoder)
     if config.train.activation_checkpointing:
@@ -276,24 +259,21 @@ def build_discriminator(config: Config, direction: str | None = None) -> nn.Modu
     source_channels = conditioning.channels if sees_source else 0
     channels = {"source_channels": source_channels, "image_channels": data.target_channels}
     values = discriminator_settings(config) | channels | {"n_classes": conditioning.n_classes}
-    discriminator = _made(maker, values, "discriminator.name")
+    discriminator = _called(maker, values)
     if is_own(maker):
         key, side = f"discriminator.name={settings.name}", discriminated_side(config)
-        needs_features = config.loss.feature_matching > 0
-        check_discriminator(
-            discriminator, key, source_channels, data.target_channels, side, needs_features=needs_features
-        )
+        shape, matches = (source_channels, data.target_channels, side), config.loss.feature_matching > 0
+        check_discriminator(discriminator, key, *shape, needs_features=matches)
     norm, misses_normed = settings.spectral_norm, maker.keeps_normed_weights
     _draw_weights(discriminator, config, norm, as_spade=norm == "inner", misses_normed=misses_normed)
     return discriminator
 
 
-def _made(maker: Callable[..., Made], values: Mapping[str, Any], key: str) -> Made:
-    """Return a network made from the values that its constructor names; raise ConfigError if it needs others."""
-    if missing := sorted(required_names(maker) - values.keys()):
-        name = maker.__name__
-        raise ConfigError(f"{key}: {name} needs {missing[0]}, which is no setting. Give this argument a default.")
-    return maker(**accepted(maker, values))
+def _called(function: Callable[..., T], values: Mapping[str, Any]) -> T:
+    """Call a function or class with the values that it has arguments for; raise ConfigError if it needs others."""
+    if missing := sorted(required_names(function) - values.keys()):
+        raise ConfigError(f"{function.__qualname__}: {missing[0]} is no setting. Give this argument a default.")
+    return function(**accepted(function, values))
 
 
 def _draw_weights(network: nn.Module, config: Config, norm: str, *, as_spade: bool, misses_normed: bool = True) -> None:
@@ -344,10 +324,10 @@ def build_adversarial_loss(config: Config) -> AdversarialLoss:
 
 def build_discriminator_objective(config: Config) -> DiscriminatorObjective:
     """Return the discriminator's losses."""
-    adversarial = build_adversarial_loss(config)
+    loss = build_adversarial_loss(config)
     penalties = {name: (PENALTIES[name], weight) for name, weight in config.penalties.items()}
-    computed = {n: p for n, p in penalties.items() if p[0].classifies_pixels == adversarial.classifies_pixels}
-    return DiscriminatorObjective(adversarial, computed)
+    computed = {n: p for n, p in penalties.items() if p[0].classifies_pixels == loss.classifies_pixels}
+    return DiscriminatorObjective(loss, computed)
 
 
 def build_augmentation(config: Config) -> DiffAugment:
@@ -356,11 +336,12 @@ def build_augmentation(config: Config) -> DiffAugment:
     Raises:
         ConfigError: the discriminator would learn classes of pixels that are cut out.
     """
-    settings = config.augmentation
-    expected = "a list without cutout with discriminator.name=segmentation: cut pixels have no class"
-    if "cutout" in settings.policy and DISCRIMINATORS[config.discriminator.name].classifies_pixels:
-        raise ConfigError(f"augmentation.policy is {settings.policy}, expected {expected}")
-    return DiffAugment(tuple(settings.policy))
+    cuts_classes = (
+        "cutout" in config.augmentation.policy and DISCRIMINATORS[config.discriminator.name].classifies_pixels
+    )
+    expected = f"a list without cutout with discriminator.name={config.discriminator.name}: cut pixels have no class"
+    config.require(not cuts_classes, "augmentation.policy", expected)
+    return DiffAugment(tuple(config.augmentation.policy))
 
 
 def measured_metrics(config: Config) -> list[str]:

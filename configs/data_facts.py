@@ -1,6 +1,6 @@
 """Facts about the images of a direction, derived from the settings once: `DataFacts`, made by `configs.build`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -78,11 +78,9 @@ class DataFacts:
     @property
     def trained_storage(self) -> dict[str, StoredForm]:
         """Storage formats for files from elsewhere, with the highest values that the networks know."""
-        storage = {}
-        for kind, form in self.storage.items():
-            highest = self.bounds(kind)[1::2]
-            storage[kind] = replace(form, highest=highest * form.n_channels if len(highest) == 1 else highest)
-        return storage
+        highest = {kind: self.bounds(kind)[1::2] for kind in self.storage}
+        by_channel = {k: highest[k] * (form.n_channels // len(highest[k])) for k, form in self.storage.items()}
+        return {kind: replace(form, highest=by_channel[kind]) for kind, form in self.storage.items()}
 
     @property
     def page_obstacle(self) -> str | None:
@@ -125,9 +123,8 @@ class DataFacts:
         lines = []
         for kind, form in self.storage.items():
             bounds = self.bounds(kind)
-            pairs = list(zip(bounds[::2], bounds[1::2], strict=True))
-            shown = [f"{exact(low)} to {exact(high)}" for low, high in pairs[:_SHOWN_RANGES]]
-            shown += ["…"] if len(pairs) > _SHOWN_RANGES else []
+            shown = [f"{exact(low)} to {exact(high)}" for low, high in zip(bounds[::2], bounds[1::2], strict=True)]
+            shown[_SHOWN_RANGES:] = ["…"] if len(shown) > _SHOWN_RANGES else []
             files = f", written as {self.target_files}" if kind == "target" and self.target_files else ""
             folders = f" of {', '.join(self.stack)}" if self.stack and kind != "target" else ""
             name = "source images" if kind == "source_images" else f"{kind}s"
@@ -137,11 +134,10 @@ class DataFacts:
 
 def named_classes(data: DataConfig) -> LabelColors | None:
     """Return names and colours of the classes, from the data set or data.label_colors; Cityscapes has 35 ids."""
-    known = LAYOUTS[data.layout].own_classes or data.colors
-    if known is None and data.n_classes == len(CITYSCAPES):
-        rgb = tuple((red, green, blue) for red, green, blue in (bytes.fromhex(kind.color) for kind in CITYSCAPES))
-        return LabelColors("cityscapes", tuple(kind.name for kind in CITYSCAPES), rgb)
-    return known
+    if (known := LAYOUTS[data.layout].own_classes or data.colors) or data.n_classes != len(CITYSCAPES):
+        return known
+    rgb = tuple((red, green, blue) for red, green, blue in (bytes.fromhex(kind.color) for kind in CITYSCAPES))
+    return LabelColors("cityscapes", tuple(kind.name for kind in CITYSCAPES), rgb)
 
 
 def number_of_classes(data: DataConfig, classes: LabelColors | None) -> int:
@@ -167,23 +163,23 @@ def ignored_id(data: DataConfig) -> int | None:
 
 def value_ranges(data: DataConfig) -> dict[str, ValueRange]:
     """Return the ranges of values that the settings name, by kind of map."""
-    of_source = data.source_range if not data.has_labels or data.is_stacked else None
-    bounds = {data.source_images: of_source, "target": data.target_range}
-    return {kind: ValueRange.of(of_kind) for kind, of_kind in bounds.items() if of_kind is not None}
+    return {kind: ValueRange.of(bounds) for kind, _, _, bounds in _images(data) if bounds is not None}
 
 
 def storage_formats(data: DataConfig) -> dict[str, StoredForm]:
     """Return the storage formats of images that are not 8-bit RGB: they have a range, other channels or a stack."""
-    sides = {"target": (data.target_channels, data.target_range)}
-    if not data.has_labels or data.is_stacked:
-        sides = {"source": (data.source_channels, data.source_range)} | sides
     return {
-        data.source_images if side == "source" else side: StoredForm(
-            n_channels, f"data.{side}_channels", is_8_bit=bounds is None
-        )
-        for side, (n_channels, bounds) in sides.items()
-        if bounds is not None or n_channels not in RGB_CHANNELS or (side == "source" and data.is_stacked)
+        kind: StoredForm(n_channels, key, is_8_bit=bounds is None)
+        for kind, key, n_channels, bounds in _images(data)
+        if bounds is not None or n_channels not in RGB_CHANNELS or (kind != "target" and data.is_stacked)
     }
+
+
+def _images(data: DataConfig) -> Iterator[tuple[str, str, int, list[float] | None]]:
+    """Yield each kind of map that holds images: its name, the key and value of its channels, and its range."""
+    if not data.has_labels or data.is_stacked:
+        yield data.source_images, "data.source_channels", data.source_channels, data.source_range
+    yield "target", "data.target_channels", data.target_channels, data.target_range
 
 
 def target_files(data: DataConfig) -> str | None:
@@ -208,9 +204,9 @@ def class_weights(given: Mapping[str, float], n_classes: int, classes: LabelColo
     Raises:
         ConfigError: a class does not exist or is named twice, or all weights are 0.
     """
-    if not given:
-        return {}
-    require(n_classes > 0, _CLASS_WEIGHTS, given, "{} where sources are no label maps: they have no classes")
+    require(
+        n_classes > 0 or not given, _CLASS_WEIGHTS, given, "{} where sources are no label maps: they have no classes"
+    )
     names = classes.names if classes else ()
     ids = {str(class_id): class_id for class_id in range(n_classes)} | {IGNORED: n_classes}
     ids |= {name: class_id for class_id, name in enumerate(names)}
@@ -221,6 +217,6 @@ def class_weights(given: Mapping[str, float], n_classes: int, classes: LabelColo
     for name, weight in given.items():
         require(ids[name] not in weights, _CLASS_WEIGHTS, name, "each class once, by its id or by its name")
         weights[ids[name]] = weight
-    lacks_all = all(weights.get(class_id) == 0 for class_id in range(n_classes))
-    require(not lacks_all, _CLASS_WEIGHTS, given, "a class with a weight above 0")
+    has_weight = not given or any(weights.get(class_id) != 0 for class_id in range(n_classes))
+    require(has_weight, _CLASS_WEIGHTS, given, "a class with a weight above 0")
     return {class_id: weight for class_id, weight in weights.items() if weight != 1}

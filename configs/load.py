@@ -10,11 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import asdict, fields, is_dataclass
-from itertools import islice
+from dataclasses import asdict
 from pathlib import Path
 from types import NoneType
-from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import yaml
 from omegaconf import DictConfig, OmegaConf
@@ -36,9 +35,9 @@ from utils.errors import ConfigError
 from utils.files import expanded
 from utils.label_colors import read_color_table
 from utils.log import logger
-from utils.plain_values import NestingError, distinct_values, plain_parts
+from utils.plain_values import distinct_values, plain_parts
 from utils.text import did_you_mean
-from utils.yaml_file import MAX_PROBLEMS, MAX_VALUES, parse_yaml, read_yaml, shortened
+from utils.yaml_file import MAX_PROBLEMS, parse_yaml, read_yaml, shortened
 
 FOLDER = Path(__file__).parent
 BASE = "base"
@@ -81,10 +80,7 @@ def read_recipe(path: Path, folder: Path = Path(), *, is_base: bool = False) -> 
         raise ConfigError(f"{file}: base is {shortened(base)}, expected the name of a YAML file")
     if is_base:
         raise ConfigError(f"{file}: has a base itself ({base}); name that one, or copy the settings")
-    try:
-        layers = read_recipe(Path(base), file.parent, is_base=True)
-    except (OSError, ConfigError) as error:
-        raise ConfigError(*(f"{file}: base: {line}" for line in str(error).splitlines())) from error
+    layers = read_recipe(Path(base), file.parent, is_base=True)
     return [*layers, (str(file), {key: value for key, value in values.items() if key != BASE})]
 
 
@@ -152,60 +148,39 @@ def config_of(layers: Sequence[Layer], overrides: Sequence[str] = ()) -> Config:
     return config
 
 
-def _merged(layers: Sequence[Layer], overrides: Sequence[str]) -> Config:
-    """Return the Config of layers of settings with overrides. Paths may be below home folders of other machines.
-
-    Raises:
-        ConfigError: keys or values are wrong; names them all.
-    """
-    config = deepcopy(_EMPTY)
-    problems = list(islice(_assign_layers(config, layers, overrides), MAX_PROBLEMS))
-    sections, problems_of_sections = _sections(config)
-    origin = layers[-1][0] + (" with the command line" if overrides else "")
-    problems += [f"{origin}: {problem}" for problem in problems_of_sections]
-    if not problems:
-        from configs.rules import check_rules  # imports torch, which mistakes in a file need not wait for
-
-        config_of_sections = Config(**sections)
-        try:
-            check_rules(config_of_sections)
-            return config_of_sections
-        except ConfigError as error:
-            problems += [f"{origin}: {problem}" for problem in error.problems]
-    raise ConfigError(*problems[:MAX_PROBLEMS])
-
-
-def _assign_layers(config: DictConfig, layers: Sequence[Layer], overrides: Sequence[str]) -> Iterator[str]:
-    """Assign the values of layers and overrides to `config`; yield the problems of the others."""
-    for number, (origin, values) in enumerate(layers):
-        yield from (f"{origin}: {problem}" for problem in _assign_all(config, values, is_first=number == 0))
-    for override in overrides:
-        where = f"{override!r} on the command line"
-        try:
-            yield from (f"{where}: {problem}" for problem in _assign_all(config, _parse_override(override, where)))
-        except ConfigError as error:
-            yield from error.problems
-
-
 def config_from_dict(values: object, origin: str, overrides: Sequence[str] = ()) -> Config:
     """Return the Config of settings that `config_to_dict` returned, with overrides; `origin` names them in errors.
 
-    Removed settings in checkpoints are left out.
+    Removed settings in checkpoints are left out. Paths may be below home folders of other machines.
     """
     if isinstance(values, Mapping):
-        _check_nesting(values, origin)
         values = without_removed(with_successors(dict(_settings(values))), origin)
     return _merged([(origin, values)], overrides)
 
 
-def _check_nesting(values: object, origin: str) -> None:
-    """Raise ConfigError if settings of a checkpoint expand to more values than a YAML file may."""
-    try:
-        *_, (_, n_values) = distinct_values(values, plain_parts)
-    except NestingError as error:
-        raise ConfigError(f"{origin}: its settings are damaged: {error}; name another file") from error
-    if n_values > MAX_VALUES:
-        raise ConfigError(f"{origin}: its settings are damaged: more than {MAX_VALUES} values; name another file")
+def _merged(layers: Sequence[Layer], overrides: Sequence[str]) -> Config:
+    """Return the Config of layers of settings with overrides; raise ConfigError, which names all wrong settings."""
+    config, sections, problems = deepcopy(_EMPTY), dict[str, Any](), list[str]()
+    for origin, values in (*layers, *map(_parsed_override, overrides)):
+        problems += (f"{origin}: {problem}" for problem in _assign_all(config, values))
+    origin = layers[-1][0] + (" with the command line" if overrides else "")
+    missing = sorted(OmegaConf.missing_keys(config))  # `???` in a recipe
+    problems += [f"{origin}: {key} is missing; add {key}=… to the command line" for key in missing]
+    for section in [] if missing else _SECTIONS:
+        try:
+            sections[section] = OmegaConf.to_object(config[section])
+        except ConfigError as error:
+            problems += [f"{origin}: {problem}" for problem in error.problems]
+    if not problems:
+        from configs.rules import check_rules  # imports torch, which mistakes in a file need not wait for
+
+        result = Config(**sections)
+        try:
+            check_rules(result)
+            return result
+        except ConfigError as error:
+            problems = [f"{origin}: {problem}" for problem in error.problems]
+    raise ConfigError(*problems[:MAX_PROBLEMS])
 
 
 def config_to_dict(config: Config) -> dict[str, Any]:
@@ -218,32 +193,27 @@ def config_to_yaml(config: Config) -> str:
     return yaml.dump(config_to_dict(config), Dumper=yaml.SafeDumper, allow_unicode=True, sort_keys=False)
 
 
-def _parse_override(override: str, where: str) -> dict[str, object]:
+def _parsed_override(override: str) -> Layer:
     key, equals, value = override.partition("=")
+    where = f"{override!r} on the command line"
     if not (equals and all(key.split("."))):
-        if override.endswith((".yaml", ".yml")):
-            raise ConfigError(f"{where}: write --config {override}")
-        raise ConfigError(f"{where}: write section.key=value without spaces, for instance run.seed=1")
-    if (key == SOURCE_FOLDER or key in _OF_NETWORKS or _TYPES.get(key) in _TEXTS) and value != "null":
-        return {key: value}  # texts need no quotes
-    return {key: parse_yaml(value, where)}
+        is_file = override.endswith((".yaml", ".yml"))
+        expected = f"--config {override}" if is_file else "section.key=value without spaces, for instance run.seed=1"
+        raise ConfigError(f"{where}: write {expected}")
+    is_text = key == SOURCE_FOLDER or key in _OF_NETWORKS or _TYPES.get(key) in (str, str | None)
+    return where, {key: value if is_text and value != "null" else parse_yaml(value, where)}  # texts need no quotes
 
 
-def _assign_all(config: DictConfig, values: object, *, is_first: bool = False) -> Iterator[str]:
-    """Assign values to the settings of `config`; yield the problems of the others.
-
-    is_first: `config` still holds the defaults, so that values equal to them can be left out, as most of a checkpoint.
-    """
+def _assign_all(config: DictConfig, values: object) -> Iterator[str]:
+    """Assign values to the settings of `config`; yield the problems of the others."""
     if not isinstance(values, Mapping):
         yield f"expected sections such as `run:` and `data:`, found {shortened(values)}"
         return
     given = list(_settings(values))
     counts = Counter(key for key, _ in given)
     yield from (f"{key} is given twice; keep one" for key, count in counts.items() if count > 1)
-    settings = [_of_network(*setting) for setting in with_successors(dict(given)).items()]
-    if is_first:
-        settings = [(key, value) for key, value in settings if key not in _DEFAULTS or value != _DEFAULTS[key]]
-    yield from (problem for key, value in settings if (problem := _assign(config, key, value)))
+    settings = (_of_network(*setting) for setting in with_successors(dict(given)).items())
+    yield from (problem for setting in settings if (problem := _assign(config, *setting)))
 
 
 def _of_network(key: str, value: object) -> tuple[str, object]:
@@ -280,15 +250,9 @@ def _assign(config: DictConfig, key: str, value: object) -> str | None:
     value = FORMER_VALUES.get(key, {}).get(str(value).lower(), value)
     try:
         value = READERS[key](value, key) if key in READERS else value
+        OmegaConf.update(config, key, value, merge=key not in READERS)
     except ConfigError as error:
         return str(error)
-    return _put(config, key, value)
-
-
-def _put(config: DictConfig, key: str, value: object) -> str | None:
-    """Assign a value; return the problem if it does not have the setting's type."""
-    try:
-        OmegaConf.update(config, key, value, merge=key not in READERS)
     except (OmegaConfBaseException, TypeError, ValueError, OverflowError):
         text = shortened(value)
         return f"{key} is {text}, expected {_expectation(_TYPES[key], text)}"
@@ -308,15 +272,11 @@ def _text_fault(value: object) -> str | None:
 def _known_keys(key: str) -> str:
     """Return the keys that the user may have meant by one that does not exist."""
     section, _, name = key.rpartition(".")
-    elsewhere = [known for known in _TYPES if known.rpartition(".")[2] == name]
-    alike = [*_TYPES] if section else _SECTIONS
-    if elsewhere:
+    if elsewhere := [known for known in _TYPES if known.rpartition(".")[2] == name]:
         return f"did you mean {' or '.join(elsewhere)}?"
-    if meant := did_you_mean(key, alike, cutoff=0.65):
-        return meant
-    section = section if section in _SECTIONS else ""
-    known = [known for known in (*_SECTIONS, *_TYPES) if known.rpartition(".")[0] == section]
-    return f"known in {section or 'a configuration'}: {', '.join(key.rpartition('.')[2] for key in known)}"
+    known = [item.partition(".")[2] for item in _TYPES if item.startswith(f"{section}.")]
+    names = f"known in {section}: {', '.join(known)}" if known else f"known in a configuration: {', '.join(_SECTIONS)}"
+    return did_you_mean(key, _TYPES if section else _SECTIONS, cutoff=0.65) or names
 
 
 def _expectation(kind: Any, text: str) -> str:
@@ -333,36 +293,10 @@ def _expectation(kind: Any, text: str) -> str:
     return names[kind]
 
 
-def _sections(config: DictConfig) -> tuple[dict[str, Any], list[str]]:
-    """Return the sections of a Config, and the problems of the values of each."""
-    sections, problems = dict[str, Any](), list[str]()
-    for field in fields(Config):
-        try:
-            sections[field.name] = OmegaConf.to_object(config[field.name])
-        except ConfigError as error:
-            problems += error.problems
-        except OmegaConfBaseException as error:  # around what a section within it finds
-            cause = error.__cause__
-            problems += cause.problems if isinstance(cause, ConfigError) else [shortened(error)]
-    if problems and (missing := OmegaConf.missing_keys(config)):  # `???` in a recipe
-        problems = [f"{key} is missing; add {key}=… to the command line" for key in sorted(missing)]
-    return sections, problems
-
-
-def _types(section: type, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield name and type of every section and setting below a section."""
-    for name, kind in get_type_hints(section).items():
-        yield f"{prefix}{name}", kind
-        if is_dataclass(kind):
-            yield from _types(cast(type, kind), f"{prefix}{name}.")
-
-
-_TEXTS = (str, str | None)
-_SECTIONS = [key for key, kind in _types(Config) if is_dataclass(kind)]
-_TYPES = {key: kind for key, kind in _types(Config) if not is_dataclass(kind)}
+_SECTIONS = get_type_hints(Config)
+_TYPES = {f"{name}.{key}": kind for name, section in _SECTIONS.items() for key, kind in get_type_hints(section).items()}
 _NETWORKS = {"generator", "discriminator"} | {name for method in METHODS.values() for name in method.networks}
 _OF_NETWORKS = {f"init.{name}": name for name in _NETWORKS}
-_DEFAULTS = settings_by_key(Config())
 _EMPTY: DictConfig = OmegaConf.structured(Config)  # made once: it takes longer than all else that reads a configuration
 for _section in _SECTIONS:  # frozen dataclasses come read-only, but the values come before they exist
     OmegaConf.set_readonly(OmegaConf.select(_EMPTY, _section), False)

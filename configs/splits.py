@@ -80,30 +80,29 @@ def open_split(
                 return held_back
         raise DataError(f"split {split}: no sample was held back by train.validation_share. Choose another split.")
     facts = data_facts(config)
-    needs_instances, storage = facts.conditioning.needs_instances, facts.storage
-    arguments = {
-        "seed": config.run.seed,
-        "needs_targets": needs_targets,
-        "needs_instances": needs_instances,
-        "needs_features": facts.conditioning.features == "precomputed",
-        "needs_labels": needs_labels,
-        "reader": facts.map_reader(
-            allowing_missing(storage) if allows_missing else storage, needs_instances=needs_instances
-        ),
-        "target_scale": config.generator.scale,
-    }
-    layout = LAYOUTS[config.data.layout]
-    return layout.open(split, **_layout_arguments(layout.open, config, **arguments))
+    needs_instances = facts.conditioning.needs_instances
+    storage = allowing_missing(facts.storage) if allows_missing else facts.storage
+    open_layout = LAYOUTS[config.data.layout].open
+    arguments = _layout_arguments(
+        open_layout,
+        config,
+        seed=config.run.seed,
+        needs_targets=needs_targets,
+        needs_instances=needs_instances,
+        needs_features=facts.conditioning.features == "precomputed",
+        needs_labels=needs_labels,
+        reader=facts.map_reader(storage, needs_instances=needs_instances),
+        target_scale=config.generator.scale,
+    )
+    return open_layout(split, **arguments)
 
 
 def _layout_arguments(function: Callable[..., Any], config: Config, **facts: Any) -> dict[str, Any]:
     """Return the settings of section `data` and the facts that a function of a layout has arguments for."""
     data = config.data
-    n_classes = number_of_classes(data, named_classes(data))
-    values = vars(data) | {"n_classes": n_classes, **facts}
-    if "root" in argument_names(function):
-        values["root"] = data_set_folder(data.root)
-    return accepted(function, values)
+    values = vars(data) | {"n_classes": number_of_classes(data, named_classes(data)), **facts}
+    root = {"root": data_set_folder(data.root)} if "root" in argument_names(function) else {}
+    return accepted(function, values | root)
 
 
 def check_has_split(config: Config, split: str, other_choice: str = "") -> None:
@@ -114,9 +113,8 @@ def check_has_split(config: Config, split: str, other_choice: str = "") -> None:
     if has_split(config, split):
         return
     data = config.data
-    known = ["train", "val", "test", *filter(None, [data.validation_split]), HELD_BACK]
-    names = [name for name in dict.fromkeys(known) if has_split(config, name)]
-    choices = " or ".join(f"--split {name}" for name in names)
+    known = dict.fromkeys(["train", "val", "test", data.validation_split or "val", HELD_BACK])
+    choices = " or ".join(f"--split {name}" for name in known if has_split(config, name))
     place = f"data.root={data.root}" if data.root else data.layout
     raise DataError(f"{place}: has no split {split!r}. Choose {', or '.join(filter(None, [choices, other_choice]))}.")
 
@@ -127,11 +125,8 @@ def check_is_complete(config: Config, layout: Layout) -> None:
     layout: The training split. A few of its samples are measured.
     """
     if found := measured_settings(config, layout):
-        typed = {
-            key: f"[{','.join(map(exact, value))}]" if isinstance(value, list) else value
-            for key, value in found.items()
-        }
-        settings = " ".join(f"data.{key}={value}" for key, value in typed.items())
+        texts = (f"[{','.join(map(exact, value))}]" if isinstance(value, list) else value for value in found.values())
+        settings = " ".join(f"data.{key}={text}" for key, text in zip(found, texts, strict=True))
         raise ConfigError(f"data.root={config.data.root}: has images that are not 8-bit RGB. Add {settings}")
 
 
@@ -150,8 +145,7 @@ def measured_settings(config: Config, layout: Layout) -> dict[str, Any]:
         if not first or (len(first) == 1 and is_8_bit_rgb(first[0])):
             continue
         form = StoredForm(n_channels, f"data.{side}_channels", is_8_bit=False)
-        samples = list(_read_some(layout, side, form, skips_bad=data.on_bad_sample == "skip"))
-        channels = [list(of_channel) for of_channel in zip(*samples, strict=True)]
+        channels = list(zip(*_read_some(layout, side, form, skips_bad=data.on_bad_sample == "skip"), strict=True))
         if all(image.dtype == np.uint8 for of_channel in channels for image in of_channel):
             continue
         measured[f"{side}_range"] = [bound for of_channel in channels for bound in _bounds(of_channel)]
@@ -178,8 +172,10 @@ def _read_some(layout: Layout, side: str, form: StoredForm, *, skips_bad: bool) 
     for index in dict.fromkeys(np.linspace(0, len(layout) - 1, _MEASURED_SAMPLES).astype(int).tolist()):
         files = _image_files(layout, index, side)
         try:
-            parts = [read_stored(files[0], form)] if len(files) == 1 else [read_part(file, form) for file in files]
-            parts = list(fitting(parts, files, form)) if len(files) > 1 else parts
+            if len(files) == 1:
+                parts = [read_stored(files[0], form)]
+            else:
+                parts = list(fitting([read_part(file, form) for file in files], files, form))
         except DataError as error:
             if isinstance(error, LoadingError) or not skips_bad:
                 raise
@@ -209,11 +205,10 @@ def _bounds(values: Sequence[np.ndarray]) -> list[float]:
 
 def _target_files(file: Blob, kind: str, n_channels: int) -> str:
     """Return `data.target_files` for targets that are stored as `file`, of the type `kind`."""
-    suffix = file.suffix.lower()
-    if suffix in TIFF_SUFFIXES:
+    if (suffix := file.suffix.lower()) in TIFF_SUFFIXES:
         return f"{kind}.tif"
     is_png = suffix != ".npy" and kind in ("uint8", "uint16") and fits_file(f"{kind}.png", n_channels)
-    return f"{kind}.png" if is_png else f"{kind}.npy"
+    return f"{kind}.{'png' if is_png else 'npy'}"
 
 
 def cached_split(config: Config, layout: Layout, run_folder: Path) -> Layout | None:
@@ -228,11 +223,12 @@ def cached_split(config: Config, layout: Layout, run_folder: Path) -> Layout | N
 
 def training_split(config: Config, layout: Layout, run_folder: Path) -> Layout:
     """Return the training split, behind the cache if the settings ask for one. Create the folder of the cache."""
-    if folder := cache_folder(config, run_folder):
-        try:
+    folder = cache_folder(config, run_folder)
+    try:
+        if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(f"data.cache: cannot make {folder}: {error.strerror}") from error
+    except OSError as error:
+        raise ConfigError(f"data.cache: cannot make {folder}: {error.strerror}") from error
     return cached_split(config, layout, run_folder) or layout
 
 

@@ -8,8 +8,8 @@ Checkpoints and the config.yaml of a run may hold settings of earlier versions. 
 settings with their former defaults.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -116,27 +116,16 @@ class Config(Section, prefix=""):
 
 def settings_by_key(config: Config) -> dict[str, object]:
     """Return the values by `section.key`, in the order of the schema."""
-    return dict(_settings_of(config, ""))
-
-
-def _settings_of(section: Any, prefix: str) -> Iterator[tuple[str, object]]:
-    for item in fields(section):
-        value = getattr(section, item.name)
-        if is_dataclass(value):
-            yield from _settings_of(value, f"{prefix}{item.name}.")
-        else:
-            yield f"{prefix}{item.name}", value
+    sections = vars(config).items()
+    return {f"{name}.{key}": value for name, section in sections for key, value in vars(section).items()}
 
 
 def config_differences(old: Config, new: Config) -> dict[str, tuple[object, object]]:
     """Return the settings that differ: old and new value by `section.key`."""
-    before, after = settings_by_key(old), settings_by_key(new)
-    return {key: (before[key], after[key]) for key in after if _differ(before[key], after[key])}
-
-
-def _differ(old: object, new: object) -> bool:
-    is_reordered = isinstance(old, Mapping) and isinstance(new, Mapping) and list(old) != list(new)
-    return old != new or is_reordered  # the order of classes decides their ids
+    after = settings_by_key(new)
+    pairs: dict[str, tuple[Any, Any]] = {key: (value, after[key]) for key, value in settings_by_key(old).items()}
+    # the order of classes decides their ids
+    return {key: (a, b) for key, (a, b) in pairs.items() if a != b or (isinstance(a, dict) and [*a] != [*b])}
 
 
 def changed_settings(config: Config) -> dict[str, object]:
@@ -156,58 +145,38 @@ def _folder_name(folders: str | list[str] | None) -> Any:
     return path.name if path.is_absolute() or ".." in path.parts else folders
 
 
-REPLACED: dict[str, dict[str, object]] = {  # settings, by the setting that holds their values now, in this order
-    "cycle.weights": {"cycle.weight_a": 10.0, "cycle.weight_b": 10.0},
-    "data.elastic": {"data.augment.elastic": []},
-    "data.quarter_turns": {"data.augment.quarter_turns": False},
-    "data.rotation_degrees": {"data.augment.rotation_degrees": []},
-    "data.zoom": {"data.augment.scale": []},
-    "data.synthetic_samples": {
-        "data.synthetic.train_samples": 1000,
-        "data.synthetic.val_samples": 16,
-        "data.synthetic.test_samples": 32,
-    },
-    "data.synthetic_size": {"data.synthetic.height": 128, "data.synthetic.width": 128},
-    "optimizer.betas": {"optimizer.beta1": 0.5, "optimizer.beta2": 0.999},
-    "style.size": {"style.height": 8, "style.width": 8},
+REPLACED: dict[str, str] = {  # settings, by the setting that holds their values now, in this order
+    "cycle.weights": "cycle.weight_a cycle.weight_b",
+    "data.elastic": "data.augment.elastic",
+    "data.quarter_turns": "data.augment.quarter_turns",
+    "data.rotation_degrees": "data.augment.rotation_degrees",
+    "data.zoom": "data.augment.scale",
+    "data.synthetic_samples": "data.synthetic.train_samples data.synthetic.val_samples data.synthetic.test_samples",
+    "data.synthetic_size": "data.synthetic.height data.synthetic.width",
+    "optimizer.betas": "optimizer.beta1 optimizer.beta2",
+    "style.size": "style.height style.width",
 }
-REMOVED: dict[str, object] = {
-    **{key: default for former in REPLACED.values() for key, default in former.items()},
-    **dict.fromkeys(("augmentation.target", "init.encoder", "log.show_channels", "loss.vgg_weights"), None),
-    **dict.fromkeys(("metrics.alexnet_weights", "metrics.inception_weights"), None),
-    **{key: [] for key in ("data.instance_classes", "train.freeze_discriminator", "train.freeze_generator")},
-    **{f"data.augment.{name}": [] for name in ("color", "hue", "jpeg_quality", "noise", "shear_degrees")},
-    **dict.fromkeys(("discriminator.init", "generator.init"), "normal"),
-    **dict.fromkeys(("discriminator.init_gain", "generator.init_gain"), 0.02),
-    **dict.fromkeys(("log.gradient_norms", "log.histograms", "loss.vgg_imagenet_normalization"), False),
-    "contrastive.all_negatives": False,
-    "augmentation.probability": 1.0,
-    "contrastive.taps": ["stem.0", "downs.0.0", "downs.1.0", "blocks.0", "blocks.4"],
-    "loss.class_balance": True,
-    "train.profile_steps": 0,
-    "data.augment.vertical_flip": False,
-    "data.cache_folder": "~/.cache/pairgan",
-    "data.cache_gib": 16.0,
-    "data.feature_folder": "{split}_feat",
-    "data.prefetch": 2,
-    "contrastive.temperature": 0.07,
-    "data.test_split": "test",
-    "data.shuffle": "full",
-    "discriminator.downsample": "strided",
-    "discriminator.max_channels": 512,
-    "discriminator.spectral_iteration": "u_first",
-    "generator.padding": "zeros",
-    "log.n_images": 4,
-    "optimizer.plateau_epochs": 5,
-    "optimizer.step_epochs": 50,
-    "optimizer.weight_decay": 0.0,
-    "run.peer_timeout_s": 1800.0,
-    "train.async_upload": True,
-    "train.channels_last": "auto",
-    "train.cudnn_benchmark": True,
-}
+_FORMER_DEFAULTS = """
+augmentation.probability=1.0 augmentation.target=none contrastive.all_negatives=false contrastive.temperature=0.07
+contrastive.taps=['stem.0','downs.0.0','downs.1.0','blocks.0','blocks.4'] cycle.weight_a=10.0 cycle.weight_b=10.0
+data.augment.color=[] data.augment.elastic=[] data.augment.hue=[] data.augment.jpeg_quality=[] data.augment.noise=[]
+data.augment.quarter_turns=false data.augment.rotation_degrees=[] data.augment.scale=[] data.augment.shear_degrees=[]
+data.augment.vertical_flip=false data.cache_folder=~/.cache/pairgan data.cache_gib=16.0
+data.feature_folder={split}_feat data.instance_classes=[] data.prefetch=2 data.shuffle=full
+data.synthetic.height=128 data.synthetic.width=128 data.synthetic.train_samples=1000 data.synthetic.val_samples=16
+data.synthetic.test_samples=32 data.test_split=test discriminator.downsample=strided discriminator.init=normal
+discriminator.init_gain=0.02 discriminator.max_channels=512 discriminator.spectral_iteration=u_first
+generator.init=normal generator.init_gain=0.02 generator.padding=zeros init.encoder=none log.gradient_norms=false
+log.histograms=false log.n_images=4 log.show_channels=none loss.class_balance=true
+loss.vgg_imagenet_normalization=false loss.vgg_weights=none metrics.alexnet_weights=none
+metrics.inception_weights=none optimizer.beta1=0.5 optimizer.beta2=0.999 optimizer.plateau_epochs=5
+optimizer.step_epochs=50 optimizer.weight_decay=0.0 run.peer_timeout_s=1800.0 style.height=8 style.width=8
+train.async_upload=true train.channels_last=auto train.cudnn_benchmark=true train.freeze_discriminator=[]
+train.freeze_generator=[] train.profile_steps=0
+"""
+REMOVED: dict[str, str] = dict(setting.split("=") for setting in _FORMER_DEFAULTS.split())
 FORMER_SECTIONS = ("data.augment", "data.synthetic")
-_SUCCESSORS = {key: new for new, former in REPLACED.items() for key in former}
+_SUCCESSORS = {key: new for new, former in REPLACED.items() for key in former.split()}
 _report = cache(logger.info)  # a checkpoint's settings are read several times in a run
 
 
@@ -218,9 +187,9 @@ def with_successors(settings: Mapping[str, object]) -> dict[str, object]:
     """
     result = dict(settings)
     for new, former in REPLACED.items():
-        values = [settings[key] for key in former if key in settings]
-        if len(values) == len(former):
-            result = {key: value for key, value in result.items() if key not in former}
+        keys = former.split()
+        if settings.keys() >= {*keys}:
+            values = [result.pop(key) for key in keys]
             result[new] = values if len(values) > 1 else values[0]
     folder = result.pop("data.instance_folder", None)
     if folder is not None and result.get("data.instances", "files") == "files":
@@ -236,7 +205,7 @@ def with_successors(settings: Mapping[str, object]) -> dict[str, object]:
 
 def removed_fault(key: str, value: object) -> str | None:
     """Return what is wrong with a removed setting, None if it has its former default."""
-    if str(value).lower() == str(REMOVED[key]).lower():  # YAML holds true and 1.0 as texts
+    if str(value).lower().replace(" ", "") == REMOVED[key]:  # texts, because a YAML file holds true and 1.0 as texts
         return None
     remedy = f"use {_SUCCESSORS[key]}" if key in _SUCCESSORS else "CHANGELOG.md names its successor"
     return f"{key} is no setting any more: {remedy}"

@@ -1,7 +1,10 @@
 """The checks that sections of the configuration share."""
 
-from collections.abc import Mapping
+from collections.abc import Callable
+from copy import copy
+from dataclasses import field, fields
 from operator import attrgetter
+from typing import Any, cast
 
 from utils.errors import ConfigError
 from utils.yaml_file import shortened
@@ -12,26 +15,48 @@ MOST_HALVINGS = 16  # more than any image allows
 MOST_LAYERS = 1000
 
 
+def setting(default: Any, fits: Callable[[Any], bool], expected: str, **metadata: object) -> Any:
+    """Return a field whose values satisfy `fits`; `expected` describes them in errors."""
+    checked = {"expected": lambda value: None if fits(value) else expected, **metadata}
+    if isinstance(default, list | dict):
+        return field(default_factory=lambda: copy(default), metadata=checked)
+    return field(default=default, metadata=checked)
+
+
+def number(default: float | None, least: float = 0, most: float = MOST, **metadata: object) -> Any:
+    """Return a field for a finite number of at least `least`, or None. most: Largest whole number."""
+
+    def expected(value: float | None) -> str | None:
+        largest = MOST_FRACTION if isinstance(value, float) else most
+        if value is None or least <= value <= largest:
+            return None
+        return f"a number from {least:g} to {largest}" if value > least else f"a number of at least {least:g}"
+
+    return field(default=default, metadata={"expected": expected, **metadata})
+
+
+def numbers(names: str, default: list[float], least: float, most: float = MOST) -> Any:
+    """Return a field for a list of as many numbers as `default`, which `names` describes, as [height,width]."""
+    expected = f"{names}, each from {least:g} to {most}"
+    return setting(
+        default, lambda given: len(given) == len(default) and all(least <= n <= most for n in given), expected
+    )
+
+
+def interval(least: float, most: float) -> Any:
+    """Return a field for the ends of an interval; [] is the default."""
+    expected = f"[lowest,highest] from {least:g} to {most:g}, or [] for none"
+    return setting([], lambda ends: not ends or (len(ends) == 2 and least <= ends[0] <= ends[1] <= most), expected)
+
+
 def require(condition: bool, key: str, value: object, expected: str) -> None:
     """Raise ConfigError unless `condition` holds."""
     if not condition:
-        raise ConfigError(f"{key} is {shortened(value)}, expected {expected}")
+        raise ConfigError(_problem(key, value, expected))
 
 
-def require_numbers(values: Mapping[str, float | None], least: float, most: int = MOST) -> None:
-    """Raise ConfigError, which names them all, unless every value is None or a finite number of at least `least`.
-
-    values: Values by their keys. most: Largest whole number.
-    """
-    problems = []
-    for key, value in values.items():
-        largest = MOST_FRACTION if isinstance(value, float) else most
-        if value is None or least <= value <= largest:
-            continue
-        expected = f"a number from {least:g} to {largest}" if value > least else f"a number of at least {least:g}"
-        problems.append(f"{key} is {shortened(value)}, expected {expected}")
-    if problems:
-        raise ConfigError(*problems)
+def _problem(key: str, value: object, expected: str) -> str:
+    return f"{key} is {shortened(value) if str(value).strip() else repr(value)}, expected {expected}"
 
 
 class Section:
@@ -42,10 +67,15 @@ class Section:
     def __init_subclass__(cls, *, prefix: str) -> None:
         cls._prefix = prefix
 
+    def __post_init__(self) -> None:
+        """Raise ConfigError, which names all values that their fields do not accept."""
+        checks = {
+            item.name: item.metadata["expected"] for item in fields(cast(Any, self)) if "expected" in item.metadata
+        }
+        faults = {name: expected for name, check in checks.items() if (expected := check(getattr(self, name)))}
+        if faults:
+            raise ConfigError(*(_problem(f"{self._prefix}{n}", getattr(self, n), faults[n]) for n in faults))
+
     def require(self, condition: bool, key: str, expected: str) -> None:
         """Raise ConfigError with the value of a setting unless `condition` holds."""
         require(condition, f"{self._prefix}{key}", attrgetter(key)(self), expected)
-
-    def require_numbers(self, *keys: str, least: float, most: int = MOST) -> None:
-        """Raise ConfigError unless every setting is None or a finite number of at least `least`."""
-        require_numbers({f"{self._prefix}{key}": getattr(self, key) for key in keys}, least, most)

@@ -1,11 +1,11 @@
 """The pairs: section `data`."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from operator import lt
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from configs.schema.checks import MOST, MOST_FRACTION, Section, require
+from configs.schema.checks import MOST_FRACTION, Section, interval, number, numbers, require, setting
 from utils.errors import ConfigError
 from utils.label_colors import LabelColors
 from utils.limits import MAX_CHANNELS, MOST_ELASTIC
@@ -27,11 +27,15 @@ LayoutName = Literal[
     "unpaired_folders",
     "synthetic_day_night",
 ]
-_AUGMENTATION_LIMITS = {
-    "rotation_degrees": (-180, 180),
-    "zoom": (0.5, 2),
-    "elastic": (0, MOST_ELASTIC),
-}
+_ARE_CHANNELS = range(1, MAX_CHANNELS + 1).__contains__
+
+
+def _is_cache(place: str) -> bool:
+    return place in ("none", "memory", "disk") or "/" in place or "\\" in place
+
+
+def _are_workers(workers: int | str) -> bool:
+    return workers == "auto" or (isinstance(workers, int) and workers >= 0)
 
 
 @dataclass(frozen=True)
@@ -58,17 +62,17 @@ class DataConfig(Section, prefix="data."):
     weights. null: all pixels weigh the same."""
     direction: Literal["AtoB", "BtoA"] = "AtoB"
     """Images: direction of the translation."""
-    n_classes: int = 0
+    n_classes: int = number(0)
     """Number of classes of a label map; ids are 0 .. n_classes-1. 0: the source is an image, unless
     label_colors or the layout synthetic_facades declares the classes."""
     label_colors: dict[str, Any] = field(default_factory=dict)
     """paired_folders: colours of the classes, if label maps are drawn in colours: cityscapes, cmp_facades, or a YAML
     file of lines such as road: [128, 64, 128], as tools.convert_data colors-to-ids writes it. Checkpoints hold the
     lines instead of the file's name. {} or null: label maps hold ids."""
-    source_channels: int = 3
+    source_channels: int = setting(3, _ARE_CHANNELS, f"1 to {MAX_CHANNELS}")
     """Number of channels of a source: 3 for 8-bit images, or 1 for only their brightness; for other images as many as
     the files have, up to 64; for several source folders, the channels of all images together."""
-    target_channels: int = 3
+    target_channels: int = setting(3, _ARE_CHANNELS, f"1 to {MAX_CHANNELS}")
     """Number of channels of a target."""
     source_range: list[float] | None = None
     """Values of the sources that the networks see as -1 and 1: [low,high], or low and high of each channel in turn.
@@ -79,7 +83,7 @@ class DataConfig(Section, prefix="data."):
     target_files: str | None = None
     """Type and format of the images that test.py writes, for targets that are not 8-bit RGB: uint8, uint16, int16 or
     float32, and png, tif or npy, such as uint16.png. Default: float32.tif with target_range, otherwise uint8.png."""
-    ignore_id: int | None = None
+    ignore_id: int | None = number(None)
     """Id of pixels without a class (255 in many data sets): they become zeros in every one-hot channel."""
     instance_edges: bool = False
     """Give the networks the edges between instances as one more channel; needs instance maps."""
@@ -92,34 +96,34 @@ class DataConfig(Section, prefix="data."):
     """resize_and_crop: to load_width x load_height, then a random crop. scale_width: to load_width, height in
     proportion. scale_width_and_crop: the same, then a random crop. crop: a random crop without resizing.
     none: the whole image, resized only to the nearest size that the generator takes."""
-    load_width: int = 1024
+    load_width: int = number(1024, least=1)
     """Width after resizing, in pixels."""
-    load_height: int = 512
+    load_height: int = number(512, least=1)
     """Height after resizing, in pixels; used by resize_and_crop."""
-    crop_width: int = 512
+    crop_width: int = number(512, least=1)
     """Width of the crop, in pixels."""
-    crop_height: int = 512
+    crop_height: int = number(512, least=1)
     """Height of the crop, in pixels."""
     flip: bool = True
     """Mirror half of the training samples."""
     quarter_turns: bool = False
     """Turn training samples by 0, 90, 180 or 270 degrees; by 0 or 180 if they are not square."""
-    rotation_degrees: list[float] = field(default_factory=list)
+    rotation_degrees: list[float] = interval(-180, 180)
     """Rotate training samples counter-clockwise by an angle drawn from [lowest,highest], as [-10,10]. Images continue
     beyond their borders as their reflections. []: off."""
-    zoom: list[float] = field(default_factory=list)
+    zoom: list[float] = interval(0.5, 2)
     """Magnify training samples by a factor from [lowest,highest], 0.5 to 2, as [0.8,1.25]. A factor is as likely as
     its inverse. Below 1 the crop shows more of the image. []: off."""
-    elastic: list[float] = field(default_factory=list)
+    elastic: list[float] = interval(0, MOST_ELASTIC)
     """Deform training samples smoothly, by up to a share of the crop's shorter side from [lowest,highest], 0 to 0.12,
     as [0,0.06]. []: off."""
     validation_split: str | None = None
     """Split whose first samples are shown during training. Default: val, otherwise the samples of
     train.validation_share, otherwise training samples."""
-    workers: int | str = "auto"
+    workers: int | str = setting("auto", _are_workers, "a number of at least 0, or auto")
     """Number of loader processes per training process; 0 loads in the training process. auto: one for every two cores
     of a process, at most 8."""
-    cache: str = "none"
+    cache: str = setting("none", _is_cache, "none, memory, disk or a folder such as /scratch/cache")
     """Keep decoded and resized samples, as uint8, for later epochs. memory: in shared memory until the run ends. disk:
     in ~/.cache/pairgan, or in another folder such as /scratch/cache, also for later runs. A sample is read again if its
     bytes change. Half of the shared memory or a tenth of the disk stays free. The plan prints the space that is needed.
@@ -127,29 +131,23 @@ class DataConfig(Section, prefix="data."):
     on_bad_sample: Literal["error", "skip"] = "error"
     """Reaction to a training or validation sample that cannot be used. error: end the run. skip: log it once and use
     another sample instead. More than 1 % of the samples, and more than 10, still end the run."""
-    timeout_s: float = 600.0
+    timeout_s: float = number(600.0)
     """Time that loader processes may take for a batch, in seconds, before the run ends; 0: no limit. Under torchrun a
     process waits three times as long for the others, which must be enough for validation and saving."""
-    synthetic_samples: list[int] = field(default_factory=lambda: [1000, 16, 32])
+    synthetic_samples: list[int] = numbers("[train,val,test]", [1000, 16, 32], least=1)
     """Drawn data sets: number of samples in the splits train, val and test."""
-    synthetic_size: list[int] = field(default_factory=lambda: [128, 128])
+    synthetic_size: list[int] = numbers("[height,width]", [128, 128], least=32)
     """Drawn data sets: height and width of a sample in pixels."""
 
     def __post_init__(self) -> None:
-        self.require_numbers("n_classes", "ignore_id", "timeout_s", least=0)
-        are_counts = len(self.synthetic_samples) == 3 and all(1 <= count <= MOST for count in self.synthetic_samples)
-        self.require(are_counts, "synthetic_samples", "[train,val,test], each at least 1")
-        is_size = len(self.synthetic_size) == 2 and all(32 <= side <= MOST for side in self.synthetic_size)
-        self.require(is_size, "synthetic_size", "[height,width], each at least 32")
+        super().__post_init__()
         _check_label_maps(self)
-        check_side("source", self.source_channels, self.source_range)
-        check_side("target", self.target_channels, self.target_range)
-        check_target_files(self.target_files, self.target_channels)
-        is_cache = self.cache in ("none", "memory", "disk") or "/" in self.cache or "\\" in self.cache
-        self.require(is_cache, "cache", "none, memory, disk or a folder such as /scratch/cache")
-        are_workers = self.workers == "auto" or (isinstance(self.workers, int) and self.workers >= 0)
-        self.require(are_workers, "workers", "a number of at least 0, or auto")
-        self.require_numbers("load_width", "load_height", "crop_width", "crop_height", least=1)
+        self._check_range("source_range", self.source_range, self.source_channels)
+        self._check_range("target_range", self.target_range, self.target_channels)
+        files = self.target_files
+        self.require(files is None or files in TARGET_FILES, "target_files", f"one of {', '.join(TARGET_FILES)}")
+        expected = f"one of tif or npy: such a PNG does not hold {self.target_channels} channels"
+        self.require(files is None or fits_file(files, self.target_channels), "target_files", expected)
         crop = f"{self.crop_width}x{self.crop_height}"
         if self.preprocess == "resize_and_crop":
             fits = self.crop_width <= self.load_width and self.crop_height <= self.load_height
@@ -158,10 +156,13 @@ class DataConfig(Section, prefix="data."):
         if self.preprocess == "scale_width_and_crop":
             fits = self.crop_width <= self.load_width
             self.require(fits, "crop_width", f"no more than data.load_width {self.load_width}")
-        for name, (least, most) in _AUGMENTATION_LIMITS.items():
-            bounds = getattr(self, name)
-            is_range = len(bounds) == 2 and least <= bounds[0] <= bounds[1] <= most
-            self.require(is_range or not bounds, name, f"[lowest,highest] from {least:g} to {most:g}, or [] for none")
+
+    def _check_range(self, key: str, bounds: Sequence[float] | None, n_channels: int) -> None:
+        if bounds is not None:
+            expected = f"[low,high], or low and high of each of {n_channels} channels, each low less than its high"
+            are_numbers = all(abs(bound) <= MOST_FRACTION for bound in bounds)
+            fits = are_numbers and len(bounds) in {2, 2 * n_channels}
+            self.require(fits and all(map(lt, bounds[::2], bounds[1::2])), key, expected)
 
     @property
     def _layout(self) -> "type[RegisteredLayout]":
@@ -270,26 +271,6 @@ def read_instances(value: object, key: str) -> str | list[str]:
     raise ConfigError(
         f"{key} is {shortened(value)}, expected a folder, connected, or a list of classes such as [car,rider]"
     )
-
-
-def check_side(side: str, n_channels: int, bounds: Sequence[float] | None) -> None:
-    """Raise ConfigError unless the channels and the range of the sources or targets can be used."""
-    require(1 <= n_channels <= MAX_CHANNELS, f"data.{side}_channels", n_channels, f"1 to {MAX_CHANNELS}")
-    if bounds is not None:
-        key, expected = f"data.{side}_range", f"[low,high], or low and high of each of {n_channels} channels"
-        require(len(bounds) in {2, 2 * n_channels}, key, bounds, expected)
-        are_numbers = all(math.isfinite(bound) and abs(bound) <= MOST_FRACTION for bound in bounds)
-        are_ranges = all(low < high for low, high in zip(bounds[::2], bounds[1::2], strict=True))
-        require(are_numbers and are_ranges, key, bounds, "numbers, each low less than its high")
-
-
-def check_target_files(files: str | None, n_channels: int) -> None:
-    """Raise ConfigError unless the files that test.py writes can hold images of `n_channels`."""
-    if files is None:
-        return
-    require(files in TARGET_FILES, "data.target_files", files, f"one of {', '.join(TARGET_FILES)}")
-    expected = f"one of tif or npy: such a PNG does not hold {n_channels} channels"
-    require(fits_file(files, n_channels), "data.target_files", files, expected)
 
 
 def fits_file(files: str, n_channels: int) -> bool:

@@ -1,10 +1,10 @@
 """The losses, their weights and settings: sections `loss`, `contrastive` and `cycle`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Literal
 
-from configs.schema.checks import MOST_FRACTION, Section, require_numbers
+from configs.schema.checks import MOST_FRACTION, Section, number, numbers, setting
 from utils.errors import ConfigError
 from utils.yaml_file import shortened
 
@@ -16,14 +16,18 @@ def weight(default: float, data: Data = "any", *, needs_style: bool = False) -> 
 
     data: Training data for which the loss is computed. needs_style: Whether it is computed only with style.channels.
     """
-    value: float = field(default=default, metadata={"data": data, "needs_style": needs_style})
+    value: float = number(default, data=data, needs_style=needs_style)
     return value
 
 
 def penalty(default: float) -> float:
     """Return a field that is the weight of the penalty of its name; see losses.PENALTIES."""
-    value: float = field(default=default, metadata={"is_penalty": True})
+    value: float = number(default, is_penalty=True)
     return value
+
+
+def _are_weights(weights: Mapping[str, float]) -> bool:
+    return all(0 <= weight <= MOST_FRACTION for weight in weights.values())
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ class LossConfig(Section, prefix="loss."):
     """1 - MS-SSIM: structure at several scales, next to l1. It ignores weights of pixels."""
     vgg: float = weight(10.0, "pairs")
     """L1 between VGG19 features; needs VGG19's weights (548 MB), downloaded into torch's cache."""
-    class_weights: dict[str, float] = field(default_factory=dict)
+    class_weights: dict[str, float] = setting({}, _are_weights, "weights of at least 0")
     """Label maps: weights of the pixels of each class in l1, feature_matching, vgg and some metrics. Name classes by id
     or name, as {car: 4, sky: 0}, or list the weights of the classes 0, 1 and so on. 0 ignores a class; other classes
     weigh 1. `ignored` names the pixels without a class. The maps of data.weight_folder multiply these weights."""
@@ -64,10 +68,6 @@ class LossConfig(Section, prefix="loss."):
     """With style.channels: distance of the encoded styles from N(0, 1), from which test.py draws. Summed over the
     samples of a pass and the channels of the style, as in SPADE. With a lower weight, styles hold more of the images,
     and drawn styles resemble them less."""
-
-    def __post_init__(self) -> None:
-        self.require_numbers(*self.weights, *self.penalties, least=0)
-        require_numbers({f"loss.class_weights.{name}": weight for name, weight in self.class_weights.items()}, least=0)
 
     @property
     def weights(self) -> dict[str, float]:
@@ -96,36 +96,27 @@ class LossConfig(Section, prefix="loss."):
 class ContrastiveConfig(Section, prefix="contrastive."):
     """method.name=contrastive: patches of a translation must resemble the same places of the source (CUT)."""
 
-    weight: float = 1.0
+    weight: float = number(1.0)
     """Weight of the loss, in addition to loss.adversarial; 1 in CUT, 10 in FastCUT."""
-    n_patches: int = 256
+    n_patches: int = number(256, least=1)
     """Patches of each image that are drawn for a step, at each compared layer of the generator."""
-    channels: int = 256
+    channels: int = number(256, least=1)
     """Length of the vectors that are compared, and width of the projection network that makes them."""
     identity: bool = True
     """Translate target images too; their patches must not change. CUT; not FastCUT."""
     flip_equivariance: bool = False
     """Mirror the sources of half of the steps. FastCUT; not CUT."""
 
-    def __post_init__(self) -> None:
-        self.require_numbers("weight", least=0)
-        self.require_numbers("n_patches", "channels", least=1)
-
 
 @dataclass(frozen=True)
 class CycleConfig(Section, prefix="cycle."):
     """method.name=cycle: an image that is translated to the other domain and back must be unchanged (CycleGAN)."""
 
-    weights: list[float] = field(default_factory=lambda: [10.0, 10.0])
+    weights: list[float] = numbers("[of A,of B]", [10.0, 10.0], least=0, most=MOST_FRACTION)
     """Weights of the mean absolute difference between an image and what comes back: of images of A, of images of B."""
-    identity: float = 0.5
+    identity: float = number(0.5)
     """Weight, as a share of cycle.weights, of the change that a generator makes to an image of its own target domain.
     It keeps colours. 0: off, which saves two passes and allows domains with different channels."""
-
-    def __post_init__(self) -> None:
-        self.require_numbers("identity", least=0)
-        are_weights = len(self.weights) == 2 and all(0 <= weight <= MOST_FRACTION for weight in self.weights)
-        self.require(are_weights, "weights", "two numbers of at least 0")
 
 
 def read_class_weights(value: object, key: str) -> object:

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast, get_args
 
-from configs.schema.checks import MOST_FRACTION, MOST_HALVINGS, MOST_LAYERS, Section
+from configs.schema.checks import MOST_FRACTION, MOST_HALVINGS, MOST_LAYERS, Section, number, numbers, setting
 from utils.limits import TARGET_SCALES
 
 Distribution = Literal["normal", "xavier", "kaiming", "orthogonal"]
@@ -21,26 +21,26 @@ class GeneratorConfig(Section, prefix="generator."):
     """global: pix2pixHD's global generator; with n_downsamplings 2 it is pix2pix's ResNet generator. local: pix2pixHD's
     local enhancer. unet: pix2pix's U-Net. spade: SPADE's, for label maps. Or the name of a network of your own, which
     your program has registered (docs/library.md)."""
-    base_channels: int = 64
+    base_channels: int = number(64, least=1)
     """Channels after the first convolution (ngf); each downsampling doubles them, in a U-Net up to 8 times. spade:
     channels at the full sides; the coarsest blocks have up to 16 times as many."""
-    n_downsamplings: int = 4
+    n_downsamplings: int = number(4, least=1, most=MOST_HALVINGS)
     """Number of halvings; the sides of an image must be multiples of 2**n_downsamplings. A U-Net needs 5; 8 is
     pix2pix's unet_256."""
-    n_blocks: int = 9
+    n_blocks: int = number(9, most=MOST_LAYERS)
     """Number of residual blocks at the lowest resolution; a U-Net has none."""
-    n_enhancers: int = 1
+    n_enhancers: int = number(1, least=1, most=MOST_HALVINGS)
     """local: number of resolutions above the global generator's, each a further halving."""
-    n_enhancer_blocks: int = 3
+    n_enhancer_blocks: int = number(3, most=MOST_LAYERS)
     """local: number of residual blocks of each enhancer."""
-    n_upsamplings: int = 5
+    n_upsamplings: int = number(5, least=2, most=MOST_UPSAMPLINGS)
     """spade: number of doublings; the sides of an image must be multiples of 2**n_upsamplings. 5, 6 and 7 are SPADE's
     normal, more and most; fewer suit small images."""
-    n_middle_blocks: int = 2
+    n_middle_blocks: int = number(2, least=1, most=2)
     """spade: blocks of the full width behind the first one: 2 in SPADE, 1 in OASIS."""
-    hidden_channels: int = 128
+    hidden_channels: int = number(128, least=1)
     """spade: channels of the hidden layer between the label map and the scales and shifts of each SPADE layer."""
-    noise_channels: int = 0
+    noise_channels: int = number(0)
     """spade: channels of noise, one value for each channel and image, next to the label map; 64 in OASIS, 0 in SPADE.
     test.py draws it by --seed."""
     norm: Literal["instance", "batch"] = "instance"
@@ -57,7 +57,7 @@ class GeneratorConfig(Section, prefix="generator."):
     upsample: Literal["transposed", "nearest", "bilinear", "residual", "antialiased"] = "transposed"
     """global, local, unet: transposed convolution, as most originals; interpolation and convolution, which leave no
     checkerboard; or residual blocks, except for unet. antialiased: CUT's bilinear interpolation, only for global."""
-    scale: float = 1.0
+    scale: float = setting(1.0, TARGET_SCALES.__contains__, f"one of {', '.join(f'{n:g}' for n in TARGET_SCALES)}")
     """global, unet: height of a target divided by the height of its source: 2 or 4 enlarges, 0.5 or 0.25 reduces. Sizes
     in section data are sizes of sources. The files of each pair must have exactly this ratio."""
     output: Literal["tanh", "linear"] = "tanh"
@@ -70,14 +70,7 @@ class GeneratorConfig(Section, prefix="generator."):
     """Order of the updates in a step of spectral norm's power iteration, for both networks; v_first in SPADE."""
 
     def __post_init__(self) -> None:
-        self.require_numbers("base_channels", "hidden_channels", least=1)
-        self.require_numbers("noise_channels", least=0)
-        self.require_numbers("n_downsamplings", "n_enhancers", least=1, most=MOST_HALVINGS)
-        self.require_numbers("n_blocks", "n_enhancer_blocks", least=0, most=MOST_LAYERS)
-        self.require_numbers("n_upsamplings", least=2, most=MOST_UPSAMPLINGS)
-        self.require_numbers("n_middle_blocks", least=1, most=2)
-        expected = f"one of {', '.join(f'{scale:g}' for scale in TARGET_SCALES)}"
-        self.require(self.scale in TARGET_SCALES, "scale", expected)
+        super().__post_init__()
         fewest = round(-math.log2(self.scale))
         expected = f"at least {fewest} with generator.scale={self.scale:g}"
         self.require(self.n_downsamplings >= fewest, "n_downsamplings", expected)
@@ -92,16 +85,16 @@ class DiscriminatorConfig(Section, prefix="discriminator."):
     pix2pix's 1x1 convolutions. segmentation: OASIS's U-Net, which classifies the pixels of the image; for label maps,
     with loss.gan_mode=segmentation and loss.feature_matching=0. Or the name of a network of your own, which your
     program has registered (docs/library.md)."""
-    base_channels: int = 64
+    base_channels: int = number(64, least=1)
     """Channels after the first convolution (ndf); each layer doubles them, up to 512.
     segmentation: channels behind the last block; the first has twice as many, and every second block doubles them."""
-    n_layers: int = 3
+    n_layers: int = number(3, least=1, most=MOST_HALVINGS)
     """multiscale_patch: number of strided layers of each PatchGAN."""
-    n_downsamplings: int = 6
+    n_downsamplings: int = number(6, least=1, most=MOST_HALVINGS)
     """segmentation: number of halvings; the sides of an image must be at least 2**n_downsamplings pixels."""
-    n_scales: int = 2
+    n_scales: int = number(2, least=1, most=MOST_HALVINGS)
     """multiscale_patch: number of resolutions of the images that it sees, each half of the one before."""
-    padding: int = 2
+    padding: int = number(2, least=1, most=MOST_LAYERS)
     """multiscale_patch: zeros around each layer's input, in pixels; 1 in pix2pix."""
     spectral_norm: Literal["none", "inner", "all"] = "none"
     """Divide the weights of convolutions by their largest singular value. inner: as in SPADE, all but the first, which
@@ -110,34 +103,27 @@ class DiscriminatorConfig(Section, prefix="discriminator."):
     norm: Literal["instance", "batch"] = "instance"
     """Normalisation layer."""
 
-    def __post_init__(self) -> None:
-        self.require_numbers("base_channels", least=1)
-        self.require_numbers("n_layers", "n_scales", "n_downsamplings", least=1, most=MOST_HALVINGS)
-        self.require_numbers("padding", least=1, most=MOST_LAYERS)
-
 
 @dataclass(frozen=True)
 class FeaturesConfig(Section, prefix="features."):
     """pix2pixHD's instance features: the appearance of each instance, an input of the generator next to the source."""
 
-    n_channels: int = 0
+    n_channels: int = number(0)
     """Number of channels of the features; 3 in pix2pixHD. 0: no features."""
     origin: Literal["encoded", "precomputed"] = "encoded"
     """encoded: from the target, by an encoder that is trained with the generator. precomputed: read from
     the folder {split}_feat below data.root, where tools.precompute_features writes them; they have 3 channels."""
     regions: Literal["instances", "labels"] = "instances"
     """Pixels that share their features: the pixels of an instance, or all pixels of a class."""
-    base_channels: int = 16
+    base_channels: int = number(16, least=1)
     """encoded: channels after the encoder's first convolution (nef)."""
-    n_downsamplings: int = 4
+    n_downsamplings: int = number(4, least=1, most=MOST_HALVINGS)
     """encoded: number of the encoder's halvings."""
 
     def __post_init__(self) -> None:
-        self.require_numbers("n_channels", least=0)
-        self.require_numbers("base_channels", least=1)
-        self.require_numbers("n_downsamplings", least=1, most=MOST_HALVINGS)
-        if self.origin == "precomputed":
-            self.require(self.n_channels in (0, 3), "n_channels", "3: precomputed maps are images")
+        super().__post_init__()
+        is_possible = self.origin == "encoded" or self.n_channels in (0, 3)
+        self.require(is_possible, "n_channels", "3: precomputed maps are images")
 
 
 @dataclass(frozen=True)
@@ -145,16 +131,11 @@ class StyleConfig(Section, prefix="style."):
     """SPADE's style encoder: the appearance of an image as a few numbers, which the generator starts from. Only
     for generator.name=spade. test.py draws the numbers by --seed, or encodes --style IMAGE."""
 
-    channels: int = 0
+    channels: int = number(0)
     """Number of values of a style; 256 in SPADE. 0: no style."""
-    size: list[int] = field(default_factory=lambda: [8, 8])
+    size: list[int] = numbers("[height,width]", [8, 8], least=1, most=MOST_STYLE_SIDE)
     """Height and width of the map that the generator makes from a style at its lowest resolution. It is resized for
     images of another size. SPADE: the size of the training images divided by 2**generator.n_upsamplings."""
-
-    def __post_init__(self) -> None:
-        self.require_numbers("channels", least=0)
-        are_sides = len(self.size) == 2 and all(1 <= side <= MOST_STYLE_SIDE for side in self.size)
-        self.require(are_sides, "size", f"[height,width], of 1 to {MOST_STYLE_SIDE} pixels each")
 
 
 @dataclass(frozen=True)

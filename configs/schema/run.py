@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from configs.schema.checks import Section, require
+from configs.schema.checks import Section, number, setting
 
 if TYPE_CHECKING:
     from metrics.metric import Metric
@@ -17,46 +17,40 @@ def metrics() -> Mapping[str, "Metric"]:
     return METRICS
 
 
+def is_folder_name(name: str) -> bool:
+    """Return whether a folder may have a name on all systems, also with a suffix."""
+    is_plain = bool(name.strip(".")) and name == name.strip() and name.isprintable()
+    return is_plain and not set(name) & set('/\\:*?"<>|') and len(name.encode()) <= 200  # a file system takes 255
+
+
 @dataclass(frozen=True)
 class RunConfig(Section, prefix="run."):
     """Where a run lives and what it is called."""
 
-    name: str = "unnamed"
+    name: str = setting("unnamed", is_folder_name, "a name that can be a folder, up to 200 bytes")
     """Name of the run, and of its folder."""
     root: str = "runs"
     """Folder that holds the runs; the run's files go to ROOT/NAME."""
-    seed: int = 0
+    seed: int = setting(0, range(2**32).__contains__, "0 to 4294967295")
     """Seed of the initial weights, the order of the samples and their augmentation."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """auto: a GPU if there is one."""
-
-    def __post_init__(self) -> None:
-        is_folder_name = (
-            self.name.strip(".")
-            and self.name == self.name.strip()
-            and self.name.isprintable()
-            and not set(self.name) & set('/\\:*?"<>|')
-            and len(self.name.encode()) <= 200  # a file system takes 255, with what is put behind it
-        )
-        require(bool(is_folder_name), "run.name", repr(self.name), "a name that can be a folder, up to 200 bytes")
-        self.require(0 <= self.seed < 2**32, "seed", "0 to 4294967295")
 
 
 @dataclass(frozen=True)
 class CheckpointConfig(Section, prefix="checkpoint."):
     """How often everything is saved."""
 
-    every_steps: int = 1000
+    every_steps: int = number(1000, least=1)
     """Steps between checkpoints; the last step is always saved."""
-    keep: int = 3
+    keep: int = number(3)
     """Number of newest checkpoints that stay; 0 keeps all."""
     best: str = "auto"
     """Metric of the validation samples that chooses best.pt in the run's folder. auto: l1 with pairs, swd without
     pairs, and none if the validation samples are trained on. none: no best.pt, which saves the space on disk."""
 
     def __post_init__(self) -> None:
-        self.require_numbers("every_steps", least=1)
-        self.require_numbers("keep", least=0)
+        super().__post_init__()
         if self.best not in ("auto", "none"):
             names = [name for name, metric in metrics().items() if metric.higher_is_better is not None]
             self.require(self.best in names, "best", f"one of auto, none, {', '.join(names)}")
@@ -66,36 +60,32 @@ class CheckpointConfig(Section, prefix="checkpoint."):
 class MetricsConfig(Section, prefix="metrics."):
     """Metrics of translated images, in validation and by test.py, in addition to L1, PSNR, SSIM and MS-SSIM."""
 
-    n_samples: int = 4
+    n_samples: int = number(4, least=1)
     """Number of validation samples that are measured each time. They stay in memory, and the first four are shown."""
     extra: list[str] = field(default_factory=list)
     """More figures: lpips, swd, fid, kid. All but swd need a network's weights, downloaded into torch's cache; fid and
     kid also the package torch-fidelity, and thousands of images to compare with published figures. swd, fid and kid
     compare the images as sets."""
-    label_colors: str | None = None
+    label_colors: str | None = setting(
+        None, lambda name: name is None or name.strip(), "null, cityscapes, cmp_facades or a YAML file"
+    )
     """If photos are translated into label maps: the classes' colours, for pixel accuracy and mean IoU. cityscapes,
     cmp_facades, or a YAML file of lines such as road: [128, 64, 128]."""
 
     def __post_init__(self) -> None:
-        self.require_numbers("n_samples", least=1)
+        super().__post_init__()
         if self.extra:
             names = [name for name, metric in metrics().items() if metric.is_optional]
-            unknown = [name for name in self.extra if name not in names]
-            require(not unknown, "metrics.extra", unknown, f"a list of some of {', '.join(names)}")
-        expected = "null, cityscapes, cmp_facades or a YAML file"
-        require(self.label_colors is None or self.label_colors.strip() != "", "metrics.label_colors", "empty", expected)
+            self.require({*self.extra} <= {*names}, "extra", f"a list of some of {', '.join(names)}")
 
 
 @dataclass(frozen=True)
 class LogConfig(Section, prefix="log."):
     """Reports during training, and how often they are made."""
 
-    every_steps: int = 100
+    every_steps: int = number(100, least=1)
     """Steps between lines of the log and TensorBoard's scalars, which are means over these steps."""
-    images_every_steps: int = 500
+    images_every_steps: int = number(500, least=1)
     """Steps between validations: figures of the samples, their pictures, and the choice of best.pt."""
     activations: str | None = None
     """A module of the generator, as blocks.0: TensorBoard shows its output for the first sample."""
-
-    def __post_init__(self) -> None:
-        self.require_numbers("every_steps", "images_every_steps", least=1)

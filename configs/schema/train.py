@@ -2,11 +2,11 @@
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
-from configs.schema.checks import Section, require
+from configs.schema.checks import Section, number, require, setting
 from configs.schema.loss import Data
 from utils.errors import ConfigError
 
@@ -116,37 +116,56 @@ class MethodConfig:
         return next((way for way, names in networks.items() if network in names), None)
 
 
+def _is_expression(text: str | None) -> bool:
+    try:
+        return text is None or bool(text and re.compile(text))
+    except (re.error, OverflowError, RecursionError):
+        return False
+
+
+def _are_parts(parts: Sequence[str]) -> bool:
+    return all(type(part) is str and all(part.partition(".")) for part in parts)
+
+
+def _are_betas(betas: Sequence[float]) -> bool:
+    return len(betas) == 2 and all(0 <= beta < 1 for beta in betas)
+
+
+def _are_operations(policy: Sequence[str]) -> bool:
+    return {*policy} <= {*AUGMENTATIONS} and len({*policy}) == len(policy)
+
+
 @dataclass(frozen=True)
 class TrainConfig(Section, prefix="train."):
     """How long and in what steps to train."""
 
-    epochs: int = 100
+    epochs: int = number(100)
     """Epochs at the full learning rate (pix2pixHD's niter)."""
-    decay_epochs: int = 100
+    decay_epochs: int = number(100)
     """Epochs after those, in which the learning rate falls to 0 by the linear decays (niter_decay); step and cosine run
     over all epochs."""
-    max_steps: int | None = None
+    max_steps: int | None = number(None, least=1)
     """Stop after this many steps, also in the middle of an epoch. Default: no limit."""
-    steps_per_epoch: int | None = None
+    steps_per_epoch: int | None = number(None, least=1)
     """Steps that count as one epoch for train.epochs and all other settings in epochs, so that a run has the same
     length with any number of images. null: an epoch sees each image once."""
-    patience: int | None = None
+    patience: int | None = number(None, least=1)
     """End the run after this many validations in a row, every log.images_every_steps, without a better figure of
     checkpoint.best. null: never."""
-    validation_share: float = 0.0
+    validation_share: float = setting(0.0, lambda share: 0 <= share < 1, "0 <= share < 1")
     """Share of the training samples that validation takes if the data set has no validation split. They are in no
     batch. Their names decide which ones, so that new samples move none. 0: validation shows training samples."""
-    validation_group: str | None = None
+    validation_group: str | None = setting(None, _is_expression, "null, or a regular expression such as p[0-9]+")
     """A regular expression on the names of samples, as p[0-9]+ on p001_slice03. Samples with the same match (or the
     same parentheses) are one group. A group is either for training or for validation, so that no patient or scene is in
     both; validation_share is a share of the groups. null: each sample by itself."""
-    batch_size: int = 1
+    batch_size: int = number(1, least=1)
     """Samples per process in one forward pass."""
-    accumulation_steps: int = 1
+    accumulation_steps: int = number(1, least=1)
     """Forward and backward passes whose gradients are averaged into one step."""
-    discriminator_steps: int = 1
+    discriminator_steps: int = number(1, least=1)
     """Updates of the discriminator for each update of the generator, each with other samples."""
-    ema_decay: float = 0.0
+    ema_decay: float = setting(0.0, lambda decay: 0 <= decay < 1, "0 <= decay < 1")
     """Decay of the moving average of the generator's weights; 0.999 is usual. 0: no average. Validation and test.py use
     the average. Its statistics of batch norm are estimated from 20 batches of training samples."""
     retain_graph: bool = True
@@ -164,58 +183,41 @@ class TrainConfig(Section, prefix="train."):
     deterministic: bool = False
     """Use only deterministic algorithms, so that a resumed run on a GPU ends with the same bits. This is
     slower. A warning names operations without a deterministic algorithm. On a CPU runs are always exact."""
-    pool_size: int = 0
+    pool_size: int = number(0)
     """Earlier translations that the discriminator sees, half of the time, instead of the present ones (Shrivastava et
     al. 2017). They take memory, and room in checkpoints. 0: none."""
-    freeze_global_epochs: int = 0
+    freeze_global_epochs: int = number(0)
     """generator.name=local: epochs in which only its finest enhancer is trained (pix2pixHD's niter_fix_global)."""
-    freeze: list[str] = field(default_factory=list)
+    freeze: list[str] = setting([], _are_parts, "a list of parts of networks: [generator.stem]")
     """Parts of networks that are not trained, by network and the beginnings of their parameters' names:
     [generator.stem, discriminator.scales.0]. A wrong name ends the run with a list of the names. The statistics of
     batch norm and spectral norm still change."""
 
     def __post_init__(self) -> None:
-        self.require_numbers("epochs", "decay_epochs", "pool_size", "freeze_global_epochs", least=0)
+        super().__post_init__()
         require(self.epochs + self.decay_epochs > 0, "train.epochs + train.decay_epochs", 0, "at least 1 epoch")
-        self.require_numbers("max_steps", "steps_per_epoch", "patience", "batch_size", least=1)
-        self.require_numbers("accumulation_steps", "discriminator_steps", least=1)
-        are_parts = all(type(part) is str and all(part.partition(".")) for part in self.freeze)
-        self.require(are_parts, "freeze", "a list of parts of networks: [generator.stem]")
-        self.require(0 <= self.validation_share < 1, "validation_share", "0 <= share < 1")
-        self.require(0 <= self.ema_decay < 1, "ema_decay", "0 <= decay < 1")
-        expected = "null, or a regular expression such as p[0-9]+"
-        require(self.validation_group != "", "train.validation_group", "empty", expected)
-        try:
-            re.compile(self.validation_group or "")
-        except (re.error, OverflowError, RecursionError) as error:
-            self.require(False, "validation_group", f"{expected}: {error}")
 
 
 @dataclass(frozen=True)
 class OptimizerConfig(Section, prefix="optimizer."):
     """Adam, one for the generator and one for the discriminator."""
 
-    learning_rate: float = 2e-4
+    learning_rate: float = number(2e-4)
     """Learning rate before the decay."""
-    discriminator_learning_rate: float | None = None
+    discriminator_learning_rate: float | None = number(None)
     """Learning rate of the discriminator, if it differs (TTUR, Heusel et al. 2017)."""
     decay: Literal["linear", "linear_pix2pix", "step", "plateau", "cosine"] = "linear"
     """linear: full for train.epochs, then falling to 0 as in pix2pixHD. linear_pix2pix: the same as in pix2pix, which
     begins one epoch earlier. step: a tenth after every 50 epochs, as in pix2pix. plateau: a fifth when the L1 of the
     validation samples has not fallen by 1 % for more than 5 epochs. cosine: half a wave over all epochs, where
     pix2pix's ends with train.epochs."""
-    betas: list[float] = field(default_factory=lambda: [0.5, 0.999])
+    betas: list[float] = setting([0.5, 0.999], _are_betas, "two numbers, each 0 <= beta < 1")
     """Decay of the running means of the gradients and of their squares."""
-    max_gradient_norm: float | None = None
+    max_gradient_norm: float | None = setting(
+        None, lambda norm: norm is None or 0 < norm < math.inf, "above 0, or null"
+    )
     """Clip the norm of each network's gradients to this, after unscaling, and report the norms before clipping; 1e9
     only reports them. Default: neither."""
-
-    def __post_init__(self) -> None:
-        self.require_numbers("learning_rate", "discriminator_learning_rate", least=0)
-        are_betas = len(self.betas) == 2 and all(0 <= beta < 1 for beta in self.betas)
-        self.require(are_betas, "betas", "two numbers, each 0 <= beta < 1")
-        limit = self.max_gradient_norm
-        self.require(limit is None or 0 < limit < math.inf, "max_gradient_norm", "above 0, or null")
 
 
 @dataclass(frozen=True)
@@ -236,12 +238,7 @@ class AugmentationConfig(Section, prefix="augmentation."):
     """Augmentation of what the discriminator sees, in the training of both networks (DiffAugment, Zhao et al. 2020):
     against its overfitting, where there are few pairs."""
 
-    policy: list[str] = field(default_factory=list)
+    policy: list[str] = setting([], _are_operations, f"a list of some of {', '.join(AUGMENTATIONS)}, each once")
     """Operations in the order in which they are applied, of color (brightness, saturation, contrast), translation (up
     to an eighth of each side) and cutout (a box of half the sides): [color,translation,cutout]. The source moves with
     the image. Real and translated image of a pair are augmented alike. Empty: none."""
-
-    def __post_init__(self) -> None:
-        are_known = all(name in AUGMENTATIONS for name in self.policy)
-        is_list = are_known and len(set(self.policy)) == len(self.policy)
-        self.require(is_list, "policy", f"a list of some of {', '.join(AUGMENTATIONS)}, each once")

@@ -19,7 +19,6 @@ LOADED = ["generator.name=global", "generator.scale=0.25", "data.preprocess=resi
     [
         (["generator.name=local", "generator.n_enhancers=2"], ImageSides(64, 128)),
         (["features.n_channels=3", "features.n_downsamplings=5"], ImageSides(32, 64)),
-        (["features.n_channels=3", "features.n_downsamplings=2"], ImageSides(16, 32)),
     ],
 )
 def test_sides_follow_from_the_networks(settings: list[str], expected: ImageSides) -> None:
@@ -30,11 +29,7 @@ def test_sides_follow_from_the_networks(settings: list[str], expected: ImageSide
     ("settings", "message"),
     [
         (["generator.name=spade", "generator.n_upsamplings=7", "generator.base_channels=3"], "base_channels is 3"),
-        (["generator.name=spade", "generator.n_upsamplings=6", "generator.n_middle_blocks=1"], "n_upsamplings is 6"),
-        (["generator.name=local", "generator.upsample=antialiased"], "upsample is antialiased, expected transposed"),
         (["generator.name=unet", "generator.n_downsamplings=4"], "n_downsamplings is 4, expected at least 5"),
-        (["generator.name=unet", "generator.n_downsamplings=5", "generator.upsample=residual"], "upsample is residual"),
-        (["generator.name=local", "generator.scale=2"], "scale is 2.0, expected 1 with generator.name=local"),
         (["generator.name=global", "generator.scale=0.5", "generator.skips=full"], "skips is full, expected none or"),
     ],
 )
@@ -56,7 +51,6 @@ def test_methods_without_pairs_refuse_generators_of_label_maps() -> None:
             ["data.preprocess=scale_width", "data.load_width=1000"],
             "data.load_width is 1000, expected a multiple of 16, at least 32, for this generator; for instance 992",
         ),
-        (["data.preprocess=crop", "data.crop_height=100"], "data.crop_height is 100, expected a multiple of 16"),
         (["data.preprocess=crop", "data.crop_height=16"], "data.crop_height is 16, expected a multiple of 16"),
         ([*LOADED, "data.load_width=1026"], "load_width is 1026, expected a multiple of 4 with generator.scale=0.25"),
     ],
@@ -79,7 +73,6 @@ SMALL = ["generator.name=global", "generator.n_downsamplings=2"]
         (PATCHES_OF_70, LeastSide(24, OF_PIX2PIX)),
         ([*PATCHES_OF_70, "generator.scale=2"], LeastSide(12, f"{OF_PIX2PIX} generator.scale=2")),
         (["discriminator.n_scales=1", "loss.vgg=3"], LeastSide(16, "loss.vgg=3")),
-        ([*PATCHES_OF_70, "loss.vgg=3"], LeastSide(24, OF_PIX2PIX)),
     ],
 )
 def test_the_least_side_is_that_of_all_networks_that_see_the_target(settings: list[str], expected: LeastSide) -> None:
@@ -90,7 +83,6 @@ def test_the_least_side_is_that_of_all_networks_that_see_the_target(settings: li
     ("settings", "key"),
     [
         (["data.preprocess=crop", "data.crop_width=16"], "crop_width"),
-        (["data.preprocess=resize_and_crop", "data.crop_height=16"], "crop_height"),
         (["data.preprocess=scale_width", "data.load_width=16"], "load_width"),
     ],
 )

@@ -39,56 +39,34 @@ def test_overrides_win_over_the_file_and_the_last_one_over_the_others(tmp_path: 
     ("text", "overrides", "message"),
     [
         ("run: {seed: -1}", [], r"run\.seed is -1, expected 0 to 4294967295"),
-        ("run: {name: a/b}", [], r"run\.name is 'a/b', expected a name that can be a folder"),
-        ("train: {epochs: 0, decay_epochs: 0}", [], r"expected at least 1 epoch"),
-        ("optimizer: {max_gradient_norm: 0}", [], r"optimizer\.max_gradient_norm is 0"),
-        ("augmentation: {policy: [hue]}", [], r"augmentation\.policy is \['hue'\], expected a list of some of color"),
+        ("run: {name: a/b}", [], r"run\.name is a/b, expected a name that can be a folder"),
         ("{}", ["augmentation.policy=[color,color]"], r"a list of some of color, translation, cutout, each once"),
         ("loss: {adversarial: 0, feature_matching: 0, vgg: 0}", [], r"at least one loss weight above 0"),
         ("train: {freeze_global_epochs: 3}", [], r"train\.freeze_global_epochs is 3, expected 0 with"),
         ("train: {freeze: [stem]}", [], r"train\.freeze is .*, expected a list of parts of networks"),
         ("data: {target_channels: 2}", [], r"data\.target_channels is 2, expected 1 or 3"),
         ("{amp: {opt_level: O2}, loss: {r1: 1}}", [], r"amp\.opt_level is O2, expected O0 or O1 with loss\.r1"),
-        ("{amp: {opt_level: O3}, train: {ema_decay: 0.9}}", [], r"train\.ema_decay is 0\.9, expected 0 with"),
         ("data: {cache: dsk}", [], r"data\.cache is dsk, expected none, memory, disk or a folder such as"),
         ("generator: {name: spade, n_upsamplings: 8}", [], r"n_upsamplings is 8, expected a number from 2 to 7"),
-        ("generator: {hidden_channels: 0}", [], r"generator\.hidden_channels is 0, expected a number of at least 1"),
         ("data: {workers: many}", [], r"data\.workers is many, expected a number of at least 0, or auto"),
-        ("train: {pool_size: -1}", [], r"train\.pool_size is -1"),
-        ("style: {channels: 4}", [], r"style\.channels is 4, expected 0 with generator\.name"),
         (
             "{generator: {name: spade}, style: {channels: 4}, features: {n_channels: 3}}",
             [],
             r"style\.channels is 4, expected 0 with features\.n_channels",
         ),
-        ("style: {size: [0, 8]}", [], r"style\.size is \[0, 8\], expected \[height,width\], of 1 to 1024"),
-        (
-            "{generator: {name: spade}, style: {channels: 4}}",
-            [f"loss.{name}=0" for name in ("adversarial", "feature_matching", "vgg")],
-            r"loss is all 0, expected at least one loss weight above 0",
-        ),
+        ("style: {size: [0, 8]}", [], r"style\.size is \[0, 8\], expected \[height,width\], each from 1 to 1024"),
         ("features: {n_channels: 2, origin: precomputed}", [], r"features\.n_channels is 2, expected 3"),
-        ("features: {n_channels: 3, origin: precomputed}", [], r"expected encoded with data\.layout"),
-        (
-            "{data: {layout: side_by_side, root: x}, features: {n_channels: 3}}",
-            [],
-            r"features\.n_channels is 3, expected 0 with data\.layout=side_by_side",
-        ),
         (
             "{data: {layout: paired_folders, root: x}, features: {n_channels: 3, regions: labels}}",
             [],
             r"features\.regions is labels, expected instances if data\.n_classes is 0",
         ),
         ("data: {preprocess: resize_and_crop, crop_width: 2048}", [], r"no more than the load size 1024x512"),
-        ("data: {layout: side_by_side, root: x, n_classes: 3}", [], r"data\.n_classes is 3, expected 0"),
         ("generator: {scale: 3}", [], r"generator\.scale is 3\.0, expected one of 0\.25, 0\.5, 1, 2, 4"),
         ("generator: {scale: 0.25, n_downsamplings: 1}", [], r"n_downsamplings is 1, expected at least 2 with"),
         (HALVES, ["generator.scale=2"], r"scale is 2\.0, expected 1 with data\.layout=side_by_side"),
-        ("{generator: {scale: 2}, features: {n_channels: 3}}", [], r"scale is 2\.0, expected 1 with features\."),
         (DRAWN, ["data.n_classes=4"], r"data\.n_classes is 4, expected 0 or 3, the number of classes of data"),
         (DRAWN, ["data.label_colors=nowhere.yaml"], r"data\.label_colors: no such file: nowhere\.yaml; expected city"),
-        (DRAWN, ["data.label_colors=[1]"], r"data\.label_colors is \[1\], expected cityscapes"),
-        (DRAWN, ["data.instances=[train]"], r"instances is \['train'\], expected ids from 0 to 2 or names"),
         (HALVES, [COLORS], r"data\.label_colors is .*side_by_side: it holds RGB"),
         (DRAWN, ["data.direction=BtoA"], r"data\.direction is BtoA, expected AtoB if data\.n_classes or data"),
         (PAIRS, ["data.instances=connected"], r"data\.instances is connected, expected a folder: sources are RGB"),
@@ -143,11 +121,6 @@ def test_every_float_survives_yaml_and_the_plan(tmp_path: Path) -> None:
     assert (config.data.source_range, config.optimizer.learning_rate) == (bounds, 1 / 3e6)
     assert load(tmp_path, config_to_yaml(config)) == config
     assert "values 1737406.25 to 1737413.25" in data_facts(config).describe_pixels()[0]
-
-
-def test_differences_are_named_by_their_keys(tmp_path: Path) -> None:
-    changed = load(tmp_path, "run: {seed: 5}\ndata: {load_height: 64}")
-    assert config_differences(Config(), changed) == {"run.seed": (0, 5), "data.load_height": (512, 64)}
 
 
 def test_the_reference_file_holds_the_defaults() -> None:

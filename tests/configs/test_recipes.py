@@ -145,14 +145,6 @@ def test_features_of_a_512p_run_go_into_the_1024p_recipe(data_sets: dict[str, Pa
     assert (tmp_path / "runs" / "pix2pixhd_1024p_features" / "checkpoint-00000002.pt").is_file()
 
 
-def test_small_data_has_settings_for_label_maps_in_its_head() -> None:
-    recipe = Path("configs/small_data.yaml")
-    head = recipe.read_text().partition("# Label maps of K classes")[2].partition("# Numbers:")[0]
-    shown = [setting.replace("=K", "=35") for setting in re.findall(r"[a-z_.]+=\w+", head)]
-    config = load_config(recipe, ["data.root=.", *shown])
-    assert (config.generator.name, config.data.n_classes) == ("spade", 35)
-
-
 @pytest.mark.parametrize(
     ("name", "n_steps"),
     {

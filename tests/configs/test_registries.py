@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from itertools import cycle
 from pathlib import Path
 from typing import get_args, get_type_hints
 
@@ -15,7 +14,7 @@ from configs.rules import unused_settings
 from configs.schema import DataConfig, LossConfig, MethodConfig, TrainConfig
 from data import LAYOUTS
 from losses import ADVERSARIAL_LOSSES, GENERATOR_LOSSES, PENALTIES
-from tests.runs import OASIS, checkpoint, run
+from tests.runs import OASIS
 from training.methods import METHODS
 from utils.signatures import argument_names
 
@@ -65,35 +64,20 @@ STACK = [*PAIRS, "data.source_folder=[a,b]", "data.source_channels=4"]
 ALONE = [name for name in GENERATOR_LOSSES if name not in ("vgg", "kl_divergence", "outside_mask")]
 
 
-@pytest.mark.parametrize(("name", "retain_graph"), [*zip(ALONE, cycle(["true", "false"]), strict=False)])
-def test_each_loss_trains_alone(tiny_config: Path, name: str, retain_graph: str) -> None:
-    weights = [f"loss.{other}={int(other == name)}" for other in GENERATOR_LOSSES]
-    run(tiny_config, *weights, f"train.retain_graph={retain_graph}", "train.max_steps=1")
-    assert checkpoint(tiny_config, 1)["optimizers"]["generator"]["skipped_steps"] == 0
-
-
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
         (["generator.n_enhancers=2"], ["generator.n_enhancers=2"]),
-        (["generator.name=local", "generator.n_enhancers=2"], []),
-        (["generator.name=local", "generator.dropout=true"], ["generator.dropout=True"]),
         (
             ["generator.name=unet", "generator.n_downsamplings=6", "generator.skips=half"],
             ["generator.skips=half"],
         ),
         (["generator.name=spade", "generator.n_blocks=3", "generator.hidden_channels=8"], ["generator.n_blocks=3"]),
         ([*UNET, "generator.scale=0.5", "generator.skips=full"], ["generator.skips=full"]),
-        (["generator.skips=half", "generator.n_downsamplings=1"], ["generator.skips=half"]),
-        (["generator.skips=half", "generator.n_downsamplings=2", "generator.scale=0.25"], ["generator.skips=half"]),
         (["generator.skips=half", "generator.n_downsamplings=2", "generator.scale=0.5"], []),
-        (["generator.skips=full", "generator.n_downsamplings=1"], []),
-        (["generator.noise_channels=8"], ["generator.noise_channels=8"]),
         (["generator.spectral_iteration=v_first"], ["generator.spectral_iteration=v_first"]),
         (["discriminator.name=pixel", "discriminator.n_scales=3"], ["discriminator.n_scales=3"]),
-        (["loss.adversarial=0", "loss.gan_mode=hinge"], []),
         (["loss.labelmix=10"], ["loss.labelmix=10.0"]),
-        ([*OASIS, "loss.adversarial=0", "loss.l1=1"], []),
         (
             [*OASIS, "loss.over_scales=mean", "discriminator.n_layers=4"],
             ["discriminator.n_layers=4", "loss.over_scales=mean"],

@@ -1,4 +1,3 @@
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,15 +57,6 @@ def test_a_folder_of_that_name_is_the_split(root: Path) -> None:
     (root / HELD_BACK).mkdir()
     (root / HELD_BACK / "own.png").touch()
     assert open_split(config_of(root), HELD_BACK, needs_targets=False).names == ["own"]
-
-
-def test_the_missing_test_split_names_the_other(root: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level("INFO", "pairgan"):
-        loaded = loaded_by(config_of(root))
-        assert open_samples(loaded).names == []
-    assert "has no split 'test'. Choose --split train or --split held_back.\n" in caplog.text
-    with pytest.raises(DataError, match="--split held_back: the file names no data set"):
-        open_samples(replace(loaded, step=None), HELD_BACK)
 
 
 def test_val_is_translated_without_a_test_split(root: Path) -> None:

@@ -1,13 +1,9 @@
 """The declaration of a method: the settings that it refuses, and those that are its own."""
 
-from typing import get_args, get_type_hints
-
 import pytest
 
 from configs.load import config_from_dict
-from configs.schema import InitConfig, MethodConfig
-from configs.schema.train import METHODS
-from training.methods import METHODS as BUILDERS
+from configs.schema import InitConfig
 from training.report.plan import downloads
 from utils.errors import ConfigError
 
@@ -24,32 +20,21 @@ def test_a_method_with_losses_of_its_own_does_without_the_adversarial_one(name: 
     assert config_from_dict(common, "", none).loss_weights == {}
 
 
-def test_each_method_is_declared_and_built() -> None:
-    assert set(METHODS) == set(BUILDERS) == set(get_args(get_type_hints(MethodConfig)["name"]))
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         (["loss.vgg=5"], r"loss\.vgg is 5.*, expected 0: there is no target"),
-        (["loss.l1=1"], r"loss\.l1 is 1.*, expected 0"),
         (["train.retain_graph=false"], r"train\.retain_graph is false, expected true"),
-        (["loss.gradient_penalty=10"], r"loss\.gradient_penalty is 10.*, expected 0"),
-        (["data.layout=side_by_side"], r"data\.layout is side_by_side, expected "),
         (["data.layout=paired_folders"], r"data\.layout is paired_folders, expected one of unpaired_folders"),
         (["data.source_channels=1"], r"data\.target_channels is 3, expected 1"),
         (["loss.class_weights={1: 0}"], r"loss\.class_weights is .*, expected \{\} without loss\.outside_mask"),
         (["loss.outside_mask=10"], r"loss\.class_weights is \{\}, expected the ids of the classes that"),
-        (["loss.outside_mask=10", "loss.class_weights={sky: 0}"], r"loss\.class_weights is .*, expected the ids"),
-        (["loss.outside_mask=-1"], r"loss\.outside_mask is -1.*, expected a number of at least 0"),
         (
             ["loss.outside_mask=1", "loss.class_weights={1: 0}", "data.layout=synthetic_day_night"],
             r"data\.layout is synthetic_day_night, expected one of unpaired_folders with loss",
         ),
-        (["data.quarter_turns=true"], r"data\.quarter_turns is true, expected false, its default"),
         (["data.zoom=[1,2]"], r"data\.zoom is .*, expected \[\], its default \(method"),
         (["metrics.extra=[fid,lpips]"], r"metrics\.extra is .*, expected \[\] or some of swd, fid, kid"),
-        (["style.channels=4"], r"style\.channels is 4, expected 0"),
         (["init.discriminator_C=x"], r"unknown key init\.discriminator_C"),
         (["init.networks={critic: x}"], r"init\.critic is x, expected null: method\.name=\w+ trains generator"),
     ],
@@ -59,15 +44,6 @@ def test_each_method_is_declared_and_built() -> None:
 def test_methods_without_pairs_refuse_what_needs_pairs(name: str, settings: list[str], message: str) -> None:
     common = {"method": {"name": name}, "data": {"layout": "unpaired_folders", "root": "x"}}
     with pytest.raises(ConfigError, match=message):
-        config_from_dict(common, "", settings)
-
-
-def test_the_mask_needs_sides_of_equal_channels_without_pairs() -> None:
-    with pytest.raises(ConfigError, match=r"loss\.outside_mask is 1.*, expected 0, or loss\.l1.*method\.name=paired"):
-        config_from_dict({}, "", ["loss.outside_mask=1"])
-    settings = ["loss.outside_mask=1", "loss.class_weights={1: 0}", "data.source_channels=1", "cycle.identity=0"]
-    common = {"method": {"name": "cycle"}, "data": {"layout": "unpaired_folders", "root": "x"}}
-    with pytest.raises(ConfigError, match=r"data\.target_channels is 3, expected 1, .*, or loss\.outside_mask=0"):
         config_from_dict(common, "", settings)
 
 

@@ -19,7 +19,6 @@ def of_yaml(text: str, folder: Path) -> Config:
     ("text", "expected"),
     [
         ("[{split}_a,{split}_b]", ["{split}_a", "{split}_b"]),
-        ("['a', \"b\"]", ["a", "b"]),
         *(("[a]", "a"), ("a,b", "a,b"), ("2024", "2024"), ("[a, 2024]", ["a", "2024"]), ("null", None)),
     ],
 )
