@@ -4,8 +4,6 @@ The schema knows the type of a setting, YAML only its place: `no`, `1e3` and `01
 may have such a name, and a learning rate may be 1e-4.
 """
 
-import filecmp
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -34,7 +32,6 @@ from configs.schema.train import METHODS
 from utils.errors import ConfigError
 from utils.files import expanded
 from utils.label_colors import read_color_table
-from utils.log import logger
 from utils.plain_values import distinct_values, plain_parts
 from utils.text import did_you_mean
 from utils.yaml_file import MAX_PROBLEMS, parse_yaml, read_yaml, shortened
@@ -99,11 +96,7 @@ def find_recipe(path: Path, folder: Path = Path()) -> Path:
     candidates = [folder / path]
     if not path.is_absolute():
         candidates += [FOLDER.parent / path, FOLDER / path, FOLDER / f"{path}.yaml"]
-    found = [candidate for candidate in candidates if candidate.is_file()]
-    others = [other for other in found[1:] if not filecmp.cmp(found[0], other, shallow=False)]
-    if others and os.environ.get("RANK", "0") == "0":
-        logger.warning("%s: taken from %s, not from %s", path, found[0], others[0])
-    return found[0] if found else folder / path
+    return next(filter(Path.is_file, candidates), folder / path)
 
 
 def _read(path: Path) -> object:
@@ -111,8 +104,8 @@ def _read(path: Path) -> object:
     if not path.exists():
         neighbours = ", ".join(sorted(str(file) for file in path.parent.glob("*.yaml"))) or "none"
         meant = did_you_mean(path.stem, (file.stem for file in FOLDER.glob("*.yaml")))
-        hint = f"; {meant}" if meant else ""
-        raise ConfigError(f"{path}: no such configuration file; YAML files next to it: {neighbours}{hint}")
+        hint = "; ".join(filter(None, [f"YAML files next to it: {neighbours}", meant]))
+        raise ConfigError(f"{path}: no such configuration file; {hint}")
     settings = path / _WRITTEN if path.is_dir() else path.with_name(_WRITTEN)
     if path.suffix in (".pt", ".pth", ".safetensors"):
         file = settings if settings.is_file() else "FILE"

@@ -236,13 +236,10 @@ def _check_label_maps(data: DataConfig) -> None:
         data.require(n_classes in (0, colors.n_classes), "n_classes", expected)
     names = () if colors is None else colors.names
     total = n_classes or len(names)
-    unknown = [name for name in data.instance_classes if name not in names and not _is_id(name, total)]
+    known = {*names, *map(str, range(total))}
+    unknown = [name for name in data.instance_classes if name not in known]
     expected = f"ids from 0 to {total - 1}{' or names of data.label_colors' if names else ''}"
     require(not (unknown and total), "data.instances", unknown, expected)
-
-
-def _is_id(text: str, n_classes: int) -> bool:
-    return text.isdecimal() and str(int(text)) == text and int(text) < n_classes
 
 
 def read_source_folder(value: object, key: str) -> str | list[str] | None:
@@ -268,9 +265,8 @@ def read_instances(value: object, key: str) -> str | list[str]:
         return [str(name) for name in value]
     if isinstance(value, str | int) and value != "":
         return "{split}_inst" if value == "files" else str(value)
-    raise ConfigError(
-        f"{key} is {shortened(value)}, expected a folder, connected, or a list of classes such as [car,rider]"
-    )
+    expected = "a folder, connected, or a list of classes such as [car,rider]"
+    raise ConfigError(f"{key} is {shortened(value)}, expected {expected}")
 
 
 def fits_file(files: str, n_channels: int) -> bool:

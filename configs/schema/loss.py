@@ -14,7 +14,7 @@ Data = Literal["any", "pairs", "no pairs"]
 def weight(default: float, data: Data = "any", *, needs_style: bool = False) -> float:
     """Return a field that is the weight of the generator's loss of its name; see losses.GENERATOR_LOSSES.
 
-    data: Training data for which the loss is computed. needs_style: Whether it is computed only with style.channels.
+    data: Training data that the loss needs. needs_style: Whether it is computed only with style.channels.
     """
     value: float = number(default, data=data, needs_style=needs_style)
     return value

@@ -9,6 +9,7 @@ from configs import build
 from configs.load import load_config
 from configs.schema import Config
 from data.conditioning import ValueRange
+from data.pair_augmentation import PairAugmentation
 from models.generator import EncodedGenerator
 from models.spectral_norm import spectral_norms
 from tests.runs import OASIS, SPADE, STYLE
@@ -106,3 +107,13 @@ def test_workers_are_shared_by_the_processes_of_a_machine(tiny_config: Path, mon
     fixed, automatic = (load_config(tiny_config, [f"data.workers={number}"]).data for number in (3, "auto"))
     assert build.count_workers(fixed, 4) == 3
     assert [build.count_workers(automatic, n) for n in (1, 4, 40)] == [8, 3, 1]
+
+
+def test_settings_of_augmentation_reach_the_samples(tiny_config: Path) -> None:
+    settings = ["data.rotation_degrees=[-10,10]", "data.zoom=[0.5,2]", "data.elastic=[0,0.1]"]
+    config = load_config(tiny_config, [*settings, "data.quarter_turns=true"])
+    augmentation = build.build_preprocessing(config).augmentation
+    assert augmentation == PairAugmentation(
+        rotation_degrees=[-10, 10], scale=[0.5, 2], elastic=[0, 0.1], quarter_turns=True
+    )
+    assert build.build_preprocessing(load_config(tiny_config)).augmentation is None

@@ -1,4 +1,3 @@
-import shutil
 from pathlib import Path
 
 import pytest
@@ -14,18 +13,9 @@ from utils.errors import ConfigError
 def test_a_recipe_is_found_from_any_folder(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert find_recipe(Path(name)) == FOLDER / "demo.yaml"
-
-
-def test_a_file_below_the_current_folder_comes_first_and_a_different_recipe_of_that_name_is_mentioned(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    shutil.copy(FOLDER / "demo.yaml", "demo.yaml")
-    assert find_recipe(Path("demo.yaml")) == Path("demo.yaml")
-    assert caplog.messages == []
-    Path("demo.yaml").write_text("run: {name: mine}")
-    assert load_config(Path("demo.yaml")).run.name == "mine"
-    assert caplog.messages == [f"demo.yaml: taken from demo.yaml, not from {FOLDER / 'demo.yaml'}"]
+    Path(name).parent.mkdir(exist_ok=True)
+    Path(name).touch()
+    assert find_recipe(Path(name)) == Path(name)
 
 
 def test_a_checkpoint_or_a_run_in_the_place_of_a_file_is_named_with_its_own_option(tmp_path: Path) -> None:

@@ -129,22 +129,6 @@ def test_it_trains_and_translates(recipe: Path, direction: str, data_sets: dict[
     assert (tmp_path / "out" / "1.png").is_file()
 
 
-@pytest.mark.usefixtures("cached_vgg19")
-def test_features_of_a_512p_run_go_into_the_1024p_recipe(data_sets: dict[str, Path], tmp_path: Path) -> None:
-    """The commands in the head of the recipe."""
-    from tools import precompute_features
-
-    first, second = (Path(f"configs/{name}.yaml") for name in ("pix2pixhd_512p_features", "pix2pixhd_1024p_24gb"))
-    root = [f"run.root={tmp_path / 'runs'}"]
-    run(first, *settings_of(first, data_sets), *root, "generator.base_channels=4")
-    before = str(tmp_path / "runs" / first.stem)
-    precompute_features.main(["--checkpoint", before])
-    settings = [f"init.generator={before}", f"init.discriminator={before}", "features.n_channels=3"]
-    settings += ["features.origin=precomputed", "run.name=pix2pixhd_1024p_features", "data.validation_split=train"]
-    run(second, *settings_of(second, data_sets), *root, *settings)
-    assert (tmp_path / "runs" / "pix2pixhd_1024p_features" / "checkpoint-00000002.pt").is_file()
-
-
 @pytest.mark.parametrize(
     ("name", "n_steps"),
     {

@@ -53,12 +53,6 @@ def test_without_a_share_or_with_an_own_split_none_are_held_back(root: Path, sha
         open_split(config, HELD_BACK, needs_targets=False)
 
 
-def test_a_folder_of_that_name_is_the_split(root: Path) -> None:
-    (root / HELD_BACK).mkdir()
-    (root / HELD_BACK / "own.png").touch()
-    assert open_split(config_of(root), HELD_BACK, needs_targets=False).names == ["own"]
-
-
 def test_val_is_translated_without_a_test_split(root: Path) -> None:
     assert translated_split(config_of(root)) == "test"
     (root / "val").mkdir()
