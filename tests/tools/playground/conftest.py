@@ -1,15 +1,34 @@
-"""Networks for the pages that a browser shows."""
+"""A real browser, and networks for the pages that it shows."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect, sync_playwright
 
 from tests.conftest import save_image, write_tiny_config
 from tests.runs import untrained_run
-from tests.tools.playground.pages import COLORS, SIZE, STRONG, Opened, Trained, exported, opened, serving
+from tests.tools.playground.pages import COLORS, PATIENCE_MS, SIZE, STRONG, Opened, Trained, exported, opened, serving
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+OPTIONS = [  # nothing but the page itself, and a camera that shows a moving picture
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
+    *("--disable-component-update", "--disable-sync"),
+    *("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"),
+]
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    if CHROMIUM is None:
+        pytest.skip("needs chromium")
+    expect.set_options(timeout=PATIENCE_MS)
+    with sync_playwright() as programs:
+        running = programs.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
+        yield running
+        running.close()
 
 
 @pytest.fixture(scope="session")

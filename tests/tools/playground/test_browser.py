@@ -39,21 +39,17 @@ def test_a_journey_over_the_page_of_label_maps(browser: Browser, facades: Traine
 
 def draw_and_undo(page: Opened, facades: Trained, folder: Path) -> None:
     expect(page["undo"]).to_be_disabled()
-    expect(page["redo"]).to_be_disabled()
     before, source = page.pixels("result"), page.pixels("source")
     assert before.shape == (SIZE, SIZE, 3)
-    page.more()
-    page["instances"].select_option("stroke")
     page.choose("window")
     page.drag((10, 10), (30, 12))
-    page.drag((10, 14), (30, 16))  # two instances that touch
+    page.drag((10, 14), (30, 16))
     after = page.pixels("result")
     painted = (page.pixels("source") != source).any(-1)
     assert painted[10:12, 10:30].mean() > 0.5
     assert painted[40:].sum() == 0
     changed = abs(after.astype(int) - before).max(-1)
     assert changed[8:18, 10:30].mean() > 3 * changed[50:].mean()
-    assert page["time"].inner_text().split()[1] in ("ms", "s")
     labels, instances = page.saved(folder)
     (picture,) = page.download("download", folder)
     for undo, redo in (
@@ -70,8 +66,6 @@ def draw_and_undo(page: Opened, facades: Trained, folder: Path) -> None:
         page.wait()
         assert np.array_equal(page.pixels("result"), after)
     assert np.array_equal(read(picture), after)
-    assert labels.shape == (SIZE, SIZE)
-    assert set(np.unique(labels)) <= set(range(N_CLASSES))
     assert_as_test_py(after, facades, labels, instances, folder)
 
 
@@ -83,6 +77,7 @@ def keep_and_reload(page: Opened, folder: Path) -> None:
     assert np.array_equal(read(file), result)
     page.click("keep")
     expect(figures).to_have_count(1)
+    page.more()
     page["width"].fill("400")
     page["height"].fill("520")
     page.click("new")
@@ -112,13 +107,11 @@ def keep_and_reload(page: Opened, folder: Path) -> None:
         assert np.array_equal(page.pixels("result"), result)
         page.click("undo")
         page.wait()
-        assert (page.pixels("source") != source).any()
     with page.page.expect_download() as download:
         figures.nth(1).get_by_role("button", name="Download").click()
     download.value.save_as(folder / "kept.png")
     assert np.array_equal(read(folder / "kept.png"), result)
     figures.nth(0).get_by_role("button", name="Remove").click()
-    expect(figures).to_have_count(1)
     page.page.reload()
     page.wait()
     expect(figures).to_have_count(1)
@@ -134,9 +127,7 @@ def replace_and_undo(page: Opened) -> None:
     expect(page["source"]).to_have_attribute("width", "20")
     page["samples"].select_option(index=2)
     expect(page["source"]).to_have_attribute("width", str(SIZE))
-    page.click("undo")
-    expect(page["source"]).to_have_attribute("width", "20")
-    page.click("undo")
+    page.click("undo", "undo")
     page.wait()
     assert np.array_equal(page.pixels("source"), drawn)
     page.click("redo")
@@ -157,39 +148,29 @@ def open_label_maps(page: Opened, facades: Trained, folder: Path) -> None:
     saved, instances = page.saved(folder)
     assert np.array_equal(saved, labels)
     assert_as_test_py(result, facades, saved, instances, folder / "wide")
-    parts = np.zeros_like(instances)
     for kind in range(3):
         found, n = ndimage.label(labels == kind, np.ones((3, 3)))
-        parts[found > 0] = found[found > 0] + parts.max()
-        assert len(np.unique(instances[labels == kind])) == n
-    pairs = np.unique(np.stack([parts.ravel(), instances.ravel()]), axis=1)
-    assert pairs.shape[1] == parts.max() == len(np.unique(instances))
+        pairs = {*zip(found[found > 0], instances[found > 0], strict=True)}
+        assert len(pairs) == n == len({number for _, number in pairs})
     page.open(folder / "palette.png")
     assert np.array_equal(page.saved(folder / "again")[0], labels[:, ::-1])
 
 
 def refuse_files(page: Opened, folder: Path) -> None:
-    grey = np.full((4, 4, 3), 128, np.uint8)
     (folder / "notes.txt").write_text("hello")
-    (folder / "empty.png").write_bytes(b"")
-    save_image(folder / "photo.jpg", grey)
-    save_image(folder / "photo.png", grey)
+    save_image(folder / "photo.png", np.full((4, 4, 3), 128, np.uint8))
     save_image(folder / "ids.png", np.full((4, 4), 99, np.uint8))
     (folder / "cut.png").write_bytes((folder / "wide.png").read_bytes()[:100])
     before = page.pixels("source")
     for name, message in (
         ("notes.txt", "notes.txt: is no PNG. Save the label map as a PNG"),
-        ("photo.jpg", 'A photograph is laid under the drawing by "Trace…".'),
         ("photo.png", "photo.png: holds RGB colours, expected class"),
         ("ids.png", "(row 0, column 0) holds id 99"),
         ("cut.png", "cut.png: is damaged"),
-        ("empty.png", "empty.png: is no PNG"),
     ):
         page.drop(folder / name)
         page.assert_says(message)
         assert np.array_equal(page.pixels("source"), before)
-    page.page.locator("#message button").click()
-    expect(page["message"]).to_be_hidden()
 
 
 def test_a_server_that_comes_back_translates_the_drawing(browser: Browser, facades: Trained) -> None:
@@ -209,24 +190,17 @@ def test_a_server_that_comes_back_translates_the_drawing(browser: Browser, facad
         expect(page["message"]).to_be_hidden()
         expect(page["stale"]).to_be_hidden()
         assert (page.pixels("result") != first).any()
-    with serving(*command, "--port", str(server.port), "--seed", "1"):
-        page.click("undo")
-        page.assert_says("started with another model or other options. Reload")
     context.close()
 
 
 def test_a_slow_server_translates_the_newest_drawing_and_smaller_ones_while_one_draws(blank: Opened) -> None:
     asked: list[str] = []
-    held: list[Route] = []
 
     def answer(route: Route) -> None:
-        """Answer the first late, drafts and the last at once, and hold the whole picture that a pause asks for."""
+        """Answer the first late, and the others at once."""
         size = re.search(rb"\nP5 (\d+) (\d+) ", route.request.post_data_buffer or b"")
         assert size is not None
         asked.append(f"{int(size[1])}x{int(size[2])}")
-        if asked[-1] == "64x64" and len(asked) > 1 and not held:
-            held.append(route)
-            return
         blank.page.wait_for_timeout(250 if len(asked) == 1 else 0)
         route.continue_()
 
@@ -240,10 +214,6 @@ def test_a_slow_server_translates_the_newest_drawing_and_smaller_ones_while_one_
         mouse.move(*blank.place(12 + 8 * step, 12))
     expect(blank["keep"]).to_be_disabled()
     assert asked[1] == "32x32"
-    while not held:  # a pause within the stroke
-        blank.page.wait_for_timeout(50)
-    held[0].continue_()
-    expect(blank["keep"]).to_be_enabled()
     mouse.move(*blank.place(50, 50))
     mouse.up()
     blank.wait()
@@ -263,33 +233,6 @@ def test_a_slow_server_translates_the_newest_drawing_and_smaller_ones_while_one_
     assert 1 <= asked.count("late") < 8
     latest = blank.pixels("result")
     blank.page.unroute("**/translate*")
-    for name in ("undo", "redo"):
-        blank.click(name)
-        blank.wait()
+    blank.click("undo", "redo")
+    blank.wait()
     assert np.array_equal(blank.pixels("result"), latest)  # it was the newest drawing's
-
-    blank.page.route("**/samples/1", answer_late)
-    blank["samples"].select_option(index=2)
-    blank["samples"].select_option(index=3)
-    blank.page.wait_for_timeout(1500)
-    expect(blank["samples"]).to_have_value("2")
-    newest = blank.pixels("source")
-    blank.choose_sample(1)
-    blank.choose_sample(3)
-    assert np.array_equal(blank.pixels("source"), newest)
-
-
-def test_a_browser_without_simd_shows_samples(browser: Browser, facades: Trained) -> None:
-    context = browser.new_context()
-    context.add_init_script("WebAssembly.validate = () => false")
-    page = Opened(context.new_page())
-    page.page.goto(facades.page.as_uri())
-    expect(page["status"]).to_have_text("no translations")
-    page.assert_says("This browser has no WebAssembly SIMD, which the network needs")
-    first = page.pixels("source")
-    assert first.shape == (SIZE, SIZE, 3)
-    page["samples"].select_option(index=2)
-    page.page.wait_for_function("() => document.getElementById('samples').value === '1'")
-    page.page.wait_for_timeout(100)
-    assert (page.pixels("source") != first).any()
-    context.close()

@@ -1,13 +1,11 @@
-"""Drawing with mouse, keyboard and fingers: tools, instances, zoom, polygons."""
+"""Drawing with mouse, keyboard and fingers: one journey on a desktop, and one on a phone."""
 
 from collections.abc import Iterator
-from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
-from playwright.sync_api import Browser, CDPSession, Locator, expect
+from playwright.sync_api import Browser, CDPSession, expect
 
 from tests.tools.playground.pages import SIZE, Opened, opened
 
@@ -21,251 +19,190 @@ def labels(page: Opened, folder: Path) -> np.ndarray:
     return page.saved(folder)[0]
 
 
-def screenshot(element: Locator) -> np.ndarray:
-    return np.asarray(Image.open(BytesIO(element.screenshot())).convert("RGB")).astype(int)
+def test_a_journey_over_the_drawing_tools(blank: Opened, tmp_path: Path) -> None:
+    for step in (draw_shapes, erase_and_pick, use_the_keyboard, zoom_and_move, draw_polygons, change_the_window):
+        blank.clear()
+        step(blank, tmp_path / step.__name__)
 
 
-def test_shapes_have_exact_ids_and_instances(blank: Opened, tmp_path: Path) -> None:
-    blank.choose("door")
+def draw_shapes(page: Opened, folder: Path) -> None:
+    page.choose("door")
     for tool, least, most in (("Line", 16 * 4, 16 * 9), ("Rectangle", 16 * 6, 16 * 6), ("Fill", SIZE**2, SIZE**2)):
-        blank.choose(tool)
-        blank.drag((5, 6), (20, 11))
-        drawn, instances = blank.saved(tmp_path / tool)
-        door = drawn == DOOR
-        assert least <= door.sum() <= most
-        assert set(np.unique(drawn)) <= {0, DOOR}
-        assert len(np.unique(instances[door])) == 1
-        assert tool == "Fill" or instances[door][0] not in instances[~door]
-        blank.click("undo")
-    blank.choose("wall")
-    blank.choose("Rectangle")
-    blank.drag((10, 10), (29, 19))
-    blank.drag((30, 10), (39, 19))  # connected with the first: one instance
-    _, joined = blank.saved(tmp_path / "joined")
-    blank.more()
-    blank["instances"].select_option("stroke")
-    blank.drag((40, 10), (49, 19))  # an instance of its own
-    _, apart = blank.saved(tmp_path / "apart")
-    blank["instances"].select_option(index=0)
-    blank["instances-file"].set_input_files(tmp_path / "joined" / "source_instances.png")
-    blank.wait_for_file()
-    _, opened_again = blank.saved(tmp_path / "opened")
-    assert joined.dtype in (np.uint16, np.int32)
+        page.choose(tool)
+        page.drag((5, 6), (20, 11))
+        drawn, instances = page.saved(folder / tool)
+        assert least <= (drawn == DOOR).sum() <= most
+        assert len(np.unique(instances[drawn == DOOR])) == 1
+        page.click("undo")
+    page.choose("wall")
+    page.choose("Rectangle")
+    page.drag((10, 10), (29, 19))
+    page.drag((30, 10), (39, 19))  # connected with the first: one instance
+    _, joined = page.saved(folder / "joined")
+    page.more()
+    page["instances"].select_option("stroke")
+    page.drag((40, 10), (49, 19))  # an instance of its own
+    _, apart = page.saved(folder / "apart")
+    page["instances"].select_option(index=0)
+    page["instances-file"].set_input_files(folder / "joined" / "source_instances.png")
+    page.wait_for_file()
+    assert np.array_equal(page.saved(folder / "opened")[1], joined)  # both are numbered in the order of their pixels
     assert len(np.unique(joined[10:20, 10:40])) == 1
     assert len(np.unique(apart[10:20, 10:50])) == 2
-    assert np.array_equal(opened_again, joined)  # both are numbered in the order of their pixels
-    blank.click("undo")
-    blank.choose("sky")
-    blank.drag((30, 0), (31, 60))  # a stroke that cuts an instance makes two of it, and joins the sky
-    cut, instances = blank.saved(tmp_path / "cut")
-    assert len(np.unique(instances[15, 10:30])) == len(np.unique(instances[15, 32:40])) == 1
-    assert len(np.unique(instances[cut == WALL])) == 3
-    assert len(np.unique(instances[cut == 0])) == 1
+    page.click("undo")
+    page.choose("sky")
+    page.drag((30, 0), (31, 60))  # a stroke that cuts an instance makes two of it, and joins the sky
+    cut, instances = page.saved(folder / "cut")
+    assert [len(np.unique(instances[cut == value])) for value in (WALL, 0)] == [3, 1]
+    page.more()
 
 
-def test_other_buttons_and_keys_erase_pick_and_choose(blank: Opened, tmp_path: Path) -> None:
-    chosen = blank.page.locator("#values :checked")
-    blank["source"].evaluate(
-        """canvas => document.addEventListener("contextmenu", event => (window.hasMenu = !event.defaultPrevented))"""
-    )
-    blank.choose("door")
-    blank.choose("Rectangle")
-    blank.drag((5, 5), (50, 50))
-    blank.drag((40, 40), (45, 45), button="right")
-    blank.choose("Brush")
-    blank.drag((20, 20), (30, 30), button="right")
-    blank.choose("Eraser")
-    blank.drag((10, 10), (10, 20))
-    after = labels(blank, tmp_path / "eraser")
+def erase_and_pick(page: Opened, folder: Path) -> None:
+    chosen = page.page.locator("#values :checked")
+    page.page.evaluate("document.addEventListener('contextmenu', event => (window.hasMenu = !event.defaultPrevented))")
+    page.choose("door")
+    page.choose("Rectangle")
+    page.drag((5, 5), (50, 50))
+    page.drag((40, 40), (45, 45), button="right")
+    page.choose("Eraser")
+    page.drag((10, 10), (10, 20))
+    after = labels(page, folder)
     assert (after[40:46, 40:46] == 0).all()
-    assert (after[[20, 30], [20, 30]] == 0).all()
     assert (after[10:21, 10] == 0).all()
-    assert after[21, 29] == after[6, 6] == DOOR
-    assert not blank.page.evaluate("() => window.hasMenu")
-    expect(chosen).to_have_value(str(DOOR))
-    blank.choose("Rectangle")
-    blank.choose("wall")
-    before = blank.pixels("source")
-    blank.page.keyboard.down("Alt")
-    blank.drag((6, 6), (30, 30))
-    blank.page.keyboard.up("Alt")
-    expect(chosen).to_have_value(str(DOOR))
-    expect(blank.page.locator("[name=tool][value=rectangle]")).to_be_checked()
-    blank.choose("wall")
-    blank.choose("Pick")
-    blank.drag((6, 6))
-    expect(chosen).to_have_value(str(DOOR))
-    expect(blank.page.locator("[name=tool][value=brush]")).to_be_checked()
-    assert np.array_equal(blank.pixels("source"), before)  # nothing is drawn
-    blank.keys("1", "0")
+    assert after[6, 6] == DOOR
+    assert not page.page.evaluate("window.hasMenu")
+    page.choose("Rectangle")
+    before = page.pixels("source")
+    for way in ("Alt", "Pick"):
+        page.choose("wall")
+        if way == "Alt":
+            page.page.keyboard.down("Alt")
+        else:
+            page.choose("Pick")
+        page.drag((6, 6), (8, 8))
+        page.page.keyboard.up("Alt")
+        expect(chosen).to_have_value(str(DOOR))
+        tool = "rectangle" if way == "Alt" else "brush"
+        expect(page.page.locator(f"[name=tool][value={tool}]")).to_be_checked()
+    assert np.array_equal(page.pixels("source"), before)  # nothing is drawn
+    page.keys("1", "0")
     expect(chosen).to_have_value("10")
-    blank.page.wait_for_timeout(1100)  # after a second, digits begin a new number
-    blank.keys("9", "2")  # there is no class 92
+    page.page.wait_for_timeout(1100)  # after a second, digits begin a new number
+    page.keys("9", "2")  # there is no class 92
     expect(chosen).to_have_value("2")
-    blank.clear()
-    blank.choose("roof")
-    mouse = blank.page.mouse
-    mouse.move(*blank.place(10, 10))
-    mouse.down()
-    blank.keys("r")  # a tool that is chosen within a stroke is for the next one
-    mouse.move(*blank.place(40, 40))
-    mouse.up()
-    assert 0 < (labels(blank, tmp_path / "roof") == 2).sum() < 0.6 * 30 * 30
 
 
-def test_one_can_draw_and_zoom_by_keyboard(blank: Opened, tmp_path: Path) -> None:
-    blank.choose("door")
-    blank["source"].focus()
-    blank.keys("r", "Space", *["Shift+ArrowRight"] * 4, "ArrowDown", "Space")  # the cursor begins in the centre
-    blank.wait()
-    rows, columns = (labels(blank, tmp_path / "rectangle") == DOOR).nonzero()
+def use_the_keyboard(page: Opened, folder: Path) -> None:
+    page.choose("door")
+    page["source"].focus()
+    page.keys("r", "Space", *["Shift+ArrowRight"] * 4, "ArrowDown", "Space")  # the cursor begins in the centre
+    page.wait()
+    rows, columns = (labels(page, folder / "rectangle") == DOOR).nonzero()
     assert (rows.min(), rows.max(), columns.min(), columns.max()) == (32, 33, 32, 36)
-    blank.clear()
-    frame = blank.box("source-stage")
-    blank.click("zoom-in")
-    blank["size"].press("Home")  # the slider's end
-    expect(blank["size"]).to_have_value("1")
-    expect(blank["fit"]).to_be_enabled()
-    blank.click("fit")
-    blank["source"].focus()
-    blank.keys("b", "+", "+", "=", "+", "-", "+", *["ArrowRight"] * 21, *["ArrowUp"], "Space")
-    blank.wait()
-    x, y = blank.place(57, 32)
+    page.clear()
+    page["size"].press("Home")  # the slider's end
+    page["source"].focus()
+    page.keys("b", "+", "+", "=", "+", "-", "+", *["ArrowRight"] * 21, *["ArrowUp"], "Space")
+    page.wait()
+    frame, (x, y) = page.box("source-stage"), page.place(57, 32)
     assert frame["x"] < x < frame["x"] + frame["width"]
     assert frame["y"] < y < frame["y"] + frame["height"]
-    rows, columns = (labels(blank, tmp_path / "pixel") == DOOR).nonzero()
+    rows, columns = (labels(page, folder / "pixel") == DOOR).nonzero()
     assert (*rows, *columns) == (32, 57)
-    blank.clear()
-    blank.choose("wall")
-    blank["source"].focus()
-    blank.keys("p", "Space", *["ArrowLeft"] * 9, "Space", *["ArrowDown"] * 6, "Space", "Enter")
-    blank.wait()
-    rows, columns = (labels(blank, tmp_path / "polygon") == WALL).nonzero()
-    assert (rows.min(), rows.max(), columns.min(), columns.max()) == (32, 38, 48, 57)
-    assert 35 < rows.size < 60
 
 
-def test_the_wheel_zooms_at_the_pointer_and_a_drag_moves_the_picture(blank: Opened, tmp_path: Path) -> None:
-    mouse, width = blank.page.mouse, blank.box("source")["width"]
-    expect(blank["fit"]).to_be_disabled()
-    left, top = blank.place(-0.5, -0.5)  # the picture's corner
-    x, y = (round(place) for place in blank.place(40, 13))
+def zoom_and_move(page: Opened, folder: Path) -> None:
+    mouse, width = page.page.mouse, page.box("source")["width"]
+    left, top = page.place(-0.5, -0.5)  # the picture's corner
+    x, y = (round(place) for place in page.place(40, 13))
     mouse.move(x, y)
     for _ in range(4):
         mouse.wheel(0, -200)
-    expect(blank["fit"]).to_be_enabled()
-    growth = blank.box("source")["width"] / width
+    expect(page["fit"]).to_be_enabled()
+    growth = page.box("source")["width"] / width
     assert growth > 3
-    assert np.allclose(blank.place(-0.5, -0.5), (x - growth * (x - left), y - growth * (y - top)), atol=0.5)
-    assert blank.box("result")["width"] == pytest.approx(growth * width, rel=0.02)  # the translation, too
-    blank["size"].fill("1")
-    blank.choose("door")
-    blank.drag((40, 13), (43, 13))
-    rows, columns = (labels(blank, tmp_path) == DOOR).nonzero()
+    assert np.allclose(page.place(-0.5, -0.5), (x - growth * (x - left), y - growth * (y - top)), atol=0.5)
+    assert page.box("result")["width"] == pytest.approx(growth * width, rel=0.02)  # the translation, too
+    page.choose("door")
+    page.drag((40, 13), (43, 13))
+    rows, columns = (labels(page, folder) == DOOR).nonzero()
     assert (set(rows), list(columns)) == ({13}, [40, 41, 42, 43])
-    blank.click("fit")
-    assert blank.box("source")["width"] == pytest.approx(width)
+    page.click("fit")
     mouse.move(x, y)
     mouse.wheel(0, 400)
-    assert blank.box("source")["width"] == pytest.approx(width)  # no smaller than its frame
-    before = blank.pixels("source")
+    assert page.box("source")["width"] == pytest.approx(width)  # no smaller than its frame
+    before = page.pixels("source")
     for by in ("middle", "space", "translation"):
         for _ in range(3):
-            blank.click("zoom-in")
-        box, middle = blank.box("result-stage"), blank.place(32, 32)
+            page.click("zoom-in")
+        box, middle = page.box("result-stage"), page.place(32, 32)
         start = (box["x"] + box["width"] / 2, box["y"] + box["height"] / 2) if by == "translation" else middle
         mouse.move(*start)
         if by == "space":
-            blank.page.keyboard.down("Space")
+            page.page.keyboard.down("Space")
         mouse.down(button="middle" if by == "middle" else "left")
         mouse.move(start[0] + 30, start[1] - 20)
         mouse.up(button="middle" if by == "middle" else "left")
-        blank.page.keyboard.up("Space")
-        assert np.allclose(blank.place(32, 32), (middle[0] + 30, middle[1] - 20), atol=1), by
-        expect(blank["zoom-in"]).to_be_focused()
-        blank.keys("Home")
-        expect(blank["fit"]).to_be_disabled()
-    blank.wait()
-    assert np.array_equal(blank.pixels("source"), before)  # nothing is drawn
+        page.page.keyboard.up("Space")
+        assert np.allclose(page.place(32, 32), (middle[0] + 30, middle[1] - 20), atol=1), by
+        page.keys("Home")
+        expect(page["fit"]).to_be_disabled()
+    page.wait()
+    assert np.array_equal(page.pixels("source"), before)  # nothing is drawn
 
 
-def test_a_polygon_is_closed_given_up_or_loses_a_corner(blank: Opened, tmp_path: Path) -> None:
-    mouse = blank.page.mouse
-    before = blank.pixels("source")
-    blank.choose("door")
-    blank.keys("p")
-    for way in ("double click", "Enter", "first corner"):
+def draw_polygons(page: Opened, folder: Path) -> None:
+    mouse = page.page.mouse
+    page.choose("door")
+    page.keys("p")
+    for way in ("double click", "first corner"):
         for corner in ((10, 10), (40, 10), (40, 30)):
-            mouse.click(*blank.place(*corner))
-        mouse.move(*blank.place(10, 60))  # the polygon is shown with a corner there
-        expect(blank["corner"]).to_be_visible()
+            mouse.click(*page.place(*corner))
         if way == "double click":
-            mouse.dblclick(*blank.place(10, 30))
+            mouse.dblclick(*page.place(10, 30))
         else:
-            mouse.click(*blank.place(10, 30))
-        if way == "Enter":
-            blank.keys("Enter")
-        elif way == "first corner":
-            mouse.click(*blank.place(10, 10))
-        expect(blank["corner"]).to_be_hidden()
-        blank.wait()
-        found, instances = blank.saved(tmp_path / way)
+            mouse.click(*page.place(10, 30))
+            expect(page["corner"]).to_be_visible()
+            mouse.click(*page.place(10, 10))
+        expect(page["corner"]).to_be_hidden()
+        found = labels(page, folder / way)
         assert (found[10:31, 10:41] == DOOR).all()
         assert (found == DOOR).sum() == 21 * 31
-        assert len(np.unique(instances[found == DOOR])) == 1
-        blank.click("undo")
-        blank.wait()
-        assert np.array_equal(blank.pixels("source"), before)
-    blank.click("redo")
-    assert (labels(blank, tmp_path / "redone") == DOOR).sum() == 21 * 31
-    blank.click("undo")
-    blank.choose("wall")
+        page.click("undo")
+    page.choose("wall")
     for ending in ("Escape", "Control+z"):
         for corner in ((10, 10), (40, 10), (60, 60)):
-            mouse.click(*blank.place(*corner))
-        blank.keys(ending)
-        blank.wait()
-        assert np.array_equal(blank.pixels("source"), before) == (ending == "Escape")
-    mouse.click(*blank.place(10, 40))
-    blank.keys("Enter")
-    blank.wait()
-    found = labels(blank, tmp_path)
+            mouse.click(*page.place(*corner))
+        page.keys(ending)
+    mouse.click(*page.place(10, 40))
+    page.keys("Enter")
+    page.wait()
+    found = labels(page, folder)
     assert (found[12, 12], found[50, 50]) == (WALL, 0)
     assert 31 * 31 / 2 - 20 < (found == WALL).sum() < 31 * 31 / 2 + 31
-    blank.keys("Control+z")
-    blank.wait()
-    assert np.array_equal(blank.pixels("source"), before)
 
 
-def test_the_page_fits_its_window_and_shows_what_is_chosen(blank: Opened) -> None:
-    blank.more()
+def change_the_window(page: Opened, _folder: Path) -> None:
+    page.more()
     for columns, rows in (("", "-5"), ("4096", "4096")):  # number fields show the number that is used
-        blank["width"].fill(columns)
-        blank["height"].fill(rows)
-        blank.click("new")
-        expect(blank["source"]).to_have_attribute("width", str(SIZE))
-        expect(blank["source"]).to_have_attribute("height", "1")
-    blank.assert_says("4096x4096: a picture has at most 8388608 pixels")
-    blank.click("undo")
-    blank.more()
-    blank.wait()
-    for value, clip in (("0", "100%"), ("40", "60%")):  # the slider lays the source over the translation
-        blank["slider"].fill(value)
-        assert blank["over"].evaluate("over => over.style.clipPath") == f"inset(0px {clip} 0px 0px)"
-    assert np.array_equal(blank.pixels("over"), blank.pixels("source"))
-    for width, height in ((360, 640), (640, 360), (1024, 768), (3840, 2160)):
-        blank.page.set_viewport_size({"width": width, "height": height})
-        for canvas in ("source", "result"):
-            box = blank.box(canvas)
-            assert 0 <= box["x"] <= width - box["width"]
-            assert 0 <= box["y"] <= height - box["height"]
-            assert min(box["width"], box["height"]) > 0.35 * min(width, height)
-    blank.page.emulate_media(forced_colors="active")
-    for name in ("tool", "value"):
-        chosen, other = (screenshot(blank.page.locator(f"label:has([name={name}])").nth(at)) for at in range(2))
-        assert np.abs(np.median(chosen, (0, 1)) - np.median(other, (0, 1))).max() > 50
-    for at, color in enumerate(((135, 206, 250), (200, 85, 60))):  # colours of sky and wall
-        assert (np.median(screenshot(blank.page.locator(".swatch").nth(at)), (0, 1)) == color).all()
+        page["width"].fill(columns)
+        page["height"].fill(rows)
+        page.click("new")
+        expect(page["source"]).to_have_attribute("width", str(SIZE))
+        expect(page["source"]).to_have_attribute("height", "1")
+    page.assert_says("4096x4096: a picture has at most 8388608 pixels")
+    page.click("undo")
+    page.more()
+    page.wait()
+    page["slider"].fill("40")  # the slider lays the source over the translation
+    assert page["over"].evaluate("over => over.style.clipPath") == "inset(0px 60% 0px 0px)"
+    assert np.array_equal(page.pixels("over"), page.pixels("source"))
+    page.page.set_viewport_size({"width": 360, "height": 640})
+    for canvas in ("source", "result"):
+        box = page.box(canvas)
+        assert 0 <= box["x"] <= 360 - box["width"]
+        assert 0 <= box["y"] <= 640 - box["height"]
+        assert box["width"] > 0.35 * 360
 
 
 class Fingers:

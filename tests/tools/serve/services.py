@@ -1,7 +1,6 @@
 """A service in this process, and requests to it."""
 
 import http.client
-import json
 import socket
 import threading
 from collections.abc import Coroutine, Iterator, Mapping
@@ -62,13 +61,6 @@ def draw(folder: Path, height: int = 19, width: int = 45) -> tuple[bytes, bytes]
     save_image(folder / "photo.png", rng.integers(0, 12, (height, width), dtype=np.uint8))
     save_image(folder / "instances" / "photo.png", rng.integers(0, 9, (height, width), dtype=np.uint16))
     return (folder / "photo.png").read_bytes(), (folder / "instances" / "photo.png").read_bytes()
-
-
-def model_of(*arguments: object) -> dict[str, Any]:
-    """Return the description of GET /model."""
-    with serving(*arguments) as server:
-        description: dict[str, Any] = json.loads(ask(server, "/model").body)
-        return description
 
 
 class Hold:

@@ -1,6 +1,7 @@
 """The addresses of the service, its limits and its refusals."""
 
 import errno
+import gzip
 import json
 import os
 import socket
@@ -11,11 +12,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from threading import Timer
 
-import numpy as np
 import pytest
 
-from tests.conftest import save_image
-from tests.jpegs import scans
 from tests.runs import wait_until
 from tests.tools.serve.services import BOUNDARY, FORM, Hold, ask, form, png, serving
 from tools.serve import gate
@@ -26,6 +24,7 @@ TOKEN = "0123456789abcdefghij"
 KEY = {"Authorization": f"Bearer {TOKEN}"}
 SMALL = png(8, 8)
 BODY = form(source=SMALL, instances=SMALL)
+COMPRESSED = {"Content-Encoding": "gzip"}
 
 
 @pytest.fixture(scope="module")
@@ -70,24 +69,22 @@ def test_the_model_and_the_addresses_are_described(server: WebServer) -> None:
     assert [ask(server, path).status for path in ("/translate", "/reload")] == [405, 405]
 
 
-@pytest.mark.parametrize(("side", "sizes"), [(8, [1, 2]), (48, [1, 1, 1])])  # two of the larger exceed --max-pixels
-def test_requests_that_wait_are_translated_together_with_the_same_pixels(
-    server: WebServer, hold: Hold, side: int, sizes: list[int]
-) -> None:
-    body = form(source=png(side, side), instances=png(side, side))
+def test_requests_that_wait_are_translated_together_with_the_same_pixels(server: WebServer, hold: Hold) -> None:
     with ThreadPoolExecutor(3) as threads:
-        first = threads.submit(ask, server, "/translate", body, FORM)
+        first = threads.submit(ask, server, "/translate", BODY, FORM)
         hold.begun.wait(60)
-        others = [threads.submit(ask, server, "/translate", body, FORM) for _ in range(2)]
+        others = [threads.submit(ask, server, "/translate", BODY, FORM) for _ in range(2)]
         wait_until(lambda: hold.n_read == 3)
-        assert ask(server, "/translate", body, FORM)[:2] == (503, b"3 translations are under way: try again later\n")
+        assert ask(server, "/translate", BODY, FORM)[:2] == (503, b"3 translations are under way: try again later\n")
         hold.opened.set()
         assert first.result().status == 200
         assert {other.result().body for other in others} == {first.result().body}
-    assert hold.sizes == sizes
+    assert hold.sizes == [1, 2]
 
 
-def test_the_translation_of_a_client_that_is_gone_is_left_out(server: WebServer, hold: Hold) -> None:
+def test_the_translation_of_a_client_that_is_gone_is_left_out(
+    server: WebServer, hold: Hold, caplog: pytest.LogCaptureFixture
+) -> None:
     with ThreadPoolExecutor(1) as threads:
         first = threads.submit(ask, server, "/translate", BODY, FORM)
         hold.begun.wait(60)
@@ -98,6 +95,7 @@ def test_the_translation_of_a_client_that_is_gone_is_left_out(server: WebServer,
         hold.opened.set()
         assert first.result().status == 200
     assert hold.sizes == [1]
+    assert "a request failed" not in caplog.text
 
 
 def test_a_translation_that_has_begun_is_completed_and_others_have_a_time_limit(tiny_run: Path, hold: Hold) -> None:
@@ -180,22 +178,17 @@ def test_a_full_disk_is_one_line(
 
 
 TWICE = form(source=SMALL).partition(f"\r\n--{BOUNDARY}--".encode())[0] + b"\r\n"  # another form follows
-SEED = TWICE.replace(b'source"; filename="photo.x"', b'seed"').replace(SMALL, b"3")
 
 
 @pytest.mark.parametrize(
     ("sent_body", "headers", "status", "answer"),
     [
         (b"", {}, 400, "this generator takes source, instances; given: source. With curl: --form source=@FILE --form"),
-        (form(source=SMALL, instances=SMALL, style=SMALL), FORM, 400, "given: source, instances, style"),
         (form(source=b"a", instances=b"b").replace(b'; filename="photo.x"', b""), FORM, 400,
          "given: source (no file), instances (no file). With curl: --form source=@FILE --form"),
         (TWICE + BODY, FORM, 400, "given: source, source, instances. With"),
-        (SEED + BODY, FORM, 400, "given: seed (no file), source, instances. With"),
         (f"--{BOUNDARY}--".encode(), FORM, 400, "given: nothing. With"),
-        (form(source=b"", instances=SMALL), FORM, 400, "source: cannot be read as an image: it is empty"),
-        (form(source=b"GIF89a", instances=SMALL), FORM, 400, "it is a GIF; save it as PNG"),
-        (form(source=SMALL, instances=png(8, 9)), FORM, 400, "source is 8x8 but its partner instances is 9x8"),
+        (gzip.compress(BODY, mtime=0), FORM | COMPRESSED, 400, "the body cannot be read as multipart/form-data"),
         (form(source=png(8, 8, 77), instances=SMALL), FORM, 400, "holds id 77, allowed are 0 to 11: "),
         (form(source=png(65, 64), instances=png(65, 64)), FORM, 413, ", more than 4096 pixels"),
         (form(source=png(1, 4096), instances=png(1, 4096)), FORM, 413, "padded as the generator needs it: 4096x"),
@@ -205,7 +198,6 @@ SEED = TWICE.replace(b'source"; filename="photo.x"', b'seed"').replace(SMALL, b"
         (f"--{BOUNDARY}\r\n\xff: \r\n".encode("latin-1"), FORM, 400, "Invalid multipart data"),
         (BODY, {"Content-Type": f"{FORM['Content-Type']}; charset=undefined"}, 400, "undefined encoding"),
         (form(**{"\x1b[31m": SMALL}), FORM, 400, r"given: \x1b[31m. "),
-        (form(source=scans(200), instances=SMALL), FORM, 400, "it has more than 100 scans; save it again"),
     ],
 )  # fmt: skip
 def test_unfit_translations_are_refused(
@@ -222,11 +214,9 @@ def test_a_name_that_cannot_be_encoded_is_accepted(server: WebServer) -> None:
     assert ask(server, "/translate", BODY.replace(b"photo.x", b"+2AA-.x"), headers).status == 200
 
 
-@pytest.mark.parametrize("query", ["sede=3", "seed=3&seed=4"])
-def test_parameters_that_would_have_no_effect_are_refused(server: WebServer, query: str) -> None:
-    answer = ask(server, f"/translate?{query}", BODY, FORM)
-    assert answer.status == 400
-    assert b"expected some of seed, other, percent, picture, each at most once\n" in answer.body
+def test_parameters_that_would_have_no_effect_are_refused(server: WebServer) -> None:
+    for query in ("sede=3", "seed=3&seed=4"):
+        assert ask(server, f"/translate?{query}", BODY, FORM).status == 400
 
 
 def test_a_body_without_a_length_is_counted(server: WebServer) -> None:
@@ -247,9 +237,3 @@ def test_others_need_the_token(tiny_run: Path, tmp_path: Path) -> None:
             answer = ask(server, "/model", headers=wrong)
             assert (answer.status, answer.headers["WWW-Authenticate"]) == (401, "Bearer")
         assert ask(server, "/translate", b"x").status == 401
-
-
-def test_sixteen_bit_levels_are_read_whole(server: WebServer, tmp_path: Path) -> None:
-    save_image(tmp_path / "ids.png", np.full((8, 8), 40_000, np.uint16))
-    ids = (tmp_path / "ids.png").read_bytes()
-    assert ask(server, "/translate", form(source=SMALL, instances=ids), FORM).status == 200

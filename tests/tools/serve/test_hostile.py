@@ -1,5 +1,6 @@
-"""Requests that no well-behaved client sends: the server answers each one, and goes on."""
+"""Requests that no well-behaved client sends, and who may ask: the server answers each one, and goes on."""
 
+import asyncio
 import socket
 import time
 from collections.abc import Iterator
@@ -7,12 +8,17 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+from starlette.requests import Request
+from starlette.types import Message, Receive, Scope, Send
 
 from inference.predictor import Predictor
 from tests.tools.playground import pages
 from tests.tools.serve.services import FORM, ask, form, png, sent
 from tools.serve import gate, web
+from tools.serve.command_line import TOKEN
+from tools.serve.gate import Gate, read_token
 from tools.serve.web import WebServer
+from utils.errors import ConfigError
 
 CONTINUE = "HTTP/1.1 100 Continue\r\n\r\n"
 INVALID = "Invalid HTTP request received."
@@ -33,33 +39,23 @@ NOT_THERE = "there is no such address"
 @pytest.mark.parametrize(
     ("line", "fields", "status", "answer"),
     [
-        ("GET /../../etc/passwd", {}, 404, NOT_THERE),
         ("GET /samples/%2e%2e%2fetc", {}, 404, NOT_THERE),
-        ("GET //etc/passwd", {}, 404, NOT_THERE),
-        ("GET /model/", {}, 404, NOT_THERE),
-        ("GET /%00", {}, 404, NOT_THERE),
         ("GET http://[", {}, 404, NOT_THERE),
         ("GET /nothing", {"Upgrade": "websocket", "Connection": "upgrade, close"}, 404, f"GET /nothing: {NOT_THERE}"),
         ("PUT /translate", {}, 405, " /translate: it takes POST"),
-        ("POST /translate?seed=-1", {}, 400, "seed='-1': expected a whole number"),
         ("POST /translate?seed=99999999999", {}, 400, "seed='99999999999'"),
         ("POST /translate?percent=%D9%A3", {}, 400, "expected a whole number"),
-        ("POST /translate", {"Content-Length": "99999999999"}, 413, "99,999,999,999 bytes, at most 67,108,864"),
         ("POST /translate", {"Content-Length": "99999999999", "Expect": "100-continue"}, 413, "99,999,999,999 bytes"),
         ("POST /translate", {"Content-Length": "-5"}, 400, INVALID),
-        ("POST /translate", {"Content-Length": "2", "content-length": "3"}, 400, INVALID),
-        ("POST /translate", {"Transfer-Encoding": "gzip"}, 400, INVALID),
         ("GET /translate", {"Host": "127.0.0.1.evil.example"}, 421, FOREIGN),
         ("GET /translate", {"Host": "evil.example@127.0.0.1"}, 421, FOREIGN),
         ("GET /translate", {"Host": ""}, 421, FOREIGN),
-        ("GET /translate", {"Host": "127.1.2.3:80"}, 405, ""),
         ("GET /translate", {"Host": "[::1]"}, 405, ""),
         ("GET /translate", {"Origin": "http://127.0.0.1:1"}, 403, OTHER_PAGE),
         ("GET /translate", {"Origin": "null"}, 403, OTHER_PAGE),
         ("GET /translate", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 403, OTHER_PAGE),
         ("GET /", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}, 403, OTHER_PAGE),
         ("GET /", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 200, "<title>"),
-        ("\0\1\2", {}, 400, INVALID),
     ],
 )
 def test_hostile_requests_are_answered(
@@ -114,3 +110,70 @@ def test_a_failed_translation_leaves_the_server_alive(
     assert found.status == status
     assert found.body.startswith(answer)
     assert ask(server, "/translate", DRAWING, FORM).status == 200
+
+
+TO_THIS = {"type": "http", "method": "POST", "path": "/", "headers": [(b"host", b"localhost")]}
+
+
+class Body:
+    """A body that stalls after some bytes, and the answer to it."""
+
+    def __init__(self, n_bytes: int) -> None:
+        self.messages: list[Message] = [{"type": "http.request", "body": bytes(n_bytes), "more_body": True}]
+        self.answer = list[Message]()
+
+    async def receive(self) -> Message:
+        if not self.messages:
+            await asyncio.sleep(60)
+        return self.messages.pop()
+
+    async def send(self, message: Message) -> None:
+        self.answer.append(message)
+
+    def text(self) -> tuple[int, bytes]:
+        start, body = self.answer[:2]
+        return start["status"], body["body"]
+
+
+async def read_all(scope: Scope, receive: Receive, _send: Send) -> None:
+    await Request(scope, receive).body()
+
+
+def test_the_bodies_of_all_requests_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """64 of the largest size may be under way. Here each lacks its end."""
+    monkeypatch.setattr(gate, "LINGER_S", 0.01)
+
+    async def main() -> Body:
+        one, bodies = Gate(read_all, 100, ""), [Body(99) for _ in range(64)] + [Body(64), Body(99)]
+        tasks = [asyncio.create_task(one(TO_THIS, body.receive, body.send)) for body in bodies]
+        while not bodies[-1].answer:
+            await asyncio.sleep(0)
+        assert [body for body in bodies if body.answer] == bodies[-1:]
+        tasks.pop(0).cancel()
+        tasks.append(asyncio.create_task(one(TO_THIS, (other := Body(50)).receive, other.send)))
+        await asyncio.sleep(0.05)
+        assert other.answer == []  # the refused request takes no room, although its client is waited for
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        assert other.text() == (503, b"the server stops: try again later\n")
+        return bodies[-1]
+
+    assert asyncio.run(main()).text() == (503, b"requests of 6,499 bytes are under way: try again later\n")
+
+
+def test_only_other_machines_need_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(TOKEN, raising=False)
+    assert [read_token(None, host) for host in ("127.0.0.1", "::1", "localhost")] == [None] * 3
+    for host in ("::", "example.org"):
+        with pytest.raises(ConfigError, match=r"others could use the server\. Add --token-file FILE"):
+            read_token(None, host)
+    monkeypatch.setenv(TOKEN, "0123456789abcdef")
+    assert read_token(None, "0.0.0.0") == "0123456789abcdef"
+
+
+@pytest.mark.parametrize("text", ["short", "with a space in it", "0123456789abcdé", "two\nlines of a file"])
+def test_a_token_is_a_long_word(text: str, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(text)
+    with pytest.raises(ConfigError, match="token: expected a word of 16 or more ASCII characters"):
+        read_token(tmp_path / "token", "127.0.0.1")

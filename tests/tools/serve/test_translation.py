@@ -1,5 +1,6 @@
 """The service answers with the bytes that test.py writes, for each kind of image."""
 
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -40,7 +41,7 @@ def test_label_maps_with_instances(tiny_run: Path, tmp_path: Path) -> None:
 def test_photographs(photo_run: Path, tmp_path: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (20, 30, 3), dtype=np.uint8)
     with serving("--checkpoint", photo_run, *EXACT) as server:
-        for suffix in ("png", "jpg", "bmp", "webp", "tif"):
+        for suffix in ("png", "jpg", "tif"):
             file = tmp_path / suffix / f"photo.{suffix}"
             save_image(file, pixels)
             answer = ask(server, "/translate", file.read_bytes())
@@ -75,23 +76,19 @@ def test_images_of_other_values(
     checkpoint = tmp_path / "runs" / "bands"
     with serving("--checkpoint", checkpoint) as server:
         answer = ask(server, "/translate", (tmp_path / f"photo{suffix}").read_bytes())
-        refused = ask(server, "/translate", b"II*\0 damaged")
+        refused = [ask(server, "/translate", body) for body in (b"II*\0 damaged", gzip.compress(bytes(99)))]
         model = json.loads(ask(server, "/model").body)
     assert (answer.status, answer.headers["Content-Type"]) == (200, media)
     assert answer.body == by_test_py(tmp_path, "--checkpoint", checkpoint)
-    assert (refused.status, refused.body.count(b"\n")) == (400, 1)
+    assert [(each.status, each.body.count(b"\n")) for each in refused] == [(400, 1)] * 2
     assert (model["inputs"], model["source_channels"], model["output_channels"]) == ({"source": "values"}, 4, 1)
     assert model["output_dtype"] in ("uint8", "float32")
     assert len(model["source_range"]) == 8
 
 
 FEATURES = ["features.n_channels=3", "features.n_downsamplings=2", "features.base_channels=2"]
-DROPOUT = [
-    "generator.name=unet",
-    "generator.dropout=true",
-    "generator.n_downsamplings=6",
-    "data.synthetic_size=[64,64]",
-]
+UNET = ["generator.name=unet", "generator.n_downsamplings=6", "data.synthetic_size=[64,64]"]
+DROPOUT = [*UNET, "generator.dropout=true"]
 
 
 @pytest.mark.parametrize(("settings", "options"), [(FEATURES, EXACT), (DROPOUT, (*EXACT, "--noise"))])

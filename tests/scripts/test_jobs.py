@@ -1,4 +1,7 @@
-"""scripts/slurm.sbatch with stand-ins for srun and scontrol; a machine is a torchrun on its own loopback address."""
+"""The Dockerfile, the TrainJob, and scripts/slurm.sbatch with stand-ins for srun and scontrol.
+
+A machine is a torchrun on its own loopback address.
+"""
 
 import os
 import runpy
@@ -8,7 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
+import train
 from tests.processes import PATIENCE_S, torchrun
 from tests.reliability.faults import Fault, inject
 from tests.runs import assert_equal, checkpoint, without_config
@@ -68,7 +73,6 @@ class Slurm:
         ('{"state": "finished", "step": 9, "signal": null, "reason": null}', 9, (0, False)),
         ('{"state": "stopped", "step": 5, "signal": "SIGUSR1", "reason": null}', 5, (0, True)),
         ('{"state": "stopped", "step": 9, "signal": "SIGTERM", "reason": null}', 9, (1, False)),  # scancel
-        ('{"state": "failed", "step": 9, "signal": null, "reason": "ConfigError: x"}', 9, (1, False)),
         (LOST, 10, (0, True)),
         (LOST, 5, (1, False)),  # it would be lost at the same step for ever
         (LOST.replace("lost", "running"), 10, (0, True)),
@@ -126,3 +130,21 @@ def test_a_job_that_is_requeued_twice_ends_with_the_same_bits(tiny_config: Path)
         assert f'"{ended}"' in (folder / "runs/mine/state.json").read_text()
     ends = (without_config(checkpoint(tiny_config, 8, name)) for name in ("mine", "whole"))
     assert_equal(next(ends), next(ends))
+
+
+def test_the_image_is_made_of_files_that_are_here() -> None:
+    lines = (ROOT / "Dockerfile").read_text().splitlines()
+    copied = [word for line in lines if line.startswith("COPY") for word in line.split()[1:-1]]
+    assert "pyproject.toml" in copied
+    assert all((ROOT / name).exists() for name in copied)
+    left_out = (ROOT / ".dockerignore").read_text().splitlines()[1:]
+    assert not {"configs", "training", "train.py", "test.py"} & set(left_out)
+
+
+def test_the_train_job_trains(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    trainer = yaml.safe_load((ROOT / "scripts" / "kubeflow_trainjob.yaml").read_text())["spec"]["trainer"]
+    words = trainer["command"] + trainer["args"]
+    assert words[:2] == ["torchrun", "train.py"]
+    monkeypatch.chdir(ROOT)
+    train.main([*words[2:], "--print-config"])
+    assert "name: mine" in capsys.readouterr().out
