@@ -3,7 +3,6 @@
 import csv
 import json
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -96,24 +95,17 @@ def test_settings_that_cannot_be_read_are_named(
     assert problem in line
 
 
-def test_a_real_run_is_compared_with_folders_that_lack_files(
+def test_a_real_run_is_compared_with_a_folder_of_damaged_files(
     tmp_path: Path, tiny_run: Path, command_line: CommandLine
 ) -> None:
-    old, broken = tmp_path / "old", tmp_path / "broken"
-    old.mkdir()
-    shutil.copy(tiny_run / "metrics.jsonl", old)
-    broken.mkdir()
-    (broken / "metrics.jsonl").write_bytes(
+    (tmp_path / "metrics.jsonl").write_bytes(
         b'\xff\n[]\n{"step": 1, "validation/swd": null, "validation_BtoA/swd": 0.5, "loss/D": 1e999}\n'
     )
-    (broken / "state.json").write_text("[" * 10**5)
-    head, *rows = compared(command_line, tiny_run, old, broken)
-    assert [row[:3] for row in rows[:3]] == [
-        [str(tiny_run), "finished at step 4", "val, 2"],
-        [str(old), "unknown at step 4", "val, ?"],
-        [str(broken), "unknown at step 1", "-"],
-    ]
-    assert rows[2][head.index("validation_BtoA/swd")] == "0.5 @1"
+    (tmp_path / "state.json").write_text("[" * 10**5)
+    head, real, broken = compared(command_line, tiny_run, tmp_path)[:3]
+    assert real[:3] == [str(tiny_run), "finished at step 4", "val, 2"]
+    assert broken[:3] == [str(tmp_path), "unknown at step 1", "-"]
+    assert broken[head.index("validation_BtoA/swd")] == "0.5 @1"
 
 
 def test_what_is_no_run_is_named_in_one_line(tmp_path: Path, command_line: CommandLine) -> None:

@@ -153,21 +153,14 @@ def test_a_missing_package_is_named_with_the_extra(monkeypatch: pytest.MonkeyPat
         export.main(["--format", "onnx"])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_options_that_do_not_go_together_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, message in (
         (["--format", "safetensors", "--style", "a.png"], "--style goes with --format onnx, html, not"),
         (["--format", "onnx", "--output", "a.pt2"], "--output a.pt2: expected a name that ends in .onnx"),
-    ],
-)
-def test_options_that_do_not_go_together_are_refused(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        export.main(arguments)
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            export.main(arguments)
+        assert message in capsys.readouterr().err
 
 
 def test_a_safetensors_file_holds_average_weights_without_spectral_norm(tiny_config: Path) -> None:

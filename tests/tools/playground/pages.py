@@ -35,7 +35,6 @@ class Opened:
     page: Page
 
     def __getitem__(self, name: str) -> Locator:
-        """The element of an id."""
         return self.page.locator(f"#{name}")
 
     def click(self, *names: str) -> None:
@@ -58,7 +57,6 @@ class Opened:
         self.wait()
 
     def open(self, file: Path, width: int | None = None) -> np.ndarray:
-        """Drop a file on the page; return its translation."""
         self.drop(file)
         self.wait_for_file(width)
         return self.pixels("result")
@@ -85,7 +83,6 @@ class Opened:
         return left + (x + 0.5) * width, top + (y + 0.5) * height
 
     def choose(self, name: str) -> None:
-        """Choose a tool, or an entry of the palette, by its text."""
         self.page.get_by_text(name, exact=True).first.click()
 
     def drag(self, *points: tuple[float, float], button: Literal["left", "right"] = "left") -> None:
@@ -99,7 +96,6 @@ class Opened:
         self.wait()
 
     def download(self, button: str, folder: Path, n_files: int = 1) -> list[Path]:
-        """Return the files that a button downloads."""
         downloads: list[Download] = []
 
         def collect(download: Download) -> None:
@@ -116,12 +112,10 @@ class Opened:
         return files
 
     def saved(self, folder: Path) -> tuple[np.ndarray, np.ndarray]:
-        """Return the label map and the instances that the page saves."""
         labels, instances = self.download("save", folder, 2)
         return read(labels), read(instances)
 
     def keys(self, *keys: str) -> None:
-        """Press keys, one after the other."""
         for key in keys:
             self.page.keyboard.press(key)
 
@@ -133,7 +127,6 @@ class Opened:
         self.wait()
 
     def more(self) -> None:
-        """Show the controls under More."""
         self.page.locator("summary").first.click()
 
     def assert_says(self, text: str) -> None:
@@ -154,7 +147,6 @@ class Opened:
         self.wait_for_file()
 
     def drop(self, file: Path) -> None:
-        """Drop a file on the page."""
         self.page.locator("html").evaluate(
             """(target, {name, bytes}) => {
                 const transfer = new DataTransfer();

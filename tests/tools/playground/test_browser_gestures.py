@@ -20,7 +20,7 @@ def labels(page: Opened, folder: Path) -> np.ndarray:
 
 
 def test_a_journey_over_the_drawing_tools(blank: Opened, tmp_path: Path) -> None:
-    for step in (draw_shapes, erase_and_pick, use_the_keyboard, zoom_and_move, draw_polygons, change_the_window):
+    for step in (draw_shapes, erase_and_pick, use_the_keyboard, zoom_and_move, draw_polygons, change_the_size):
         blank.clear()
         step(blank, tmp_path / step.__name__)
 
@@ -182,7 +182,7 @@ def draw_polygons(page: Opened, folder: Path) -> None:
     assert 31 * 31 / 2 - 20 < (found == WALL).sum() < 31 * 31 / 2 + 31
 
 
-def change_the_window(page: Opened, _folder: Path) -> None:
+def change_the_size(page: Opened, _folder: Path) -> None:
     page.more()
     for columns, rows in (("", "-5"), ("4096", "4096")):  # number fields show the number that is used
         page["width"].fill(columns)
@@ -197,12 +197,6 @@ def change_the_window(page: Opened, _folder: Path) -> None:
     page["slider"].fill("40")  # the slider lays the source over the translation
     assert page["over"].evaluate("over => over.style.clipPath") == "inset(0px 60% 0px 0px)"
     assert np.array_equal(page.pixels("over"), page.pixels("source"))
-    page.page.set_viewport_size({"width": 360, "height": 640})
-    for canvas in ("source", "result"):
-        box = page.box(canvas)
-        assert 0 <= box["x"] <= 360 - box["width"]
-        assert 0 <= box["y"] <= 640 - box["height"]
-        assert box["width"] > 0.35 * 360
 
 
 class Fingers:
@@ -263,7 +257,7 @@ def test_a_finger_draws_and_two_together_zoom(phone: Opened) -> None:
     assert np.allclose(middle_in_frame(phone), middle, atol=4)
     assert np.array_equal(phone.pixels("source"), drawn)  # the first of them has begun no stroke
 
-    phone.more()  # every control is large enough for fingers, and has a name if it shows only an icon
+    phone.more()  # every control is large enough for fingers
     sizes = phone.page.evaluate(
         """() => [...document.querySelectorAll("button, select, summary, input, #tools label, #values label")]
             .filter(element => element.checkVisibility() && element.type !== "radio")
@@ -272,7 +266,3 @@ def test_a_finger_draws_and_two_together_zoom(phone: Opened) -> None:
     )
     assert len(sizes) > 30
     assert [size for size in sizes if min(size[1:]) < SMALLEST] == []
-    for name in ("Undo", "Redo", "Clear", "Smaller", "Fit", "Larger"):
-        expect(phone.page.get_by_role("button", name=name, exact=True)).to_have_count(1)
-    for name in ("Brush", "Eraser", "Line", "Rectangle", "Polygon", "Fill", "Pick"):
-        expect(phone.page.get_by_role("radio", name=name, exact=True)).to_have_count(1)

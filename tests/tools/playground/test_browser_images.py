@@ -17,10 +17,8 @@ from tests.tools.playground.pages import (
     Trained,
     assert_as_test_py,
     exported,
-    opened,
     page_of,
     read,
-    serving,
 )
 
 pytestmark = pytest.mark.browser
@@ -162,7 +160,7 @@ def test_the_result_has_the_size_of_the_target(browser: Browser, tmp_path: Path)
     assert_as_test_py(result, trained, read(saved), None, tmp_path)
 
 
-def test_a_damaged_result_is_a_message(blank: Opened, photos: Trained, browser: Browser, tmp_path: Path) -> None:
+def test_a_damaged_result_is_a_message(blank: Opened, tmp_path: Path) -> None:
     (file,) = blank.download("download-both", tmp_path)
     content, before = file.read_bytes(), blank.pixels("source")
     flipped = bytearray(content)
@@ -172,12 +170,6 @@ def test_a_damaged_result_is_a_message(blank: Opened, photos: Trained, browser: 
         blank.drop(tmp_path / name)
         blank.assert_says(f"{name}: is damaged.")
         assert np.array_equal(blank.pixels("source"), before)
-    with page_of(browser, photos, "server") as page:  # an image like any other
-        page.open(file, width=48)
-        assert page.pixels("source").shape == (48, 48, 3)
-        (result,) = page.download("download-both", tmp_path / "photos")
-    blank.drop(result)
-    blank.assert_says("is a result of a network of images, this one takes")
 
 
 def styles_seen(page: Opened, folder: Path) -> list[np.ndarray]:
@@ -223,13 +215,3 @@ def test_a_style_is_chosen_by_its_small_translation_and_is_the_same_on_both_page
     assert min(abs(first - third).max(), abs(first - middle).max(), abs(third - middle).max()) > 4
     for by_server, in_page in zip(*seen, strict=True):
         assert np.abs(by_server.astype(int) - in_page).max() <= 1
-
-    photographs = [tmp_path / name for name in ("dawn.png", "night.png")]
-    for level, photograph in enumerate(photographs):
-        save_image(photograph, np.full((SIZE, SIZE, 3), 200 * level, np.uint8))
-    command = ("--checkpoint", str(styled.run))
-    with serving(*command, *(f"--style={file}" for file in photographs)) as server, opened(browser, server.url) as page:
-        (file,) = page.download("download-both", tmp_path / "by_photographs")
-    with serving(*command) as server, opened(browser, server.url) as page:  # its styles belong to seeds
-        page.drop(file)
-        page.assert_says("step 1, dawn.png, night.png.")

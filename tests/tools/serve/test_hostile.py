@@ -48,7 +48,6 @@ NOT_THERE = "there is no such address"
         ("POST /translate", {"Content-Length": "99999999999", "Expect": "100-continue"}, 413, "99,999,999,999 bytes"),
         ("POST /translate", {"Content-Length": "-5"}, 400, INVALID),
         ("GET /translate", {"Host": "127.0.0.1.evil.example"}, 421, FOREIGN),
-        ("GET /translate", {"Host": "evil.example@127.0.0.1"}, 421, FOREIGN),
         ("GET /translate", {"Host": ""}, 421, FOREIGN),
         ("GET /translate", {"Host": "[::1]"}, 405, ""),
         ("GET /translate", {"Origin": "http://127.0.0.1:1"}, 403, OTHER_PAGE),
