@@ -148,10 +148,10 @@ def test_images_of_another_size_end_the_graph(caplog: pytest.LogCaptureFixture) 
 
 
 def test_freezing_captures_a_new_graph() -> None:
-    config, graphs = config_of("CUT"), RecordedGraphs()
+    config, graphs = config_of("pix2pix"), RecordedGraphs()
     batches, plain, repeated = batches_of(config, N_STEPS, CPU), make(config), make(config)
     step = CudaGraphStep(repeated, graphs)  # type: ignore[arg-type]
-    for frozen in ([], ["stem"]):
+    for frozen in ([], ["downs"]):
         for method in (plain, repeated):
             method.networks["generator"].freeze(frozen)
         expected = train(plain, plain.step, batches)

@@ -1,6 +1,8 @@
-"""Validation: logits of the discriminator, measures of translations without pairs, and hints on failures."""
+"""Validation: logits, measures of translations without pairs, hints on failures, and the best score."""
 
 import copy
+import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,15 +12,27 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from configs.schema import CheckpointConfig, Config
 from data.batch import Batch, Sample
 from data.conditioning import Conditioning
 from inference.predictor import Predictor
 from metrics.evaluator import Evaluator
-from tests.runs import assert_equal, built
+from tests.runs import assert_equal, built, checkpoint, run, without_config
 from training.diagnostics import Diagnostics, TranslationHints
 from training.run import Training
-from training.validation import UnpairedValidation, ValidationLogits
+from training.validation import (
+    BEST,
+    Patience,
+    UnpairedValidation,
+    ValidationLogits,
+    best_figure,
+    has_scores_of,
+    read_best,
+)
+from utils.checkpoint import save_checkpoint
+from utils.checkpoint_folder import checkpoint_path, latest_step
 from utils.device import Precision
+from utils.errors import ConfigError
 
 
 def scenes(n: int = 4, side: int = 40) -> list[Tensor]:
@@ -35,9 +49,6 @@ FAILURES = {
     "alike": [(SCENES[0] * 0.9 + image * 0.1).to(torch.uint8) for image in SCENES],
     "equal their sources": [image.clamp(max=254) + 1 for image in SCENES],
 }
-
-
-AUGMENTED = ["augmentation.policy=[color,translation,cutout]"]
 
 
 def make_training(config: Path, settings: list[str]) -> tuple[Training, ValidationLogits, list[Sample]]:
@@ -77,7 +88,7 @@ def test_validation_logits_equal_training_logits_and_change_nothing(tiny_config:
 
 
 def test_validation_pairs_are_augmented_with_a_seed_of_the_step(tiny_config: Path) -> None:
-    made = [make_training(tiny_config, settings) for settings in ([], AUGMENTED)]
+    made = [make_training(tiny_config, settings) for settings in ([], ["augmentation.policy=[color,cutout]"])]
     means = [logits.mean(samples, step) for _, logits, samples in made for step in (1, 1, 2)]
     assert means[0] == means[1] == means[2] != means[3] == means[4] != means[5]
 
@@ -202,3 +213,82 @@ def test_high_rate_and_diverged_loss_are_reported_once() -> None:
     assert rate.startswith("the learning rate of the generator is 1000, ")
     assert loss.startswith("the loss of D is 2.9e+09: the training has diverged. ")
     assert diagnostics(wrong) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "is_same"),
+    [
+        (["train.batch_size=2", "run.name=moved", "metrics.label_colors=cmp_facades", "optimizer.decay=plateau"], True),
+        (["metrics.n_samples=1"], False),
+        (["data.preprocess=scale_width", "data.load_width=64"], False),
+    ],
+    ids=str,
+)
+def test_digest_of_a_figure_depends_on_samples_and_metric(tiny_config: Path, change: list[str], is_same: bool) -> None:
+    first, second = (built(tiny_config, "checkpoint.best=l1", *more).measured_on["l1"] for more in ([], change))
+    assert (first == second) is is_same
+
+
+@pytest.mark.parametrize(
+    ("best", "figure", "has_scores"), [("psnr", "l1", False), ("auto", "l1", True), ("auto", "ssim", False)]
+)
+def test_best_score_belongs_only_to_its_figure_if_a_plateau_uses_another(
+    best: str, figure: str, has_scores: bool
+) -> None:
+    measured_on = {"psnr": "digest", "l1": "another"}
+    state = {"best": 12.5, "measured_on": measured_on, "config": {"checkpoint": {"best": best}}}
+    assert has_scores_of(figure, state, {**measured_on, "ssim": "third"}) is has_scores
+
+
+@pytest.mark.parametrize(
+    ("setting", "split", "figure"),
+    [("auto", "val", "swd"), ("auto", "held_back", "swd"), ("auto", "train", "none"), ("l1", "train", "l1")],
+)
+def test_automatic_best_figure_needs_samples_that_are_not_trained_on(setting: str, split: str, figure: str) -> None:
+    config = Config(checkpoint=CheckpointConfig(best=setting))
+    assert best_figure(config, split, progress="swd", n_samples=9) == figure
+
+
+@pytest.mark.parametrize("settings", [["checkpoint.best=none"], ["data.validation_split=train"]], ids=str)
+def test_patience_needs_a_best(tiny_config: Path, settings: list[str]) -> None:
+    with pytest.raises(ConfigError, match=r"^train\.patience is 2, expected null"):
+        built(tiny_config, "train.patience=2", "checkpoint.best=auto", *settings)
+
+
+def test_patience_counts_validations_since_the_best() -> None:
+    patience = Patience("psnr", limit=2)
+    reasons = []
+    for psnr in (20.0, 19.0, 20.5, 20.5, math.nan):
+        patience.update({"psnr": psnr})
+        reasons.append(patience.end_reason)
+    assert reasons == [None] * 4 + ["psnr has not improved for 2 validations, train.patience=2"]
+    assert Patience("psnr", limit=None, n_without=99).end_reason is None
+    without_best = Patience("none", limit=2)
+    without_best.update({"psnr": 20.0})
+    assert without_best.n_without == 0
+
+
+def test_a_run_out_of_patience_ends_at_the_same_step_however_often_it_is_resumed(tiny_config: Path) -> None:
+    settings = ["checkpoint.best=auto", "train.patience=1", "optimizer.learning_rate=0", "train.max_steps=20"]
+    settings += ["log.images_every_steps=2", "checkpoint.every_steps=1", "checkpoint.keep=0"]
+    folder = tiny_config.parent / "runs" / "tiny"
+    run(tiny_config, *settings, "run.name=whole")
+    run(tiny_config, *settings, "train.max_steps=1")  # its last validation does not count
+    run(tiny_config, *settings)
+    for step in (3, 4):  # a kill would lose these checkpoints
+        checkpoint_path(folder, step).unlink()
+    run(tiny_config, *settings)
+    assert latest_step(folder) == 4  # 2 is the best, 4 is not better
+    assert_equal(without_config(checkpoint(tiny_config, 4)), without_config(checkpoint(tiny_config, 4, "whole")))
+    state = json.loads((folder / "state.json").read_text())
+    assert (state["state"], state["reason"]) == ("finished", "l1 has not improved for 1 validations, train.patience=1")
+
+
+def test_best_score_is_read_without_the_weights(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    save_checkpoint(path := tmp_path / BEST, {"best": 12.5, "weight": torch.ones(1000)})
+    content = path.read_bytes()
+    path.write_bytes(content.replace(torch.ones(1000).numpy().tobytes(), bytes(4000)))  # damage that only reading finds
+    assert read_best(tmp_path)["best"] == 12.5
+    path.write_bytes(content[:-1])
+    assert read_best(tmp_path) == {}
+    assert "best.pt is ignored" in caplog.text
