@@ -1,11 +1,8 @@
-"""The contact sheet has heads, names and the number of images."""
-
-import re
+"""The contact sheet holds whole images next to their names."""
 
 import numpy as np
 import pytest
 import torch
-from PIL import ImageDraw
 
 from inference.contact_sheet import SHEET_WIDTH, contact_sheet
 
@@ -14,29 +11,6 @@ RED, BLUE = (torch.tensor([*color], dtype=torch.uint8)[:, None, None] for color 
 
 def images(height: int, width: int) -> dict[str, torch.Tensor]:
     return {"source": RED.expand(3, height, width), "translated": BLUE.expand(3, height, width)}
-
-
-@pytest.fixture
-def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The texts on the sheets of a test."""
-    texts: list[str] = []
-    draw = ImageDraw.ImageDraw.text
-
-    def text(self: ImageDraw.ImageDraw, place: tuple[float, float], text: str, **options: object) -> None:
-        texts.append(text)
-        draw(self, place, text, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(ImageDraw.ImageDraw, "text", text)
-    return texts
-
-
-def test_title_heads_and_names_are_written(written: list[str]) -> None:
-    contact_sheet({"a": images(8, 8), "b/c": images(8, 8)}, n_images=40)
-    assert written == ["2 of 40 images", "source", "translated", "source", "translated", "a", "b/c"]
-    for name, shown in (("ü\n☃", r"u\\n\?"), ("folder/" * 99 + "x_7", r"\.\.\.[folder/]+/folder/x_7")):
-        sheet = contact_sheet({name: images(8, 8)}, n_images=1)
-        assert re.fullmatch(shown, written[-1])
-        assert sheet.shape[2] <= 2 * 100
 
 
 @pytest.mark.parametrize("sizes", [[(30, 2000), (900, 20)], [(40, 70)] * 24])
@@ -48,3 +22,10 @@ def test_all_images_are_on_the_sheet_and_whole(sizes: list[tuple[int, int]]) -> 
     assert red == blue > 0
     if sizes[0][1] < 100:
         assert red == sum(height * width for height, width in sizes)
+
+
+@pytest.mark.parametrize("name", ["ü\n☃", "folder/" * 20])
+def test_names_that_the_font_lacks_or_that_are_long_are_shown(name: str) -> None:
+    sheet = contact_sheet({name: images(8, 8)}, n_images=1)
+    assert sheet.shape[2] <= 2 * 100
+    assert not torch.equal(sheet, contact_sheet({"a": images(8, 8)}, n_images=1))

@@ -96,11 +96,9 @@ def test_a_new_option_is_compared_unless_it_is_excepted(rgb_config: Path) -> Non
 @pytest.mark.parametrize(
     ("output", "names", "message"),
     [
-        ("in", ["a"], r"--output: .*in holds inputs\. Choose an --output outside"),
         ("in/out", ["a"], r"--output: .*in holds inputs\."),
         ("inst", ["a"], r"inst holds inputs"),
         ("in/a.bmp", ["a"], r"a\.bmp is a file\. Choose another"),
-        ("out", ["contact_sheet"], r"contact_sheet is a name among the results\. Rename"),
         ("out", ["gallery/x"], r"gallery/x is a name among the results\. Rename the input"),
     ],
 )

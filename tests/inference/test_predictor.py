@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from data.batch import Batch, Sample
-from data.conditioning import Conditioning, ValueRange
+from data.conditioning import Conditioning
 from inference.predictor import Predictor
 from models.instance_features import FeatureClusters
 from models.latent_inputs import NoiseChannels
@@ -75,19 +75,16 @@ def test_the_mode_is_that_of_the_noise_and_comes_back(noise: bool, was_training:
     assert generator.training == was_training
 
 
-class Failing(Seen):
-    """Raises an error in its pass."""
-
+class Failing(nn.Module):
     def forward(self, source: Tensor) -> Tensor:
-        raise RuntimeError("out of memory")
+        raise RuntimeError
 
 
 @pytest.mark.parametrize("was_training", [False, True])
-@pytest.mark.parametrize("names", ["a", "ab"])  # noise of two images is refused before the pass
-def test_the_mode_comes_back_after_an_error(was_training: bool, names: str) -> None:
+def test_the_mode_comes_back_after_an_error(was_training: bool) -> None:
     generator = nn.Sequential(nn.Dropout(0.5), Failing()).train(was_training)
-    with pytest.raises((RuntimeError, AssertionError)):
-        predictor(generator, noise=not was_training).translate(pictures(*names))
+    with pytest.raises(RuntimeError):
+        predictor(generator, noise=not was_training).translate(pictures("a"))
     assert {module.training for module in generator.modules()} == {was_training}
 
 
@@ -109,17 +106,6 @@ def test_noise_channels_do_not_depend_on_the_other_images_of_a_batch() -> None:
     assert not predictor(Seen(), seed=1).takes_seed
 
 
-def test_values_get_the_range_and_type_of_the_targets() -> None:
-    values = ValueRange.of([0, 1000])
-    conditioning = Conditioning(0, instance_edges=False, source_range=values, target_range=values)
-    image = torch.linspace(0, 1000, 72).view(1, 3, 4, 6)
-    batch = Batch(("a",), source=image)
-    for dtype in (torch.uint16, torch.float32):
-        made = predictor(Seen(), conditioning, target_dtype=dtype).translate(batch)
-        assert made.dtype == dtype
-        assert (made.float() - image).abs().max() <= 0.5
-
-
 def test_sampled_features_are_channels_behind_the_condition() -> None:
     ids = torch.tensor([[0, 1, 1, 2]] * 4, dtype=torch.uint8)[None, None]
     batch = Batch(("a",), source=ids, instances=ids.int())
@@ -139,13 +125,3 @@ def test_sources_are_shown_as_images_of_the_size_of_their_translation() -> None:
     assert predictor(Seen(), replace(LABELS, target_scale=2)).show_source(labels).shape == (3, 4, 4)
     picture = Sample("a", source=PICTURE[0])
     assert torch.equal(predictor(Seen()).show_source(picture), PICTURE[0])
-
-
-def test_weights_of_pixels_are_those_of_their_classes() -> None:
-    sample = Sample(
-        "a", source=torch.tensor([[[0, 1]]], dtype=torch.uint8), instances=torch.zeros(1, 1, 2, dtype=torch.int32)
-    )
-    assert predictor(Seen(), LABELS).weights(sample) is None
-    weights = predictor(Seen(), replace(LABELS, class_weights={1: 5.0})).weights(sample)
-    assert weights is not None
-    assert weights.flatten().tolist() == [1, 5]

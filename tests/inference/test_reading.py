@@ -37,7 +37,7 @@ def test_sources_of_several_sizes_share_a_batch_whatever_their_targets() -> None
     assert Batch.of(read).source.shape == (3, 3, 16, 16)
 
 
-@pytest.mark.parametrize(("scale", "height", "width"), [(0.25, 3, 5), (0.5, 17, 30), (1.0, 1, 23), (4.0, 3, 5)])
+@pytest.mark.parametrize(("scale", "height", "width"), [(0.25, 3, 5), (1.0, 1, 23), (4.0, 3, 5)])
 def test_the_window_holds_the_translation_of_the_sample(scale: float, height: int, width: int) -> None:
     places = torch.arange(height * width, dtype=torch.int32).view(1, height, width)
     read = padded(Sample("x", source=places), sides(8, 16, scale))
@@ -62,7 +62,6 @@ def test_a_small_image_is_not_padded_to_a_huge_one() -> None:
         (torch.float32, None, math.nan),
         (torch.float32, -9999.0, -9999),
         (torch.int16, 0.5, -32768),
-        (torch.uint16, 65535.0, 65535),
         (torch.uint8, math.nan, 0),
     ],
 )

@@ -17,12 +17,10 @@ def test_each_option_is_a_field_with_its_default() -> None:
 @pytest.mark.parametrize(
     ("arguments", "preprocess", "keeps_sizes"),
     [
-        ([], "scale_width", False),
         ([], "crop", True),
         (["--size", "own"], "scale_width", True),
         (["--size", "trained"], "crop", False),
         (["--input", "folder"], "scale_width", True),
-        (["--input", "folder", "--size", "trained"], "scale_width", False),
         (["--input", "folder", "data.load_width=64"], "scale_width", False),
         (["--input", "folder", "data.ignore_id=3"], "scale_width", True),
     ],
@@ -39,11 +37,8 @@ def test_images_of_input_keep_their_sizes_unless_a_size_is_set(
     [
         ("--targets x", "--instances, --targets and --feature-maps need --input"),
         ("--input x --split test", "--split and --input exclude each other"),
-        ("--batch-size 0", "'0' is not a whole number above 0"),
         ("--tile 64 --batch-size 2", "--tile takes one image at a time"),
         ("--tile 64 --noise", "--tile and --noise exclude each other"),
-        ("--seed -1", "argument --seed: '-1' is not a whole number from 0"),
-        ("runs/pairs", "runs/pairs is no setting: did you mean --checkpoint runs/pairs?"),
         ("--input a.png --device cpu runs/a/best.pt", "did you mean --checkpoint runs/a/best.pt?"),
         ("photos/a.jpg", "photos/a.jpg is no setting: did you mean --input photos/a.jpg?"),
     ],

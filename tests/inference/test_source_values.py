@@ -18,13 +18,7 @@ BRIGHT = torch.rand((2, 16, 16), generator=torch.Generator().manual_seed(0))
 
 @pytest.mark.parametrize(
     ("kind", "factor", "is_reported"),
-    [
-        ("source", 0.1, True),
-        ("source", 0.3, False),
-        ("source", 1.5, False),
-        ("source_images", 1.0, False),
-        ("source_images", 10.0, True),
-    ],
+    [("source", 0.1, True), ("source", 0.3, False), ("source", 1.5, False), ("source_images", 10.0, True)],
 )
 def test_values_of_another_unit_are_reported(
     caplog: pytest.LogCaptureFixture, factor: float, is_reported: bool, kind: str

@@ -36,15 +36,12 @@ def global_net(**options: Any) -> GlobalGenerator:
 
 CASES = {  # networks, the numbers that must divide sides, and the scales of the output
     "transposed": (global_net(upsample="transposed"), 4, 1),
-    "nearest": (global_net(upsample="nearest"), 4, 1),
     "bilinear, quarter": (global_net(upsample="bilinear", scale=0.25), 4, 0.25),
-    "residual, double": (global_net(upsample="residual", scale=2.0), 4, 2),
+    "residual, double": (global_net(upsample="residual", scale=2.0, dropout=True), 4, 2),
     "antialiased, batch": (global_net(downsample="antialiased", biased_downs=True, norm="batch"), 4, 1),
     "half skips, half": (global_net(skips="half", scale=0.5), 4, 0.5),
-    "batch, four times": (global_net(norm="batch", scale=4.0, dropout=True), 4, 4),
     "local, two enhancers": (LocalEnhancer(**GLOBAL, n_enhancers=2, upsample="nearest"), 16, 1),
     "unet, double": (unet(norm="instance", scale=2.0), 32, 2),
-    "unet, half": (unet(norm="batch", upsample="bilinear", scale=0.5), 32, 0.5),
     "spade of image and map": (SpadeGenerator(**SPADE, n_image_channels=2, noise_channels=2), 8, 1),
     "spade, batch": (add_spectral_norm(SpadeGenerator(**SPADE, norm="batch")), 8, 1),
 }
@@ -99,7 +96,7 @@ def test_tiles_give_the_whole_image(name: str, tmp_path: Path) -> None:
         whole = lively(network)(image)
     assert list(whole.shape[2:]) == [side * scale for side in image.shape[2:]]
     assert whole.std() > 0.1
-    for tile in (multiple, 1000 * multiple) if name == "transposed, zeros" else (3 * multiple,):
+    for tile in (multiple, 1000 * multiple) if name == "transposed" else (3 * multiple,):
         tiled = in_tiles(network, image, multiple, tile, tmp_path, scale=scale)
         assert tiled.shape == whole.shape
         assert (tiled - whole).abs().max() < LEVEL / (50 if scale == 1 else 10)
@@ -127,14 +124,13 @@ def test_windows_are_blended_without_steps(tmp_path: Path) -> None:
     with torch.no_grad():
         whole = network(image)
     errors = [
-        (in_tiles(network, image, 4, 64, tmp_path, overlap=overlap) - whole).abs().mean() for overlap in (0, 8, 16, 100)
+        (in_tiles(network, image, 4, 64, tmp_path, overlap=overlap) - whole).abs().mean() for overlap in (0, 8, 100)
     ]
     assert errors == sorted(errors, reverse=True)
     assert errors[0] > LEVEL  # without overlap, seams are visible
     assert errors[-1] < LEVEL / 4
-    constant = in_tiles(
-        lively(nn.Sequential(nn.Conv2d(3, 3, 1))), torch.ones(1, 3, 64, 192), 4, 64, tmp_path, overlap=8
-    )
+    pointwise = lively(nn.Sequential(nn.Conv2d(3, 3, 1)))
+    constant = in_tiles(pointwise, torch.ones(1, 3, 64, 192), 4, 64, tmp_path, overlap=8)
     assert (constant - constant[..., :1, :1]).abs().max() < 1e-6  # weights add up to one
 
 
@@ -154,7 +150,7 @@ def test_windows_have_statistics_of_their_own_and_are_blended(name: str, tmp_pat
     assert (windowed - whole).abs().mean() > LEVEL
 
 
-@pytest.mark.parametrize(("dtype", "level"), [(torch.bfloat16, "O1"), (torch.float16, "O2"), (torch.bfloat16, "O3")])
+@pytest.mark.parametrize(("dtype", "level"), [(torch.bfloat16, "O1"), (torch.float16, "O2")])
 def test_low_precision_is_that_of_the_whole_image(dtype: torch.dtype, level: str, tmp_path: Path) -> None:
     precision = Precision("cpu", dtype, level)  # type: ignore[arg-type]
     network = precision.compute_copy(lively(global_net()))

