@@ -24,8 +24,7 @@ def test_all_images_are_on_the_sheet_and_whole(sizes: list[tuple[int, int]]) -> 
         assert red == sum(height * width for height, width in sizes)
 
 
-@pytest.mark.parametrize("name", ["ü\n☃", "folder/" * 20])
-def test_names_that_the_font_lacks_or_that_are_long_are_shown(name: str) -> None:
-    sheet = contact_sheet({name: images(8, 8)}, n_images=1)
-    assert sheet.shape[2] <= 2 * 100
-    assert not torch.equal(sheet, contact_sheet({"a": images(8, 8)}, n_images=1))
+def test_names_that_the_font_lacks_or_that_are_long_are_shown() -> None:
+    shown = [contact_sheet({name: images(8, 8)}, n_images=1) for name in ("ü\n☃", r"u\n?", "folder/" * 20)]
+    assert torch.equal(shown[0], shown[1])
+    assert shown[2].shape[2] <= 2 * 100

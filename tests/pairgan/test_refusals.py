@@ -22,6 +22,7 @@ from tests.pairgan.conftest import LABELS, changed
         ({"format": None, "format_version": None}, "is of another program, expected pairgan"),
         ({"format_version": "4"}, "is of pairgan-generator 4, expected pairgan-generator 1 to 3"),
         ({"size_multiple": "0"}, r".*size_multiple 0.*\. Export it again\."),
+        ({"size_multiple": "99999999"}, r".*size_multiple 99999999.*\. Export it again\."),
         ({"min_size": "4097"}, r".*min_size 4097.*\. Export it again\."),
     ],
     ids=str,
