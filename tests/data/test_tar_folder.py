@@ -122,6 +122,8 @@ def test_the_cache_notices_tar_files_that_were_packed_again(tars: Path, tmp_path
         lambda rows: operator.setitem(rows[1], 0, "x\0.tar"),
         lambda rows: operator.setitem(rows[1], 1, "../x.png"),  # fields: tar, name, offset, bytes, CRC
         lambda rows: operator.setitem(rows[1], 3, 10**40),
+        lambda rows: operator.setitem(rows[1], 2, -512),
+        lambda rows: operator.setitem(rows[0], 0, "tar_index 2"),
         lambda rows: operator.setitem(rows[2], 2, 0),
     ],
 )
