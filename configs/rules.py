@@ -37,7 +37,8 @@ def _layout_rules(config: Config) -> Iterator[Rule]:
     if "pair" in layout.file_maps:
         for key, usual in (("n_classes", 0), ("label_colors", {}), ("instance_edges", False)):
             yield getattr(data, key) == usual, f"data.{key}", f"{shortened(usual)} {chosen}: it holds RGB images"
-        expected = f"1 {chosen}, whose halves have one size; use data.layout=paired_folders"
+    if layout.drawn or "pair" in layout.file_maps:
+        expected = f"1 {chosen}, whose images have one size; use data.layout=paired_folders"
         yield config.generator.scale == 1, "generator.scale", expected
     is_possible = data.direction == "AtoB" or not data.has_labels or layout.drawn or not layout.pairs
     yield is_possible, "data.direction", "AtoB if data.n_classes or data.label_colors is set"

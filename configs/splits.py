@@ -20,11 +20,10 @@ from data.batch import DataError, LoadingError
 from data.cache import CachedLayout, SampleCache
 from data.files.image_files import StoredForm, is_8_bit_rgb, read_stored
 from data.files.tiff_tags import TIFF_SUFFIXES
-from data.folder import Blob
+from data.folder import Blob, data_set_folder
 from data.layout import Layout
 from data.map_reader import fitting, read_part, stack_files
 from data.preprocessing import no_data
-from data.tar_folder import data_set_folder
 from data.validation_split import possible_shares, split_validation
 from utils.errors import ConfigError
 from utils.files import expanded
@@ -242,11 +241,6 @@ def cache_folder(config: Config, run_folder: Path) -> Path | None:
             return SHARED_MEMORY / f"{_MEMORY_CACHE}-{run}"
         case place:
             return expanded(DISK_FOLDER if place == "disk" else place, "data.cache") / CACHE_NAME
-
-
-def memory_caches() -> list[Path]:
-    """Return the folders of data.cache=memory that killed runs of this user have left."""
-    return sorted(SHARED_MEMORY.glob(f"{_MEMORY_CACHE}-*"))
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ _FORMAT = 2  # version of the files; part of the keys
 class SampleCache:
     """Samples as files in one folder, for all processes and runs.
 
-    A cache that is full keeps what it has; `python -m tools.clear_cache` empties it.
+    A cache that is full keeps what it has.
 
     folder: Created when the first sample is written.
     spare_share: Share of the file system that stays free for checkpoints, or for other users of shared memory.

@@ -161,12 +161,7 @@ class WorkerMonitor:
         raise LoadingError(describe_exit(worker.process.exitcode or 0, sample))
 
 
-def _work(
-    connection: Any,
-    dataset: MonitoredDataset,
-    collate: Callable[[Any], object],
-    reading: _Reading,
-) -> None:
+def _work(connection: Any, dataset: MonitoredDataset, collate: Callable[[Any], object], reading: _Reading) -> None:
     """Send the batch of each list of keys that arrives, until the main process ends.
 
     Ctrl-C and other signals reach the whole process group. The main process handles them, and ends this one.

@@ -15,7 +15,6 @@ from typing import Any
 from uuid import uuid4
 
 import torch
-import torch._dynamo  # DDP imports it, which keeps threads of gloo if it happens while they run
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.elastic.rendezvous import dynamic_rendezvous
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch

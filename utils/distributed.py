@@ -19,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from utils.device import choose_device
 from utils.errors import UserError
+from utils.torch_private import import_compiler
 
 LONGEST_WAIT_S = 24 * 3600.0  # maximum time that a process waits for the others
 _POLL_S = 0.02  # time between two checks whether the other processes have asked for the store
@@ -130,6 +131,7 @@ def joined_world(device: str, timeout_s: float, option: str = "run.device=") -> 
     if size == 1:
         yield World(rank, size, chosen)
         return
+    import_compiler()  # imported within a process group, it keeps threads of gloo that abort the interpreter's end
     timeout = timedelta(seconds=timeout_s)
     try:
         store, rank, size = fresh_store(timeout)

@@ -56,6 +56,12 @@ def freeze_compiled_weights() -> None:
         config.freezing = True
 
 
+def import_compiler() -> None:
+    """Import the part of the compiler that DistributedDataParallel would import. Fallback: nothing."""
+    with suppress(ImportError):
+        import torch._dynamo  # noqa: F401
+
+
 def left_out_of_compilation(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Return a function that torch.compile leaves out. Fallback: torch.compiler.disable, which imports the compiler."""
     disable: Callable[..., Callable[..., Tensor]] = getattr(torch, "_disable_dynamo", torch.compiler.disable)

@@ -127,7 +127,7 @@ class DataConfig(Section, prefix="data."):
     """Keep decoded and resized samples, as uint8, for later epochs. memory: in shared memory until the run ends. disk:
     in ~/.cache/pairgan, or in another folder such as /scratch/cache, also for later runs. A sample is read again if its
     bytes change. Half of the shared memory or a tenth of the disk stays free. The plan prints the space that is needed.
-    python -m tools.clear_cache removes the cache."""
+    To empty the cache, delete the folder samples in it."""
     on_bad_sample: Literal["error", "skip"] = "error"
     """Reaction to a training or validation sample that cannot be used. error: end the run. skip: log it once and use
     another sample instead. More than 1 % of the samples, and more than 10, still end the run."""

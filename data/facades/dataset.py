@@ -8,13 +8,17 @@ import numpy as np
 import torch
 
 from data.batch import DataError, Sample
-from data.facades.house_front import HouseFront
-from data.facades.painting import CLASS_COLORS, Canvas
+from data.facades.painting import CLASS_COLORS, COURSE, Canvas
 from data.folder import SPLITS
 from data.layout import Layout, Provenance, RegisteredLayout
-from data.preprocessing import resize_image
 from data.unpaired_folders import UnpairedFolders
 from utils.label_colors import LabelColors
+
+_BAY_WIDTHS = (19.0, 44.0)
+# A storey is a whole number of courses high, so that courses meet windows and cornices in the same way everywhere.
+_STOREY_COURSES = (4, 5, 6, 7)
+_WALL_SHARES = (0.5, 0.76)  # least and largest height of the wall, as shares of the image
+_ROOF_SHARES = {"flat": 0.2, "hip": 0.3, "mansard": 0.3, "gable": 0.2}
 
 
 class _DrawnHouses(RegisteredLayout):
@@ -22,26 +26,16 @@ class _DrawnHouses(RegisteredLayout):
 
     split: One of SPLITS; no house is in two splits.
     height, width: Size of the images in pixels, at least 32.
-    target_scale: Height of a photo divided by the height of its label map, a power of 2.
-    first: Number of the first house. lights: "day" or "night" for each image.
+    first: Number of the first house. lights: "day" or "night" for each image, with a space between them.
     """
 
     drawn = True
 
     def __init__(
-        self,
-        *,
-        split: str,
-        seed: int,
-        n_samples: int,
-        height: int,
-        width: int,
-        target_scale: float = 1.0,
-        first: int = 0,
-        lights: tuple[str, ...] = ("day",),
+        self, *, split: str, seed: int, n_samples: int, height: int, width: int, first: int = 0, lights: str = "day"
     ) -> None:
         self._seed, self._size = (seed, SPLITS.index(split)), (height, width)
-        self._first, self._scale, self._lights = first, target_scale, lights
+        self._first, self._lights = first, lights
         self.names = tuple(f"facade_{number:05d}" for number in range(first, first + n_samples))
 
     @classmethod
@@ -51,14 +45,13 @@ class _DrawnHouses(RegisteredLayout):
 
     def provenance(self, index: int) -> Provenance:
         """See Layout."""
-        size, lights = f"{self._size} {self._scale:g}", " ".join(self._lights)
-        return Provenance(f"{type(self).__name__} v3 {lights} {self._seed} {size} {self._first + index}")
+        number = self._first + index
+        return Provenance(f"{type(self).__name__} v3 {self._lights} {self._seed} {self._size} 1 {number}")
 
-    def _drawn(self, index: int, step: int = 1) -> Canvas:
-        """Return house `index` at `step` times the size."""
+    def _drawn(self, index: int) -> Canvas:
         # separate streams: the geometry does not depend on the random numbers of the appearance
         geometry_rng, appearance_rng = np.random.default_rng([*self._seed, self._first + index]).spawn(2)
-        canvas = Canvas(appearance_rng, *(step * side for side in self._size))
+        canvas = Canvas(appearance_rng, *self._size)
         HouseFront(geometry_rng, canvas).draw()
         return canvas
 
@@ -79,40 +72,16 @@ class SyntheticFacades(_DrawnHouses):
     )
 
     @classmethod
-    def open(
-        cls,
-        split: str,
-        *,
-        synthetic_samples: Sequence[int],
-        synthetic_size: Sequence[int],
-        seed: int,
-        target_scale: float = 1.0,
-    ) -> Self:
+    def open(cls, split: str, *, synthetic_samples: Sequence[int], synthetic_size: Sequence[int], seed: int) -> Self:
         """Return a split of the data set. See RegisteredLayout."""
-        height, width = synthetic_size
-        if height * target_scale % 1 or width * target_scale % 1:
-            raise DataError(
-                f"data.synthetic_size is [{height},{width}], expected multiples of {1 / target_scale:g} with "
-                f"generator.scale={target_scale:g}"
-            )
-        n_samples = _n_samples(split, synthetic_samples)
-        return cls(split=split, seed=seed, n_samples=n_samples, height=height, width=width, target_scale=target_scale)
+        n_samples, (height, width) = _n_samples(split, synthetic_samples), synthetic_size
+        return cls(split=split, seed=seed, n_samples=n_samples, height=height, width=width)
 
     def read(self, index: int) -> Sample:
-        """Draw sample `index` at the larger size of source and target; reduce the smaller one from it.
-
-        Source: (1, H, W) uint8 class ids. Instances: (1, H, W) int32. Target: (3, scale * H, scale * W) uint8 RGB.
-        """
-        step = max(1, round(self._scale))
-        canvas = self._drawn(index, step)
-        target = torch.from_numpy(canvas.photo())
-        if self._scale < 1:
-            target = resize_image(target, *(int(side * self._scale) for side in self._size))
-        every = slice(step // 2, None, step)
-        source, instances = (
-            torch.from_numpy(ids[None, every, every].copy()) for ids in (canvas.labels, canvas.instances)
-        )
-        return Sample(name=self.names[index], source=source, instances=instances, target=target)
+        """Draw sample `index`: class ids, (1, H, W) uint8; instances, (1, H, W) int32; target, (3, H, W) uint8 RGB."""
+        canvas = self._drawn(index)
+        photo, labels, instances = map(torch.from_numpy, (canvas.photo(), canvas.labels, canvas.instances))
+        return Sample(name=self.names[index], source=labels[None], instances=instances[None], target=photo)
 
 
 class SyntheticDayNight(_DrawnHouses):
@@ -131,12 +100,141 @@ class SyntheticDayNight(_DrawnHouses):
         """Return a split of the data set with this many samples in each domain. See RegisteredLayout."""
         n_samples, (height, width) = _n_samples(split, synthetic_samples), synthetic_size
         houses = partial(cls, split=split, seed=seed, n_samples=n_samples, height=height, width=width)
-        lights = ("day", "night") if direction == "AtoB" else ("night", "day")
+        lights = "day night" if direction == "AtoB" else "night day"
         if split != "train":
             return houses(lights=lights)
-        return UnpairedFolders(*(houses(lights=(light,), first=n_samples * (light == "night")) for light in lights))
+        return UnpairedFolders(
+            *(houses(lights=light, first=n_samples * (light == "night")) for light in lights.split())
+        )
 
     def read(self, index: int) -> Sample:
         """Draw sample `index`: uint8 RGB images, (3, H, W)."""
-        images = [torch.from_numpy(self._drawn(index).photo(is_night=light == "night")) for light in self._lights]
+        lights = self._lights.split()
+        images = [torch.from_numpy(self._drawn(index).photo(is_night=light == "night")) for light in lights]
         return Sample(name=self.names[index], source=images[0], target=images[1] if images[1:] else None)
+
+
+class HouseFront:
+    """A random house that fits a canvas. Its geometry depends only on `rng` and on the size of the canvas.
+
+    Lengths are in units of the canvas. All storeys have the same number of courses and of bays. A terraced house spans
+    the width.
+    balcony_storey: 0 if there are no balconies.
+    """
+
+    def __init__(self, rng: np.random.Generator, canvas: Canvas) -> None:
+        self.rng, self.canvas, self.add = rng, canvas, canvas.add
+        self.ground = canvas.height - rng.uniform(9, 15)
+        low, high = (share * canvas.height / COURSE for share in _WALL_SHARES)
+        sizes = [(n, courses) for n in range(2, int(high)) for courses in _STOREY_COURSES if low <= n * courses <= high]
+        self.storeys, self.courses = sizes[rng.integers(len(sizes))]
+        self.storey_height = self.courses * COURSE
+        self.top = self.ground - self.storeys * self.storey_height
+        self.is_terraced = rng.random() < 0.4
+        margins = [0.0, 0.0] if self.is_terraced else (rng.uniform(0.06, 0.17, 2) * canvas.width).tolist()
+        self.left, self.right = margins[0], canvas.width - margins[1]
+        self.middle, self.half = (self.left + self.right) / 2, (self.right - self.left) / 2
+        most, fewest = (int(2 * self.half / width) for width in _BAY_WIDTHS)
+        self.bays = int(rng.integers(max(2, fewest + 1), max(2, fewest + 1, most) + 1))
+        self.bay_width = 2 * self.half / self.bays
+        self.centres = [self.left + (bay + 0.5) * self.bay_width for bay in range(self.bays)]
+        self.has_shutters = rng.random() < 0.4
+        window_share = rng.uniform(0.36, 0.42) if self.has_shutters else rng.uniform(0.44, 0.6)
+        self.window_half = min(self.bay_width * window_share, 20) / 2
+        self.window_height = (self.courses - 2 - (self.courses > 5 and rng.random() < 0.5)) * COURSE
+        self.has_bands, self.has_shop = rng.random() < 0.6, rng.random() < 0.4
+        self.door_bay = rng.integers(self.bays)
+        self.balcony_storey = rng.integers(1, self.storeys) if rng.random() < 0.65 else 0
+        self.has_balcony = rng.random(self.bays) < rng.choice([0.5, 1.0])
+
+    def draw(self) -> None:
+        """Draw the house and its surroundings on the canvas, which is empty."""
+        self.add("sky", 0, 0, self.ground, self.canvas.width)
+        self.add("pavement", self.ground, 0, self.canvas.height, self.canvas.width)
+        self.add("wall", self.top, self.left, self.ground, self.right)
+        self.draw_roof(self.top - 4)
+        self.add("cornice", self.top - 4, self.left - 2, self.top, self.right + 2)
+        for storey in reversed(range(self.storeys)):
+            bottom = self.ground - storey * self.storey_height
+            for bay, centre in enumerate(self.centres):
+                if storey == 0 and bay == self.door_bay:
+                    top, half = bottom - min(self.storey_height - 5, 26), min(7.0, self.bay_width * 0.3)
+                    self.add("cornice", top - 2, centre - half - 2, bottom, centre + half + 2)
+                    self.add("door", top, centre - half, bottom - 1, centre + half)
+                elif storey == 0 and self.has_shop:
+                    half = self.bay_width * 0.46
+                    self.add("shop", bottom - self.storey_height + 1, centre - half, bottom, centre + half)
+                else:
+                    has_balcony = bool(0 < storey == self.balcony_storey and self.has_balcony[bay])
+                    self.draw_window(centre, bottom - COURSE, has_balcony=has_balcony)
+            if storey and self.has_bands:
+                self.add("cornice", bottom - 4, self.left, bottom, self.right)
+        self.draw_plants()
+
+    def draw_trapezoid(self, name: str, top: float, bottom: float, middle: float, upper: float, lower: float) -> None:
+        """Draw a shape about a vertical axis, whose width changes linearly from 2 * `upper` to 2 * `lower`."""
+        slope, reach = (lower - upper) / (bottom - top), max(upper, lower)
+        left, right = middle - reach, middle + reach
+        self.add(name, top, left, bottom, right, inside=lambda y, x: abs(x - middle) < upper + (y - top) * slope)
+
+    def draw_roof(self, bottom: float) -> None:
+        """Draw a roof of a random shape. A house without space for it has a flat one."""
+        rng, half, middle = self.rng, self.half, self.middle
+        height = min(rng.uniform(14, 30), bottom - 5)
+        shape = rng.choice(list(_ROOF_SHARES), p=list(_ROOF_SHARES.values()))
+        top = bottom - height
+        if shape == "flat" or height < 9 or (shape == "gable" and 2 * half > 7 * height):
+            self.add("wall", bottom - COURSE, self.left, bottom, self.right)
+            self.add("cornice", bottom - COURSE - 2, self.left - 1, bottom - COURSE, self.right + 1)
+        elif shape == "gable":
+            chimney = middle + rng.choice([-0.6, 0.6]) * half
+            self.add("chimney", max(top - 6, 1.5), chimney - 4, bottom, chimney + 4)
+            self.draw_trapezoid("roof", top, self.top, middle, 0, half + 2)
+            wall = self.top - top - COURSE
+            self.draw_trapezoid("wall", top + COURSE, self.top, middle, 0, half * wall / (wall + COURSE))
+            if wall > 16:
+                self.add("window", self.top - COURSE - 7, middle - 3.5, self.top - COURSE, middle + 3.5)
+        else:
+            ridge = half - (0.0 if self.is_terraced else height * (0.9 if shape == "hip" else 0.2))
+            self.draw_trapezoid("roof", top, bottom, middle, ridge, half + 2)
+            reach = min(5.0, self.bay_width * 0.25)
+            for centre in self.centres if shape == "mansard" and height > 14 else []:
+                self.draw_trapezoid("cornice", bottom - 14, bottom - 10, centre, 1, reach + 2)
+                self.add("window", bottom - 10, centre - reach, bottom - 1, centre + reach)
+            for chimney in rng.uniform(middle - ridge + 5, middle + ridge - 5, rng.integers(0, 3)):
+                self.add("chimney", max(top - 6, 1.5), chimney - 4, top + 3, chimney + 4)
+
+    def draw_window(self, centre: float, bottom: float, *, has_balcony: bool) -> None:
+        """Draw a window above a sill, with shutters or below a lintel."""
+        half, top = self.window_half, bottom - self.window_height
+        self.add("window", top, centre - half, bottom, centre + half)
+        for left in (centre - 2.1 * half, centre + half) if self.has_shutters else ():
+            self.add("shutter", top, left, bottom, left + 1.1 * half)
+        for ledge in (bottom,) if self.has_shutters else (bottom, top - 2):
+            self.add("cornice", ledge, centre - half - 1.5, ledge + 2, centre + half + 1.5)
+        if has_balcony:
+            reach = min(half + 3.5, self.bay_width / 2 - 0.5)
+            self.add("balcony", bottom + COURSE - 13, centre - reach, bottom + COURSE - 2, centre + reach)
+
+    def draw_plants(self) -> None:
+        """Draw bushes next to a free-standing house, and small ones in front of some houses."""
+        rng, ground = self.rng, self.ground
+        for left, right in [] if self.is_terraced else [(0.0, self.left), (self.right, self.canvas.width)]:
+            if rng.random() < 0.7:
+                radius = (right - left) * rng.uniform(0.35, 0.5)
+                rows = ground - radius * np.array([0.7, *rng.uniform(0.6, 1.6, 3)])
+                columns = np.array([(left + right) / 2, *rng.uniform(left + radius * 0.6, right - radius * 0.6, 3)])
+                self.draw_bush(rows, columns, radius, radius)
+        for bay in np.flatnonzero(rng.random(self.bays) < 0.15):
+            radius, edge = rng.uniform(3.5, 5.5), self.left + bay * self.bay_width
+            rows = ground + 1 - radius * np.array([2.2, 1.0])
+            self.draw_bush(rows, np.array([edge, edge]), radius * 1.2, radius)
+
+    def draw_bush(self, rows: np.ndarray, columns: np.ndarray, height: float, width: float) -> None:
+        """Draw one plant of equal ellipses with these half sides around some places."""
+        box = rows.min() - height, columns.min() - width, rows.max() + height, columns.max() + width
+
+        def inside(y: np.ndarray, x: np.ndarray) -> np.ndarray:
+            return (((y[..., None] - rows) / height) ** 2 + ((x[:, None] - columns) / width) ** 2 <= 1).any(-1)
+
+        self.add("plant", *box, inside=inside)

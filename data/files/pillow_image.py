@@ -14,8 +14,7 @@ from PIL import ExifTags, Image, ImageOps
 from PIL.ImageFile import ImageFile
 
 from data.batch import DataError
-from data.files.jpeg_scans import with_few_scans
-from data.files.stored_image import StoredImage, UnfitError, check_size, not_ids
+from data.files.stored_image import StoredImage, UnfitError, check_size, not_ids, with_few_scans
 
 kornia: Any = None
 with suppress(ImportError):  # the extra `fast` is optional

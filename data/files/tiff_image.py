@@ -14,8 +14,7 @@ import numpy as np
 from PIL import Image
 
 from data.batch import DataError
-from data.files.jpeg_scans import jpeg_size, with_few_scans
-from data.files.stored_image import StoredImage, UnfitError, not_ids, pixel_array
+from data.files.stored_image import StoredImage, UnfitError, jpeg_size, not_ids, pixel_array, with_few_scans
 from data.files.tiff_tags import tifffile_package
 from utils.limits import MAX_CHANNELS
 from utils.mapped_memory import strips

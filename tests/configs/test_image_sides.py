@@ -11,7 +11,8 @@ from utils.errors import ConfigError
 
 ROOT_CONFIG = Path("configs/demo.yaml")
 FULL_SIZE = ["generator.n_downsamplings=4"]
-LOADED = ["generator.name=global", "generator.scale=0.25", "data.preprocess=resize_and_crop"]
+FILES = ["data.layout=paired_folders", "data.root=.", "data.n_classes=5"]
+LOADED = [*FILES, "generator.name=global", "generator.scale=0.25", "data.preprocess=resize_and_crop"]
 
 
 @pytest.mark.parametrize(
@@ -30,7 +31,10 @@ def test_sides_follow_from_the_networks(settings: list[str], expected: ImageSide
     [
         (["generator.name=spade", "generator.n_upsamplings=7", "generator.base_channels=3"], "base_channels is 3"),
         (["generator.name=unet", "generator.n_downsamplings=4"], "n_downsamplings is 4, expected at least 5"),
-        (["generator.name=global", "generator.scale=0.5", "generator.skips=full"], "skips is full, expected none or"),
+        (
+            [*FILES, "generator.name=global", "generator.scale=0.5", "generator.skips=full"],
+            "skips is full, expected none or",
+        ),
     ],
 )
 def test_a_generator_refuses_settings_that_it_does_not_support(settings: list[str], message: str) -> None:
@@ -71,7 +75,7 @@ SMALL = ["generator.name=global", "generator.n_downsamplings=2"]
     ("settings", "expected"),
     [
         (PATCHES_OF_70, LeastSide(24, OF_PIX2PIX)),
-        ([*PATCHES_OF_70, "generator.scale=2"], LeastSide(12, f"{OF_PIX2PIX} generator.scale=2")),
+        ([*FILES, *PATCHES_OF_70, "generator.scale=2"], LeastSide(12, f"{OF_PIX2PIX} generator.scale=2")),
         (["discriminator.n_scales=1", "loss.vgg=3"], LeastSide(16, "loss.vgg=3")),
     ],
 )

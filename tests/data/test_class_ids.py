@@ -8,8 +8,7 @@ import torch
 from PIL import Image
 
 from data.batch import DataError
-from data.class_ids import checked_classes, classes_of_colors, connected_parts
-from data.map_reader import MapReader
+from data.map_reader import MapReader, checked_classes, classes_of_colors, connected_parts
 from utils.label_colors import LabelColors
 
 ndimage = pytest.importorskip("scipy.ndimage")

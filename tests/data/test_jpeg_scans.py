@@ -7,7 +7,7 @@ import pytest
 
 from data.batch import DataError
 from data.files.image_files import read_rgb, read_size
-from data.files.jpeg_scans import MAX_SCANS, with_few_scans
+from data.files.stored_image import MAX_SCANS, with_few_scans
 from tests.jpegs import jpeg, scans
 
 COMMENT = b"\xff\xfe\0\x02"

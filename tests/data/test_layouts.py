@@ -13,7 +13,7 @@ from configs.splits import has_split, open_split
 from data import LAYOUTS
 from data.batch import DataError
 from data.files.image_files import find_images
-from data.tar_folder import data_set_folder
+from data.folder import data_set_folder
 from tests.conftest import save_image
 from tools.check_data.recognized_layout import data_set_in
 from utils.signatures import argument_names

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from data.batch import DataError, weights_to_float
-from data.checks.checking import Check
+from data.checks import Check
 from data.files.image_files import StoredForm, read_weights
 from data.folder import LocalFile
 from data.map_reader import MapReader, read_part, stacked

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -14,7 +13,6 @@ from PIL import Image
 from torch import Tensor
 
 from data.batch import DataError, Sample
-from data.facades.dataset import SyntheticFacades
 from data.files.stored_image import pixels_allowed
 from data.pair_augmentation import PairAugmentation
 from data.preprocessing import (
@@ -187,16 +185,6 @@ def test_a_warp_is_about_the_same_point(scale: float) -> None:
 def test_a_scale_of_1_has_the_rule_of_earlier_versions() -> None:
     assert SMALL.size_rule == "crop 32 48 8 16"
     assert replace(SMALL, target_scale=2.0).size_rule != SMALL.size_rule
-
-
-def test_drawn_facades_have_both_sizes_in_whole_pixels() -> None:
-    facades = partial(SyntheticFacades, split="val", seed=1, n_samples=1)
-    pair, fine = facades(height=32, width=40, target_scale=2.0).read(0), facades(height=64, width=80).read(0)
-    assert pair.source.shape == pair.maps["instances"].shape == (1, 32, 40)
-    assert torch.equal(pair.maps["target"], fine.maps["target"])
-    problem = r"synthetic_size is \[32,34\], expected multiples of 4 with generator\.scale=0\.25"
-    with pytest.raises(DataError, match=problem):
-        SyntheticFacades.open("train", synthetic_samples=[1, 1, 1], synthetic_size=[32, 34], seed=0, target_scale=0.25)
 
 
 FLOATS = np.random.default_rng(0).uniform(-400.0, 3000.0, (2, 8, 9)).astype(np.float32)

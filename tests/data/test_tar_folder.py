@@ -20,9 +20,9 @@ from configs.load import config_from_dict
 from configs.splits import open_split
 from data.batch import DataError
 from data.cache import CachedLayout, SampleCache
+from data.folder import INDEX
 from data.layout import Layout
 from data.loader import SampleKey, TrainingDataset, difference, fingerprint
-from data.tar_folder import INDEX
 from tests.conftest import save_image
 from tests.reliability.command_line import CommandLine
 from tests.runs import assert_equal

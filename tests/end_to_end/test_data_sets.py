@@ -1,18 +1,15 @@
 """Runs on data sets with bad samples, with all kinds of maps, and with a cache."""
 
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from configs import splits
 from configs.load import load_config
 from configs.splits import cache_folder
 from data.batch import DataError
 from tests.conftest import save_image
 from tests.runs import assert_same_state, checkpoint, run
-from tools import clear_cache
 
 
 def pairs_of(root: Path, split: str, n: int) -> None:
@@ -63,18 +60,3 @@ def test_a_run_with_a_cache_equals_one_without(tiny_config: Path, label_data_set
     folder = cache_folder(config, tiny_config.parent / "runs" / "tiny")
     assert folder is not None
     assert not folder.exists()
-
-
-def test_one_command_removes_it(
-    tiny_config: Path, label_data_set: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(splits, "SHARED_MEMORY", tmp_path / "shm")
-    arguments = settings(label_data_set, "train.max_steps=3")
-    run(tiny_config, *arguments, f"data.cache={tmp_path / 'cache'}")
-    (tmp_path / "cache" / "mine.txt").touch()
-    left_behind = cache_folder(load_config(tiny_config, [*arguments, "data.cache=memory"]), tmp_path / "killed")
-    assert left_behind is not None
-    shutil.copytree(tmp_path / "cache" / splits.CACHE_NAME, left_behind)
-    clear_cache.main(["--folder", str(tmp_path / "cache")])
-    assert [path.name for path in (tmp_path / "cache").iterdir()] == ["mine.txt"]
-    assert not left_behind.exists()

@@ -93,10 +93,17 @@ def test_images_of_any_size_become_four_times_as_large_in_tiles_too(trained: Pat
     ],
 )
 def test_label_maps_are_translated_at_every_scale(tiny_config: Path, tmp_path: Path, settings: list[str]) -> None:
-    small = ["data.synthetic_size=[64,64]", "train.max_steps=2", "log.images_every_steps=2"]
-    run(tiny_config, *small, *settings)
+    scale, root = float(re.findall(r"generator\.scale=([\d.]+)", " ".join(settings))[0]), tmp_path / "pairs"
+    for split in ("train", "val", "test"):
+        facades = SyntheticFacades(split=split, seed=0, n_samples=3, height=64, width=64)
+        for name, (source, instances, target) in ((s.name, s.maps.values()) for s in map(facades.read, range(3))):
+            save_image(root / f"{split}_label" / f"{name}.png", source[0].numpy())
+            save_image(root / f"{split}_inst" / f"{name}.png", instances[0].numpy().astype(np.uint8))
+            resized = resize_image(target, round(64 * scale), round(64 * scale))
+            save_image(root / f"{split}_img" / f"{name}.png", resized.permute(1, 2, 0).numpy())
+    data = ["data.layout=paired_folders", f"data.root={root}", f"data.n_classes={SyntheticFacades.n_classes}"]
+    run(tiny_config, *data, "train.max_steps=2", "log.images_every_steps=2", *settings)
     translate("--checkpoint", str(run_of(tiny_config)), "--output", str(tmp_path / "out"))
-    scale = float(re.findall(r"generator\.scale=([\d.]+)", " ".join(settings))[0])
     sizes = json.loads((tmp_path / "out" / "metrics.json").read_text())["protocol"]["sizes"]
     assert sizes == {f"{64 * scale:g}x{64 * scale:g}": 3}
     assert read_rgb(tmp_path / "out" / gallery_image("source", "facade_00000")).shape[1] == 64 * scale

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 from data.batch import DataError, Sample
-from data.checks.checking import Check
+from data.checks import Check
 from data.loader import SampleKey, TrainingDataset
 from data.map_reader import MapReader
 from data.paired_folders import PairedFolders

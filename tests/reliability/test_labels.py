@@ -10,7 +10,7 @@ from PIL import Image
 
 import train
 from data.batch import DataError
-from data.checks.checking import Check
+from data.checks import Check
 from data.map_reader import MapReader
 from data.paired_folders import PairedFolders
 from tests.reliability.command_line import CommandLine

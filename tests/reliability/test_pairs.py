@@ -9,7 +9,7 @@ import pytest
 
 import train
 from data.batch import DataError, Sample
-from data.checks.checking import Check
+from data.checks import Check
 from data.layout import PairingError
 from data.loader import SampleKey, TrainingDataset
 from data.paired_folders import PairedFolders

@@ -6,8 +6,7 @@ import pytest
 
 from configs.load import config_from_dict, config_to_dict, load_config
 from configs.splits import cache_folder
-from tools import clear_cache
-from tools.export.web_runtime import runtime_files
+from tools.export.html import runtime_files
 from utils.errors import ConfigError
 from utils.files import expanded, replacing, temporary_path, unreplaced, without_dots
 from utils.pretrained import PretrainedFile
@@ -74,7 +73,6 @@ def test_each_default_below_a_missing_home_folder_is_one_line_with_a_remedy(tiny
     weights = PretrainedFile("https://host/vgg.pth", "the weights", megabytes=1, without="loss.vgg=0")
     for use, setting in (
         (lambda: cache_folder(cached, Path("run")), "data.cache"),
-        (lambda: clear_cache.main([]), "--folder"),
         (lambda: weights.cached, "TORCH_HOME"),
         (lambda: runtime_files(("a.mjs",), None), "XDG_CACHE_HOME"),
         (lambda: load_config(tiny_config, ["data.root=~/data"]), "data.root"),

@@ -11,9 +11,8 @@ from configs.schema.data import read_source_folder
 from configs.splits import open_split
 from data import LAYOUTS
 from data.batch import DataError
-from data.folder import IMAGE_SUFFIXES, SPLITS, Folder
+from data.folder import IMAGE_SUFFIXES, SPLITS, Folder, data_set_folder
 from data.layout import PairingError
-from data.tar_folder import data_set_folder
 from utils.errors import ConfigError
 
 _TARS = "holds tar files. python -m tools.convert_data index-shards makes them a data set"

@@ -18,13 +18,11 @@ from configs.schema import Config
 from configs.splits import check_is_complete, has_split, measured_settings, open_split, validation_split
 from data import LAYOUTS
 from data.batch import Batch, DataError, Sample, check_one_size
-from data.checks.checking import Check, Checked, check_all, shared_files
-from data.checks.displacement import shift_warnings
-from data.class_ids import GREY_LEVELS
+from data.checks import Check, Checked, check_all, shared_files, shift_warnings
 from data.files.image_files import count_other_files, write_png
 from data.layout import Layout, PairingError
 from data.loader import SampleKey, TrainingDataset, read_fixed
-from data.map_reader import label_maps, palette_problems
+from data.map_reader import GREY_LEVELS, label_maps, palette_problems
 from data.validation_split import shared_groups
 from inference.contact_sheet import contact_sheet
 from tools.check_data.recognized_layout import ANY_CLASSES

@@ -13,8 +13,8 @@ import yaml
 from torch import Tensor
 
 from data.batch import DataError
-from data.class_ids import IGNORE_ID, packed_colors
 from data.files.image_files import read_rgb
+from data.map_reader import IGNORE_ID, packed_colors
 from tools.convert_data.conversion import Conversion, convert_all, found_images
 from utils.files import replacing
 from utils.label_colors import LabelColors, read_label_colors

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from data.batch import DataError
-from data.folder import IMAGE_SUFFIXES, is_hidden, local_folder
-from data.tar_folder import INDEX, Member, index_lines, is_inside
+from data.folder import IMAGE_SUFFIXES, INDEX, Member, index_lines, is_hidden, is_inside, local_folder
 from utils.files import replacing
 from utils.log import logger
 from utils.text import counted

@@ -7,7 +7,7 @@ from PIL import Image
 from configs.load import load_config
 from configs.splits import open_splits
 from data.batch import DataError
-from data.checks.checking import Check, check_all, shared_files
+from data.checks import Check, check_all, shared_files
 from data.folder import LocalFile
 from data.map_reader import MapReader, palette_problems
 from data.paired_folders import PairedFolders, SideBySide

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torchvision.transforms.v2.functional import gaussian_blur
 
-from data.checks.displacement import MIN_SIDE, Shift, displacement, shift_warnings
+from data.checks import MIN_SIDE, Shift, displacement, shift_warnings
 from data.facades.dataset import SyntheticFacades
 
 FACADES = SyntheticFacades(split="train", seed=0, n_samples=4, height=160, width=168)

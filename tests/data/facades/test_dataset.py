@@ -4,8 +4,7 @@ import torch
 from numpy.typing import NDArray
 
 from data.batch import Sample
-from data.facades.dataset import SyntheticDayNight, SyntheticFacades
-from data.facades.house_front import HouseFront
+from data.facades.dataset import HouseFront, SyntheticDayNight, SyntheticFacades
 from data.facades.painting import CLASS_COLORS, Canvas
 from data.layout import Layout
 

@@ -24,7 +24,7 @@ from data.files.image_files import (
     read_stored,
     read_weights,
 )
-from data.files.jpeg_scans import MAX_SCANS
+from data.files.stored_image import MAX_SCANS
 from data.files.tiff_image import TiffImage
 from tests.images import tifffile
 from tests.jpegs import jpeg, scans

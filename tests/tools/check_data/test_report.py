@@ -9,9 +9,9 @@ import torch
 from configs.load import load_config
 from configs.splits import open_split
 from data.batch import DataError
-from data.checks.checking import Checked
-from data.class_ids import GREY_LEVELS, checked_classes
+from data.checks import Checked
 from data.files.image_files import read_rgb
+from data.map_reader import GREY_LEVELS, checked_classes
 from data.paired_folders import SideBySide
 from tests.conftest import save_image
 from tests.images import noise_image

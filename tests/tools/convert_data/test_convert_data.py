@@ -12,8 +12,7 @@ from configs.load import load_config
 from configs.splits import open_split
 from tests.conftest import save_image
 from tests.tools.convert_data.conftest import Convert
-from tools.convert_data.edges import draw_edges
-from tools.convert_data.photos import split_of
+from tools.convert_data.photos import draw_edges, split_of
 
 SHARES = {"val": 0.1, "test": 0.1}
 

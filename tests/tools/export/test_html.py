@@ -5,7 +5,6 @@ import hashlib
 import io
 import json
 import re
-import subprocess
 import tarfile
 from base64 import b64decode
 from html import unescape
@@ -18,9 +17,9 @@ import pytest
 from data.batch import DataError
 from inference.load import load_generator
 from tests.runs import program_main, untrained_run
-from tools.export import html, web_runtime
+from tools.export import html
 from tools.export.format import ExportError
-from tools.export.web_runtime import WASM, WEBGPU, runtime_files
+from tools.export.html import WASM, WEBGPU, runtime_files
 
 CONTENT = {name: f"content of {name}".encode() for name in (*WASM, *WEBGPU)}
 
@@ -29,7 +28,7 @@ CONTENT = {name: f"content of {name}".encode() for name in (*WASM, *WEBGPU)}
 def _stand_ins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Use small files instead of onnxruntime-web's, an empty cache, and a program that is never written."""
     for name, content in CONTENT.items():
-        monkeypatch.setitem(web_runtime.SHA256, name, hashlib.sha256(content).hexdigest())
+        monkeypatch.setitem(html.SHA256, name, hashlib.sha256(content).hexdigest())
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(html, "export_program", lambda _, path, *__, **___: path.write_bytes(b"a program"))
 
@@ -146,51 +145,35 @@ def test_a_wrong_runtime_is_named(tmp_path: Path, package: Path, archive: Path) 
         runtime_files(WASM, archive)
 
 
-def test_npm_fills_the_cache_once(tmp_path: Path, archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
-
-    def pack(command: list[str], cwd: str, **_: object) -> None:
-        calls.append(command)
-        (Path(cwd) / archive.name).write_bytes(archive.read_bytes())
-
-    monkeypatch.setattr(web_runtime.shutil, "which", lambda name: f"/bin/{name}")
-    monkeypatch.setattr(web_runtime.subprocess, "run", pack)
-    for _ in range(2):
-        assert runtime_files(WASM, None) == {name: CONTENT[name] for name in WASM}
-    assert calls == [["npm", "pack", "--silent", "onnxruntime-web@1.30.0"]]
-    (tmp_path / "cache" / "pairgan" / "onnxruntime-web@1.30.0" / WASM[0]).write_bytes(b"damaged")
-    with pytest.raises(ExportError, match="Delete it"):
-        runtime_files(WASM, None)
-
-
 def test_a_failed_download_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
-        raise subprocess.CalledProcessError(1, "npm", stderr="npm error network")
+        raise OSError("no route")
 
-    monkeypatch.setattr(web_runtime.shutil, "which", lambda _: "/bin/npm")
-    monkeypatch.setattr(web_runtime.subprocess, "run", fail)
-    with pytest.raises(ExportError, match=r"cannot be downloaded \(npm error network\). Take its archive from elsewh"):
+    monkeypatch.setattr(html.urllib.request, "urlopen", fail)
+    with pytest.raises(ExportError, match=r"cannot be downloaded \(no route\)\. Run npm pack"):
         runtime_files(WASM, None)
     assert not (tmp_path / "cache").exists()
 
 
-def test_without_npm_the_files_come_from_the_web_and_are_checked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_from_the_web_are_checked_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     served, asked = dict(CONTENT), list[str]()
 
     def answer(url: str, timeout: float) -> io.BytesIO:
         asked.append(url)
         return io.BytesIO(served[url.rpartition("/")[2]])
 
-    monkeypatch.setattr(web_runtime.shutil, "which", lambda _: None)
-    monkeypatch.setattr(web_runtime.urllib.request, "urlopen", answer)
-    assert runtime_files(WEBGPU, None) == {name: CONTENT[name] for name in WEBGPU}
+    monkeypatch.setattr(html.urllib.request, "urlopen", answer)
+    for _ in range(2):
+        assert runtime_files(WEBGPU, None) == {name: CONTENT[name] for name in WEBGPU}
+    assert len(asked) == len(WEBGPU)
     assert all(url.startswith("https://") for url in asked)
     served[WASM[0]] = b"<html>"
     with pytest.raises(ExportError, match="does not belong to onnxruntime-web"):
         runtime_files(WASM, None)
     assert WASM[0] not in {path.name for path in (tmp_path / "cache").rglob("*.mjs")}
+    (tmp_path / "cache" / "pairgan" / "onnxruntime-web@1.30.0" / WEBGPU[0]).write_bytes(b"damaged")
+    with pytest.raises(ExportError, match="Delete it"):
+        runtime_files(WEBGPU, None)
 
 
 def test_a_page_needs_no_data_set(tiny_run: Path, tmp_path: Path, package: Path) -> None:

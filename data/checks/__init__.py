@@ -1,1 +1,0 @@
-"""Checks of data sets: samples that cannot be used, displaced pairs, and files that several splits share."""
