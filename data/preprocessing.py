@@ -1,4 +1,4 @@
-"""Resizing, cropping, mirroring and augmentation: one draw for all maps of a pair. Pixels without data are filled."""
+"""Resizing, cropping, mirroring and augmentation, with one draw for each pair. Pixels without data are filled."""
 
 import math
 from collections.abc import Callable
@@ -23,7 +23,7 @@ Mode = Literal["resize_and_crop", "scale_width", "scale_width_and_crop", "crop",
 
 @dataclass(frozen=True)
 class Placement:
-    """One draw: resize to height x width, crop, mirror, change. Lengths in pixels of the source.
+    """One random draw: resize to height x width, crop, mirror, augment. Lengths are in pixels of the source.
 
     target_scale: Height of the target divided by the height of the source.
     """
@@ -40,7 +40,7 @@ class Placement:
 
     @property
     def of_target(self) -> "Placement":
-        """The same placement in pixels of the target. They must be whole numbers."""
+        """The same placement in pixels of the target. The scaled lengths must be whole numbers."""
         if self.target_scale == 1:
             return self
         lengths = ("height", "width", "top", "left", "crop_height", "crop_width")
@@ -92,7 +92,7 @@ class Preprocessing:
     """The settings of `data.preprocess`. Lengths are in pixels of sources.
 
     size_multiple: Divisor of all sides. Sides that depend on the image are rounded to its multiples.
-    min_size: Minimum of such a side.
+    min_size: Minimum of a side that depends on the image.
     least: Shortest side of a placement for training.
     target_scale: Height of a target divided by the height of its source, a power of 2.
     """
@@ -116,8 +116,8 @@ class Preprocessing:
             height, width = sample.source.shape[-2:]
             raise DataError(
                 f"{sample.name} is {width}x{height}, which data.preprocess={self.mode} makes {placement.crop_width}x"
-                f"{placement.crop_height}, but {self.least.reason} needs sides of at least {self.least.pixels}: leave "
-                "it out, also by data.on_bad_sample=skip, or change these settings or data.preprocess"
+                f"{placement.crop_height}, but {self.least.reason} needs sides of at least {self.least.pixels}: set "
+                "data.on_bad_sample=skip to leave it out, or change these settings or data.preprocess"
             )
         if self.augmentation is None:
             return placement
@@ -178,7 +178,7 @@ class Preprocessing:
         return f"{self.mode} {self.load_height} {self.load_width} {self.size_multiple} {self.min_size}{scale}"
 
     def fixed(self, sample: Sample) -> Placement:
-        """Return the placement of the whole image for validation and testing; raise DataError as `whole`."""
+        """Return the placement of the whole image for validation and testing; raise DataError like `whole`."""
         if self.mode == "resize_and_crop":  # pix2pix tests at the size of the crop
             return self._all_of(self.crop_height, self.crop_width)
         resized = self.whole(sample)
@@ -192,12 +192,12 @@ class Preprocessing:
 
     @property
     def _unit(self) -> int:
-        """Number of pixels of a source that are a whole number of pixels of its target."""
+        """Smallest number of source pixels that equals a whole number of target pixels."""
         return math.ceil(1 / self.target_scale)
 
 
 def place(sample: Sample, source: Placement, source_is_ids: bool) -> Sample:
-    """Return the sample with its maps placed, given the placement of its source."""
+    """Apply a placement, given in pixels of the source, to all maps of a sample."""
     target = source.of_target
     placing = {
         "source": source.ids if source_is_ids else source.image,
@@ -223,10 +223,10 @@ def resize_image(image: Tensor, height: int, width: int) -> Tensor:
     return resized if image.is_floating_point() else resized.round_().to(image.dtype)
 
 
-# values of ArcGIS and GDAL, and netCDF's _FillValue of floats
+# no-data values of ArcGIS and GDAL, and netCDF's default _FillValue for floats
 _NO_DATA = (-9999.0, -99999.0, -999.0, 1e20, 9.969209968386869e36, -3.4028234663852886e38)
 _LIMITS = (-32768.0, -32767.0, 65535.0)  # 16-bit integers; saturated pixels have them too
-_LEAST_GAP = 0.05  # distance of such a value from all others, divided by their range
+_LEAST_GAP = 0.05  # minimum distance of a _NO_DATA value from all other values, divided by their range
 _CT_PADDING = (-3024.0, -2000.0, -32768.0)  # outside the circle or the gantry, in Hounsfield units
 _LEAST_OF_CT = -1100.0  # air has -1000, and scanners store no less than -1024
 
@@ -262,7 +262,7 @@ def _is_apart(value: float, others: np.ndarray) -> bool:
 def missing_pixels(image: Tensor, value: float | None) -> Tensor | None:
     """Return (H, W) bool, True for pixels without data of a (C, H, W) image, or None if all pixels have data.
 
-    In floats one channel has NaN, infinity or `value`. In integers all channels have `value`: dark pixels have data.
+    A float pixel is missing if any channel is NaN, infinity or `value`; an integer pixel, if all channels are `value`.
     """
     is_value = torch.zeros((), dtype=torch.bool)
     if image.is_floating_point():
@@ -271,7 +271,7 @@ def missing_pixels(image: Tensor, value: float | None) -> Tensor | None:
         is_value = is_value | (image == value if image.is_floating_point() else image.to(torch.float64) == value)
     if not bool(is_value.any()):
         return None
-    missing = is_value.any(dim=0) if image.is_floating_point() else is_value.all(dim=0)
+    missing = is_value.any(dim=0) if image.is_floating_point() else is_value.all(dim=0)  # one channel may be dark
     return missing if bool(missing.any()) else None
 
 

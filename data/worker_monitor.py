@@ -1,4 +1,4 @@
-"""Loader processes. One that dies or hangs becomes an error with its cause, and none outlives the run.
+"""Loader processes. If a process dies or hangs, the run gets an error with the cause. No process outlives the run.
 
 Each process has its own connection, so no lock that a killed process has taken can block the others.
 """
@@ -47,14 +47,14 @@ class StoppedWaiting(Exception):  # noqa: N818  not an error: the run was asked 
 
 
 class MonitoredDataset(ABC):
-    """Samples of a layout, by keys that have an index. A loader process records which sample it is reading."""
+    """Samples of a layout. Each key has an `index`. A loader process records which sample it is reading."""
 
     layout: Layout
     reading: _Reading | None = None
     """Domain and index of the sample, in memory that the main process reads; None outside loader processes."""
 
     def record(self, side: int = _NOTHING, index: int = _NOTHING) -> None:
-        """Record the sample that is read from now on, by default none."""
+        """Record the sample that this process now begins to read. The default values mean none."""
         if self.reading is not None:
             self.reading[:] = [side, index]
 
@@ -75,7 +75,7 @@ class WorkerMonitor:
     """Loads batches in processes, in order; ends the processes on exit.
 
     batches: Keys of each batch.
-    collate: Function that makes a batch of the list of samples of its keys.
+    collate: Function that makes a batch from a list of samples.
     timeout_s: Maximum time for a batch in seconds; 0: no limit.
     should_stop: Called every POLL_S while waiting.
     lost: Index of the sample that a process read when it ended, or first index of a batch that did not arrive.
@@ -91,7 +91,7 @@ class WorkerMonitor:
 
     def __enter__(self) -> Self:
         context = multiprocessing.get_context()
-        if context.get_start_method() == "forkserver":  # its processes inherit its signal mask
+        if context.get_start_method() == "forkserver":  # start it unblocked: its processes inherit its mask
             from multiprocessing import forkserver
 
             forkserver.ensure_running()
@@ -142,7 +142,7 @@ class WorkerMonitor:
                 samples = ", ".join(describe_sample(self.dataset.layout, key.index) for key in keys)
                 raise LoadingError(
                     f"nothing came from the loader processes for {exact(self.timeout_s)} s; "
-                    f"waited for {samples}: check that it can be read, or raise data.timeout_s"
+                    f"waited for {samples}: check that their files can be read, or raise data.timeout_s"
                 )
             if self.should_stop():
                 raise StoppedWaiting

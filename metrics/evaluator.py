@@ -55,7 +55,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class References:
-    """Figures to compare the figures of a set of translations with.
+    """Reference values for the figures of a set of translations.
 
     floor: Figures of the untranslated sources, empty if the channels differ.
     ceiling: Figures of one half of the real images against the other half.
@@ -78,7 +78,7 @@ class Evaluator:
     """Computes the metrics that need no network, and the optional metrics in its fields.
 
     comparisons: Optional metrics of pairs by name. sets: Metrics of sets by name.
-    feature_networks: Networks of these sets by their own names.
+    feature_networks: Networks that `sets` needs, by the name of the network.
     label_colors: Colours of the classes, if images are label maps.
     bounds: Range of the values of images that are not 8-bit RGB.
     device: Device of `image_metrics`.
@@ -115,7 +115,7 @@ class Evaluator:
         )
 
     def measure(self, fake: Tensor, target: Tensor, weights: Tensor | None = None, number: int = 0) -> Measurement:
-        """Compare a translated image with its target, (3, H, W) uint8, or (C, H, W) values if there are bounds.
+        """Compare a translated image with its target. Both are (3, H, W) uint8, or (C, H, W) values if bounds are set.
 
         number: Number of the image among the images that are measured together.
         weights: Weights of the pixels, (1, H, W) float32; None for no weighted figures.
@@ -138,7 +138,7 @@ class Evaluator:
         return Measurement(figures, None if pixels is None else pixels.to_sparse(), features, target_features)
 
     def features(self, image: Tensor, number: int) -> Features:
-        """Return the features of an image, translated or real, by network; number: its number in its set."""
+        """Return the features of a translated or real image by network. `number` is its number in the set."""
         return {name: network(self.levels(image), number) for name, network in self.feature_networks.items()}
 
     def levels(self, image: Tensor) -> Tensor:
@@ -146,7 +146,7 @@ class Evaluator:
         return self.bounds.levels(image) if self.bounds else image
 
     def summarize(self, measurements: Sequence[Measurement]) -> Summary:
-        """Return the figures of at least one image together."""
+        """Combine the measurements of one or more images into a summary."""
         names = dict.fromkeys(name for measurement in measurements for name in measurement.figures)
         values = {name: [m.figures[name] for m in measurements if name in m.figures] for name in names}
         mean = {name: sum(of_images) / len(of_images) for name, of_images in values.items()}
@@ -176,7 +176,7 @@ class Evaluator:
         """Return the figures that translations of the sources are compared with."""
         have_same_channels = all(sources[0][name].shape[-1] == reals[0][name].shape[-1] for name in reals[0])
         floor = self.set_figures(sources, reals) if have_same_channels else {}
-        # halves of a random order, because sorted names often alternate between two kinds
+        # shuffle before halving, because sorted names often alternate between two kinds of images
         order = torch.randperm(len(reals), generator=torch.Generator().manual_seed(0)).tolist()
         halves = [[reals[number] for number in order[start::2]] for start in (0, 1)]
         return References(floor, self.set_figures(*halves))

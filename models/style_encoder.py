@@ -1,4 +1,4 @@
-"""SPADE's style encoder, and a generator as its decoder: a variational autoencoder.
+"""SPADE's style encoder. With a generator as the decoder, it forms a variational autoencoder.
 
 Park et al. 2019, section 3 ("Multi-modal synthesis") and appendix A; Kingma & Welling 2014, "Auto-encoding variational
 Bayes".
@@ -16,19 +16,19 @@ from models.generator import EncodedGenerator
 from models.layers import InstanceNorm
 from utils.device import at_least_float32
 
-SIDE = 256  # pixels of the resized images; the Linear layers fix it
+SIDE = 256  # height and width of the resized images; the Linear layers need this size
 _WIDTHS = (1, 2, 4, 8, 8, 8)  # multiples of base_channels
 _LAST_SIDE = SIDE // 2 ** len(_WIDTHS)
 
 
 class StyleDistribution(NamedTuple):
-    """Normal distributions of styles without correlations: mean and log variance (N, style_channels), >= float32."""
+    """Uncorrelated normal distributions of styles: mean and log variance, (N, style_channels), at least float32."""
 
     mean: Tensor
     log_variance: Tensor
 
     def at(self, deviations: Tensor) -> Tensor:
-        """Return the styles with these distances from the mean in standard deviations, (N, style_channels)."""
+        """Return the styles that are `deviations` standard deviations from the mean, (N, style_channels)."""
         return self.mean + deviations * (self.log_variance / 2).exp()
 
     def sample(self) -> Tensor:
@@ -70,7 +70,7 @@ class StyleEncoder(nn.Module):
 
 
 class StyleConditionedGenerator(EncodedGenerator):
-    """A generator (source, style) -> image with the encoder of the style.
+    """A generator (source, style) -> image, together with a style encoder.
 
     Only training calls both. In prediction the style comes from another image, or is drawn from N(0, I).
     """
@@ -88,5 +88,5 @@ class StyleConditionedGenerator(EncodedGenerator):
 
 
 def inference_network(network: nn.Module) -> nn.Module:
-    """Return the part of a network that prediction uses: without a style encoder, with a feature encoder."""
+    """Return the part of a network that prediction uses. It has no style encoder, but keeps a feature encoder."""
     return network.generator if isinstance(network, StyleConditionedGenerator) else network

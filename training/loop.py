@@ -35,7 +35,7 @@ class TrainingLoop:
     end_reason: str | None = None
 
     def run(self, stop: GracefulStop) -> None:
-        """Train to the end, to `end_reason`, or until a signal asks to stop. Save everything.
+        """Train to the last step, or until `end_reason` is set or a signal asks to stop. Then save.
 
         Raise Interrupted after a signal, and NotFiniteError if too many updates in a row were not finite.
         """
@@ -65,7 +65,7 @@ class TrainingLoop:
             skipped.record(sample_names(batches))
             self.report.end_step()
             self._follow_up(skipped, is_last=state.step == total_steps, is_new_epoch=state.epoch > epoch)
-        self.checkpoints.save_with_retries(state.step)  # also a run that began with no step left
+        self.checkpoints.save_with_retries(state.step)  # also if the run began with no step left
 
     def _follow_up(self, skipped: SkippedUpdates, *, is_last: bool, is_new_epoch: bool) -> None:
         """After a step: check, report, validate and save, if due."""
@@ -88,7 +88,7 @@ class TrainingLoop:
     def _report(self, *, is_periodic: bool) -> None:
         """Report the means since the last periodic report. Only this transfers losses from the device to the host.
 
-        is_periodic: If not, the run ends, and its checkpoint keeps the means, because it may continue later.
+        is_periodic: If False, the run ends. Its checkpoint then keeps the means, because the run may continue later.
         """
         training, state = self.training, self.training.loop
         means = training.method.means.flush(training.world, resets=is_periodic)

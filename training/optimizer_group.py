@@ -28,7 +28,7 @@ class RunningMeans:
     """
 
     def __init__(self) -> None:
-        self._totals: dict[tuple[str, ...], Tensor] = {}  # (3, tags): sums, numbers of finite values, and of all
+        self._totals: dict[tuple[str, ...], Tensor] = {}  # (3, tags): sums, counts of finite values, counts of all
 
     def add(self, values: Mapping[str, Tensor], prefix: str) -> None:
         """Add the 0-d values of one pass under the tags `prefix` + name."""
@@ -41,7 +41,7 @@ class RunningMeans:
         self._totals[tags].add_(present)
 
     def flush(self, world: World, *, resets: bool = True) -> dict[str, float]:
-        """Return the means over the passes since the last reset and over the processes, by tag, and reset them.
+        """Return the means by tag, over all processes and the passes since the last reset. Then reset if `resets`.
 
         A mean is NaN if no value is finite.
         """
@@ -98,7 +98,7 @@ class OptimizerGroup:
 
     @contextmanager
     def undoing_statistics(self) -> Iterator[None]:
-        """At the end, restore the running statistics of batch norm if an update was skipped or they are not finite."""
+        """On exit, restore batch norm's running statistics if an update was skipped or a statistic is not finite."""
         if not self._statistics:
             yield
             return
@@ -109,16 +109,16 @@ class OptimizerGroup:
     def backward(self, loss: Tensor, *, retain_graph: bool = False) -> None:
         """Add the gradients of a 0-d loss to the parameters of these networks, and to no others.
 
-        If a loss is not finite, the gradients are NaN, even if its infinity is a constant without gradient.
+        If a loss is not finite, the gradients become NaN. This includes infinite constants, which have no gradient.
         """
         loss = loss * torch.where(loss.detach().isfinite(), 1.0, torch.nan)
         receivers = [parameter for network in self.networks.values() for parameter in network.receivers]
         self.scaler.scale(loss).backward(retain_graph=retain_graph, inputs=receivers)
 
     def step(self, name: str, means: RunningMeans) -> None:
-        """Update the weights from the accumulated gradients, or skip the update if one of them is not finite.
+        """Update the weights from the accumulated gradients, or skip the update if a gradient is not finite.
 
-        The device decides that in every precision, without a wait for the host. Other groups step nevertheless.
+        The device decides this in every precision, so the host does not wait. Other groups still step.
 
         means: Receives the gradient norm before clipping under `name`, if gradients are clipped.
         """
@@ -146,7 +146,7 @@ class OptimizerGroup:
         """Set the learning rate."""
         if value == self.learning_rate:
             return
-        self.learning_rate = value  # exact: a CUDA graph reads a float32 tensor
+        self.learning_rate = value  # the exact value; a CUDA graph has a rounded float32 copy
         for group in self.optimizer.param_groups:
             if isinstance(group["lr"], Tensor):
                 group["lr"].fill_(value)
@@ -159,7 +159,7 @@ class OptimizerGroup:
         return [value for state in self.optimizer.state.values() for value in state.values()]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the moments by network and parameter, scaler and count of skipped steps, as plain types."""
+        """Return the moments (by network and parameter), the scaler's state and skipped_steps, as plain types."""
         states = self.optimizer.state
         return {
             "moments": {
@@ -188,7 +188,7 @@ class OptimizerGroup:
 
 
 def all_finite(tensors: Sequence[Tensor]) -> Tensor:
-    """Return whether tensors (at least one) hold neither NaN nor infinity, 0-d bool on the device, without a wait.
+    """Return whether all tensors (at least one) are finite, as a 0-d bool on the device. The host does not wait.
 
     Check their extremes, because a sum of squares could overflow.
     """
@@ -199,7 +199,7 @@ def all_finite(tensors: Sequence[Tensor]) -> Tensor:
 
 @dataclass
 class Plateau:
-    """A factor of the learning rates that falls to a fifth when progress stops, with pix2pix's numbers.
+    """A factor of the learning rates. It falls to a fifth when progress stops, as in pix2pix.
 
     patience: Number of epochs without progress before it falls. Progress is a metric 1 % below the best.
     """
@@ -234,12 +234,12 @@ STEP_EPOCHS = 50  # pix2pix
 class LearningRateSchedule:
     """Sets the learning rates of optimizer groups. Discriminators may have a rate of their own.
 
-    settings: Rates before the decay, and the decay. It multiplies all rates with a factor:
+    settings: Rates before the decay, and the decay, which multiplies all rates by a factor:
         linear: 1 for constant_epochs + 1 epochs, then it falls to 1/decay_epochs in the last epoch (pix2pixHD).
         linear_pix2pix: 1 for constant_epochs epochs, then it falls to 1/(decay_epochs + 1) in the last epoch (pix2pix).
         step: a tenth after every 50 epochs.
         cosine: half a wave from 1 to 0 at the end of all epochs (Loshchilov & Hutter 2017, without restarts).
-        plateau: the factor of `plateau`, which is None with another decay.
+        plateau: `plateau.factor`. The field `plateau` is None for other decays.
     """
 
     settings: OptimizerConfig
@@ -280,7 +280,7 @@ class NotFiniteError(UserError):
 
 
 def are_finite(tensors: Iterable[Tensor]) -> bool:
-    """Return whether no floating-point tensor holds NaN or infinity. Wait for the device."""
+    """Return whether no floating-point tensor holds NaN or infinity. This waits for the device."""
     checks = [tensor.isfinite().all() for tensor in tensors if tensor.is_floating_point()]
     return not checks or bool(torch.stack([check.cpu() for check in checks]).all())
 
@@ -297,7 +297,7 @@ class SkippedUpdates:
         self._recent_names.append(names)
 
     def error(self, step: int) -> NotFiniteError | None:
-        """Return the error that ends the run if too many updates were skipped. Wait for the device."""
+        """Return the error that ends the run if too many updates were skipped. This waits for the device."""
         for name, group in self._optimizers.items():
             has_scale, in_a_row = group.scaler.is_enabled(), int(group.skipped_in_a_row)
             scale = group.scaler.get_scale()

@@ -22,12 +22,12 @@ def available(*names: str) -> tuple[signal.Signals, ...]:
 
 
 STOPPING = available("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")  # ask a run to stop
-END = int(signal.NSIG)  # above the number of each signal: the run asks for its own end
+END = int(signal.NSIG)  # a request of the run itself to end; larger than every signal number
 
 
 @contextmanager
 def blocked(numbers: Sequence[signal.Signals]) -> Iterator[None]:
-    """Block signals, also in processes that start within the context, until they call `ignore`."""
+    """Block signals. A process that starts within the context keeps them blocked until it calls `ignore`."""
     mask = _change_mask("SIG_BLOCK", numbers)
     try:
         yield
@@ -43,7 +43,7 @@ def ignore(numbers: Sequence[signal.Signals]) -> None:
 
 
 def _change_mask(how: str, numbers: Any) -> Any:
-    """Return the former mask of this thread. Do nothing on Windows, which has no masks."""
+    """Change the signal mask of this thread and return the former mask. Do nothing on Windows, which has no masks."""
     if hasattr(signal, "pthread_sigmask"):
         return signal.pthread_sigmask(getattr(signal, how), numbers)
     return ()
@@ -52,7 +52,7 @@ def _change_mask(how: str, numbers: Any) -> Any:
 def deferred(handle: Handler) -> Handler:
     """Return a handler that calls `handle` at once, or after the current import.
 
-    An exception that a handler raises within an import is lost, or becomes another error of the module.
+    If a handler raises an exception during an import, Python loses it or turns it into another error.
     """
 
     def handle_later(number: int, frame: FrameType | None) -> None:

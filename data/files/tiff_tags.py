@@ -1,4 +1,4 @@
-"""Tags of a TIFF that describe its pixels, and TIFF files with the tags, tiles and pyramid of their source.
+"""Read the tags that describe the pixels of a TIFF. Write a TIFF with the tags, tiles and pyramid of its source.
 
 Georeferencing follows GeoTIFF 1.1, section 7.1. Band names and the value for no data follow GDAL.
 """
@@ -39,9 +39,9 @@ _OF_IMAGEJ = {"micron": 1e4, "um": 1e4, "\\u00B5m": 1e4, "µm": 1e4, "mm": 10.0,
 _ITEM = re.compile(r"<Item\b([^>]*)>([^<]*)</Item>")
 _ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')
 
-_MAX_CLASSIC_BYTES = 2**32 - 2**25  # largest pixels for positions of 32 bits; compression may add some
+_MAX_CLASSIC_BYTES = 2**32 - 2**25  # most bytes of pixels for 32-bit offsets; compression may add bytes
 _REDUCED = 1  # NewSubfileType of the lower levels of a pyramid
-_TILE_UNIT = 16  # TIFF 6.0, section 15: sides of tiles are multiples
+_TILE_UNIT = 16  # sides of tiles are multiples of it: TIFF 6.0, section 15
 
 ExtraTag = tuple[int, int, int | None, Any, bool]
 """A tag as tifffile's `extratags`: code, type, count, value, whether only the first page has it."""
@@ -54,7 +54,7 @@ class TiffTags:
     height, width, n_channels: Shape of its full image, upright.
     georeferencing: GeoTIFF tags. Empty if the file stores the image turned or mirrored.
     pixels_per_cm: Resolution across and down, or None.
-    band_names: XML text of the name of each channel that has one, by channel from 0.
+    band_names: Names of channels as XML text, by channel from 0. Some channels may have no name.
     no_data: Value of pixels without data, or None.
     tile: Height and width of its tiles, or None if it has strips.
     is_pyramid: Whether the file also holds the image at lower resolutions.
@@ -154,10 +154,10 @@ def _resolution(tags: Mapping[int, Any], description: str) -> tuple[float, float
 def scaled_georeference(tags: Mapping[int, Any], down: float, across: float) -> dict[int, Any]:
     """Return the values of GeoTIFF tags, by code, for an image of another size that covers the same area.
 
-    Positions in a raster start at the upper left corner of its first pixel. If pixels are points, they start at the
-    middle of that pixel.
+    Positions in a raster start at the upper left corner of its first pixel. If pixels are points, positions start
+    at the middle of that pixel.
 
-    down, across: Sides of that image divided by the sides of this image.
+    down, across: Sides of the new image divided by the sides of the image with `tags`.
     """
     if down == across == 1:
         return dict(tags)
@@ -175,7 +175,7 @@ def scaled_georeference(tags: Mapping[int, Any], down: float, across: float) -> 
             for value in ((column + before) * across - before, (row + before) * down - before, *others)
         )
     if TRANSFORMATION in tags:
-        # position 0 of the scaled image, in this image
+        # position 0 of the new image, in the image with `tags`
         column, row = before / across - before, before / down - before
         scaled[TRANSFORMATION] = tuple(
             value
@@ -196,8 +196,8 @@ def write_tiff(
     """Write a (C, H, W) image, compressed without loss; as BigTIFF if it may have more than 4 GB.
 
     like: Source of the image, which covers the same area. If it is a TIFF, the image gets its georeferencing, its
-        resolution and its tiles. It also gets the names of its bands if it has as many. The lower levels of a pyramid
-        are computed in memory.
+        resolution and its tiles. If both have the same number of bands, it also gets the band names. The lower levels
+        of a pyramid are computed in memory.
     scale: Sides of the image divided by the sides of the source, before rounding.
     no_data: Value of pixels without data, or None.
     """

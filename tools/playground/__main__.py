@@ -22,7 +22,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     checkpoint_help = "run, checkpoint, .safetensors, or an original's …_net_G.pth"
     parser = server_parser("Draw in the browser and see the translation while drawing.", checkpoint_help)
     add = parser.add_argument
-    add("--split", metavar="NAME", help="split of the data set whose samples the page has; default: the test split")
+    add("--split", metavar="NAME", help="split whose samples the page shows; default: the test split")
     add("--port", type=whole_number(1, 65535), metavar="N", help=f"default: {PORT}, or another one if that is in use")
     add("--no-browser", action="store_true", help="only print the address")
     arguments = parse(parser, argv)

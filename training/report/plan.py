@@ -39,7 +39,7 @@ from utils.log import logger
 from utils.pretrained import PretrainedFile
 from utils.text import counted, exact, listed
 
-CHECKED_SAMPLES = 100  # training samples, and label maps of each split
+CHECKED_SAMPLES = 100  # how many training samples, and label maps of each split, are checked
 LISTED_CLASSES = 40
 USUAL_SHARE = 0.05  # a good train.validation_share
 
@@ -111,7 +111,7 @@ def check_palettes(config: Config, splits: Splits) -> None:
 
 
 def _describe_samples(layout: Layout, first: Sample) -> str:
-    """Return the number of samples and the size of the first pair, or both for each domain without pairs."""
+    """Return the number of samples and the size of the first pair. Without pairs, list each domain."""
     images = [first.source] if first.target is None else [first.source, first.target]
     sizes = [f"{image.shape[-1]}x{image.shape[-2]}" for image in images]
     if len(layout.sides) == 1:
@@ -144,7 +144,7 @@ def describe_validation(config: Config, splits: Splits, n_samples: int) -> list[
 
 
 MOST_STEPS = 5
-ENOUGH_S = 5  # steps are timed for so long
+ENOUGH_S = 5  # no further step is timed after this many seconds
 
 
 def dry_run(config: Config, options: ResumeOptions) -> None:
@@ -163,7 +163,7 @@ def dry_run(config: Config, options: ResumeOptions) -> None:
         loading_s = (time.perf_counter() - begin_s) / n_checked
         layers, n_kept_bytes = watch_pass(training.method, batch)
         n_samples = f"{n_checked} of {len(training.splits.train)} training samples"
-        checked = f"checked        {n_samples}, and networks and losses on a batch of them: good"
+        checked = f"checked        {n_samples}, and networks and losses on a batch of them: no errors"
         memory = describe_memory(training, n_kept_bytes)
         for line in [*layers, *memory, checked, *describe_time(training, batch, loading_s)]:
             logger.info(line)
@@ -189,8 +189,8 @@ def load_samples(training: Training) -> tuple[Batch, int]:
 def watch_pass(method: Method, batch: Batch) -> tuple[list[str], int]:
     """Compute the losses of a pass.
 
-    Returns tables of the networks' layers, as lines, and the bytes that are kept for the backward passes, without the
-    weights. A discriminator that sees real and translated images in one pass has them in one batch.
+    Returns the lines of a table of layers for each network, and the number of bytes that the backward passes need in
+    addition to the weights. If a discriminator gets real and translated images in one pass, it has both in one batch.
     """
     modules = [network.module for network in method.networks.values()]
     known = {parameter.untyped_storage().data_ptr() for module in modules for parameter in module.parameters()}
@@ -206,7 +206,7 @@ def watch_pass(method: Method, batch: Batch) -> tuple[list[str], int]:
         stack.enter_context(torch.compiler.set_stance("force_eager"))  # compiled code runs no hooks
         layers = {n: stack.enter_context(watched_layers(one.compute_copy)) for n, one in method.networks.items()}
         stack.enter_context(torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor))
-        losses = method.losses(method.inputs(batch))  # alive until the sum, so that no memory is counted twice
+        losses = method.losses(method.inputs(batch))  # kept until the sum, so that no memory is counted twice
         n_bytes = sum(kept.values())
         del losses
     return [line for name, of_network in layers.items() for line in table(name, of_network)], n_bytes
@@ -229,7 +229,7 @@ def describe_memory(training: Training, n_kept_bytes: int) -> list[str]:
 
 
 def describe_time(training: Training, batch: Batch, loading_s: float) -> list[str]:
-    """Return a line on the time that the remaining steps take, after some steps that change the networks.
+    """Return a line on the time that the remaining steps need. This runs some steps, which change the networks.
 
     batch: Batch on the device.
     loading_s: Time to load a sample, in seconds.
@@ -261,7 +261,7 @@ def time_steps(training: Training, batch: Batch) -> float:
             torch.cuda.synchronize(world.device)
         if number >= n_slower:
             durations_s.append(time.perf_counter() - begin_s)
-            if world.all_reduce_max(int(sum(durations_s) > ENOUGH_S)):  # all processes make as many steps
+            if world.all_reduce_max(int(sum(durations_s) > ENOUGH_S)):  # all processes stop after the same step
                 break
     return statistics.median(durations_s)
 
