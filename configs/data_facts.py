@@ -204,9 +204,9 @@ def class_weights(given: Mapping[str, float], n_classes: int, classes: LabelColo
     Raises:
         ConfigError: a class does not exist or is named twice, or all weights are 0.
     """
-    require(
-        n_classes > 0 or not given, _CLASS_WEIGHTS, given, "{} where sources are no label maps: they have no classes"
-    )
+    if not given:
+        return {}
+    require(n_classes > 0, _CLASS_WEIGHTS, given, "{} where sources are no label maps: they have no classes")
     names = classes.names if classes else ()
     ids = {str(class_id): class_id for class_id in range(n_classes)} | {IGNORED: n_classes}
     ids |= {name: class_id for class_id, name in enumerate(names)}
@@ -217,6 +217,6 @@ def class_weights(given: Mapping[str, float], n_classes: int, classes: LabelColo
     for name, weight in given.items():
         require(ids[name] not in weights, _CLASS_WEIGHTS, name, "each class once, by its id or by its name")
         weights[ids[name]] = weight
-    has_weight = not given or any(weights.get(class_id) != 0 for class_id in range(n_classes))
+    has_weight = any(weights.get(class_id) != 0 for class_id in range(n_classes))
     require(has_weight, _CLASS_WEIGHTS, given, "a class with a weight above 0")
     return {class_id: weight for class_id, weight in weights.items() if weight != 1}

@@ -236,10 +236,13 @@ def _check_label_maps(data: DataConfig) -> None:
         data.require(n_classes in (0, colors.n_classes), "n_classes", expected)
     names = () if colors is None else colors.names
     total = n_classes or len(names)
-    known = {*names, *map(str, range(total))}
-    unknown = [name for name in data.instance_classes if name not in known]
+    unknown = [name for name in data.instance_classes if name not in names and not _is_id(name, total)]
     expected = f"ids from 0 to {total - 1}{' or names of data.label_colors' if names else ''}"
     require(not (unknown and total), "data.instances", unknown, expected)
+
+
+def _is_id(text: str, n_classes: int) -> bool:
+    return text.isdecimal() and str(int(text)) == text and int(text) < n_classes
 
 
 def read_source_folder(value: object, key: str) -> str | list[str] | None:
