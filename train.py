@@ -17,15 +17,15 @@ def main(argv: Sequence[str]) -> None:
         "--resume",
         default="auto",
         metavar="auto|never|PATH",
-        help="the run's latest checkpoint (auto), none: a new run (never), or another checkpoint or run",
+        help="auto: from the run's latest checkpoint; never: start a new run; PATH: from this checkpoint or run",
     )
-    changed_help = "resume from the next epoch where the data set has changed since the checkpoint"
+    changed_help = "if the data set has changed since the checkpoint, resume from the next epoch"
     parser.add_argument("--accept-changed-data", action="store_true", help=changed_help)
     parser.add_argument("--print-config", action="store_true", help="print the resolved configuration and stop")
     parser.add_argument("--dry-run", action="store_true", help="build everything, check the data, print the plan")
-    smoke_help = "two steps, a validation, a checkpoint and a step from it, in a folder that is removed"
+    smoke_help = "test two steps, a validation, a checkpoint and a resumed step, in a temporary folder"
     parser.add_argument("--smoke", action="store_true", help=smoke_help)
-    parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="settings in place of the file's")
+    parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="settings that override the file")
     arguments = parser.parse_intermixed_args(argv)
 
     with handling_ctrl_c(leave_at_once):

@@ -1,4 +1,4 @@
-"""From options to a predictor: the generator, its clusters and style, its precision, compilation and tiles."""
+"""Build a predictor from options: the generator, its clusters and style, its precision, compilation and tiles."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -50,7 +50,7 @@ def load_clusters(file: Path) -> FeatureClusters:
 
 
 def with_clusters(loaded: LoadedGenerator, request: Request) -> LoadedGenerator:
-    """Return the generator with the clusters to draw its instance features from, unless samples provide features."""
+    """Add the clusters that instance features are drawn from, unless the samples provide the features."""
     n_features = loaded.config.features.n_channels
     if n_features == 0:
         if request.features or request.clusters:
@@ -73,7 +73,7 @@ def with_clusters(loaded: LoadedGenerator, request: Request) -> LoadedGenerator:
 def load_requested_generator(request: Request, *, has_instances: bool | None = None) -> LoadedGenerator:
     """Read the generator of a request, with its clusters and the SHA-256 of its file, and log what was chosen.
 
-    has_instances: Whether an original's generator takes instance edges; None: whether there is --instances.
+    has_instances: Whether an original's generator takes instance edges. None: only if --instances is given.
 
     Raises:
         CheckpointError, OriginalWeightsError, ConfigError: A file or an override cannot be used.
@@ -174,12 +174,12 @@ def requested_predictor(
     """
     if device.type == "cpu":
         keep_freed_memory()
-    torch.backends.cudnn.benchmark = not request.keeps_sizes  # a search for the best algorithms of one size
+    torch.backends.cudnn.benchmark = not request.keeps_sizes  # it searches the best algorithms again for each size
     predictor = build_predictor(loaded, device, request, style)
     _report_choices(loaded, predictor, request)
     generator = predictor.generator
     window = request.norm_window if has_instance_norm(generator) else None
-    tile = window // 2 if window else request.tile  # a window is a tile and a quarter of the window on each side
+    tile = window // 2 if window else request.tile  # the other half is the overlap, a quarter on each side
     if tile is None:
         return predictor
     if isinstance(generator, FeatureConditionedGenerator):
@@ -202,7 +202,7 @@ def requested_predictor(
 
 
 def describe_sizes(config: Config, *, keeps_sizes: bool) -> str:
-    """Return which sizes images are translated at, and the option for other sizes."""
+    """Return a text that states the size of the translations and the option for other sizes."""
     data, size = config.data, f"the nearest multiples of {image_sides(config).multiple} pixels"
     if data.preprocess.startswith("scale_width"):
         size = f"a width of {data.load_width}"
@@ -210,15 +210,15 @@ def describe_sizes(config: Config, *, keeps_sizes: bool) -> str:
         size = f"{data.crop_width}x{data.crop_height}"
     size += f", by data.preprocess={data.preprocess}"
     own = f"each image's own; --size trained resizes to {size}"
-    return own if keeps_sizes else f"resized to {size}; --size own keeps each image's"
+    return own if keeps_sizes else f"resized to {size}; --size own keeps the size of each image"
 
 
 def _report_choices(loaded: LoadedGenerator, predictor: Predictor, request: Request) -> None:
     """Log where instance features, noise and style come from, and the options without effect."""
     features, clusters, conditioning = loaded.config.features, predictor.clusters, predictor.conditioning
     if clusters is not None:
-        made = "" if clusters.step in (None, loaded.step) else f", made at step {clusters.step}"
-        logger.info(f"features     drawn from clusters by seed {predictor.seed}{made}")
+        made = "" if clusters.step in (None, loaded.step) else f" that were made at step {clusters.step}"
+        logger.info(f"features     drawn by seed {predictor.seed} from clusters{made}")
     elif features.n_channels:
         logger.info("features     %s", "of the targets" if features.origin == "encoded" else "precomputed")
     if predictor.draws_latents:

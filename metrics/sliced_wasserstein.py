@@ -19,7 +19,7 @@ from metrics.metric import SetScore
 PATCH_SIDE, N_PROJECTIONS = 7, 512
 MOST_PATCHES_OF_IMAGE, PATCHES_OF_SET = 128, 8192  # per level
 _SMALLEST_SIDE = 16  # pixels of the coarsest level
-_LEAST_DEVIATION = 0.25  # levels of 255, about the error of rounding: a flat channel is not divided by 0
+_LEAST_DEVIATION = 0.25  # in grey levels, about the rounding error; prevents a division by 0 for flat channels
 _KERNEL = (1.0, 4.0, 6.0, 4.0, 1.0)  # one axis of the Laplacian pyramid's kernel (Burt and Adelson 1983)
 
 SWD_PROTOCOL = (
@@ -40,7 +40,7 @@ class LaplacianPatches:
 
     @torch.inference_mode()
     def __call__(self, image: Tensor, number: int) -> Tensor:
-        """Return (levels, patches, C * 49) float16 values, the coarsest level first, of a (C, H, W) uint8 image.
+        """Return the patches of a (C, H, W) uint8 image, (levels, patches, C * 49) float16, the coarsest level first.
 
         The shorter side of the coarsest level has 16 to 31 pixels. Smaller images are padded with their edges.
         """
@@ -50,9 +50,9 @@ class LaplacianPatches:
 
 
 def laplacian_pyramid(image: Tensor) -> list[Tensor]:
-    """Return the coarsest image, and what each finer level adds to the one before.
+    """Return the coarsest image, then the detail that each finer level adds to the previous level.
 
-    image: (1, C, H, W). Each level has twice the sides of the one before, or one pixel less.
+    image: (1, C, H, W). Each level has twice the height and width of the previous level, or one pixel less.
     """
     levels = []
     while min(image.shape[2:]) >= 2 * _SMALLEST_SIDE:
@@ -65,9 +65,9 @@ def laplacian_pyramid(image: Tensor) -> list[Tensor]:
 
 
 def sliced_wasserstein(fakes: Sequence[Tensor], reals: Sequence[Tensor]) -> SetScore:
-    """Return 1000 times the mean of the levels' distances of two sets of images, as the paper prints it.
+    """Return the distance between two sets of images, averaged over the levels, times 1000 as in the paper.
 
-    fakes, reals: Results of LaplacianPatches for each image. Only levels of both sets are compared.
+    fakes, reals: Results of LaplacianPatches for each image. Only levels that both sets have are compared.
     """
     n_levels = min(max(map(len, images)) for images in (fakes, reals))
     generator = torch.Generator().manual_seed(0)
@@ -80,7 +80,7 @@ def _at(level: int, images: Sequence[Tensor]) -> Tensor:
 
 
 def _distance(fakes: Tensor, reals: Tensor, generator: torch.Generator) -> float:
-    """Return the 1-d Wasserstein distance of (P, D) patches, averaged over random directions; P may differ."""
+    """Return the mean 1-d Wasserstein distance of (P, D) patches over random directions. The sets may differ in P."""
     directions = F.normalize(torch.randn(fakes.shape[1], N_PROJECTIONS, generator=generator), dim=0)
     n_quantiles = min(len(fakes), len(reals))
     fake, real = (

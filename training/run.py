@@ -115,9 +115,9 @@ class Training:
     """A run in memory.
 
     averages: Averages of the weights of the networks that translate, by the network's name.
-    validation, fingerprint, measured_on: Validation, digests of the training samples, and digests of the samples and
-        protocol of figures for `best` and the plateau, by figure. Only the main process has them.
-    statistics_batches: Batches for the running statistics of averages, read when the loop begins.
+    validation, fingerprint: Validation, and digests of the training samples. Only the main process has them.
+    measured_on: Digest of samples and protocol for each figure of `best` and the plateau. Only for the main process.
+    statistics_batches: Batches to estimate the running statistics of the averages. The loop reads them when it begins.
     estimated_step: Step of the latest estimate of these statistics.
     continues: Whether the run continues the run in its folder. Otherwise that run is archived.
     saved_step: Step of the latest checkpoint of the run in its folder.
@@ -180,7 +180,7 @@ class Training:
     def prepare_averages(self) -> None:
         """Prepare the averages for translation, together with the other processes.
 
-        Their vectors of spectral norm and statistics of batch norm are copies that do not fit the averaged weights.
+        Their spectral norm vectors and batch norm statistics are copied from the network and do not fit the averages.
         """
         self.estimate_statistics()
         for average in self.averages.values():
@@ -198,7 +198,7 @@ class Training:
         }
 
     def state_dict(self, processes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return everything that is needed to continue as if never stopped.
+        """Return everything that is needed to continue as if the run had never stopped.
 
         processes: The `process_state` of each process, by rank.
 
@@ -233,7 +233,7 @@ class Training:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load the state that `state_dict` returned, from any number of processes, except `best` and `patience`.
+        """Load the state that `state_dict` returned, except `best` and `patience`. The number of processes may differ.
 
         A part that the checkpoint lacks starts as in a new run. An average starts from its network's weights.
         """
@@ -252,7 +252,7 @@ class Training:
         if len(of_processes) == self.world.size:
             self.method.load_process_state(of_processes[rank])
         elif any(of_processes):
-            logger.info("train.pool_size: the pools begin empty, because there were %d processes", len(of_processes))
+            logger.info("train.pool_size: the pools begin empty, because %d processes saved them", len(of_processes))
         if len(means := state.get("means_of_processes", [])) == self.world.size:
             self.method.means.load_state(means[rank], self.world.device)
         if rank < len(state["random_states"]):
@@ -294,7 +294,7 @@ def build_training(config: Config, world: World, found: LoadedCheckpoint | None 
     averages = make_averages(method, train.ema_decay)
     validation = None
     if world.is_main:
-        # networks of metrics draw weights before they load theirs
+        # the networks of metrics draw random weights before they load the trained weights
         with torch.random.fork_rng([world.device] if world.device.type == "cuda" else []):
             validation = method.build_validation(config, splits.validation_name, samples, averages)
     plateau = Plateau() if config.optimizer.decay == "plateau" else None

@@ -42,7 +42,7 @@ def read_yaml(path: Path) -> object:
 
     Raises:
         OSError: The file cannot be read.
-        ConfigError: There is no such file, it is too large, or as `parse_yaml`.
+        ConfigError: The file does not exist, is too large, or `parse_yaml` refuses its text.
     """
     if not path.is_file():
         raise ConfigError(f"{path}: not a file; name a YAML file, such as configs/demo.yaml")
@@ -72,7 +72,7 @@ def parse_yaml(text: str, origin: str) -> object:
     except NestingError as error:
         line = error.value.start_mark.line + 1
         raise ConfigError(f"{origin}, line {line}: {error}; write it without this nesting") from error
-    except (yaml.YAMLError, RecursionError, ValueError, OverflowError) as error:  # the last two of "\Uffffffff"
+    except (yaml.YAMLError, RecursionError, ValueError, OverflowError) as error:  # the last two: "\Uffffffff"
         mark = getattr(error, "problem_mark", None)
         at_line = "" if mark is None else f", line {mark.line + 1}"
         reason = str(getattr(error, "problem", error)).partition("\n")[0]
@@ -82,7 +82,7 @@ def parse_yaml(text: str, origin: str) -> object:
 
 
 def _problems_of_nodes(root: yaml.Node) -> list[tuple[int, str]]:
-    """Return lines and problems: duplicate keys, tags, and too many values."""
+    """Return the problems with their lines: duplicate keys, unsupported tags and too many values."""
     problems = []
     for node, n_values in distinct_values(root, _parts):
         line = node.start_mark.line + 1

@@ -18,7 +18,7 @@ def metrics() -> Mapping[str, "Metric"]:
 
 
 def is_folder_name(name: str) -> bool:
-    """Return whether a folder may have a name on all systems, also with a suffix."""
+    """Return whether all systems accept this name for a folder, also with a suffix."""
     is_plain = bool(name.strip(".")) and name == name.strip() and name.isprintable()
     return is_plain and not set(name) & set('/\\:*?"<>|') and len(name.encode()) <= 200  # a file system takes 255
 
@@ -63,9 +63,9 @@ class MetricsConfig(Section, prefix="metrics."):
     n_samples: int = number(4, least=1)
     """Number of validation samples that are measured each time. They stay in memory, and the first four are shown."""
     extra: list[str] = field(default_factory=list)
-    """More figures: lpips, swd, fid, kid. All but swd need a network's weights, downloaded into torch's cache; fid and
-    kid also the package torch-fidelity, and thousands of images to compare with published figures. swd, fid and kid
-    compare the images as sets."""
+    """More figures: lpips, swd, fid, kid. All but swd download a network's weights into torch's cache. fid and kid also
+    need the package torch-fidelity. They are comparable with published figures only for thousands of images. swd, fid
+    and kid compare the images as sets."""
     label_colors: str | None = setting(
         None, lambda name: name is None or name.strip(), "null, cityscapes, cmp_facades or a YAML file"
     )
@@ -84,8 +84,8 @@ class LogConfig(Section, prefix="log."):
     """Reports during training, and how often they are made."""
 
     every_steps: int = number(100, least=1)
-    """Steps between lines of the log and TensorBoard's scalars, which are means over these steps."""
+    """Steps between lines of the log, and between TensorBoard's scalars. Both show means over these steps."""
     images_every_steps: int = number(500, least=1)
     """Steps between validations: figures of the samples, their pictures, and the choice of best.pt."""
     activations: str | None = None
-    """A module of the generator, as blocks.0: TensorBoard shows its output for the first sample."""
+    """A module of the generator, such as blocks.0. TensorBoard shows its output for the first sample."""

@@ -17,7 +17,7 @@ from torch import Tensor
 from data.batch import DataError
 from utils.text import counted
 
-FORMATS = {".mp4": "mp4", ".m4v": "mp4", ".mov": "mov", ".mkv": "matroska"}  # they hold H.264 and times of frames
+FORMATS = {".mp4": "mp4", ".m4v": "mp4", ".mov": "mov", ".mkv": "matroska"}  # each can hold H.264 and a time per frame
 _H264 = {"crf": "18", "preset": "medium", "flags": "+frame_duration"}  # 18: no visible loss, says ffmpeg's guide
 _COLORS = {"colorspace": "bt709", "color_primaries": "bt709", "color_trc": "bt709", "color_range": "tv"}
 _TRUSTED = {"format_whitelist": "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi", "protocol_whitelist": "file"}
@@ -30,8 +30,8 @@ class VideoFile:
     """An open video file.
 
     rate: Frames per second, the mean if it varies.
-    n_frames, n_read: Number of frames that the file states, or 0, and number of those read so far.
-    pixel_aspect: Width of a pixel divided by its height, upright. It is right after the first frame.
+    n_frames, n_read: Number of frames according to the file (0: unknown), and number of frames read so far.
+    pixel_aspect: Pixel width divided by pixel height in upright frames. It is only correct once a frame was read.
     sound, sound_packets: Sound tracks, and their packets that were read and not yet written.
     problems: Lines about damage. They are complete when all frames were read.
 
@@ -41,7 +41,7 @@ class VideoFile:
 
     def __init__(self, path: Path) -> None:
         self.path, self.problems, self.sound_packets = path, list[str](), deque[av.Packet]()
-        try:  # "file:" and the options: a name is no address, and lists of other files are refused
+        try:  # "file:" prevents reading the name as a URL. The options refuse playlists.
             self._container = av.open(f"file:{path}", container_options=_TRUSTED)
         except av.FFmpegError as error:
             raise DataError(f"{path}: cannot be read as a video: {error.strerror}. Name another file.") from error
@@ -62,7 +62,7 @@ class VideoFile:
         self._stream, self.n_read, self._end_s, self._scale = stream, 0, 0.0, int(base / self.time_base)
 
     def frames(self) -> Iterator[Frame]:
-        """Yield the upright frames in the order of presentation, once. All have the size of the first; times rise."""
+        """Yield the upright frames in presentation order; call it once. All have the first frame's size. Times rise."""
         start, step = (self._stream.start_time or 0) * self._scale, round(1 / self.rate / self.time_base)
         size, end, last = None, start, start - 1
         for frame in self._decoded():
@@ -72,7 +72,7 @@ class VideoFile:
                 self.pixel_aspect = 1 / self.pixel_aspect if n_turns % 2 else self.pixel_aspect
             if frame.pts is not None:
                 end = frame.pts * self._scale
-                exact = start + round((end - start) / step) * step  # a rounded time is a multiple of 1 / rate
+                exact = start + round((end - start) / step) * step  # undoes the rounding of Matroska
                 end = exact if 2 * abs(exact - end) <= self._scale else end
             frame.pts, frame.time_base = max(end, last + 1), self.time_base
             frame.duration = frame.duration if frame.duration and self._scale == 1 else step
@@ -111,15 +111,15 @@ class VideoFile:
 
 
 def _rgb(frame: av.VideoFrame, width: int, height: int) -> Tensor:
-    is_hd = frame.width >= 1280 or frame.height >= 577  # players assume BT.709 then, if the file names no colours (2)
-    space = _BT709 if is_hd and frame.colorspace == 2 else None
+    is_hd = frame.width >= 1280 or frame.height >= 577
+    space = _BT709 if is_hd and frame.colorspace == 2 else None  # 2: not stated; players assume BT.709 for HD
     scaler = _SCALER | Interpolation.FULL_CHR_H_INT
     rgb = frame.reformat(width, height, "rgb24", src_colorspace=space, interpolation=scaler)
     return torch.from_numpy(rgb.to_ndarray()).permute(2, 0, 1)
 
 
 def write_video(path: Path, suffix: str, source: VideoFile, frames: Iterator[Frame]) -> None:
-    """Write a video with the frame rate and the sound of another one.
+    """Write a video with the frame rate and the sound of `source`.
 
     suffix: One of FORMATS.
     frames: Frames of `source` with their new images, (3, H, W) uint8, of one size.
@@ -147,9 +147,9 @@ def write_video(path: Path, suffix: str, source: VideoFile, frames: Iterator[Fra
 def _started(
     output: av.container.OutputContainer, source: VideoFile, height: int, width: int
 ) -> tuple[Any, dict[int, Any]]:
-    """Return the new stream of frames and, by index in `source`, the tracks of the sound. Players want this order."""
+    """Add and return a stream of frames, then the sound tracks by index in `source`. Players want this order."""
     stream: Any = output.add_stream("libx264", rate=source.rate, options=_H264 | _COLORS)
-    stream.width, stream.height, stream.pix_fmt = width + width % 2, height + height % 2, "yuv420p"  # 2x2: one colour
+    stream.width, stream.height, stream.pix_fmt = width + width % 2, height + height % 2, "yuv420p"  # a colour per 2x2
     context = stream.codec_context
     context.time_base, context.sample_aspect_ratio = source.time_base, source.pixel_aspect
     try:
@@ -162,7 +162,7 @@ def _started(
 
 
 def _coded(frame: av.VideoFrame, image: Tensor) -> av.VideoFrame:
-    """Return the image at the time of a frame. Its sides are even: odd ones repeat the last row or column."""
+    """Return `image` with the time of `frame`. Odd sides become even: the last row or column is repeated."""
     pixels = image.permute(1, 2, 0).contiguous().numpy()
     pixels = np.pad(pixels, ((0, pixels.shape[0] % 2), (0, pixels.shape[1] % 2), (0, 0)), mode="edge")
     rgb = av.VideoFrame.from_ndarray(pixels, format="rgb24")

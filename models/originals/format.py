@@ -1,4 +1,4 @@
-"""The file of an original's network: the network of ours that it holds, and the names of its tensors."""
+"""Weight files of the original programs: our network for each file, and the names of its tensors."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from utils.errors import UserError
 
 StateDict = dict[str, Tensor]
-Names = dict[str, str]  # the original's names of layers that have tensors or are norms, by ours
+Names = dict[str, str]  # from our layer names to the original's, for norms and layers with tensors
 FileRole = Literal["generator", "encoder", "discriminator", "projection"]
 Family = Literal["pix2pixHD", "pix2pix", "CycleGAN", "CUT", "SPADE", "OASIS"]
 FAMILIES: tuple[Family, ...] = get_args(Family)
@@ -18,7 +18,7 @@ FAMILIES: tuple[Family, ...] = get_args(Family)
 Rules = Mapping[str, str | Callable[[re.Match[str]], str]]  # replacements by regular expression
 NAMED = (nn.Conv2d, nn.ConvTranspose2d, nn.Linear, nn.InstanceNorm2d, nn.BatchNorm2d)
 
-SPECTRAL_NORM = {  # names of the originals' hook for spectral norm, by ours
+SPECTRAL_NORM = {  # from our tensor names to the names in the originals' spectral norm hook
     "parametrizations.weight.original": "weight_orig",
     "parametrizations.weight.0._u": "weight_u",
     "parametrizations.weight.0._v": "weight_v",
@@ -26,18 +26,18 @@ SPECTRAL_NORM = {  # names of the originals' hook for spectral norm, by ours
 
 
 class OriginalWeightsError(UserError):
-    """A state dict belongs to no original, or a network has no counterpart there."""
+    """A state dict belongs to no original network, or the originals have no counterpart of our network."""
 
 
 @dataclass(frozen=True)
 class OriginalFormat:
-    """A network of the originals in its file and in this project.
+    """How a network of the originals is stored in its file, and how this project builds it.
 
-    families: Programs that have it; the first is the default.
+    families: Programs that have this network; the first program is the default.
     network: Our class.
     recognizes: Returns whether a state dict has the names and shapes of this network.
-    settings: Returns the arguments of our class for these shapes. Chosen values decide what the shapes leave open.
-    names: Returns the names of the layers of our network.
+    settings: Returns the arguments of our class for a state dict, and for chosen values if the shapes leave a choice.
+    names: Returns the original's names of the layers of our network.
     fixed: Arguments of our class that are constants in the original.
     spectral_norm: Whether the original has spectral norm; None if that is an option there.
     is_written: Whether networks of ours are written in this format.
@@ -59,12 +59,12 @@ class OriginalFormat:
 
 
 def has(key: str, sides: tuple[int, int] | None = None) -> Callable[[StateDict], bool]:
-    """Return a test whether a state dict has this tensor, and whether its last two sides are `sides`."""
+    """Return a function that tests if a state dict has this tensor, with the last two sides `sides` unless None."""
     return lambda weights: key in weights and sides in (None, tuple(weights[key].shape[2:]))
 
 
 def renamed(rules: Rules, network: nn.Module, layers: tuple[type[nn.Module], ...] = NAMED) -> Names:
-    """Return the names of the layers of these types: ours, changed by each rule in turn."""
+    """Return the original's names of the layers of these types: our names, changed by each rule in turn."""
     names = {ours: ours for ours, layer in network.named_modules() if isinstance(layer, layers)}
     for pattern, theirs in rules.items():
         names = {ours: re.sub(pattern, theirs, name) for ours, name in names.items()}
@@ -72,10 +72,10 @@ def renamed(rules: Rules, network: nn.Module, layers: tuple[type[nn.Module], ...
 
 
 def original_keys(network: nn.Module, names: Names) -> dict[str, str]:
-    """Return the original's names of the tensors of a network, by ours.
+    """Return a mapping from the tensor names of our network to the original's names.
 
     Raises:
-        KeyError: A tensor is in none of the layers.
+        KeyError: `names` lacks the layer of a tensor.
     """
     keys = {}
     for key in network.state_dict():
@@ -86,7 +86,7 @@ def original_keys(network: nn.Module, names: Names) -> dict[str, str]:
 
 
 def norms_behind(names: Names) -> Names:
-    """Return the norms behind convolutions, whose biases they cancel, by our names of both.
+    """Map each convolution to the norm behind it, which cancels the convolution's bias. All names are ours.
 
     A norm is the next layer in a Sequential, or the second norm of a SPADE block.
     """

@@ -1,4 +1,4 @@
-"""--format html: the playground's page with its generator, which onnxruntime-web runs instead of a server."""
+"""--format html: the playground's page and its generator, which the browser runs with onnxruntime-web."""
 
 import hashlib
 import os
@@ -63,7 +63,7 @@ def export_page(
 ) -> None:
     """Write the page of a generator.
 
-    output: The page. With `folder`, a folder of PAGE and the files that it reads, for a web server.
+    output: File of the page. With `folder`: folder for PAGE and the files that the page reads, for a web server.
     samples: Largest number of samples of `split` that the page carries.
     split: Split of the data set. None: the test split.
     web_runtime: See `runtime_files`.
@@ -105,11 +105,11 @@ def _check(loaded: LoadedGenerator, *, in_folder: bool) -> None:
     n_bytes = sum(weight.nbytes for weight in loaded.generator.state_dict().values())
     if n_bytes > MAX_BYTES_IN_PAGE and not in_folder:
         found, most = f"{n_bytes / 1e6:.0f} MB of weights", f"{MAX_BYTES_IN_PAGE / 1e6:.0f} MB"
-        raise ExportError(f"{loaded.file}: {found}, a page in one file holds {most}. Add --folder.")
+        raise ExportError(f"{loaded.file}: {found}, but a page in one file holds at most {most}. Add --folder.")
 
 
 def _describe(loaded: LoadedGenerator, n_samples: int, split: str | None) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Return the description of the page, and its samples by the names of their parts."""
+    """Return the description of the page, and its packed samples by part name, such as "sample-0"."""
     samples = open_samples(loaded, split) if n_samples else Samples(loaded)
     sizes, parts = dict[str, tuple[int, int]](), dict[str, bytes]()
     for index, name in enumerate(samples.names):
@@ -123,7 +123,7 @@ def _describe(loaded: LoadedGenerator, n_samples: int, split: str | None) -> tup
         parts[f"sample-{len(sizes)}"] = samples.pack(sample)
         sizes[name] = (sample.source.shape[-1], sample.source.shape[-2])
     if sizes:
-        logger.info("             %d of them are in the page; --samples 0 leaves them out", len(sizes))
+        logger.info("             samples in the page: %d; --samples 0 leaves them out", len(sizes))
     latents = latent_channels(loaded.generator)
     drawn = {"latents": latents, "takes_seed": any(latents), "mixes_styles": any(latents)}
     shown = {"samples": [*sizes], "sample_sizes": [*sizes.values()], "file_side": FILE_SIDE}
@@ -133,7 +133,7 @@ def _describe(loaded: LoadedGenerator, n_samples: int, split: str | None) -> tup
 
 
 def _most_pixels(loaded: LoadedGenerator) -> int:
-    """Return how many pixels of a source fit into the memory of a page, by the generator's largest activation."""
+    """Return how many source pixels fit into the memory of a page, estimated from the largest activation."""
     sizes, side = list[int](), 2 * image_sides(loaded.config).minimum
     hook = register_module_forward_hook(lambda _module, _inputs, output: sizes.append(getattr(output, "nbytes", 0)))
     with torch.inference_mode():
@@ -192,7 +192,7 @@ def _downloaded(names: tuple[str, ...]) -> dict[str, bytes]:
         raise ExportError(f"{PACKAGE}: cannot be downloaded ({error}). {remedy}") from error
 
 
-_FOLDER = "html: a folder of a page and its files for a web server"
+_FOLDER = "html: write a folder for a web server instead of one file, for large networks"
 _SAMPLES = f"html: samples of --split that the page carries; default: {N_SAMPLES}"
 HTML = Format(
     content="a page to draw on",
@@ -204,7 +204,7 @@ HTML = Format(
         **DTYPE,
         **CARD,
         **STYLE,
-        "folder": {"action": "store_true", "help": f"{_FOLDER}, default {FOLDER}; for large networks"},
+        "folder": {"action": "store_true", "help": f"{_FOLDER}; default name: {FOLDER}"},
         "samples": {"type": whole_number(0), "default": N_SAMPLES, "metavar": "N", "help": _SAMPLES},
         "split": {"metavar": "NAME", "help": "html: split of the data set; default: the test split"},
         "web_runtime": {"type": Path, "metavar": "PATH", "help": f"html: archive or folder of {PACKAGE}"},

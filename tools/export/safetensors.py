@@ -17,7 +17,7 @@ def export_weights(loaded: LoadedGenerator, path: Path, dtype: Dtype) -> None:
     """Write the weights of the generator and its encoder, and the settings, as .safetensors for load_generator.
 
     Raises:
-        ExportError: The generator of the file translates differently, or lacks its encoder.
+        ExportError: The written generator translates differently from `loaded`, or `loaded` lacks its style encoder.
         CheckpointError: The package safetensors is not installed.
         OSError: The file cannot be written.
     """
@@ -37,7 +37,7 @@ def export_weights(loaded: LoadedGenerator, path: Path, dtype: Dtype) -> None:
 
 
 def open_weights(path: Path) -> Run:
-    """Return the generator of a file that `load_generator` reads. It takes its inputs in order."""
+    """Load a file with `load_generator`. Return a function that passes the inputs to its generator in order."""
     generator = load_generator(path).generator
     return lambda inputs: evaluate(generator, *inputs.values())
 

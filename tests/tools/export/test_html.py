@@ -121,7 +121,7 @@ def test_what_a_page_cannot_hold_is_refused(
     of_features = untrained_run(tiny_config, "features.n_channels=3", "features.n_downsamplings=2")
     monkeypatch.setattr(html, "MAX_BYTES_IN_PAGE", 1000)
     for run_folder, message in (
-        (tiny_run, r"MB of weights, a page in one file holds 0 MB. Add --folder"),
+        (tiny_run, r"MB of weights, but a page in one file holds at most 0 MB. Add --folder"),
         (of_features, r"takes instance features, which a page cannot show. Use --format onnx"),
     ):
         with pytest.raises(ExportError, match=message):
