@@ -1,4 +1,4 @@
-"""Splits of the data set by name, held-back training samples among them, and the cache of decoded samples."""
+"""Splits of the data set by name, the split of held-back training samples, and the cache of decoded samples."""
 
 import hashlib
 import os
@@ -50,7 +50,7 @@ def translated_split(config: Config) -> str:
 
 
 def has_split(config: Config, split: str) -> bool:
-    """Return whether there are samples of a split: in the data set, or held back from training for HELD_BACK."""
+    """Return whether a split is in the data set. HELD_BACK also exists if training holds samples back."""
     holds_back = split == HELD_BACK and config.train.validation_share > 0 and validation_split(config) is None
     return holds_back or _is_in_data_set(config, split)
 
@@ -63,7 +63,7 @@ def _is_in_data_set(config: Config, split: str) -> bool:
 def open_split(
     config: Config, split: str, *, needs_targets: bool, needs_labels: bool = False, allows_missing: bool = False
 ) -> Layout:
-    """Return the samples of a split. If targets are not needed, they are read if they exist.
+    """Return the samples of a split. Existing targets are read even if they are not needed.
 
     needs_labels: Whether label maps are read in addition to sources that are images.
     allows_missing: Whether sources may have pixels without data, which the caller fills.
@@ -97,7 +97,7 @@ def open_split(
 
 
 def _layout_arguments(function: Callable[..., Any], config: Config, **facts: Any) -> dict[str, Any]:
-    """Return the settings of section `data` and the facts that a function of a layout has arguments for."""
+    """Return the settings of section `data` and the `facts` that `function` has as arguments."""
     data = config.data
     values = vars(data) | {"n_classes": number_of_classes(data, named_classes(data)), **facts}
     root = {"root": data_set_folder(data.root)} if "root" in argument_names(function) else {}
@@ -105,7 +105,7 @@ def _layout_arguments(function: Callable[..., Any], config: Config, **facts: Any
 
 
 def check_has_split(config: Config, split: str, other_choice: str = "") -> None:
-    """Raise DataError, which names the existing splits, unless a split exists.
+    """Raise DataError with the names of the existing splits if `split` does not exist.
 
     other_choice: What the user may choose instead of another --split.
     """
@@ -119,7 +119,7 @@ def check_has_split(config: Config, split: str, other_choice: str = "") -> None:
 
 
 def check_is_complete(config: Config, layout: Layout) -> None:
-    """Raise ConfigError, which contains the settings to add, if images are not 8-bit RGB and have no range of values.
+    """Raise ConfigError with the settings to add if images are not 8-bit RGB and have no range.
 
     layout: The training split. A few of its samples are measured.
     """
@@ -130,9 +130,9 @@ def check_is_complete(config: Config, layout: Layout) -> None:
 
 
 def measured_settings(config: Config, layout: Layout) -> dict[str, Any]:
-    """Return the settings of section `data` that are missing for images that are not 8-bit RGB, from a few samples.
+    """Measure a few samples. Return the missing settings of section `data` for images that are not 8-bit RGB.
 
-    A range ends at the lowest and highest value of each channel, without pixels that hold no data.
+    A range is the lowest and the highest value of a channel. Pixels without data are ignored.
 
     Raises:
         DataError: a file cannot be used, and bad samples are not skipped.
@@ -154,7 +154,7 @@ def measured_settings(config: Config, layout: Layout) -> dict[str, Any]:
 
 
 def _image_files(layout: Layout, index: int, side: str) -> Sequence[Blob]:
-    """Return the files of the images of a sample's source or target; none for label maps and drawn samples."""
+    """Return the files of the images of a sample's source or target; none for label maps and synthetic samples."""
     files = layout.provenance(index).files
     if side == "source" and (stack := stack_files(layout, index)):
         return stack
@@ -162,7 +162,7 @@ def _image_files(layout: Layout, index: int, side: str) -> Sequence[Blob]:
 
 
 def _read_some(layout: Layout, side: str, form: StoredForm, *, skips_bad: bool) -> Iterator[list[np.ndarray]]:
-    """Yield the values of each channel of the sources or targets of a few samples, without pixels that hold no data.
+    """Yield the source's or target's values in each channel, for a few samples. Pixels without data are left out.
 
     Raise the first DataError if no sample can be read, even if bad samples are skipped.
     """
@@ -187,7 +187,7 @@ def _read_some(layout: Layout, side: str, form: StoredForm, *, skips_bad: bool) 
 
 
 def _with_data(image: Tensor, file: Blob) -> np.ndarray:
-    """Return the values of each channel of a (C, H, W) image, (C, n), without pixels that hold no data."""
+    """Return the values of a (C, H, W) image as (C, n): of pixels with data, or of all if none has data."""
     values, found = image.flatten(1).numpy(), no_data(image, file)
     has_data = (values != values.dtype.type(found[0])).all(axis=0) if found else np.ones(values.shape[1], bool)
     return values[:, has_data] if has_data.any() else values
@@ -197,9 +197,9 @@ def _bounds(values: Sequence[np.ndarray]) -> list[float]:
     """Return the lowest and the highest value of a channel; 0 and 255 if all of its files have 8 bits."""
     if all(of_image.dtype == np.uint8 for of_image in values):
         return [*EIGHT_BITS]
-    low = min(float(str(of_image.min())) for of_image in values)  # the text has the digits of float32
+    low = min(float(str(of_image.min())) for of_image in values)  # str gives 0.1, not 0.10000000149
     high = max(float(str(of_image.max())) for of_image in values)
-    return [low, high if high > low else low + max(1.0, abs(low) / 2**20)]  # float32 has no numbers between large ones
+    return [low, high if high > low else low + max(1.0, abs(low) / 2**20)]  # large float32 numbers are over 1 apart
 
 
 def _target_files(file: Blob, kind: str, n_channels: int) -> str:
@@ -232,7 +232,7 @@ def training_split(config: Config, layout: Layout, run_folder: Path) -> Layout:
 
 
 def cache_folder(config: Config, run_folder: Path) -> Path | None:
-    """Return the folder of cached samples, or None without a cache. Processes of one run share their memory."""
+    """Return the folder of cached samples, or None without a cache. All processes of a run share the folder."""
     match config.data.cache:
         case "none":
             return None
@@ -245,7 +245,7 @@ def cache_folder(config: Config, run_folder: Path) -> Path | None:
 
 @dataclass(frozen=True)
 class Splits:
-    """The training samples, and the samples that validation selects its samples from.
+    """The training samples, and the samples that validation chooses from.
 
     validation_name: Split of the validation samples. TRAIN: they are training samples. HELD_BACK:
         train.validation_share keeps them out of training.
@@ -271,6 +271,6 @@ def open_splits(config: Config) -> Splits:
     least, most = possible_shares(train, group)
     remedy = f"Set it to {exact(least)} or more, up to {exact(most)}."
     if least > most:
-        remedy = "No share divides so few. Set it to 0, or put images into the folders of a split val."
+        remedy = "There are too few to divide. Set it to 0, or put images into the folders of a split val."
     which, unit = "no" if share < least else "every", "sample" if group is None else "group"
     raise ConfigError(f"train.validation_share is {exact(share)}, which holds back {which} {unit}. {remedy}")

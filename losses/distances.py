@@ -8,7 +8,7 @@ from losses.objective import LossInputs, PixelWeights
 from utils.device import at_least_float32
 from utils.structural_similarity import scale_terms, scale_weights
 
-_NO_NEGATIVE = -10.0  # replaces the positive among the negatives, before the division by the temperature (CUT's code)
+_NO_NEGATIVE = -10.0  # CUT masks positives among the negatives with it, before it divides by the temperature
 
 
 def l1(translation: LossInputs) -> Tensor:
@@ -21,12 +21,12 @@ def l1(translation: LossInputs) -> Tensor:
 
 def outside_mask(translation: LossInputs) -> Tensor:
     """Return the L1 of translations and sources outside the classes that may change, 0-d, for unpaired data."""
-    assert translation.outside is not None, "label maps of the sources come with loss.outside_mask"
+    assert translation.outside is not None, "loss.outside_mask needs label maps of the sources"
     return translation.outside.mean((translation.fake - translation.source).abs())
 
 
 def ms_ssim(translation: LossInputs) -> Tensor:
-    """Return 1 - MS-SSIM of translated images and targets, 0-d, float32, with a mean instead of its product.
+    """Return 1 - MS-SSIM of translated images and targets, 0-d, float32, as a mean over scales, not a product.
 
     L1 and MS-SSIM together restore images better than either (Zhao et al. 2017). The gradient of a product of powers
     is unbounded if a factor nears 0, as in the first steps. The gradient of the weighted mean is bounded.
@@ -53,8 +53,8 @@ def kl_divergence(translation: LossInputs) -> Tensor:
 def feature_matching(translation: LossInputs) -> Tensor:
     """Return the L1 of the discriminator's features for fakes and targets, 0-d, float32 under autocast.
 
-    4 / L · Σ over L layers, averaged over the scales (Wang et al. 2018, Eq. 4, and its code). No gradient reaches the
-    features of targets.
+    It is the sum over L layers times 4 / L, averaged over the scales (Wang et al. 2018, Eq. 4, and pix2pixHD's code).
+    No gradient reaches the features of targets.
     """
     fakes, weights = translation.fake_outputs, translation.weights.of_discriminated if translation.weights else None
     terms = [
@@ -68,9 +68,9 @@ def feature_matching(translation: LossInputs) -> Tensor:
 def patch_nce(queries: Tensor, keys: Tensor, *, n_groups: int, temperature: float = 0.07) -> Tensor:
     """Return the cross entropy of finding each query's key among the keys of its group (Park et al. 2020, equation 3).
 
-    queries, keys: Vectors of length 1 of patches of translations, and of their sources in the same places, (R, D), at
-        least float32. No gradient reaches the keys.
-    n_groups: Number of groups of adjacent rows: the number of images, or 1 if patches of other images are negatives.
+    queries, keys: Unit vectors of patches of the translations, and of the same patches of the sources, (R, D), at least
+        float32. No gradient reaches the keys.
+    n_groups: Number of images, or 1 if patches of other images are negatives too. Rows of a group are adjacent.
     """
     query, key = (vectors.unflatten(0, (n_groups, -1)) for vectors in (queries, keys.detach()))
     similarities = query @ key.mT  # (groups, rows, rows)

@@ -45,7 +45,7 @@ class PerceptualLoss(nn.Module):
         self.layer_weights = tuple(layer_weights)
 
     def forward(self, translation: LossInputs) -> Tensor:
-        """Return the distance of translated images and targets, which get no gradient, 0-d, float32 under autocast."""
+        """Return the distance of images and targets, 0-d, float32 under autocast. Targets get no gradient."""
         with torch.no_grad():
             target_features = self.network(translation.target)
         weights = translation.weights.of_images if translation.weights else None
@@ -57,7 +57,7 @@ class VGG19Features(nn.Module):
     """The frozen layers of VGG19 whose activations the loss compares.
 
     state_dict: VGG19's weights with torchvision's names.
-    activation_checkpointing: Whether to recompute the activations between them in the backward pass.
+    activation_checkpointing: Whether to recompute activations between the compared layers in the backward pass.
     """
 
     def __init__(self, state_dict: Mapping[str, Tensor], *, activation_checkpointing: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""pix2pixHD's global generator, which with 2 downsamplings is pix2pix's ResNet generator, and its local enhancer."""
+"""pix2pixHD's global generator and local enhancer. A global one with 2 downsamplings is pix2pix's ResNet generator."""
 
 import math
 import re
@@ -38,8 +38,8 @@ class GlobalGenerator(Generator):
     subtracts the mean. pix2pix's and CycleGAN's ResNet generator has 2 downsamplings, 6 or 9 blocks, and dropout. CUT's
     down- and upsampling are antialiased.
 
-    skips: half: add the encoder's activations to the decoder's below the full sides (Mao et al. 2016). full: also join
-        the activations at the full sides, through a convolution; not with a scale below 1.
+    skips: half: add the encoder's activations to the decoder's below full resolution (Mao et al. 2016). full: also join
+        the activations at full resolution, through a convolution. This needs a scale of at least 1.
     biased_downs: Whether the stem's and the strided convolutions have biases. A norm cancels them, but they count if a
         loss compares the features before the norm.
     scale: Side of the output divided by the side of the source, a power of 2. Above 1 there are more upsamplings, and
@@ -70,7 +70,7 @@ class GlobalGenerator(Generator):
         self.skips = skips
         widths = [base_channels * 2**level for level in range(n_downsamplings + 1)]
         self.stem = make_stem(in_channels, base_channels, norm)
-        if biased_downs:  # a convolution with a bias would draw it, which would change the weights drawn after it
+        if biased_downs:  # if the convolution drew the bias, all weights drawn later would change
             self.stem.get_submodule("1").register_parameter("bias", nn.Parameter(torch.zeros(base_channels)))
             self.register_load_state_dict_pre_hook(_add_bias_of_stem)
         downs = (make_down(*channels, norm, downsample, bias=biased_downs) for channels in pairwise(widths))
@@ -85,7 +85,7 @@ class GlobalGenerator(Generator):
 
     @staticmethod
     def image_sides(*, n_downsamplings: int, scale: float = 1.0) -> ImageSides:
-        """Return the sides with two pixels at the lowest resolution and four at the head, for reflection."""
+        """Return the allowed sides. Reflection needs two pixels at the lowest resolution and four at the head."""
         multiple = 2**n_downsamplings
         return ImageSides(multiple, minimum=max(2 * multiple, math.ceil(4 / scale)))
 
@@ -98,12 +98,12 @@ class GlobalGenerator(Generator):
 
     @staticmethod
     def unsupported(*, skips: Skips, scale: float) -> Mapping[str, str]:
-        """Refuse skips at the full sides if the translation is smaller."""
+        """Refuse skips at full resolution if the output is smaller than the source."""
         return {"skips": "none or half with generator.scale below 1"} if skips == "full" and scale < 1 else {}
 
     @staticmethod
     def without_effect(*, n_blocks: int, n_downsamplings: int, scale: float, skips: Skips) -> Sequence[str]:
-        """Return dropout without residual blocks, and skips if no level of the encoder has one in the decoder."""
+        """Return settings without effect: dropout if there are no blocks, skips if they join no decoder level."""
         joins_nothing = skips == "half" and (n_downsamplings < 2 or n_downsamplings + n_doublings(scale) < 1)
         return [*([] if n_blocks else ["dropout"]), *(["skips"] if joins_nothing else [])]
 
@@ -117,11 +117,11 @@ class GlobalGenerator(Generator):
         return self._decoded(self.blocks(x), levels)
 
     def _joins(self, number: int) -> bool:
-        """Return whether the input of a downsampling joins the decoder; the first one has the full sides."""
+        """Return whether the input of a downsampling joins the decoder. Input 0 has full resolution."""
         return self.skips == "full" or (self.skips == "half" and number > 0)
 
     def _decoded(self, x: Tensor, levels: Sequence[Tensor]) -> Tensor:
-        """Return the translation from the lowest resolution and levels of the encoder, finest first."""
+        """Return the translation. x: Features at the lowest resolution. levels: The encoder's, finest first."""
         for up in self.ups:
             x = up(x)
             if self.join and len(levels) == 1:
@@ -132,9 +132,9 @@ class GlobalGenerator(Generator):
         return self.head(x)
 
     def features(self, source: Tensor, taps: Sequence[str]) -> list[Tensor]:
-        """Return the outputs of these layers of the encoder and the blocks, in their order; compute no later layer.
+        """Return the outputs of the layers `taps`, in the network's order. Compute no layer after the last of them.
 
-        taps: Names of modules, as `stem.0` or `blocks.4`, but no norms, since ReLU overwrites their output.
+        taps: Names of modules, such as `stem.0` or `blocks.4`. No norms, because ReLU overwrites their output.
 
         Raises:
             KeyError: There is no such layer.
@@ -142,12 +142,12 @@ class GlobalGenerator(Generator):
         return self._encoded(source, taps, stops=True)[1]
 
     def translate_with_features(self, source: Tensor, taps: Sequence[str]) -> tuple[Tensor, list[Tensor]]:
-        """Return the translation and the features at `taps`, from one pass; in training mode."""
+        """Return the translation and the features at `taps` from one pass. Call it only in training mode."""
         encoded, features, levels = self._encoded(source, taps, stops=False)
         return self._decoded(encoded, levels), features
 
     def _encoded(self, x: Tensor, taps: Sequence[str], *, stops: bool) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        """Return the lowest resolution, the features at `taps` and the levels that join the decoder."""
+        """Return the features at the lowest resolution and at `taps`, and the levels that join the decoder."""
         layers = {name: layer for name, layer in self.named_modules() if _TAPPED.fullmatch(name)}
         known = [name for name, layer in layers.items() if not isinstance(layer, nn.InstanceNorm2d | nn.BatchNorm2d)]
         if unknown := set(taps).difference(known):
@@ -174,7 +174,7 @@ class LocalEnhancer(Generator):
     """A global generator at the lowest resolution, and enhancers that each double it (Wang et al. 2018, section 3.1).
 
     An enhancer adds the downsampled source of its level to the coarser level's features; residual blocks and an
-    upsampling follow. base_channels is the width of the finest level; the trunk has 2**n_enhancers times as many.
+    upsampling follow. base_channels is the width of the finest level. The trunk is 2**n_enhancers times as wide.
     """
 
     has_coarse_parts = True
@@ -217,7 +217,7 @@ class LocalEnhancer(Generator):
 
     @staticmethod
     def image_sides(*, n_downsamplings: int, n_enhancers: int) -> ImageSides:
-        """Return the sides with two pixels at the lowest resolution, for reflection."""
+        """Return the allowed sides. Reflection needs two pixels at the lowest resolution."""
         multiple = 2 ** (n_downsamplings + n_enhancers)
         return ImageSides(multiple, minimum=2 * multiple)
 

@@ -16,7 +16,7 @@ from training.methods.method import Averages, Method
 from utils.distributed import World
 from utils.torch_private import copy_all
 
-N_BATCHES = 20  # a running mean with batch norm's momentum of 0.1 has the variance of one of 19
+N_BATCHES = 20  # batch norm's running mean (momentum 0.1) varies as much as a mean of 19 batches
 
 
 class WeightAverage(AveragedModel):
@@ -34,7 +34,7 @@ class WeightAverage(AveragedModel):
         """Copy the weights of a network at the first update, and average them later. Copy its buffers."""
         ours: list[Tensor] = [*self.module.parameters()]
         theirs: list[Tensor] = [*model.parameters()]
-        if self.n_averaged:  # it is on the CPU
+        if self.n_averaged:  # this count is on the CPU
             assert self.multi_avg_fn
             self.multi_avg_fn(ours, theirs, 0)
         else:
@@ -53,7 +53,7 @@ def make_averages(method: Method, decay: float) -> Averages:
 def read_statistics_batches(averages: Averages, dataset: TrainingDataset, batch_size: int, world: World) -> list[Batch]:
     """Read the batches of this process for `estimate_statistics`, on the CPU; none if no average has batch norm.
 
-    Read them before training, so that saving does not depend on the data set. Their samples are spread evenly over it.
+    Read them before training, so that saving needs no data set. The samples are spread evenly over the data set.
     """
     if not any(batch_norms(average.module) for average in averages.values()):
         return []

@@ -13,7 +13,7 @@ _WON = {"lsgan": (0.9, 0.1), "hinge": (1.0, -1.0), "vanilla": (4.0, -4.0)}
 _REPORTS = 3  # reports in a row, because one may be chance
 _THUMBNAIL = 32  # pixels
 _NEGATIVE = -0.5  # correlation of brightness: -1 for a negative, 0.2 for two photos of streets
-_ALIKE = 0.1  # share of the variety of sources: 0.01 if translations mix one photo with 10 % of each source
+_ALIKE = 0.1  # variety of translations / of sources: 0.01 if each is one photo mixed with 10 % of its source
 _LEAST_CONTRAST = 8.0  # levels of 255: less contrast looks grey
 _UNCHANGED = 2.0  # levels of 255: JPEG of quality 85 changes photos by 1.9
 _HIGH_RATE = 0.01  # Adam changes each weight by about the rate, and initial weights have a deviation of 0.02
@@ -119,7 +119,7 @@ def _correlation(sources: Tensor, fakes: Tensor) -> float:
 
 
 def _variety(images: Tensor) -> float:
-    """Return the share of the variance of (N, 3, H, W) images that is between them; 0 for equal or grey images."""
+    """Return the variance between (N, 3, H, W) images, divided by all variance; 0 for equal or grey images."""
     between = images.var(0, correction=0).mean()
     whole = (images - images.mean((0, 2, 3), keepdim=True)).square().mean()
     return float(between / whole.clamp(min=_LEAST_CONTRAST**2))

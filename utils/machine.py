@@ -41,7 +41,7 @@ def keep_freed_memory(*, gives_large_back: bool = False) -> bool:
 
     By default glibc unmaps every large tensor that is freed, so a step on a CPU spends much time in page faults.
 
-    gives_large_back: Return tensors of 32 MiB and more. This limits fragmentation if activations are recomputed.
+    gives_large_back: Unmap freed tensors of 32 MiB and more. This limits fragmentation if activations are recomputed.
     """
     mallopt = _c_function("mallopt")
     if mallopt is None:
@@ -52,7 +52,7 @@ def keep_freed_memory(*, gives_large_back: bool = False) -> bool:
 
 
 def give_freed_memory_back() -> None:
-    """Return freed memory between tensors to the system, if the C library supports that."""
+    """Return freed memory to the system, also gaps between tensors, if the C library supports that."""
     if malloc_trim := _c_function("malloc_trim"):
         malloc_trim(0)
 
@@ -82,7 +82,7 @@ def versions() -> str:
 
 def git_commit(folder: Path) -> str | None:
     """Return the commit of a git clone, with "-dirty" if files differ from it, or None without a clone or git."""
-    if not (folder / ".git").exists():  # a clone around this folder has another commit
+    if not (folder / ".git").exists():  # do not use a clone that contains this folder
         return None
     command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     quiet = os.environ | {"GIT_OPTIONAL_LOCKS": "0"}  # git then writes nothing

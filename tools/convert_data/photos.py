@@ -25,7 +25,7 @@ Source = Literal["edges", "grey", "noisy", "reduced"]
 SUFFIXES = {"png": ".png", "jpeg": ".jpg"}
 _STRONG_SHARE = 0.06  # share of pixels with enough contrast to begin a line
 _MIN_THRESHOLD, _MAX_THRESHOLD = 0.05, 0.25  # contrast of grey levels in [0, 1]
-_WEAK = 0.4  # share of that contrast at which a line ends
+_WEAK = 0.4  # a line ends below this share of the contrast that begins it
 _SOBEL = ((-1.0, 0.0, 1.0), (-2.0, 0.0, 2.0), (-1.0, 0.0, 1.0))
 _SOBEL_VARIANCE = 1 / 3  # variance that the filter adds along its direction, in pixels
 _LUMA = (0.299, 0.587, 0.114)
@@ -33,7 +33,7 @@ _LUMA = (0.299, 0.587, 0.114)
 
 @dataclass(frozen=True)
 class PhotoPairs:
-    """Settings that make a pair of a photograph.
+    """Settings that convert a photograph to a pair.
 
     size: Largest length of the longer side, in pixels.
     sigma: Standard deviation of the blur before edges are detected, in pixels, or of the noise, in levels of 255.
@@ -48,7 +48,7 @@ class PhotoPairs:
     suffix: str
 
     def check_present(self, folder: Path, splits: Mapping[str, str]) -> None:
-        """Raise DataError if a folder has a photograph in another split than `splits`, by name."""
+        """Raise DataError if the folder already has a photograph in another split than its split in `splits`."""
         for split in SPLITS:
             for name, path in find_image_paths(folder / f"{split}_B", []).items():
                 if splits.get(name, split) != split:
@@ -105,7 +105,7 @@ def draw_edges(photo: Tensor, sigma: float) -> Tensor:
     """Return black lines, one pixel wide, on white: (3, H, W) uint8 of 0 and 255 (Canny 1986).
 
     photo: (3, H, W) uint8 RGB.
-    sigma: Standard deviation of the Gaussian blur, in pixels. A larger one leaves fewer lines, from larger shapes.
+    sigma: Standard deviation of the Gaussian blur, in pixels. A larger blur keeps only lines of larger shapes.
     """
     grey = (photo.float() / 255 * torch.tensor(_LUMA)[:, None, None]).sum(0)
     # a blurred contour of contrast c rises by at most c / (sqrt(2 pi) sigma) a pixel; Sobel's filter blurs a little too
@@ -121,7 +121,7 @@ def draw_edges(photo: Tensor, sigma: float) -> Tensor:
 
 
 def _blurred(grey: Tensor, sigma: float) -> Tensor:
-    """Return a blurred (H, W) image; pixels beyond the border repeat it."""
+    """Return a blurred (H, W) image. The padding repeats the pixels at the border."""
     radius = max(1, round(3 * sigma))
     kernel = torch.exp(-(torch.arange(-radius, radius + 1.0) ** 2) / (2 * sigma**2))
     kernel /= kernel.sum()
@@ -137,7 +137,7 @@ def _gradient(grey: Tensor) -> Tensor:
 
 
 def _thinned(gradient: Tensor) -> Tensor:
-    """Return the (H, W) length of a gradient, and 0 where a neighbour across the line has a larger one."""
+    """Return the (H, W) lengths of a gradient, with 0 at pixels that have a longer neighbour across the line."""
     height, width = gradient.shape[1:]
     length = gradient.norm(dim=0)
     padded = F.pad(length, [1] * 4)
@@ -153,7 +153,7 @@ def _thinned(gradient: Tensor) -> Tensor:
 
 
 def _connected(strong: Tensor, weak: Tensor) -> Tensor:
-    """Return the (H, W) weak pixels that weak ones connect with a strong one."""
+    """Return a mask (H, W) of strong pixels, and of weak pixels that a chain of weak pixels connects to them."""
     height, width = strong.shape
     lines, allowed = (F.pad(mask, [1] * 4).flatten() for mask in (strong, weak))
     row = width + 2

@@ -1,4 +1,4 @@
-"""Random inputs of a generator with its output, which an exported file is compared with."""
+"""Random inputs and the generator's output for them, to check an exported file."""
 
 from dataclasses import dataclass, replace
 from typing import cast
@@ -66,13 +66,13 @@ def random_batch(conditioning: Conditioning, n: int, height: int, width: int) ->
 
 
 def evaluate(generator: nn.Module, *inputs: Tensor) -> Tensor:
-    """Return the generator's output in evaluation mode, which stays on."""
+    """Switch the generator to evaluation mode and return its output."""
     with torch.inference_mode():
         return translate(generator.eval(), inputs)[0]
 
 
 def make_example(loaded: LoadedGenerator, n: int, height: int, width: int, *, takes_latents: bool = False) -> Example:
-    """Return an example of the inputs of a program.
+    """Return an example for an exported program.
 
     takes_latents: Whether noise and a style are inputs too, if the generator has any.
     """
@@ -106,10 +106,10 @@ def make_example(loaded: LoadedGenerator, n: int, height: int, width: int, *, ta
 
 
 def example_sizes(loaded: LoadedGenerator) -> list[tuple[int, int, int]]:
-    """Return batch sizes, heights and widths of the comparison: small, because a CPU may only emulate float16.
+    """Return small batch sizes, heights and widths for the check, because a CPU may only emulate float16.
 
-    At the smallest sides of all, norms of the lowest resolution divide by the standard deviation of a few pixels, so
-    that torch itself is inaccurate in float16. These sides are twice as large.
+    The sides are at least twice the minimum. At the minimum, norms at the lowest resolution have only a few pixels for
+    their standard deviation, and torch itself is inaccurate in float16.
     """
     sides = image_sides(loaded.config)
     short, long = 2 * sides.minimum, 2 * sides.minimum + sides.multiple
@@ -120,7 +120,7 @@ def plain_copy(loaded: LoadedGenerator) -> LoadedGenerator:
     """Return a copy of the generator in evaluation mode, without gradients and spectral norm, with its settings."""
     config = replace(loaded.config, generator=replace(loaded.config.generator, spectral_norm=False))
     generator = build.build_generator(config).eval().requires_grad_(False)
-    if not isinstance(loaded.generator, EncodedGenerator):  # an original's file has no encoder
+    if not isinstance(loaded.generator, EncodedGenerator):  # files of the original projects have no encoder
         generator = without_encoder(generator)
     original = loaded.generator.eval()  # otherwise each read of a weight is a step of the power iteration
     weights = {name: value for name, value in original.state_dict().items() if ".parametrizations." not in name}
@@ -133,5 +133,5 @@ def plain_copy(loaded: LoadedGenerator) -> LoadedGenerator:
 
 
 def without_encoder(generator: nn.Module) -> nn.Module:
-    """Return the generator inside, which takes features as an input, or has a constant style (0 or the chosen one)."""
+    """Return the generator without its encoder. It takes features as an input, or keeps one style (0 or chosen)."""
     return generator.generator if isinstance(generator, EncodedGenerator) else generator

@@ -38,7 +38,7 @@ class _Half(NamedTuple):
 class Cycle(Unpaired):
     """A generator for each direction and a discriminator for each domain (Zhu et al. 2017).
 
-    Both generators step first, then both discriminators, on the translations from before that step.
+    Both generators step first. Both discriminators then step on translations made before the generators' step.
 
     a_to_b, b_to_a: Generators.
     a, b: Discriminators of the domains A and B.
@@ -55,7 +55,7 @@ class Cycle(Unpaired):
     weights: CycleConfig
 
     def update(self, groups: Sequence[Sequence[Pair]]) -> None:
-        """Update the generators and the discriminators from the passes of the one group."""
+        """Update the generators and the discriminators from the passes of the only group."""
         (passes,) = groups
         self._update_discriminators(passes, self._update_generators(passes))
 
@@ -124,7 +124,7 @@ class Cycle(Unpaired):
         return {name: judge.pool.state_dict() for name, judge in (("A", self.a), ("B", self.b)) if judge.pool}
 
     def load_process_state(self, state: Mapping[str, Any]) -> None:
-        """Load the state that `process_state` returned. A pool that it lacks is empty."""
+        """Load the state that `process_state` returned. A pool that is missing in it becomes empty."""
         for side, judge in (("A", self.a), ("B", self.b)):
             if judge.pool:
                 judge.pool.load_state_dict(state.get(side, []), self.device)
