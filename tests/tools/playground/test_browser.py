@@ -108,6 +108,8 @@ def keep_and_reload(page: Opened, folder: Path) -> None:
     download.value.save_as(folder / "kept.png")
     assert np.array_equal(read(folder / "kept.png"), result)
     figures.nth(0).get_by_role("button", name="Remove").click()
+    expect(figures).to_have_count(1)
+    page.page.wait_for_timeout(1000)  # the browser writes its database after the page has changed
     page.page.reload()
     page.wait()
     expect(figures).to_have_count(1)
