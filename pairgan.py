@@ -180,7 +180,7 @@ def load(path: str | os.PathLike[str], device: Device = "auto") -> Model:
     if device not in ("auto", "cpu", "cuda"):
         raise ModelError(f"device: {device!r} is unknown. Choose auto, cpu or cuda.")
     if file.suffix != ".onnx" or not file.is_file():
-        raise ModelError(f"{file}: is missing, or no .onnx file. Write one with python -m tools.export --format onnx.")
+        raise ModelError(f"{file}: is missing or not .onnx. Write one with python -m tools.export --format onnx.")
     try:
         content: Any = np.fromfile(file, np.uint8)  # files of earlier versions have no digest
         mark, digest = np.split(content[(end := max(len(content) - len(_DIGEST) - 64, 0)) :], [len(_DIGEST)])
@@ -206,7 +206,7 @@ def _load_onnx(file: Path, device: Device) -> Model:
     facts = session.get_modelmeta().custom_metadata_map
     found = f"{facts.get('format', 'another program')} {facts.get('format_version', '')}".strip()
     if found not in [f"pairgan-generator {version}" for version in (1, 2, 3)]:
-        raise ModelError(f"{file}: is of {found}, expected pairgan-generator 1 to 3. Write it with tools.export.")
+        raise ModelError(f"{file}: has format {found}, expected pairgan-generator 1 to 3. Write it with tools.export.")
     nodes = (*session.get_inputs(), *session.get_outputs())  # their types are texts such as tensor(uint8)
     inputs = {node.name: (node.type[7:-1].replace("float", "float32"), int(node.shape[1])) for node in nodes}
     output = inputs.pop("translated")
@@ -324,7 +324,7 @@ def _images_in(folder: Path) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for file in [f for f in kinds if kinds[f] in IMAGE_FORMATS] or [f for f in kinds if f.suffix.lower() == ".npy"]:
         if (first := found.setdefault(file.relative_to(folder).with_suffix("").as_posix(), file)) != file:
-            raise ImageError(f"{first} and {file.name}: would have one result. Keep one of them.")
+            raise ImageError(f"{first} and {file.name}: would write the same result. Keep one of them.")
     if not found:
         raise ImageError(f"{folder}: {'holds no image' if folder.is_dir() else 'is missing'}. Name another folder.")
     return found
@@ -345,9 +345,9 @@ def _tasks(model: Model, files: Mapping[str, Path], output: Path) -> dict[Path, 
 def _translate(model: Model, files: Mapping[str, Path], output: Path) -> None:
     kind = {".npy": "NPY", **Image.registered_extensions()}.get(output.suffix.lower(), "")
     if kind not in (*IMAGE_FORMATS, "NPY"):
-        raise ImageError(f"{output}: no name of an image. Choose one that ends in .png.")
+        raise ImageError(f"{output}: not an image file name. Choose one that ends in .png.")
     if output.exists() and any(file.exists() and output.samefile(file) for file in (model.path, *files.values())):
-        raise ImageError(f"{output}: is also read. Choose another OUT.")
+        raise ImageError(f"{output}: is also an input. Choose another OUT.")
     translated = model(**files)
     if kind == "PNG" and isinstance(translated, np.ndarray) and len(translated) == 1 and translated.dtype.kind == "u":
         translated = Image.fromarray(translated[0])

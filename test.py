@@ -19,7 +19,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     """
     parser = ArgumentParser(description="Translate images, or a video, with a trained generator.")
     add = parser.add_argument
-    checkpoint_help = "run, checkpoint, .safetensors, or file or folder of an original, as latest_net_G_A.pth"
+    checkpoint_help = "run, checkpoint, .safetensors, or file or folder of an original, such as latest_net_G_A.pth"
     add_generator_options(parser, checkpoint_help)
     input_help = (
         "folders or files of sources, or one video; -: read paths from standard input; default: the test split; "
@@ -28,18 +28,18 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--input", type=Path, nargs="+", action="extend", default=[], metavar="PATH", help=input_help)
     add("--instances", type=Path, metavar="DIR", help="folder of instance maps for --input")
     add("--targets", type=Path, metavar="DIR", help="folder of targets for --input, to measure the results against")
-    nodata_help = "value of pixels without data in sources, as -9999; default: the value that each TIFF names, and NaN"
+    nodata_help = "value of missing pixels in sources, such as -9999; default: the value that each TIFF names, and NaN"
     add("--nodata", type=float, metavar="VALUE", help=nodata_help)
     add("--features", choices=("sampled", "given"), help="instance features: from clusters, or from the samples")
     add("--feature-maps", type=Path, metavar="DIR", help="folder of precomputed feature maps for --input")
-    style_help = "take the style of an image, where the generator has one; default: drawn for each image by --seed"
+    style_help = "use the style of this image, if the generator has styles; default: drawn for each image by --seed"
     add("--style", type=Path, metavar="IMAGE", help=style_help)
     add("--split", metavar="NAME", help="split of the data set, without --input; default: the test split")
     output_help = "folder of the results, or file of a translated video; default: results/RUN/SPLIT_stepSTEP"
     add("--output", type=Path, metavar="PATH", help=output_help)
     existing_help = "refuse: replace only results of test.py, the default; keep: translate what is missing"
     add("--existing", choices=("refuse", "replace", "keep"), default="refuse", help=existing_help)
-    compile_help = "compile the generator before the first image, which pays for many images of one size"
+    compile_help = "compile the generator before the first image, which saves time for many images of one size"
     add("--compile", choices=("on", "off"), default="off", help=compile_help)
     add("--batch-size", type=whole_number(1), default=1, metavar="N", help="images of one size translated together")
     size_help = "own: keep each image's size, the default with --input; trained: apply data.preprocess"

@@ -134,7 +134,7 @@ def _of_rule(rule: Callable[..., T], settings: Mapping[str, Any], kind: type[T])
     """Return the sides for `settings` by a static method of a network; raise ConfigError if it breaks the contract."""
     sides = _called(rule, settings)
     if not isinstance(sides, kind):
-        raise ConfigError(f"{rule.__qualname__}: returns {sides!r}. Return an {kind.__name__}: docs/architecture.md.")
+        raise ConfigError(f"{rule.__qualname__}: returns {sides!r}. Return an {kind.__name__} (docs/architecture.md).")
     return sides
 
 
@@ -272,7 +272,7 @@ def build_discriminator(config: Config, direction: str | None = None) -> nn.Modu
 def _called(function: Callable[..., T], values: Mapping[str, Any]) -> T:
     """Call a function or class with the values that it has arguments for; raise ConfigError if it needs others."""
     if missing := sorted(required_names(function) - values.keys()):
-        raise ConfigError(f"{function.__qualname__}: {missing[0]} is no setting. Give this argument a default.")
+        raise ConfigError(f"{function.__qualname__}: {missing[0]} is not a setting. Give this argument a default.")
     return function(**accepted(function, values))
 
 

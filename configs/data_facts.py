@@ -148,7 +148,7 @@ def number_of_classes(data: DataConfig, classes: LabelColors | None) -> int:
     """
     if classes is None:
         return data.n_classes
-    expected = f"{classes.n_classes}, the classes of {data.layout}: leave it out"
+    expected = f"{classes.n_classes}, the classes of data.layout={data.layout}. Leave it out"
     require(data.n_classes in (0, classes.n_classes), "data.n_classes", data.n_classes, expected)
     return classes.n_classes
 
@@ -206,7 +206,7 @@ def class_weights(given: Mapping[str, float], n_classes: int, classes: LabelColo
     """
     if not given:
         return {}
-    require(n_classes > 0, _CLASS_WEIGHTS, given, "{} where sources are no label maps: they have no classes")
+    require(n_classes > 0, _CLASS_WEIGHTS, given, "{}, because sources are not label maps")
     names = classes.names if classes else ()
     ids = {str(class_id): class_id for class_id in range(n_classes)} | {IGNORED: n_classes}
     ids |= {name: class_id for class_id, name in enumerate(names)}
@@ -215,7 +215,7 @@ def class_weights(given: Mapping[str, float], n_classes: int, classes: LabelColo
     require(not unknown, _CLASS_WEIGHTS, unknown, f"ids from 0 to {n_classes - 1}{some}, or {IGNORED}")
     weights: dict[int, float] = {}
     for name, weight in given.items():
-        require(ids[name] not in weights, _CLASS_WEIGHTS, name, "each class once, by its id or by its name")
+        require(ids[name] not in weights, _CLASS_WEIGHTS, name, "each class only once, by its id or its name")
         weights[ids[name]] = weight
     has_weight = any(weights.get(class_id) != 0 for class_id in range(n_classes))
     require(has_weight, _CLASS_WEIGHTS, given, "a class with a weight above 0")

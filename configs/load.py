@@ -76,7 +76,7 @@ def read_recipe(path: Path, folder: Path = Path(), *, is_base: bool = False) -> 
     if not isinstance(base, str) or not base.strip() or "\0" in base:
         raise ConfigError(f"{file}: base is {shortened(base)}, expected the name of a YAML file")
     if is_base:
-        raise ConfigError(f"{file}: has a base itself ({base}); name that one, or copy the settings")
+        raise ConfigError(f"{file}: is a base and has a base itself ({base}). Use that file as base, or copy settings")
     layers = read_recipe(Path(base), file.parent, is_base=True)
     return [*layers, (str(file), {key: value for key, value in values.items() if key != BASE})]
 
@@ -109,11 +109,11 @@ def _read(path: Path) -> object:
     settings = path / _WRITTEN if path.is_dir() else path.with_name(_WRITTEN)
     if path.suffix in (".pt", ".pth", ".safetensors"):
         file = settings if settings.is_file() else "FILE"
-        raise ConfigError(f"{path}: is a checkpoint, expected a YAML file: --config {file} --resume {path}")
+        raise ConfigError(f"{path}: is a checkpoint, not a YAML file. Use --config {file} --resume {path}")
     if path.is_dir() and settings.is_file():
-        raise ConfigError(f"{path}: is the folder of a run: --config {settings}")
+        raise ConfigError(f"{path}: is the folder of a run. Use --config {settings}")
     if (values := read_yaml(path)) is None:
-        raise ConfigError(f"{path}: holds no settings; write {{}} in it to use the defaults, or name another file")
+        raise ConfigError(f"{path}: has no settings. Write {{}} in it to use the defaults, or name another file")
     return values
 
 
@@ -230,7 +230,7 @@ def _assign(config: DictConfig, key: str, value: object) -> str | None:
         return None if value is None else f"{key} is a section; write {key}.key=value or keys below it"
     if key not in _TYPES:
         if key == BASE:
-            return f"{key} is no setting; write the line {key}: FILE in a YAML file"
+            return f"{key} is not a setting; write the line {key}: FILE in a YAML file"
         if key in REMOVED:
             fault = removed_fault(key, value)
             return f"{fault}; leave it out" if fault else None

@@ -47,7 +47,7 @@ def _layout_rules(config: Config) -> Iterator[Rule]:
     if data.is_stacked:  # the first folder may hold label maps
         folders = data.source_folder
         require(len({*folders}) == len(folders), "data.source_folder", f"[{','.join(folders)}]", "each folder once")
-        expected = "AtoB with several folders in data.source_folder: name those of B there, and A as data.target_folder"
+        expected = "AtoB with several folders in data.source_folder. For BtoA, exchange the two folder settings"
         yield data.direction == "AtoB", "data.direction", expected
         n_images = len(folders) - int(data.has_labels)
         expected = f"at least {n_images}: data.source_folder names {n_images} folders of images"
@@ -57,7 +57,7 @@ def _layout_rules(config: Config) -> Iterator[Rule]:
 def _network_rules(config: Config) -> Iterator[Rule]:
     for key, names in (("generator", GENERATORS), ("discriminator", DISCRIMINATORS)):
         name = getattr(config, key).name
-        hint = did_you_mean(name, names) or f"one of your own is added by register_{key}, see docs/library.md"
+        hint = did_you_mean(name, names) or f"add your own with register_{key}, see docs/library.md"
         yield name in names, f"{key}.name", f"one of {', '.join(names)}; {hint}"
     settings, generator = config.generator, GENERATORS[config.generator.name]
     chosen, taken = f"with generator.name={settings.name}", argument_names(generator)
@@ -97,7 +97,7 @@ def _rules_without_pairs(config: Config, chosen: str) -> Iterator[Rule]:
     reason = f"{', '.join(metrics)} {chosen}: there is no target"
     yield {*config.metrics.extra} <= {*metrics}, "metrics.extra", f"[] or some of {reason}"
     yield config.checkpoint.best in ("auto", "none", *metrics), "checkpoint.best", f"one of auto, none, {reason}"
-    reason = "since the features of both are compared" if method.compares_features else ""
+    reason = "because features of both are compared" if method.compares_features else ""
     reason = reason or ("or cycle.identity=0" if len(method.translators) > 1 and config.cycle.identity else "")
     if loss.outside_mask:
         are_ids = loss.class_weights and all(name.isdecimal() for name in loss.class_weights)
@@ -125,7 +125,7 @@ def _loss_rules(config: Config) -> Iterator[Rule]:
     penalties = {name: PENALTIES[name] for name in config.penalties}
     for name, term in terms.items():
         fits = term.channels is None or channels in term.channels
-        yield fits, f"loss.{name}", f"0 with data.target_channels={channels}: its network sees 1 or 3 channels"
+        yield fits, f"loss.{name}", f"0 with data.target_channels={channels}: its network needs 1 or 3 channels"
     for name, penalty in penalties.items():
         yield method.pairs or not penalty.needs_pairs, f"loss.{name}", f"{remedy} {chosen}"
         is_exact = config.amp.opt_level in ("O0", "O1") or not penalty.needs_float32
@@ -134,7 +134,7 @@ def _loss_rules(config: Config) -> Iterator[Rule]:
     yield can_average, "train.ema_decay", "0 with amp.opt_level=O3: its weights are too coarse to average"
     if channels not in RGB_CHANNELS:
         chosen = f"with data.target_channels={channels}"
-        yield not config.metrics.extra, "metrics.extra", f"[] {chosen}: networks see 1 or 3 channels"
+        yield not config.metrics.extra, "metrics.extra", f"[] {chosen}: metric networks need 1 or 3 channels"
         expected = f"null {chosen}: label maps are drawn in colours"
         yield config.metrics.label_colors is None, "metrics.label_colors", expected
     discriminator = DISCRIMINATORS[config.discriminator.name]
@@ -160,7 +160,7 @@ def _feature_rules(config: Config) -> Iterator[Rule]:
         yield features.origin == "encoded" or "features" in maps, "features.origin", f"encoded {chosen}"
         has_regions = config.data.has_labels or features.regions != "labels"
         yield has_regions, "features.regions", "instances if data.n_classes is 0"
-        expected = "1 with features.n_channels, which are encoded at the size of the target"
+        expected = "1 with features.n_channels, because features have the size of the target"
         yield config.generator.scale == 1, "generator.scale", expected
         expected = "0 with features.n_channels: a generator has only one of the two"
         yield config.style.channels == 0, "style.channels", expected

@@ -77,7 +77,7 @@ def open_split(
             _, held_back = split_validation(train, config.train.validation_share, config.train.validation_group)
             if len(held_back):
                 return held_back
-        raise DataError(f"split {split}: no sample was held back by train.validation_share. Choose another split.")
+        raise DataError(f"split {split}: train.validation_share keeps no sample for it. Choose another split.")
     facts = data_facts(config)
     needs_instances = facts.conditioning.needs_instances
     storage = allowing_missing(facts.storage) if allows_missing else facts.storage
@@ -273,4 +273,4 @@ def open_splits(config: Config) -> Splits:
     if least > most:
         remedy = "There are too few to divide. Set it to 0, or put images into the folders of a split val."
     which, unit = "no" if share < least else "every", "sample" if group is None else "group"
-    raise ConfigError(f"train.validation_share is {exact(share)}, which holds back {which} {unit}. {remedy}")
+    raise ConfigError(f"train.validation_share is {exact(share)}, which uses {which} {unit} for validation. {remedy}")

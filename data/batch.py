@@ -142,7 +142,7 @@ def _stacked(name: str, samples: Sequence[Sample]) -> Tensor | None:
         maps = [weights_to_float(tensor) for tensor in maps]
     found = {f"{tuple(tensor.shape)} {tensor.dtype}" for tensor in maps}
     if len(found) > 1:
-        raise DataError(f"maps of one batch differ ({', '.join(sorted(found))}): choose train.batch_size=1")
+        raise DataError(f"tensors of one batch differ ({', '.join(sorted(found))}). Set train.batch_size=1.")
     return torch.stack(maps) if len(maps) > 1 else maps[0].contiguous().unsqueeze(0) if maps else None
 
 

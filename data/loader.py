@@ -270,7 +270,7 @@ def difference(saved: Tensor, layout: Layout) -> str | None:
     if not new and not n_gone:
         return None
     names = f" ({listed(new, 5)})" if new else ""
-    return f"{len(new)} names or files are new or of another size{names}, {n_gone} are gone or were of another size"
+    return f"{len(new)} names or files are new or have a new size{names}, {n_gone} are missing or had another size"
 
 
 def _digests(layout: Layout) -> Iterator[tuple[int, str]]:

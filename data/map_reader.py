@@ -30,7 +30,7 @@ from utils.text import counted
 
 IGNORE_ID = 255  # pixels without a class, in ids that convert_data makes from colours
 GREY_LEVELS = (
-    "these look like grey levels, as of black and white masks: name them as colours in a file for data.label_colors, "
+    "these look like grey levels of black and white masks: list them as colours in a file for data.label_colors, "
     "with lines such as background: [0, 0, 0] and object: [255, 255, 255]"
 )
 
@@ -149,8 +149,8 @@ def fitting(images: Sequence[Tensor], files: Sequence[File], form: StoredForm) -
         images = opaque if sum(map(len, opaque)) == form.n_channels else images
     n_channels = sum(map(len, images))
     if n_channels != form.n_channels:
-        remedy = f"set {form.setting}={n_channels}, or store the files of each folder alike"
-        remedy = remedy if n_channels <= MAX_CHANNELS else f"up to {MAX_CHANNELS} are read"
+        remedy = f"set {form.setting}={n_channels}, or save all files of a folder with the same number of channels"
+        remedy = remedy if n_channels <= MAX_CHANNELS else f"at most {MAX_CHANNELS} are supported"
         remedy = remedy if form.highest is None else "give images like those of the training"
         each = [f"{file} has {counted(len(image), 'channel')}" for image, file in zip(images, files, strict=True)]
         raise DataError(f"{', '.join(each)}: together {n_channels}, {form.setting} is {form.n_channels}: {remedy}")
@@ -204,8 +204,8 @@ def palette_problems(files: Iterable[File]) -> list[str]:
         shorter, longer = sorted((palette, longest), key=len)
         if not longer.startswith(shorter):
             return [
-                f"{file} and {longest_file} have different palettes, so that an id is another class in each: "
-                "python -m tools.convert_data colors-to-ids makes ids of the colours; if the ids are right, save the "
+                f"{file} and {longest_file} have different palettes, so an id means a different class in each: "
+                "python -m tools.convert_data colors-to-ids converts colours to ids; if the ids are right, save the "
                 "maps without palettes, as 8-bit PNG"
             ]
         if len(palette) > len(longest):
@@ -261,7 +261,7 @@ def classes_of_colors(picture: Tensor, colors: LabelColors, name: str) -> Tensor
         row, column = divmod(int(starts[is_wrong][0]), picture.shape[2])
         share = lengths[is_wrong].sum() / len(pixels)
         remedy = (
-            "Smoothed borders and JPEG make such colours: python -m tools.convert_data colors-to-ids gives them the "
+            "Smoothed borders and JPEG cause such colours: python -m tools.convert_data colors-to-ids gives them the "
             "nearest class; or list the colour in the file"
         )
         raise DataError(

@@ -20,12 +20,12 @@ FolderNames = str | Sequence[str] | None  # one or more source folders; None is 
 _PARTNERS = ("target", "instances", "features", "weights", "labels")
 _Index = dict[str, Blob]  # files by name
 IF_MISSING = {  # remedies if the folder of a map is missing
-    "instances": "; to make them from label maps: data.instances=connected; to train without: "
-    "data.instance_edges=false, with features also features.regions=labels",
-    "weights": "; to do without weights: data.weight_folder=null",
-    "labels": "; to do without label maps: loss.outside_mask=0",
+    "instances": "; to make them from label maps, set data.instances=connected; to train without them, set "
+    "data.instance_edges=false, and with instance features also features.regions=labels",
+    "weights": "; to train without weights, set data.weight_folder=null",
+    "labels": "; to train without label maps, set loss.outside_mask=0",
 }
-_UNMATCHED = "without a partner of the same name"
+_UNMATCHED = "has no partner of the same name"
 _NO_PAIRS = "for images that are not pairs set data.layout=unpaired_folders and method.name=contrastive or cycle"
 
 

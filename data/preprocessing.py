@@ -166,7 +166,7 @@ class Preprocessing:
             height, width = sample.source.shape[-2:]
             of_target = f", and its target {enlarging:g} times as large" if enlarging > 1 else ""
             raise DataError(
-                f"{sample.name} is {width}x{height}, which data.preprocess={self.mode} makes "
+                f"{sample.name} is {width}x{height}, which data.preprocess={self.mode} resizes to "
                 f"{placement.width}x{placement.height}{of_target}: too large for this machine's memory"
             )
         return placement

@@ -12,8 +12,8 @@ from data.map_reader import MapReader, source_kinds
 from data.paired_folders import FolderNames, PairedFolders, check_own_folders, folder_patterns, has_own_folder
 
 _DEFAULTS = {"data.source_folder": "A", "data.target_folder": "B"}  # endings of the folders' names
-_SAME = "is that of both sides: name another one for each, in data.source_folder and data.target_folder"
-_NO_REALS = "; validation needs both sides: put images there, or name a split that has both as data.validation_split"
+_SAME = "is the folder of both domains. Set data.source_folder and data.target_folder to two folders."
+_NO_REALS = "; validation needs both domains: put images there, or set data.validation_split to a split that has both"
 _OF_CYCLES = (0, 0, 1)  # seeds of the shorter side's order; no sample has these numbers
 
 
@@ -154,5 +154,5 @@ def _folders(root: Folder, split: str, key: str, patterns: Sequence[str | None])
     usual = [root / f"{split}_{_DEFAULTS[key]}", root / f"{split}{_DEFAULTS[key]}"]
     present = [folder for folder in usual if folder.exists()] if None in named else []
     if len(present) > 1:
-        raise DataError(f"{usual[0]} and {usual[1]}: two folders of one side: keep one of them, or set {key}")
+        raise DataError(f"{usual[0]} and {usual[1]}: two folders of one domain. Keep one of them, or set {key}.")
     return [folder or (present or usual)[0] for folder in named]

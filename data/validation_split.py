@@ -80,7 +80,7 @@ def groups_of(names: Sequence[str], pattern: str) -> list[str]:
     without = [name for name, group in zip(names, groups, strict=True) if not group.strip()]
     if without:
         count = f"{len(without)} of {len(names)} names"
-        raise ConfigError(f"{KEY} is {pattern}, which finds no group in {count}, such as {without[0]}: extend it")
+        raise ConfigError(f"{KEY} is {pattern}, which matches no group in {count}, such as {without[0]}: extend it")
     return groups
 
 
@@ -97,9 +97,9 @@ def shared_groups(splits: Mapping[str, Sequence[str]]) -> Iterator[str]:
         if shared and len(ours.keys() | theirs.keys()) > 1:
             name, other = ours[shared[0]], theirs[shared[0]]
             yield (
-                f"{first} and {second} share {counted(len(shared), 'beginning')} of names, as {name} and {other}: if "
-                "these show one patient, scene or video, metrics are too good. Keep such samples in one split; "
-                f"without a split val, {suggested_setting(name)} keeps them together"
+                f"{first} and {second} share {counted(len(shared), 'name prefix', 'name prefixes')}, as in {name} "
+                f"and {other}: if these show one patient, scene or video, metrics are too good. Keep such samples in "
+                f"one split; without a split val, {suggested_setting(name)} keeps them together"
             )
 
 

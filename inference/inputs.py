@@ -152,7 +152,7 @@ class ListedImages(PairedFolders):
         self.folders = [local_folder(path) for path in (*paths, *partners.values()) if path and path.is_dir()]
         if not problems:  # otherwise missing partners are a consequence, and would hide the cause
             problems += [
-                f"{maps['source'][name]}: without a partner {name} in {partners[kind]}"
+                f"{maps['source'][name]}: has no partner {name} in {partners[kind]}"
                 for name in self.names
                 for kind in maps
                 if name not in maps[kind]

@@ -138,7 +138,7 @@ def load_from(
     if chosen is None:
         raise CheckpointError("runs: no run with a checkpoint. Train one first, or name one with --checkpoint.")
     if chosen.suffix == ".onnx":
-        raise CheckpointError(f"{chosen}: a file for other programs. Name a run, a checkpoint or a .safetensors file.")
+        raise CheckpointError(f"{chosen}: is an ONNX export. Name a run, a checkpoint or a .safetensors file.")
     if not chosen.exists():
         there = checkpoints_beside(chosen) or f". Runs in {chosen.parent}: {_runs_in(chosen.parent)}."
         raise CheckpointError(f"{chosen}: no such checkpoint file{there}")

@@ -72,7 +72,7 @@ def original_file(folder: Path, role: FileRole, direction: str | None = None) ->
         names = ", ".join(path.name for path in others)
         has_both = direction is None and len({original_direction(path) for path in found}) > 1
         logger.info(
-            "taken        %s; not %s: name a file%s to choose it", chosen.name, names, " or --direction" * has_both
+            "chosen       %s, not %s: name a file%s to choose another", chosen.name, names, " or --direction" * has_both
         )
     return chosen
 

@@ -175,7 +175,7 @@ class OutputFolder:
             if folder.resolve() in (written, *written.parents):
                 raise DataError(f"--output: {folder} holds inputs. Choose an --output outside of it.")
         if taken := next((name for name in names if name == SHEET or name.split("/")[0] == GALLERY), None):
-            raise DataError(f"--input: {taken} is a name among the results. Rename the input.")
+            raise DataError(f"--input: {taken} has the name of a result file. Rename the input.")
         for place, file in self._results().items():
             if not place.is_relative_to(written):
                 raise DataError(f"--output: {file} is a link to {place}, outside the output folder. Remove the link.")
@@ -233,19 +233,19 @@ class OutputFolder:
         with suppress(OSError, ValueError):  # none, or one that cannot be read
             recorded = read_json((self.path / RECORD).read_text(encoding="utf-8")) if present else record
         if recorded != record:
-            replaced, found, is_reversed = present & set(self.layout.names), "an origin that is not recorded", False
+            replaced, found, is_reversed = present & set(self.layout.names), "settings that are not recorded", False
             if isinstance(recorded, dict):
                 differing = [
                     name for name in {**record, **recorded} if recorded.get(name, ...) != record.get(name, ...)
                 ]
-                found = f"another origin ({', '.join(differing)})"
+                found = f"other settings ({', '.join(differing)})"
                 is_reversed = recorded.get("direction") != record.get("direction")
             if existing == "keep" or (existing == "refuse" and is_reversed):
                 remedy = "Choose another --output, or --existing replace."
-                raise DataError(f"--output: {self.path} holds translations of {found}. {remedy}")
+                raise DataError(f"--output: {self.path} holds translations made with {found}. {remedy}")
             record[_MIXED] = present != replaced
             if replaced:
-                logger.warning("replacing    %s in %s of %s", counted(len(replaced), "image"), self.path, found)
+                logger.warning("replacing    %s in %s, made with %s", counted(len(replaced), "image"), self.path, found)
             for name in replaced:
                 self.image(name).unlink()
         with replacing(self.path / RECORD) as temporary:

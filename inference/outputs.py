@@ -33,7 +33,7 @@ from utils.text import counted
 
 SHEET_SAMPLES = 24
 FEW_FOR_FID = 2048  # images: with fewer, the covariance of 2048 features does not have full rank
-MEASURED_ON = {TRAIN: "training samples", HELD_BACK: "samples held back from training"}
+MEASURED_ON = {TRAIN: "training samples", HELD_BACK: "training samples kept for validation"}
 GALLERY_WIDTH = 512  # pixels; browsers cannot open a page of thousands of large images
 
 _BASELINES = ("l1", "l1_weighted")  # figures of the best constant colours
@@ -209,7 +209,7 @@ class Results:
             of_all = counted(len(self._indices), "image")
             logger.warning("skipped      %d of %s, which cannot be used", n_skipped, of_all)
         if n_filled := counts["no_data"]:
-            logger.info("no data      %s with pixels that are filled for the network", counted(n_filled, "source"))
+            logger.info("no data      %s with missing pixels, filled for the network", counted(n_filled, "source"))
         if counts["kept"]:
             logger.info("kept         %s", counted(counts["kept"], "existing image"))
         if not records:
@@ -284,12 +284,12 @@ def _write_report(report: Mapping[str, Any], lines: Sequence[str], output: Path)
     for line in lines:
         logger.info("%s", line)
     if split == TRAIN:
-        logger.warning("measured on  training samples, which show little of how new images are translated")
+        logger.warning("measured on  training samples. New images may be translated worse")
     elif split == HELD_BACK:
         logger.info("measured on  %s", MEASURED_ON[split])
     if "fid" in report["whole"] and report["n_images"] < FEW_FOR_FID:
         logger.warning(
-            "FID of %s: compare it only with the FID of as many images; published ones are of thousands",
+            "FID of %s: compare it only with the FID of as many images. Published values use thousands",
             counted(report["n_images"], "image"),
         )
     logger.info("report       %s", path)

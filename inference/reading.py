@@ -261,7 +261,7 @@ class SourceValues:
         name, n_samples = min(odd), sum(number for _, number in gathered)
         trained = f"{exact(min(self.trained.low))} to {exact(max(self.trained.high))}"
         text = (
-            "%d of %d sources do not fit the values of the training, %s, such as %s with %s to %s: store them in the "
+            "%d of %d sources do not fit the training values, %s, such as %s with values %s to %s: store them in the "
             "same unit, or set data.source_range=[LOW,HIGH]"
         )
         logger.warning(text, len(odd), n_samples, trained, name, *odd[name])
@@ -278,8 +278,8 @@ def report_parts(layout: Layout) -> None:
         elif n_images > 1:
             pages[str(file)] = part
     if pages:
-        text = "%s of several images or bands, of which one is translated, such as %s of %s: save it as RGB"
+        text = "%s with several images or bands: only one is translated, such as %s of %s. Save it as RGB"
         logger.warning(text, counted(len(pages), "file"), next(iter(pages.values())), next(iter(pages)))
     if levels:
-        text = "pyramids     %s, of which the full resolution is translated, such as %s of %s"
+        text = "pyramids     %s, only the full resolution is translated, such as %s of %s"
         logger.info(text, counted(len(levels), "file"), next(iter(levels.values())), next(iter(levels)))

@@ -75,7 +75,7 @@ def add_generator_options(parser: ArgumentParser, checkpoint: str, *, most_seed:
     """
     add = parser.add_argument
     add("--checkpoint", type=Path, metavar="RUN_OR_FILE", help=f"{checkpoint}; default: newest run")
-    direction_help = "direction of a run or folder of CycleGAN, which has a generator for each; default: AtoB"
+    direction_help = "direction, if a CycleGAN run or folder has two generators; default: AtoB"
     add("--direction", choices=DIRECTIONS, help=direction_help)
     clusters_help = "clusters of instance features; default: feature_clusters.pt next to the checkpoint"
     add("--clusters", type=Path, metavar="FILE", help=clusters_help)

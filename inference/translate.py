@@ -194,7 +194,7 @@ class SampleTranslator:
             return None
         return (
             f"{batch[0].sample.name}: a translation of {width}x{height} pixels in one piece needs about "
-            f"{needed / 1e9:.3g} GB, there are {there_is / 1e9:.3g} GB. Add --tile 1024."
+            f"{needed / 1e9:.3g} GB, and {there_is / 1e9:.3g} GB are available. Add --tile 1024."
         )
 
     def _warn_of_statistics(self, name: str, height: int, width: int) -> None:

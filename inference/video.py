@@ -67,7 +67,7 @@ def _prepared_output(path: Path, loaded: LoadedGenerator, request: Request, worl
     suffix = path.suffix if path.suffix.lower() in FORMATS else ".mp4"
     output = request.output or default.with_name(default.name + suffix)
     if output.suffix.lower() not in FORMATS or output.is_dir():
-        raise DataError(f"--output: {output} is no name of a video. Choose one that ends in {', '.join(FORMATS)}.")
+        raise DataError(f"--output: {output} is not a video file name. Choose one that ends in {', '.join(FORMATS)}.")
     if output.exists() and (request.existing != "replace" or output.samefile(path)):
         raise DataError(f"--output: {output} already exists. Choose another --output, or --existing replace.")
     create_writable(output.parent)

@@ -21,14 +21,14 @@ ALEXNET = PretrainedFile(
     url="https://download.pytorch.org/models/alexnet-owt-7be5be79.pth",
     what="lpips of metrics.extra needs AlexNet's weights",
     megabytes=233,
-    without="leaving lpips out of metrics.extra",
+    without="metrics.extra without lpips",
 )
 # the weights of the original FID, converted from TensorFlow by torch-fidelity
 INCEPTION = PretrainedFile(
     url="https://github.com/toshas/torch-fidelity/releases/download/v0.2.0/weights-inception-2015-12-05-6726825d.pth",
     what="fid and kid of metrics.extra need InceptionV3's weights",
     megabytes=91,
-    without="leaving fid and kid out of metrics.extra",
+    without="metrics.extra without fid and kid",
 )
 MIN_SIDE = 32  # pixels, which AlexNet's last layer reduces to one
 N_FEATURES = 2048

@@ -58,7 +58,7 @@ def _register(name: str, network: Any, registry: dict[str, Any], base: type, nee
         raise ConfigError(f"{kind} {name!r}: not a word, or the name of a built-in network. Choose another word.")
     if not (isinstance(network, type) and issubclass(network, base)):
         raise ConfigError(
-            f"{kind} {name!r}: {network!r} is no class that derives from {base.__module__}.{base.__name__}."
+            f"{kind} {name!r}: {network!r} is not a class that derives from {base.__module__}.{base.__name__}."
         )
     if missing := [argument for argument in needed if argument not in argument_names(network)]:
         raise ConfigError(f"{kind} {name!r}: the constructor has no argument {missing[0]}. Add it.")

@@ -148,7 +148,7 @@ def start_training(
         if training.changes:
             remedy = "Set them back, raise train.epochs or train.max_steps, or start a new run with --resume never"
             raise ConfigError(f"{folder}: finished at step {step} with other settings ({training.changes}). {remedy}.")
-        logger.info("finished at step %d; raise train.epochs or train.max_steps to train on", step)
+        logger.info("finished at step %d; raise train.epochs or train.max_steps to continue", step)
         return None
     lines += describe_shortage(training)
     world.barrier()  # all processes have read the checkpoint, so that another run may be archived

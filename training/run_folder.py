@@ -91,7 +91,7 @@ def prepare_folder(config: Config, folder: Path, damaged: Sequence[Path], *, con
     except OSError as error:
         raise ConfigError(f"run.root, run.name: cannot make or write to {folder}: {error.strerror}") from error
     if archived:
-        logger.info("the run that was in %s is kept in %s", folder, archived)
+        logger.info("the earlier run in %s was moved to %s", folder, archived)
     path = folder / SETTINGS_FILE
     try:  # a checkpoint holds the settings too, so a failing disk ends no run
         with path_in_errors(path):
@@ -108,7 +108,7 @@ def archive_run(folder: Path) -> Path | None:
     if not folder.is_dir() or not any(folder.iterdir()):
         return None
     if not any((folder / name).exists() for name in (SETTINGS_FILE, LOG_FILE, STATE_FILE)):
-        raise FileExistsError(17, "it holds files that are not of a run", str(folder))
+        raise FileExistsError(17, "it holds files that do not belong to a run", str(folder))
     number = 1
     while (aside := folder.with_name(f"{folder.name}.{number}")).exists():
         number += 1

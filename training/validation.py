@@ -333,7 +333,7 @@ def best_figure(config: Config, split: str, progress: str, n_samples: int) -> st
     figure = best if best != "auto" else "none" if split == TRAIN else progress
     expected = f"null with checkpoint.best={best}"
     if best == "auto":
-        expected = "null, because validation uses training samples. train.validation_share=0.05 holds samples back"
+        expected = "null, because validation uses training samples. To change this, set train.validation_share=0.05"
     config.require(config.train.patience is None or figure != "none", "train.patience", expected)
     return figure
 
@@ -377,4 +377,4 @@ def archive_best(run_folder: Path) -> None:
     path.rename(aside)
     if manifest_path(path).is_file():
         manifest_path(path).rename(manifest_path(aside))
-    logger.info("the %s that was there is kept as %s", BEST, aside.name)
+    logger.info("the earlier %s was renamed to %s", BEST, aside.name)

@@ -135,7 +135,7 @@ def _unreadable(path: Path, error: Exception, *, is_verified: bool) -> Checkpoin
     else:
         what = "damaged or not a checkpoint"
         if is_refused_type(error):
-            what += ": holds more than tensors and plain types, which could run code, and is refused"
+            what += ": refused, because it holds other types than tensors and plain values, which could run code"
     return DamagedCheckpointError(f"{path}: {what}; {_REMEDY}")
 
 
@@ -299,7 +299,7 @@ def _training_fault(state: Mapping[str, Any]) -> str | None:
         if isinstance(value, int) and abs(value) >= 2**63:
             return "it holds a whole number of more than 64 bits"
     wrong = [key for key, form in _FORMS.items() if key in state and not _fits(state[key], form)]
-    return f"its {wrong[0]} has a form that no run writes" if wrong else None
+    return f"its {wrong[0]} has an unexpected type or shape" if wrong else None
 
 
 def _fits(value: Any, form: Any) -> bool:

@@ -34,7 +34,7 @@ _REMEDIES = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free space there, or choose another place"),
     errno.EROFS: "choose a place that can be written to",
     errno.ENAMETOOLONG: "choose a shorter name",
-    errno.ENOTDIR: "a file is in the place of a folder; choose another place",
+    errno.ENOTDIR: "a part of the path is a file, not a folder; choose another place",
     errno.EISDIR: "name a file in it",
     errno.ENOENT: "check the path",
     errno.ENOMEM: "close other programs, or use smaller sizes",

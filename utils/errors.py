@@ -36,9 +36,9 @@ class Interrupted(BaseException):
         name = signal.Signals(signal_number).name
         if saved_step is None:
             super().__init__(f"stopped by {name}; there was nothing to save")
-            self.remedy = "the same command starts it again"
+            self.remedy = "repeat the command to start again"
         else:
             super().__init__(f"stopped by {name} and saved at step {saved_step}")
-            self.remedy = "the same command, without --resume, continues from there"
+            self.remedy = "repeat the command without --resume to continue"
         self.signal_number = signal_number
         self.exit_code = 128 + signal_number

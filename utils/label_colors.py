@@ -31,7 +31,7 @@ CITYSCAPES = DATA_SETS["cityscapes"]
 IGNORED = "ignored"
 MAX_CLASSES = 1000
 _EXPECTED = (
-    f"expected {', '.join(DATA_SETS)}, or a YAML file of lines such as road: [128, 64, 128], and of "
+    f"expected {', '.join(DATA_SETS)}, or a YAML file with lines such as road: [128, 64, 128], and "
     f"{IGNORED}: [[0, 0, 0]] for colours that no score counts"
 )
 
@@ -68,7 +68,7 @@ class LabelColors:
             if not are_levels or min(color) < 0 or max(color) > 255:
                 raise ConfigError(f"{where}: {key} is {color}, expected [R, G, B], each 0 to 255")
         if twice := {tuple(color) for color in colors if colors.count(color) > 1}:
-            raise ConfigError(f"{where}: {list(min(twice))} is there twice: keep one")
+            raise ConfigError(f"{where}: {list(min(twice))} occurs twice: keep one")
         return cls(origin, tuple(map(str, values)), tuple((red, green, blue) for red, green, blue in colors))
 
     def table(self) -> dict[str, Any]:

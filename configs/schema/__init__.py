@@ -208,7 +208,7 @@ def removed_fault(key: str, value: object) -> str | None:
     if str(value).lower().replace(" ", "") == REMOVED[key]:  # texts, because a YAML file holds true and 1.0 as texts
         return None
     remedy = f"use {_SUCCESSORS[key]}" if key in _SUCCESSORS else "CHANGELOG.md names its successor"
-    return f"{key} is no setting any more: {remedy}"
+    return f"{key} is no longer a setting: {remedy}"
 
 
 def without_removed(settings: Mapping[str, object], origin: str) -> dict[str, object]:

@@ -146,7 +146,7 @@ class DataConfig(Section, prefix="data."):
         self._check_range("target_range", self.target_range, self.target_channels)
         files = self.target_files
         self.require(files is None or files in TARGET_FILES, "target_files", f"one of {', '.join(TARGET_FILES)}")
-        expected = f"one of tif or npy: such a PNG does not hold {self.target_channels} channels"
+        expected = f"tif or npy, because this PNG format cannot hold {self.target_channels} channels"
         self.require(files is None or fits_file(files, self.target_channels), "target_files", expected)
         crop = f"{self.crop_width}x{self.crop_height}"
         if self.preprocess == "resize_and_crop":

@@ -123,7 +123,7 @@ class FeaturesConfig(Section, prefix="features."):
     def __post_init__(self) -> None:
         super().__post_init__()
         is_possible = self.origin == "encoded" or self.n_channels in (0, 3)
-        self.require(is_possible, "n_channels", "3: precomputed maps are images")
+        self.require(is_possible, "n_channels", "3, because precomputed feature maps are RGB images")
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class InitConfig(Section, prefix="init."):
             is_known = kind in DISTRIBUTIONS and 0 <= float(gain or 0) <= MOST_FRACTION
         except ValueError:
             is_known = False
-        self.require(is_known, "distribution", f"one of {', '.join(DISTRIBUTIONS)}, also with a scale as normal:0.02")
+        self.require(is_known, "distribution", f"one of {', '.join(DISTRIBUTIONS)}, or with a scale: normal:0.02")
 
     @property
     def kind(self) -> Distribution:

@@ -59,7 +59,7 @@ class _DrawnHouses(RegisteredLayout):
 def _n_samples(split: str, of_splits: Sequence[int]) -> int:
     """Return the number of samples of a split; raise DataError for other splits than SPLITS."""
     if split not in SPLITS:
-        raise DataError(f"drawn data sets have no split {split!r}, only {', '.join(SPLITS)}")
+        raise DataError(f"the synthetic data set has no split {split!r}. Choose one of {', '.join(SPLITS)}")
     return of_splits[SPLITS.index(split)]
 
 

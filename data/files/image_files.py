@@ -81,7 +81,7 @@ def count_other_files(folders: Iterable[Folder | Path]) -> str:
         kinds.update(file.suffix.lower() or PurePath(file.name).name for file in files if file.name not in taken)
     more = f" and {len(kinds) - _LISTED} other kinds" if len(kinds) > _LISTED else ""
     frequent = sorted(kinds, key=lambda kind: (-kinds[kind], kind))[:_LISTED]
-    hint = " (arrays are read where a folder holds no other images)" if ARRAY_SUFFIX in kinds else ""
+    hint = " (arrays are read only if a folder holds no other images)" if ARRAY_SUFFIX in kinds else ""
     return ", ".join(f"{kinds[kind]} {kind}" for kind in frequent) + more + hint
 
 
@@ -251,7 +251,7 @@ def read_pixels(file: File, n_channels: int = 0, check: Callable[[int], None] = 
         alpha = image.alpha if image.n_channels == n_channels + 1 else None
         n_found = image.n_channels - (alpha is not None)
         if n_found > MAX_CHANNELS:
-            raise DataError(f"{file}: has {counted(n_found, 'channel')}, up to {MAX_CHANNELS} are read")
+            raise DataError(f"{file}: has {counted(n_found, 'channel')}, at most {MAX_CHANNELS} are supported")
         check(n_found)
         pixels = image.pixels()
         if alpha is not None:
@@ -298,7 +298,7 @@ def read_weights(file: File) -> Tensor:
 
     def check(n_channels: int) -> None:
         if n_channels != 1:
-            raise DataError(f"{file}: has {counted(n_channels, 'channel')}, a map of weights has 1: save it in grey")
+            raise DataError(f"{file}: has {counted(n_channels, 'channel')}, a weight map has 1: save it in grey")
 
     weights = read_pixels(file, 1, check)
     values = weights.float()
@@ -322,8 +322,8 @@ def check_depth(image: Tensor, file: File, form: StoredForm, first_channel: int 
     if highest and highest > 255 and image.dtype == torch.uint8:
         kind = form.setting.removesuffix("_channels")
         raise DataError(
-            f"{file}: holds 8 bits, the training images values up to {exact(highest)}: store it as those, or set "
-            f"{kind}_range=[0,255]"
+            f"{file}: holds 8 bits, training images have values up to {exact(highest)}: store it in that range, or "
+            f"set {kind}_range=[0,255]"
         )
 
 
@@ -332,8 +332,8 @@ def _checked_values(image: Tensor, file: File, form: StoredForm) -> Tensor:
     if form.is_8_bit and image.dtype != torch.uint8:
         kind = form.setting.removesuffix("_channels")
         raise DataError(
-            f"{file}: holds {str(image.dtype).removeprefix('torch.')}, expected 8 bits as the others: store all files "
-            f"alike, or set {kind}_range=[LOW,HIGH]"
+            f"{file}: holds {str(image.dtype).removeprefix('torch.')}, expected 8 bits: store all files "
+            f"in 8 bits, or set {kind}_range=[LOW,HIGH]"
         )
     is_checked = image.is_floating_point() and not form.allows_missing
     if is_checked and not math.isfinite(float(image.sum(dtype=torch.float64))):
@@ -341,7 +341,7 @@ def _checked_values(image: Tensor, file: File, form: StoredForm) -> Tensor:
         value, n_pixels = float(image[channel, row, column]), int((~image.isfinite()).any(dim=0).sum())
         raise DataError(
             f"{file}: channel {channel + 1}, row {row}, column {column} holds {value}, "
-            f"which is no number ({counted(n_pixels, 'such pixel')}): replace such values, or leave the file out"
+            f"which is not a number ({counted(n_pixels, 'such pixel')}): replace such values, or leave the file out"
         )
     return image
 

@@ -107,7 +107,7 @@ class PillowImage(StoredImage):
     def pixels(self) -> np.ndarray:
         """Return (C, H, W) uint8 or uint16, or float32 if the file has 32 bits."""
         if self._layout == "LA;16B":
-            raise DataError(f"{self._name}: is 16-bit grey with transparency; save it without")
+            raise DataError(f"{self._name}: is 16-bit grey with transparency. Save it without transparency.")
         pixels = self._decoded(self._image)
         if self._layout.endswith(";16B") and pixels.dtype == np.uint8:
             # Pillow decodes the first byte of colours of 16 bits. In the other byte order it decodes the second one.

@@ -29,8 +29,8 @@ def not_ids(pixels: str) -> UnfitError:
     """Return the error of a label map that holds these pixels instead of an integer per pixel."""
     return UnfitError(
         f"holds {pixels} pixels, expected one integer id per pixel (8-bit or 16-bit PNG, or palette PNG with one "
-        "palette for all files). For maps drawn in colours: data.label_colors=FILE, or ids by python -m "
-        "tools.convert_data colors-to-ids FROM TO, or RGB pairs with data.n_classes=0"
+        "palette for all files). For maps in colours, set data.label_colors=FILE, or convert them: python -m "
+        "tools.convert_data colors-to-ids FROM TO, or set data.n_classes=0 to train on RGB pairs"
     )
 
 
@@ -226,7 +226,7 @@ class NpyImage(StoredImage):
     def __init__(self, file: BinaryIO, name: str, n_channels: int) -> None:
         version, minor = _FORMAT.read_magic(file)
         if version not in _HEADERS:
-            raise DataError(f"{name}: is of .npy version {version}.{minor}, expected up to 3.0. Save it again.")
+            raise DataError(f"{name}: has .npy version {version}.{minor}, expected up to 3.0. Save it again.")
         shape, self._is_fortran, self._dtype = _HEADERS[version](file)
         if self._dtype.kind not in "buif":
             raise DataError(f"{name}: holds {self._dtype.name}, expected integers or floats")

@@ -50,7 +50,7 @@ class VideoFile:
         pictures = [track for track in streams.video if not track.disposition & av.stream.Disposition.attached_pic]
         stream = next((track for track in pictures if track.codec_context is not None), None)
         if stream is None:
-            raise DataError(f"{path}: holds no moving pictures. Name another file.")
+            raise DataError(f"{path}: contains no video. Name another file.")
         stream.thread_type = "AUTO"
         self.rate: Fraction = stream.average_rate or stream.guessed_rate or Fraction(25)
         self.pixel_aspect: Fraction = stream.sample_aspect_ratio or Fraction(1)

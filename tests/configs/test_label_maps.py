@@ -46,7 +46,7 @@ def test_weights_are_given_by_name_id_or_list(
         ([*LABELS, "loss.class_weights=4"], "loss.class_weights is 4, expected weights of classes such as"),
         (
             ["data.layout=side_by_side", "data.root=x", "data.instance_edges=false", "loss.class_weights={0: 2}"],
-            "expected {} where sources are no label maps: they have no classes",
+            "expected {}, because sources are not label maps",
         ),
     ],
 )

@@ -21,13 +21,13 @@ def test_a_recipe_is_found_from_any_folder(name: str, tmp_path: Path, monkeypatc
 def test_a_checkpoint_or_a_run_in_the_place_of_a_file_is_named_with_its_own_option(tmp_path: Path) -> None:
     (tmp_path / "a.pt").write_bytes(b"PK")
     with pytest.raises(
-        ConfigError, match=r"a\.pt: is a checkpoint, expected a YAML file: --config FILE --resume .*a\.pt"
+        ConfigError, match=r"a\.pt: is a checkpoint, not a YAML file. Use --config FILE --resume .*a\.pt"
     ):
         load_config(tmp_path / "a.pt")
     (tmp_path / "config.yaml").touch()
     with pytest.raises(ConfigError, match=r"--config .*config\.yaml --resume .*a\.pt$"):
         load_config(tmp_path / "a.pt")
-    with pytest.raises(ConfigError, match=r"is the folder of a run: --config .*config\.yaml$"):
+    with pytest.raises(ConfigError, match=r"is the folder of a run\. Use --config .*config\.yaml$"):
         load_config(tmp_path)
 
 
@@ -47,7 +47,7 @@ def test_a_base_may_be_a_recipe_of_the_program(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("base: second.yaml", r".*second\.yaml: has a base itself \(demo\.yaml\)"),
+        ("base: second.yaml", r".*second\.yaml: is a base and has a base itself \(demo\.yaml\)"),
         ("base: nowhere.yaml", r".*nowhere\.yaml: no such configuration file"),
         ("base: [a]", r"c\.yaml: base is \['a'\], expected the name of a YAML file"),
         ("base: wrong.yaml", r"wrong\.yaml: unknown key run\.nmae"),

@@ -44,11 +44,11 @@ def test_other_values_are_reported_for_checkpoints_and_refused_elsewhere(
 ) -> None:
     caplog.set_level(logging.INFO)
     for key in ("train.async_upload", "optimizer.beta1"):
-        with pytest.raises(ConfigError, match=rf"{key} is no setting any more: .*; leave it out"):
+        with pytest.raises(ConfigError, match=rf"{key} is no longer a setting: .*; leave it out"):
             load_config(tiny_config, [f"{key}=another"])
     for _ in range(2):
         assert config_from_dict(with_removed({"train.async_upload": "another"}), "x.pt") == Config()
-    assert caplog.messages == ["x.pt: train.async_upload is no setting any more: CHANGELOG.md names its successor"]
+    assert caplog.messages == ["x.pt: train.async_upload is no longer a setting: CHANGELOG.md names its successor"]
 
 
 @pytest.mark.parametrize(

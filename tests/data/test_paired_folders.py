@@ -52,7 +52,7 @@ def test_names_may_end_differently_by_folder_and_a_sample_has_that_of_its_source
 
 
 def test_the_complete_pairs_are_left_where_some_have_no_partner(tmp_path: Path) -> None:
-    problem = rf"d\.png: without a partner .* in {tmp_path / 'A'}: for images that are not pairs set {UNPAIRED}$"
+    problem = rf"d\.png: has no partner .* in {tmp_path / 'A'}: for images that are not pairs set {UNPAIRED}$"
     with pytest.raises(PairingError, match=problem) as error:
         pairs(tmp_path, ["a.png", "b.png", "c.png"], ["b.png", "d.png"])
     assert list(error.value.rest.names) == ["b"]
@@ -61,10 +61,10 @@ def test_the_complete_pairs_are_left_where_some_have_no_partner(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("a", "b", "problem"),
     [
-        ([f"f{k}_a.png" for k in range(4)], [f"f{k}_b.png" for k in (0, 1, 3)], r"A/f2_a\.png: without a partner"),
-        (["x_1.png", "y_1.png"], ["x_2.png", "y_2.png"], "without a partner"),  # numbers are no endings
-        (["photo_cat.png"], ["photo_dog.png"], "without a partner"),  # a single file has no ending
-        (["x.PNG"], ["X.png"], r"without a partner .*; X\.png there differs in upper and lower case: rename one"),
+        ([f"f{k}_a.png" for k in range(4)], [f"f{k}_b.png" for k in (0, 1, 3)], r"A/f2_a\.png: has no partner"),
+        (["x_1.png", "y_1.png"], ["x_2.png", "y_2.png"], "has no partner"),  # numbers are no endings
+        (["photo_cat.png"], ["photo_dog.png"], "has no partner"),  # a single file has no ending
+        (["x.PNG"], ["X.png"], r"has no partner .*; X\.png there differs in upper and lower case: rename one"),
     ],
 )
 def test_a_missing_partner_is_found_whatever_the_names_end_in(
@@ -78,7 +78,7 @@ def test_a_missing_map_has_a_remedy(tmp_path: Path, label_data_set: Path) -> Non
     (label_data_set / "train_inst").rename(label_data_set / "elsewhere")
     with pytest.raises(PairingError, match=r"train_inst: no such folder; .*data\.instance_edges=false"):
         label_folders(label_data_set)
-    with pytest.raises(PairingError, match=r"A/x\.png: without a partner of the same name in .*W"):
+    with pytest.raises(PairingError, match=r"A/x\.png: has no partner of the same name in .*W"):
         pairs(tmp_path, ["x.png"], ["x.png"], ["y.png"])
 
 

@@ -109,10 +109,10 @@ def test_folders_have_names_of_this_program_or_of_the_originals(tmp_path: Path, 
 
 def test_folders_that_leave_open_which_side_is_meant_are_refused(tmp_path: Path) -> None:
     heaps(tmp_path)
-    with pytest.raises(DataError, match=r"train_A: is that of both sides: name another one for each, in data\.source"):
+    with pytest.raises(DataError, match=r"train_A: is the folder of both domains\. Set data\.source_folder"):
         opened(tmp_path, target_folder="{split}_A")
     heaps(tmp_path, names=("train_A", "trainB"))
-    with pytest.raises(DataError, match=r"train_B and \S*trainB: two folders of one side: keep one"):
+    with pytest.raises(DataError, match=r"train_B and \S*trainB: two folders of one domain"):
         opened(tmp_path)
     assert len(opened(tmp_path, target_folder="trainB").sides[1]) == 3
     where: dict[str, Any] = {"root": local_folder(tmp_path), "source_folder": None, "target_folder": "trainB"}
@@ -123,7 +123,7 @@ def test_sources_alone_do_without_the_other_folder(tmp_path: Path) -> None:
     root = heaps(tmp_path, names=("test_A", "train_B"))
     alone = opened(root, split="test", needs_targets=False)
     assert (len(alone), alone.read(0).target) == (5, None)
-    with pytest.raises(PairingError, match=r"test_B: no such folder.*; validation needs both sides"):
+    with pytest.raises(PairingError, match=r"test_B: no such folder.*; validation needs both domains"):
         opened(root, split="test")
 
 
@@ -177,7 +177,7 @@ def test_label_maps_beside_sources_are_placed_as_these(tmp_path: Path) -> None:
     for batch in batches(opened(tmp_path, needs_labels=True), 4):
         assert torch.equal(batch.maps["labels"], batch.source[:, :1].int())
     (tmp_path / "train_A_label/1.png").unlink()
-    with pytest.raises(PairingError, match=r"train_A/1\.png: without a partner of the same name in .*train_A_label"):
+    with pytest.raises(PairingError, match=r"train_A/1\.png: has no partner of the same name in .*train_A_label"):
         opened(tmp_path, needs_labels=True)
 
 

@@ -72,7 +72,7 @@ def test_a_group_is_what_the_expression_or_its_parentheses_find(pattern: str, ex
 
 @pytest.mark.parametrize("pattern", [r"p001", r"x*", r"(x)?p002"])
 def test_a_name_without_a_group_is_an_error(pattern: str) -> None:
-    with pytest.raises(ConfigError, match=r"finds no group in . of 3 names, such as p00"):
+    with pytest.raises(ConfigError, match=r"matches no group in . of 3 names, such as p00"):
         groups_of(SLICES, pattern)
 
 

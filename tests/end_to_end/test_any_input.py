@@ -115,7 +115,7 @@ def test_listed_files_have_partners_by_name(rgb_run: Path, tmp_path: Path) -> No
     for target, names, message in (
         ("target", ["nowhere.png"], "--input: nowhere.png: no such file or folder"),
         ("target", files, r"a\.bmp and .*a\.png have the same name"),
-        ("small", files[:2], r"b\.png: without a partner b in .*small"),
+        ("small", files[:2], r"b\.png: has no partner b in .*small"),
         ("small", files[:1], r"a\.png is 20x20 but its partner .*a\.png is 20x10"),
     ):
         with pytest.raises(DataError, match=message):

@@ -71,7 +71,7 @@ def test_each_direction_translates_its_side_alone(run: Path, monkeypatch: pytest
         assert found.std() > 1
     again = ["--input", str(heaps / "testB"), "--output", str(results / "test_BtoA_step1"), "--existing", "keep"]
     for options in (again, again[:-2]):
-        with pytest.raises(UserError, match=r"holds translations of another origin \(direction, .*data\."):
+        with pytest.raises(UserError, match=r"holds translations made with other settings \(direction, .*data\."):
             translate("--checkpoint", str(run), *options)
 
 

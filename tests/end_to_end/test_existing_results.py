@@ -93,7 +93,9 @@ def test_translations_of_another_origin_are_not_kept(
     reported = json.loads((output / "metrics.json").read_text())["origin"]
     assert record.items() <= (reported | {"mixed": False}).items()
     assert not {"folders", "checkpoint"} & record.keys()  # both may move
-    message = r"out holds translations of another origin \({}\)\. Choose another --output, or --existing replace\.$"
+    message = (
+        r"out holds translations made with other settings \({}\)\. Choose another --output, or --existing replace\.$"
+    )
     with pytest.raises(DataError, match=message.format("precision, tta")):
         translate(*arguments, "--existing", "keep", "--tta", "flip", "--opt-level", "O0")
     with pytest.raises(DataError, match=message.format(r"split, data\.ignore_id")):
@@ -106,7 +108,9 @@ def test_translations_of_another_origin_are_not_kept(
     with pytest.raises(DataError, match=message.format("checkpoint_sha256")):
         translate("--checkpoint", str(other), "--output", str(output), "--existing", "keep")
     translate("--checkpoint", str(other), "--output", str(output))
-    assert f"replacing    3 images in {output} of another origin (checkpoint_sha256)" in capfd.readouterr().out
+    assert f"replacing    3 images in {output}, made with other settings (checkpoint_sha256)" in capfd.readouterr().out
     (output / "gallery" / "origin.json").unlink()  # earlier versions wrote none
-    with pytest.raises(DataError, match=r"holds translations of an origin that is not recorded\. Choose another"):
+    with pytest.raises(
+        DataError, match=r"holds translations made with settings that are not recorded\. Choose another"
+    ):
         translate(*arguments, "--existing", "keep")

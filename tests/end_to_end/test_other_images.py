@@ -100,7 +100,7 @@ def test_16_bit_bands_become_heights_in_metres(config: Path, capsys: pytest.Capt
         for name in ("out", "parts"):
             assert len(file_tags(folder / name / "6.tif").georeferencing) == len(GEO_TAGS)
     arguments = ["--checkpoint", str(runs / "tiny"), "--output", str(folder / "out"), "--existing", "keep"]
-    with pytest.raises(DataError, match=r"translations of another origin \(data\.source_range\)"):
+    with pytest.raises(DataError, match=r"translations made with other settings \(data\.source_range\)"):
         translate(*arguments, "data.source_range=[0,1000]")
 
 

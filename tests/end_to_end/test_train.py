@@ -32,7 +32,7 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(tiny_config: Path, capfd: 
     without_effect = ["amp.opt_level=O1", "amp.dtype=float16", "data.load_width=99"]
     run(tiny_config, "--dry-run", "train.batch_size=2", *without_effect)
     out = capfd.readouterr().out
-    assert "slow           float16 on a CPU: amp.dtype=auto" in out
+    assert "warning        float16 is slow on a CPU. Use amp.dtype=auto." in out
     assert "without effect data.load_width=99" in out
     assert re.search(r"stem\.1 +2x4x32x32 +2,548 +0\.010", out)  # 13 -> 4 channels, 7x7: 2 * 2 * 2548 * 1024
     assert re.search(r"in all +10,627 ", out)

@@ -62,11 +62,11 @@ def test_groups_that_are_held_back_are_in_no_batch_and_resume_is_exact(
     out = capfd.readouterr().out
     n_groups = len({name[-1] for name in held_back.names})
     held = (
-        f"2 of {len(held_back)} training samples held back by train.validation_share=0.65, {n_groups} of 10 groups of"
+        f"2 of {len(held_back)} training samples kept for it by train.validation_share=0.65, {n_groups} of 10 groups of"
     )
     assert f"{held} train.validation_group={LAST_DIGIT}\n" in out
     assert out.endswith("runs/whole\n")
-    measured_on = "samples held back from training"
+    measured_on = "training samples kept for validation"
     output = ["--split", "held_back", "--output", str(tiny_config.parent / "out")]
     translate("--checkpoint", str(tiny_config.parent / "runs" / "whole"), *output)
     assert f"measured on  {measured_on}\n" in capfd.readouterr().out

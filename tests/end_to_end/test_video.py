@@ -83,8 +83,8 @@ def test_outputs_have_a_default_and_are_not_overwritten(
     for path, message in {
         output: "already exists. Choose another --output, or --existing replace.",
         tmp_path / "link.mp4": "already exists",
-        tmp_path: "is no name of a video. Choose one that ends in .mp4",
-        tmp_path / "b.webm": "is no name of a video",
+        tmp_path: "is not a video file name. Choose one that ends in .mp4",
+        tmp_path / "b.webm": "is not a video file name",
     }.items():
         with pytest.raises(DataError, match=re.escape(f"--output: {path} {message}")):
             translate(*arguments, "--output", str(path))

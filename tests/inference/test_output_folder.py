@@ -99,7 +99,7 @@ def test_a_new_option_is_compared_unless_it_is_excepted(rgb_config: Path) -> Non
         ("in/out", ["a"], r"--output: .*in holds inputs\."),
         ("inst", ["a"], r"inst holds inputs"),
         ("in/a.bmp", ["a"], r"a\.bmp is a file\. Choose another"),
-        ("out", ["gallery/x"], r"gallery/x is a name among the results\. Rename the input"),
+        ("out", ["gallery/x"], r"gallery/x has the name of a result file\. Rename the input"),
     ],
 )
 def test_results_never_overwrite_inputs_nor_each_other(

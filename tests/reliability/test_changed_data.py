@@ -37,7 +37,7 @@ def replace(root: Path) -> None:
     save_image(root / "train_img" / "b.jpg", np.full((32, 64, 3), 9, np.uint8))
 
 
-NEW = "names or files are new or of another size"
+NEW = "names or files are new or have a new size"
 CHANGES: list[tuple[Callable[[Path], None], str]] = [
     (add, rf"4 {NEW} \(sample z, z.*\), 0 are gone"),
     (remove, rf"0 {NEW}, 4 are gone"),

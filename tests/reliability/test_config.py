@@ -52,7 +52,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "nested too deeply": ("[" * 5_000, [r"c\.yaml: not valid YAML: "]),
     "list": ("- run", [r"expected sections such as `run:` and `data:`, found \['run'\]"]),
     "too large": (b"#" * 200_000, [r"larger than 128 KiB; name a configuration file"]),
-    "empty": ("", [r"c\.yaml: holds no settings; write \{\} in it to use the defaults"]),
+    "empty": ("", [r"c\.yaml: has no settings. Write \{\} in it to use the defaults"]),
     "binary": (bytes(range(256)), [r"not UTF-8"]),
     "NUL": ('run: {root: "a\\0b"}', [r"run\.root is .*, with a NUL character"]),
     "home of nobody": ("data: {root: ~nobody-here/data}", [r"there is no such home folder; write the path in full"]),

@@ -30,7 +30,7 @@ def pairs(root: Path, entries: str = PAIRS) -> PairedFolders:
     return PairedFolders({"source": root / "train_A", "target": root / "train_B"})
 
 
-NO_PARTNER = "without a partner of the same name in"
+NO_PARTNER = "has no partner of the same name in"
 UNMATCHED = {
     "partner": (
         f"{PAIRS} -train_B/b.png train_B/d.png",

@@ -79,7 +79,7 @@ def test_before_the_first_step_and_of_a_smoke_test_nothing_is_saved(
     tiny_config: Path, capfd: pytest.CaptureFixture[str], place: str, arguments: list[str]
 ) -> None:
     assert run_with(tiny_config, Fault(place, "SIGTERM"), *arguments) == 128 + signal.SIGTERM
-    expected = "stopped by SIGTERM; there was nothing to save; the same command starts it again\n"
+    expected = "stopped by SIGTERM; there was nothing to save; repeat the command to start again\n"
     assert capfd.readouterr().err == expected
     assert not list(tiny_config.parent.rglob("*.pt"))
     assert (tiny_config.parent / "runs").exists() == (not arguments)

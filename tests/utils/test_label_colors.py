@@ -36,7 +36,7 @@ def test_colours_are_read_from_a_file(tmp_path: Path) -> None:
         ("5", "holds no classes"),
         ("a: [1, 2, 3]", "has 1 classes, expected 2"),
         ("a: [1, 2, 3]\nb: [1, 2]", r"b is \[1, 2\], expected \[R, G, B\]"),
-        ("a: [1, 2, 3]\nb: [1, 2, 3]", r"\[1, 2, 3\] is there twice"),
+        ("a: [1, 2, 3]\nb: [1, 2, 3]", r"\[1, 2, 3\] occurs twice"),
         ("!!python/object/apply:os.getcwd []", "is not supported"),
         ("a: [1, 2, 3]\nb: [3, 2, 3]\nignored: [0, 0, 0]", r"ignored is 0, expected \[R, G, B\]"),
     ],

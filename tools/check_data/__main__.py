@@ -27,8 +27,8 @@ _WEIGHTS.pop("outside_mask")  # it says which label maps are read
 _LOSSES = [*(f"loss.{name}={weight}" for name, weight in _WEIGHTS.items()), "metrics.extra=[]"]
 """Losses that fit every data set, because this tool checks only the data."""
 _RECOGNIZED = {  # layouts that a folder may be mistaken for
-    "side_by_side": "each image is taken to hold both sides; tools.convert_data from-photos makes pairs of photographs",
-    "unpaired_folders": "the sides are taken for data.layout=unpaired_folders; images of a pair have the same name",
+    "side_by_side": "assuming that images hold source and target; tools.convert_data from-photos makes such pairs",
+    "unpaired_folders": "assuming data.layout=unpaired_folders; images of a pair need the same name",
 }
 
 

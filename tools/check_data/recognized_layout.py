@@ -15,9 +15,9 @@ from data.folder import IMAGE_SUFFIXES, SPLITS, Folder, data_set_folder
 from data.layout import PairingError
 from utils.errors import ConfigError
 
-_TARS = "holds tar files. python -m tools.convert_data index-shards makes them a data set"
+_TARS = "holds tar files. python -m tools.convert_data index-shards makes a data set of them"
 _EXPECTED = (
-    "expected SPLIT_label and SPLIT_img, SPLIT_A and SPLIT_B, or images that hold both sides, in it or in train, val "
+    "expected SPLIT_label and SPLIT_img, SPLIT_A and SPLIT_B, or images of source and target, in it or in train, val "
     "and test; name other folders by data.source_folder={split}_X data.target_folder={split}_Y"
 )
 ANY_CLASSES = 2**31 - 1  # data.n_classes unless the user names it
@@ -39,7 +39,7 @@ def data_set_in(place: Path, n_classes: int | None, overrides: Sequence[str]) ->
         number = 0 if any(text.startswith("data.label_colors=") for text in overrides) else ANY_CLASSES
         data |= {"n_classes": n_classes or number, "instance_edges": bool(_splits(folder, "{split}_inst"))}
     elif n_classes is not None:
-        raise ConfigError(f"{folder}: holds no SPLIT_label for --n-classes {n_classes}; omit it")
+        raise ConfigError(f"{folder}: has no SPLIT_label for --n-classes {n_classes}. Omit the option")
     elif source is not None and not names:
         raise DataError(f"{folder}: holds no folder {source}: check data.source_folder")
     elif not names and any((folder / f"{split}B").exists() for split in SPLITS):  # the names in CycleGAN
@@ -50,7 +50,7 @@ def data_set_in(place: Path, n_classes: int | None, overrides: Sequence[str]) ->
         data["weight_folder"] = "{split}_weight"
     if not names and isinstance(folder.path, Path) and _has_images(folder):
         if place.resolve().name.endswith(("_A", "_B", "_label", "_img")):
-            raise DataError(f"{folder}: is a side of pairs. Name the data set: {place.resolve().parent}")
+            raise DataError(f"{folder}: holds only one image of each pair. Name the data set: {place.resolve().parent}")
         data["root"], names = str(place.resolve().parent), [place.resolve().name]
     if not names:
         raise DataError(f"{folder}: {_TARS if next(place.rglob('*.tar'), None) else _EXPECTED}")

@@ -109,7 +109,7 @@ def _check_side(config: Config, layout: Layout, kind: str, split: str, *, is_for
     name = f"{split} {kind}s" if kind else split
     logger.info("%s: %s", name, counted(len(layout), "sample"))
     if others := count_other_files(layout.folders):
-        logger.info("%s: left out, being of other formats: %s", name, others)
+        logger.info("%s: left out files of other formats: %s", name, others)
     if is_for_training:
         check_trained_sizes(config)
     check = Check(layout, build.build_preprocessing(config), is_for_training)

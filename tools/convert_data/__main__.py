@@ -56,7 +56,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--sigma", type=_number(0.3, 100), metavar="S", help=sigma_help)
     add("--factor", type=int, choices=(2, 4), metavar="N", help="reduced: factor of the reduction; default: 4")
     for split in ("val", "test"):
-        share_help = f"share of {split}, drawn by the names, so that it stays when others are added; default: 0.1"
+        share_help = f"share of {split}, chosen by name, so it stays the same when photographs are added; default: 0.1"
         add(f"--{split}", type=_number(0, 1), default=0.1, metavar="SHARE", help=share_help)
 
     colors = "label maps drawn in colours to ids, and a YAML file of the colours, TO.yaml"

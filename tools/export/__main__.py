@@ -30,7 +30,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = ArgumentParser(description="Write a generator in another format; see docs/export.md.")
     add = parser.add_argument
     add("--checkpoint", type=Path, metavar="RUN_OR_FILE", help="run folder or checkpoint; default: newest in runs/")
-    direction_help = "direction of a run or folder of CycleGAN's, which has two generators; default: AtoB"
+    direction_help = "direction, if a CycleGAN run or folder has two generators; default: AtoB"
     add("--direction", choices=DIRECTIONS, help=direction_help)
     contents = "; ".join(f"{name}: {file_format.content}" for name, file_format in FORMATS.items())
     add("--format", choices=tuple(FORMATS), required=True, help=contents)
@@ -48,7 +48,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     for option in sorted(options.keys() - chosen.options.keys()):
         if getattr(arguments, option) != parser.get_default(option):
             formats = ", ".join(name for name, each in FORMATS.items() if option in each.options)
-            parser.error(f"--{option.replace('_', '-')} goes with --format {formats}, not with {arguments.format}")
+            parser.error(f"--{option.replace('_', '-')} needs --format {formats}, not {arguments.format}")
     if output and not arguments.folder and output.suffix != chosen.suffix:
         parser.error(f"--output {output}: expected a name that ends in {chosen.suffix}")
     return arguments

@@ -61,7 +61,7 @@ class Samples:
             DataError: There is no such sample, or its files cannot be read.
         """
         if self.layout is None or not 0 <= index < len(self.names):
-            raise DataError(f"sample {index}: there are {len(self.names)}")
+            raise DataError(f"sample {index}: there are only {len(self.names)} samples. Choose another.")
         preprocessing = build.build_preprocessing(self.loaded.config)
         return read_padded(self.layout, preprocessing, index, keeps_size=False).sample
 

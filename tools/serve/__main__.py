@@ -28,9 +28,9 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
         ("--batch-size", 1, "images of one size that are translated together"),
         ("--max-bytes", 1, "bytes of a request"),
         ("--max-pixels", 1, "pixels of an image"),
-        ("--max-waiting", 1, "translations under way; more get 503"),
-        ("--timeout-s", 1, "seconds from a request to the begin of its translation"),
-        ("--drain-s", 0, "seconds to answer requests that have begun when the server stops"),
+        ("--max-waiting", 1, "translations at the same time; more requests get 503"),
+        ("--timeout-s", 1, "seconds that a request may wait until its translation begins"),
+        ("--drain-s", 0, "seconds to finish the current requests when the server stops"),
     ):
         add(option, type=whole_number(least), metavar="N", help=f"{what}; default: %(default)s")
     arguments = parse(parser, argv)

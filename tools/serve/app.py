@@ -124,7 +124,7 @@ class Service:
                     work = self._translation(translator, files, name, (seed, toward), limit)
                     image = await unless_gone(request, work)
         except TimeoutError as error:
-            text = f"not begun within {self._limits.timeout_s} s: try again later, or send a smaller image"
+            text = f"did not begin within {self._limits.timeout_s} s: try again later, or send a smaller image"
             raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, text, SOON) from error
         if is_picture:
             return Response(await self.in_thread(translator.picture, image), media_type="image/bmp")

@@ -124,11 +124,11 @@ class Gate:
         is_link = request.scope["path"] == "/" and request.headers.get("sec-fetch-mode") == "navigate"
         is_foreign = request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none") and not is_link
         if is_foreign or (origin is not None and origin != f"http://{host}"):
-            raise HTTPException(HTTPStatus.FORBIDDEN, "another page may not use this server")
+            raise HTTPException(HTTPStatus.FORBIDDEN, "web pages of other sites may not use this server")
 
     def _check_length(self, n_bytes: int) -> None:
         if n_bytes > self.max_bytes:
-            problem = f"{n_bytes:,} bytes, at most {self.max_bytes:,}: use a smaller picture"
+            problem = f"the request has {n_bytes:,} bytes, at most {self.max_bytes:,} are allowed: use a smaller image"
             raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, problem)
 
     def _check_room(self) -> None:

@@ -91,7 +91,7 @@ def describe(training: Training) -> list[str]:
     )
     precision = training.method.precision
     lines.append(f"device         {world.device}, {processes}, {str(precision.compute_dtype).removeprefix('torch.')}")
-    lines += ["slow           float16 on a CPU: amp.dtype=auto"] if precision.is_slow else []
+    lines += ["warning        float16 is slow on a CPU. Use amp.dtype=auto."] if precision.is_slow else []
     unused = unused_settings(config)
     return lines + ([f"without effect {', '.join(unused)}"] if unused else [])
 
@@ -126,7 +126,7 @@ def describe_validation(config: Config, splits: Splits, n_samples: int) -> list[
     line = f"validation     {counted(n_samples, 'sample')} of {splits.validation_name}"
     if splits.validation_name == HELD_BACK:
         names = {"training": splits.train.names, "held-back": splits.validation.names}
-        line = f"validation     {n_samples} of {counted(len(splits.validation), 'training sample')} held back by "
+        line = f"validation     {n_samples} of {counted(len(splits.validation), 'training sample')} kept for it by "
         line += f"train.validation_share={exact(share)}"
         if (pattern := config.train.validation_group) is None:
             return [line, *(f"warning        {text}" for text in shared_groups(names))]
@@ -134,7 +134,7 @@ def describe_validation(config: Config, splits: Splits, n_samples: int) -> list[
         return [f"{line}, {held} of {held + rest} groups of train.validation_group={pattern}"]
     if splits.validation_name != TRAIN:
         return [f"{line}; train.validation_share has no effect" if share else line]
-    remedy = f"add a split val, or hold samples back: train.validation_share={USUAL_SHARE}"
+    remedy = f"add a split val, or set train.validation_share={USUAL_SHARE}"
     if config.data.validation_split:
         remedy = "name another data.validation_split, or leave it out"
     return [

@@ -114,7 +114,7 @@ class Report:
                 write(sink)
             except OSError as error:
                 if sink not in self._failed:
-                    text = "%s: %s. The run continues, and records are missing there."
+                    text = "%s: %s. The run continues, but its log is incomplete."
                     logger.warning(text, sink.place, error.strerror or error)
                 self._failed.add(sink)
 

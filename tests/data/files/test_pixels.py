@@ -63,7 +63,7 @@ WITH_NAN = np.zeros((1, 4, 5), np.float32)
 WITH_NAN[0, 2, 3] = np.nan
 WRONG: dict[str, tuple[np.ndarray, str]] = {
     "two": (np.zeros((2, 4, 5), np.uint16), "has 2 channels, data.source_channels is 1: set data.source_channels=2"),
-    "nan": (WITH_NAN, r"channel 1, row 2, column 3 holds nan, which is no number \(1 such pixel\)"),
+    "nan": (WITH_NAN, r"channel 1, row 2, column 3 holds nan, which is not a number \(1 such pixel\)"),
     "beyond": (np.full((1, 4, 5), 1e39), r"channel 1, row 0, column 0 holds inf, .* \(20 such pixels\)"),
     "objects": (np.array([{}], dtype=object), "holds object, expected integers or floats"),
     "flat": (np.zeros(5), r"has the shape \(5,\), expected \(H, W\), \(C, H, W\) or \(H, W, C\)"),
@@ -80,7 +80,7 @@ def test_wrong_files_are_named_with_the_remedy(tmp_path: Path) -> None:
     for name, (pixels, message) in WRONG.items():
         np.save(tmp_path / f"{name}.npy", pixels, allow_pickle=True)
         assert_refused(tmp_path / f"{name}.npy", message, form(1))
-    message = r"holds uint16, expected 8 bits as the others: .*data\.source_range"
+    message = r"holds uint16, expected 8 bits: .*data\.source_range"
     assert_refused(tmp_path / "two.npy", message, form(2, is_8_bit=True))
     (tmp_path / "cut.npy").write_bytes((tmp_path / "two.npy").read_bytes()[:150])
     assert_refused(tmp_path / "cut.npy", r"is cut off: it has 22 of 80 bytes of pixels\. Copy it again\.$", form(2))

@@ -49,14 +49,14 @@ def test_images_that_hold_both_sides(tmp_path: Path, command_line: CommandLine) 
     code, lines = check(command_line, tmp_path)
     assert code == 2
     assert f"{tmp_path / 'odd.png'}: is 31 pixels wide, expected two halves of equal width" in "\n".join(lines)
-    assert lines[0].startswith("each image is taken to hold both sides; ")
+    assert lines[0].startswith("assuming that images hold source and target; ")
     assert lines[-1] == f"1 problem in {tmp_path.name}"
 
 
 REFUSED = {
     "": "nothing to check; name a configuration with --config FILE, or a folder",
-    "{root}/labels --n-classes 3": "holds no SPLIT_label for --n-classes 3; omit it",
-    "{root}/train_A": "train_A: is a side of pairs. Name the data set: .*",
+    "{root}/labels --n-classes 3": "has no SPLIT_label for --n-classes 3",
+    "{root}/train_A": "train_A: holds only one image of each pair. Name the data set: .*",
     "{root}/sides": "name other folders by data.source_folder=",
     "{root} --show 1000": "--show: '1000' is not a whole number from 1 to 200",
 }
@@ -103,7 +103,7 @@ def test_names_that_are_no_text_are_reported_in_a_line(tmp_path: Path, command_l
     code, out = check(command_line, tmp_path)
     assert code == 2
     assert len(out) == 5
-    assert out[2] == f"{tmp_path.name}: left out, being of other formats: 1 .gif"
+    assert out[2] == f"{tmp_path.name}: left out files of other formats: 1 .gif"
     assert out[3].endswith(
         r"/odd\udcff name.png: cannot be read as an image: it is empty; copy it again, or leave it out"
     )

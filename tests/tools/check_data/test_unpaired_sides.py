@@ -29,7 +29,7 @@ def test_what_concerns_one_picture_is_checked_by_side(tmp_path: Path, command_li
     code, out, _ = command_line.run(main, str(tmp_path))
     assert code == 2
     assert out.splitlines() == [
-        "the sides are taken for data.layout=unpaired_folders; images of a pair have the same name",
+        "assuming data.layout=unpaired_folders; images of a pair need the same name",
         "train sources: 5 samples",
         "train targets: 5 samples",
         f"{tmp_path}/trainB/bad.png: cannot be read as an image: it is empty; copy it again, or leave it out",
@@ -39,7 +39,7 @@ def test_what_concerns_one_picture_is_checked_by_side(tmp_path: Path, command_li
         f"{tmp_path}/trainB/same.png. Remove them from one of the two",
         f"warning: train targets and test targets share 1 file, as {tmp_path}/trainB/leak.png and "
         f"{tmp_path}/testB/testB00.png. Remove them from one of the two",
-        "warning: train sources and test sources share 1 beginning of names, as p2_1 and p2_2: if these show one "
+        "warning: train sources and test sources share 1 name prefix, as in p2_1 and p2_2: if these show one "
         "patient, scene or video, metrics are too good. Keep such samples in one split; without a split val, "
         r"train.validation_group='p\d+_' keeps them together",
         "1 problem in train, test; 3 warnings",
@@ -68,4 +68,4 @@ def test_label_maps_of_a_mask_need_a_partner(tmp_path: Path, command_line: Comma
     save_image(tmp_path / "train_A_label/train_A00.png", np.full((9, 9), 11, np.uint8))
     settings = ["data.layout=unpaired_folders", "loss.outside_mask=1", "loss.class_weights={11: 0}"]
     code, out, _ = command_line.run(main, str(tmp_path), *settings)
-    assert (code, "train_A01.png: without a partner of the same name in" in out) == (2, True)
+    assert (code, "train_A01.png: has no partner of the same name in" in out) == (2, True)

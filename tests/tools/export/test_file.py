@@ -155,7 +155,7 @@ def test_a_missing_package_is_named_with_the_extra(monkeypatch: pytest.MonkeyPat
 
 def test_options_that_do_not_go_together_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, message in (
-        (["--format", "safetensors", "--style", "a.png"], "--style goes with --format onnx, html, not"),
+        (["--format", "safetensors", "--style", "a.png"], "--style needs --format onnx, html, not"),
         (["--format", "onnx", "--output", "a.pt2"], "--output a.pt2: expected a name that ends in .onnx"),
     ):
         with pytest.raises(SystemExit, match="2"):

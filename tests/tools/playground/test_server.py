@@ -56,7 +56,7 @@ def test_samples_of_the_test_split(server: WebServer) -> None:
     assert len(body) == 32 * 32 * 8
     assert np.frombuffer(body, "<i4", 32 * 32).max() < N_CLASSES
     status, body, _ = ask(server, "/samples/3")
-    assert (status, body) == (400, b"sample 3: there are 3\n")
+    assert (status, body) == (400, b"sample 3: there are only 3 samples. Choose another.\n")
 
 
 def test_the_page_requests_nothing_from_elsewhere(server: WebServer) -> None:
