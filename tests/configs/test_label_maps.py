@@ -39,7 +39,7 @@ def test_weights_are_given_by_name_id_or_list(
             [*COLORS, "loss.class_weights={cat: 1}"],
             "loss.class_weights is ['cat'], expected ids from 0 to 1, names such as sky, car, or ignored",
         ),
-        ([*COLORS, "loss.class_weights={car: 1, 1: 2}"], "loss.class_weights is 1, expected each class once"),
+        ([*COLORS, "loss.class_weights={car: 1, 1: 2}"], "loss.class_weights is 1, expected each class only once"),
         ([*LABELS, "loss.class_weights=[0, 0, 0]"], "expected a class with a weight above 0"),
         ([*LABELS, "loss.class_weights={0: -1}"], "loss.class_weights is {'0': -1.0}, expected weights of at least 0"),
         ([*LABELS, "loss.class_weights={0: .nan}"], "loss.class_weights: 0 has .nan, expected a number"),

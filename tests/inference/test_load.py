@@ -141,7 +141,7 @@ def test_the_latest_file_of_a_network_is_taken(
 ) -> None:
     with caplog.at_level(logging.INFO, logger.name):
         assert find_file(folder_of(tmp_path, *names), kind) == tmp_path / expected
-    assert f"{Path(expected).name}; not " in caplog.text
+    assert f"{Path(expected).name}, not " in caplog.text
 
 
 def test_the_latest_file_of_a_direction_is_taken(tmp_path: Path) -> None:

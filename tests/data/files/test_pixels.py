@@ -67,7 +67,7 @@ WRONG: dict[str, tuple[np.ndarray, str]] = {
     "beyond": (np.full((1, 4, 5), 1e39), r"channel 1, row 0, column 0 holds inf, .* \(20 such pixels\)"),
     "objects": (np.array([{}], dtype=object), "holds object, expected integers or floats"),
     "flat": (np.zeros(5), r"has the shape \(5,\), expected \(H, W\), \(C, H, W\) or \(H, W, C\)"),
-    "many": (np.zeros((99, 100, 100), np.uint8), "has 99 channels, up to 64 are read"),
+    "many": (np.zeros((99, 100, 100), np.uint8), "has 99 channels, at most 64 are supported"),
 }
 
 
