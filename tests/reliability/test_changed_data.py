@@ -40,9 +40,9 @@ def replace(root: Path) -> None:
 NEW = "names or files are new or have a new size"
 CHANGES: list[tuple[Callable[[Path], None], str]] = [
     (add, rf"4 {NEW} \(sample z, z.*\), 0 are missing"),
-    (remove, rf"0 {NEW}, 4 are gone"),
-    (rename, rf"4 {NEW} \(sample bb, .*\), 4 are gone"),
-    (replace, rf"1 {NEW} \(b.jpg\), 1 are gone"),
+    (remove, rf"0 {NEW}, 4 are missing"),
+    (rename, rf"4 {NEW} \(sample bb, .*\), 4 are missing"),
+    (replace, rf"1 {NEW} \(b.jpg\), 1 are missing"),
 ]
 
 

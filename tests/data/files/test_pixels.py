@@ -93,7 +93,7 @@ def test_an_array_of_a_later_file_format_is_refused(tmp_path: Path) -> None:
     content = bytearray((tmp_path / "x.npy").read_bytes())
     content[6] = 4  # the major version
     (tmp_path / "x.npy").write_bytes(content)
-    assert_refused(tmp_path / "x.npy", r"is of \.npy version 4\.0, expected up to 3\.0", form(1))
+    assert_refused(tmp_path / "x.npy", r"has \.npy version 4\.0, expected up to 3\.0", form(1))
 
 
 def test_sizes_are_bounded_before_pixels_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
