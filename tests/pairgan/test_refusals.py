@@ -19,8 +19,8 @@ from tests.pairgan.conftest import LABELS, changed
 @pytest.mark.parametrize(
     ("facts", "message"),
     [
-        ({"format": None, "format_version": None}, "is of another program, expected pairgan"),
-        ({"format_version": "4"}, "is of pairgan-generator 4, expected pairgan-generator 1 to 3"),
+        ({"format": None, "format_version": None}, "has format another program, expected pairgan"),
+        ({"format_version": "4"}, "has format pairgan-generator 4, expected pairgan-generator 1 to 3"),
         ({"size_multiple": "0"}, r".*size_multiple 0.*\. Export it again\."),
         ({"size_multiple": "99999999"}, r".*size_multiple 99999999.*\. Export it again\."),
         ({"min_size": "4097"}, r".*min_size 4097.*\. Export it again\."),
@@ -42,7 +42,7 @@ def test_other_files_are_refused(of_labels: Path, tmp_path: Path) -> None:
     assert "\n" not in str(error.value)
     (tmp_path / "generator.safetensors").touch()
     for path in ("checkpoint.pt", tmp_path / "generator.safetensors", "missing.onnx"):
-        with pytest.raises(pairgan.ModelError, match=r"is missing, or no \.onnx file\. Write one with .*--format onnx"):
+        with pytest.raises(pairgan.ModelError, match=r"is missing or not .*--format onnx"):
             pairgan.load(path)
 
 
@@ -108,7 +108,7 @@ def test_the_command_line_keeps_what_exists(
     output.write_text("kept")
 
     code, line = refusal(photo, photo)
-    assert (code, line) == (2, f"error: {photo}: is also read. Choose another OUT.\n")
+    assert (code, line) == (2, f"error: {photo}: is also an input. Choose another OUT.\n")
     assert refusal(photo, photo / "out.png")[0] == 2
 
     def full(_: object, file: IO[bytes], *__: object, **___: object) -> None:

@@ -199,7 +199,7 @@ def test_a_folder_is_translated_and_a_bad_file_reported(
         (sources, tmp_path, "or around it"),
         (sources, instances, "lies within"),
         (tmp_path / "missing", results, "missing: is missing. Name another folder"),
-        (results, tmp_path / "new", f"{results / 'a.bmp'} and a.png: would have one result. Keep one of them"),
+        (results, tmp_path / "new", f"{results / 'a.bmp'} and a.png: would write the same result. Keep one of them"),
     ):
         code, (line,) = run(source, output, *options(instances))
         assert code == 2

@@ -96,7 +96,7 @@ def test_a_strip_fills_no_memory_when_it_is_scaled(tmp_path: Path, width: int, h
         assert isinstance(loaded, Sample)
         assert loaded.source.shape == (3, 8, 1024)
     else:
-        what = "is 1x60000, which data.preprocess=scale_width makes 1024x61440000: too large"
+        what = "is 1x60000, which data.preprocess=scale_width resizes to 1024x61440000: too large"
         assert f"sample x of {tmp_path / 'A'} {what}" in str(loaded)
 
 

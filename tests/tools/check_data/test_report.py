@@ -96,5 +96,5 @@ def test_what_cannot_be_used_is_left_out(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_ids_of_a_black_and_white_mask_are_taken_for_grey_levels() -> None:
     ids = torch.tensor([[[0, 255]]], dtype=torch.int32)
-    with pytest.raises(DataError, match=r"like grey levels, .* or set data\.ignore_id=255"):
+    with pytest.raises(DataError, match=r"like grey levels.* or set data\.ignore_id=255"):
         checked_classes(ids, "mask", n_classes=2, ignore_id=None)

@@ -46,7 +46,7 @@ def test_tar_files_of_others_are_indexed_and_checked(
     )
     write_tar(tmp_path / "val" / "any.tar", ["val_A/a.png", "val_B/a.png"])
     (line,) = command_line.refusal(check_data.main, str(tmp_path))
-    assert "holds tar files. python -m tools.convert_data index-shards makes them a data set" in line
+    assert "holds tar files. python -m tools.convert_data index-shards" in line
     code, out = convert("index-shards", tmp_path)
     assert (code, out) == (0, f"{tmp_path}/tar_index.jsonl: 4 files in 2 tar files\n")
     code, out, _ = command_line.run(check_data.main, str(tmp_path))

@@ -4,6 +4,7 @@ import errno
 import gzip
 import json
 import os
+import re
 import socket
 import time
 from collections.abc import Iterator
@@ -108,7 +109,7 @@ def test_a_translation_that_has_begun_is_completed_and_others_have_a_time_limit(
         hold.opened.set()
         assert first.result().status == 200
     assert (second.status, second.headers["Retry-After"], hold.sizes) == (503, "1", [1])
-    assert second.body == b"not begun within 3 s: try again later, or send a smaller image\n"
+    assert b" within 3 s: try again later, or send a smaller image" in second.body
 
 
 def test_requests_wait_undecoded_while_two_batches_are_decoded(tiny_run: Path, hold: Hold) -> None:
@@ -221,9 +222,9 @@ def test_parameters_that_would_have_no_effect_are_refused(server: WebServer) -> 
 def test_a_body_without_a_length_is_counted(server: WebServer) -> None:
     answer = ask(server, "/translate", iter([bytes(60_000)] * 50))
     assert answer.status == 413
-    n_bytes, _, rest = answer.body.decode().partition(" ")
-    assert 100_000 < int(n_bytes.replace(",", "")) < 3_000_000  # refused before its end
-    assert rest == "bytes, at most 100,000: use a smaller picture\n"
+    n_bytes, most = (int(number.replace(",", "")) for number in re.findall(r"[\d,]*\d", answer.body.decode()))
+    assert 100_000 < n_bytes < 3_000_000  # refused before its end
+    assert most == 100_000
 
 
 def test_others_need_the_token(tiny_run: Path, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from utils.errors import ConfigError
 CONTINUE = "HTTP/1.1 100 Continue\r\n\r\n"
 INVALID = "Invalid HTTP request received."
 FOREIGN = "answers at http://127.0.0.1:"
-OTHER_PAGE = "another page"
+OTHER_PAGE = "web pages of other sites"
 DRAWING = form(source=png(8, 8), instances=png(8, 8))
 
 
