@@ -89,8 +89,7 @@ def make_step(case: Case, side: str, device: torch.device) -> Callable[[], objec
     batch = case.batch(device)
     if side not in REFERENCES:
         build.prepare_device(config, device)
-        world = World(0, 1, device)
-        step = training_step(METHODS[config.method.name](config, world), config, world)
+        step = training_step(METHODS[config.method.name](config, World(0, 1, device)))
         return lambda: step([[batch]])
     reference, conditioning = make_reference(config, device), build.data_facts(config).conditioning
     assert batch.target is not None

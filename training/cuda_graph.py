@@ -7,11 +7,9 @@ from typing import Any
 
 import torch
 
-from configs.schema import Config
 from data.batch import Batch
 from losses import REGISTERED_LOSSES
-from training.methods.method import Method, StepBatches, uses_cuda_graph
-from utils.distributed import World
+from training.methods.method import Method, StepBatches
 from utils.errors import UserError
 from utils.log import logger
 
@@ -25,10 +23,9 @@ class CaptureError(UserError):
     """A step cannot be captured as a CUDA graph."""
 
 
-def make_step(method: Method, config: Config, world: World) -> Callable[[StepBatches], None]:
+def make_step(method: Method) -> Callable[[StepBatches], None]:
     """Return the method's step, as a CUDA graph if possible. Registered losses may compute on the CPU: no graph."""
-    repeats = uses_cuda_graph(config, world) and not REGISTERED_LOSSES
-    return CudaGraphStep(method, CudaGraphs()) if repeats else method.step
+    return CudaGraphStep(method, CudaGraphs()) if method.repeats_steps and not REGISTERED_LOSSES else method.step
 
 
 @cache

@@ -1,7 +1,7 @@
 """Hints for the user if the figures of a training show that it is stuck."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
@@ -16,9 +16,25 @@ _NEGATIVE = -0.5  # correlation of brightness: -1 for a negative, 0.2 for two ph
 _ALIKE = 0.1  # variety of translations / of sources: 0.01 if each is one photo mixed with 10 % of its source
 _LEAST_CONTRAST = 8.0  # levels of 255: less contrast looks grey
 _UNCHANGED = 2.0  # levels of 255: JPEG of quality 85 changes photos by 1.9
-_HIGH_RATE = 0.01  # Adam changes each weight by about the rate, and initial weights have a deviation of 0.02
-_HIGH_LOSS = 1e6  # terms begin below 100
-_LOW_SCALE = 64.0  # GradScaler begins at 65536
+
+# when a value needs a hint, and the hint, by the section of its tag
+_LIMITS: Mapping[str, tuple[Callable[[float], bool], str]] = {
+    "amp/scale": (
+        lambda value: 1.0 != value < 64.0,  # GradScaler begins at 65536. 1: there is no scaler
+        "the scale of the {name}'s gradients has fallen to {value:g}, because float16 overflows repeatedly. Use "
+        "amp.dtype=bfloat16, or amp.opt_level=O0",
+    ),
+    "learning_rate": (
+        lambda value: value > 0.01,  # initial weights have a deviation of 0.02
+        "the learning rate of the {name} is {value:.4g}, and each step changes its weights by about as much. Set "
+        "optimizer.learning_rate to 0.0002, or at most to 0.001",
+    ),
+    "loss": (
+        lambda value: abs(value) > 1e6,  # terms begin below 100
+        "the loss of {name} is {value:.4g}: the training has diverged. Start again with a lower "
+        "optimizer.learning_rate, or with lower weights of losses",
+    ),
+}
 
 
 class _InARow(Counter[str]):
@@ -44,38 +60,20 @@ class Diagnostics:
         """Return the hints for one report, given its scalars by tag."""
         hints = []
         for tag, value in scalars.items():
-            times = 1
-            match tag.split("/"):
-                case ["logits", name, "real"] if self._won:
-                    fake, (above, below), domain = scalars[f"logits/{name}/fake"], self._won, name[1:].replace("_", " ")
-                    holds, times = value > above and fake < below, _REPORTS
-                    hint = (
-                        f"the discriminator{domain} has won: its mean output is {value:.2f} for real images and "
-                        f"{fake:.2f} for translated images, from which the generator learns little. Lower "
-                        "optimizer.discriminator_learning_rate, or set discriminator.spectral_norm=all in a new run"
+            section, _, name = tag.removesuffix("/total").rpartition("/")
+            if section in _LIMITS:
+                is_wrong, hint = _LIMITS[section]
+                if self._in_a_row.reaches(tag, is_wrong(value), times=1):
+                    hints.append(hint.format(name=name, value=value))
+            elif self._won and section.startswith("logits/") and name == "real":
+                fake, (above, below) = scalars[f"{section}/fake"], self._won
+                if self._in_a_row.reaches(tag, value > above and fake < below):
+                    hints.append(
+                        f"the discriminator{section.removeprefix('logits/D').replace('_', ' ')} has won: its mean "
+                        f"output is {value:.2f} for real images and {fake:.2f} for translated images, from which the "
+                        "generator learns little. Lower optimizer.discriminator_learning_rate, or set "
+                        "discriminator.spectral_norm=all in a new run"
                     )
-                case ["amp", "scale", name]:
-                    holds = 1.0 != value < _LOW_SCALE  # 1: there is no scaler
-                    hint = (
-                        f"the scale of the {name}'s gradients has fallen to {value:g}, because float16 overflows "
-                        "repeatedly. Use amp.dtype=bfloat16, or amp.opt_level=O0"
-                    )
-                case ["learning_rate", name]:
-                    holds = value > _HIGH_RATE
-                    hint = (
-                        f"the learning rate of the {name} is {value:.4g}, and each step changes its weights by about "
-                        "as much. Set optimizer.learning_rate to 0.0002, or at most to 0.001"
-                    )
-                case ["loss", name, "total"]:
-                    holds = abs(value) > _HIGH_LOSS
-                    hint = (
-                        f"the loss of {name} is {value:.4g}: the training has diverged. Start again with a lower "
-                        "optimizer.learning_rate, or with lower weights of losses"
-                    )
-                case _:
-                    continue
-            if self._in_a_row.reaches(tag, holds, times):
-                hints.append(hint)
         return hints
 
 

@@ -16,7 +16,6 @@ from configs.schema import Config
 from training.cuda_graph import WARM_UP_STEPS
 from training.loaded_run import Run
 from training.loop import open_loop
-from training.methods.method import uses_cuda_graph
 from training.report.plan import describe
 from training.report.sinks import Console, MetricsFile, Page, Report, Sink, TensorBoard
 from training.resume import ResumeOptions, find_checkpoint_together, start
@@ -170,7 +169,7 @@ def smoke(config: Config) -> None:
     place = next(folder for folder in (root, *root.parents) if folder.is_dir())
     log, data = replace(config.log, every_steps=1), replace(config.data, cache="none")
     with joined(config) as world, GracefulStop() as stop:
-        n_steps = WARM_UP_STEPS + 2 if uses_cuda_graph(config, world) else 2
+        n_steps = WARM_UP_STEPS + 2 if config.train.cuda_graph and world.device.type == "cuda" else 2
         with TemporaryDirectory(prefix=".smoke-", dir=place) if world.is_main else nullcontext("") as own:
             small = replace(config, run=replace(config.run, root=world.gather(own)[0]), log=log, data=data)
             for max_steps in (n_steps, n_steps + 1):

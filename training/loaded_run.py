@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -12,15 +12,14 @@ from configs import build
 from configs.schema import Config
 from configs.splits import open_split
 from data.batch import Batch, DataError, Sample
-from data.layout import Layout
 from data.loader import read_fixed
-from data.preprocessing import Preprocessing
 from inference.load import load_from, load_generator
 from inference.predictor import Predictor
 from inference.request import Request
 from inference.requested_predictor import build_predictor, with_clusters
 from training.methods import METHODS
-from training.methods.method import Method
+from training.methods.method import LazySequence, Method
+from training.run import build_validation
 from utils.checkpoint import check_training_state, load_checkpoint
 from utils.device import choose_device
 from utils.distributed import World
@@ -56,20 +55,6 @@ class Losses:
 
 
 @dataclass(frozen=True)
-class _SplitSamples(Sequence[Sample]):
-    """The samples of a split, which are read when they are needed, because a split may not fit into memory."""
-
-    layout: Layout
-    preprocessing: Preprocessing
-
-    def __len__(self) -> int:
-        return len(self.layout)
-
-    def __getitem__(self, index: Any) -> Any:
-        return read_fixed(self.layout, self.preprocessing, range(len(self))[index])
-
-
-@dataclass(frozen=True)
 class LoadedRun:
     """A run with the weights of one of its checkpoints.
 
@@ -102,13 +87,14 @@ class LoadedRun:
         cannot be used, or the weights of a metric are not available.
         """
         samples = self._samples(split)
-        validation = self.method.build_validation(self.config, split, samples, {})
+        validation = build_validation(self.config, self.method, split, samples, {})
         fakes = (self.predictor.translate(Batch.of([sample]))[0] for sample in samples)
         return validation.evaluator.summarize([validation.measure(*numbered) for numbered in enumerate(fakes)]).figures
 
-    def _samples(self, split: str) -> _SplitSamples:
+    def _samples(self, split: str) -> Sequence[Sample]:
         layout = open_split(self.config, split, needs_targets=True)
-        return _SplitSamples(layout, build.build_preprocessing(self.config))
+        preprocessing = build.build_preprocessing(self.config)
+        return LazySequence(range(len(layout)), lambda index: read_fixed(layout, preprocessing, index))
 
     def losses(self, batch: Batch) -> Losses:
         """Return the losses of all networks for a batch, as in a training step."""

@@ -37,11 +37,11 @@ class TrainingLoop:
     def run(self, stop: GracefulStop) -> None:
         """Train to the last step, or until `end_reason` is set or a signal asks to stop. Then save.
 
-        Raise Interrupted after a signal, and NotFiniteError if too many updates in a row were not finite.
+        Raise Interrupted after a signal, and UserError if too many updates in a row were not finite.
         """
         training, method, state = self.training, self.training.method, self.training.loop
         total_steps, skipped = training.total_steps, SkippedUpdates(method.optimizers)
-        step = make_step(method, training.config, training.world)
+        step = make_step(method)
         self.end_reason = self.end_reason or training.patience.end_reason
         while state.step < total_steps:
             epoch = state.epoch
@@ -63,7 +63,7 @@ class TrainingLoop:
             state.batches += training.config.batches_per_step
 
             skipped.record(sample_names(batches))
-            self.report.end_step()
+            self.report.each(lambda sink: sink.end_step())
             self._follow_up(skipped, is_last=state.step == total_steps, is_new_epoch=state.epoch > epoch)
         self.checkpoints.save_with_retries(state.step)  # also if the run began with no step left
 
@@ -101,7 +101,8 @@ class TrainingLoop:
         scalars["progress/epoch"] = float(state.n_started_epochs)
         scalars["progress/images_per_s"] = steps_per_s * state.joint_batch_size * training.config.batches_per_step
         scalars["progress/waiting_for_data"] = waiting_share
-        self.report.progress(Progress(state.step, scalars, (training.total_steps - state.step) / steps_per_s))
+        report = Progress(state.step, scalars, (training.total_steps - state.step) / steps_per_s)
+        self.report.each(lambda sink: sink.progress(report))
         self.end_reason = self.call_user("on_report", state.step, scalars) or self.end_reason
 
     def _validate(self, *, is_periodic: bool) -> Mapping[str, float]:
@@ -115,7 +116,7 @@ class TrainingLoop:
         if training.validation is None:
             return {}
         validated = training.validation.run(step)
-        self.report.validation(step, validated)
+        self.report.each(lambda sink: sink.validation(step, validated))
         figures = validated.summary.figures
         if is_periodic:
             training.patience.update(figures)

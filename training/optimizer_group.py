@@ -275,10 +275,6 @@ MAX_SKIPPED = 10  # so many skipped updates in a row cannot be the fault of one 
 MAX_SKIPPED_SCALED = 50  # float16: GradScaler skips updates until it finds a scale
 
 
-class NotFiniteError(UserError):
-    """Training has produced NaN or infinity, and continuing would not help."""
-
-
 def are_finite(tensors: Iterable[Tensor]) -> bool:
     """Return whether no floating-point tensor holds NaN or infinity. This waits for the device."""
     checks = [tensor.isfinite().all() for tensor in tensors if tensor.is_floating_point()]
@@ -296,7 +292,7 @@ class SkippedUpdates:
         """Remember the samples of a step."""
         self._recent_names.append(names)
 
-    def error(self, step: int) -> NotFiniteError | None:
+    def error(self, step: int) -> UserError | None:
         """Return the error that ends the run if too many updates were skipped. This waits for the device."""
         for name, group in self._optimizers.items():
             has_scale, in_a_row = group.scaler.is_enabled(), int(group.skipped_in_a_row)
@@ -304,7 +300,7 @@ class SkippedUpdates:
             if in_a_row < (MAX_SKIPPED_SCALED if has_scale else MAX_SKIPPED) and not (has_scale and scale < 1):
                 continue
             how = f", and its scale has fallen to {scale:g}" if has_scale else ""
-            return NotFiniteError(
+            return UserError(
                 f"step {step}: gradients of the {name} were not finite {in_a_row} times in a row{how}, and these "
                 f"updates were skipped. The latest samples: {', '.join(self._recent_names)}. Lower "
                 "optimizer.learning_rate, or use amp.opt_level=O0."

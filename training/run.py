@@ -15,20 +15,21 @@ from configs import build
 from configs.build import check_trained_sizes
 from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config
-from configs.splits import Splits, check_is_complete, open_splits
+from configs.splits import TRAIN, Splits, check_is_complete, open_splits
 from data.batch import Batch, DataError, Sample
 from data.layout import Layout
 from data.loader import TrainingDataset, fingerprint, read_fixed_samples
 from data.preprocessing import Preprocessing
 from losses import registered_record
+from metrics import METRICS
 from models.spectral_norm import settle_spectral_norm
 from models.style_encoder import inference_network
 from training.averages import estimate_statistics, make_averages
 from training.methods import METHODS
 from training.methods.method import Averages, Method
-from training.optimizer_group import LearningRateSchedule, NotFiniteError, Plateau, are_finite
+from training.optimizer_group import LearningRateSchedule, Plateau, are_finite
 from training.trained_network import freeze_parts
-from training.validation import BestScore, Patience, Validation, best_figure
+from training.validation import BestScore, Patience, Validation
 from utils.checkpoint_folder import LoadedCheckpoint
 from utils.distributed import LONGEST_WAIT_S, World, joined_world
 from utils.errors import UserError
@@ -202,7 +203,7 @@ class Training:
 
         processes: The `process_state` of each process, by rank.
 
-        Raise NotFiniteError if weights, moments or an average are not finite.
+        Raise UserError if weights, moments or an average are not finite.
         """
         method = self.method
         tensors = {name: [*network.module.state_dict().values()] for name, network in method.networks.items()}
@@ -211,7 +212,7 @@ class Training:
         broken = [f"the {name}" for name, values in tensors.items() if not are_finite(values)]
         broken += ["the average" for average in self.averages.values() if not are_finite(average.state_dict().values())]
         if broken:
-            raise NotFiniteError(
+            raise UserError(
                 f"step {self.loop.step}: {' and '.join(broken)} is not finite and is not saved. Earlier checkpoints "
                 "stay. Lower optimizer.learning_rate, or use amp.opt_level=O0."
             )
@@ -296,7 +297,7 @@ def build_training(config: Config, world: World, found: LoadedCheckpoint | None 
     if world.is_main:
         # the networks of metrics draw random weights before they load the trained weights
         with torch.random.fork_rng([world.device] if world.device.type == "cuda" else []):
-            validation = method.build_validation(config, splits.validation_name, samples, averages)
+            validation = build_validation(config, method, splits.validation_name, samples, averages)
     plateau = Plateau() if config.optimizer.decay == "plateau" else None
     compared = [best] * (best != "none") + [method.progress] * (plateau is not None)
     freeze_parts(method.networks, train, loop.epoch)
@@ -315,3 +316,41 @@ def build_training(config: Config, world: World, found: LoadedCheckpoint | None 
         fingerprint=fingerprint(splits.train) if world.is_main else None,
         measured_on={figure: validation.digest(figure) for figure in compared} if validation else {},
     )
+
+
+def build_validation(
+    config: Config, method: Method, split: str, samples: Sequence[Sample], averages: Averages
+) -> Validation:
+    """Return the validation of the main process on samples of a split, with the averages if there are any."""
+    evaluator = build.build_evaluator(config, method.device, len(samples))
+    of_sources = evaluator if config.method.declaration.pairs else build.source_evaluator(config, evaluator)
+    shared = {"split": split, "samples": samples, "evaluator": evaluator, "activations": config.log.activations}
+    return method.build_validation(averages, of_sources, **shared)
+
+
+def best_figure(config: Config, split: str, progress: str, n_samples: int) -> str:
+    """Return the figure that chooses the best checkpoint, or "none" if no best checkpoint is kept.
+
+    split, n_samples: Split and number of the validation samples.
+    progress: Figure that measures the progress of the training method.
+
+    Raise ConfigError if the samples lack the figure of checkpoint.best, or train.patience has no figure to watch.
+    """
+    best, facts, measured = config.checkpoint.best, build.data_facts(config), build.measured_metrics(config)
+    has_weights = config.data.has_weight_maps or bool(facts.conditioning.class_weights)
+    kinds = {"images": True, "weighted": has_weights, "values": not facts.conditioning.target_is_rgb}
+    kinds |= {"weighted values": kinds["weighted"] and kinds["values"], "labels": bool(config.metrics.label_colors)}
+    possible = [
+        name
+        for name, metric in METRICS.items()
+        if kinds[metric.of] and metric.least_images <= n_samples and (not metric.is_optional or name in measured)
+    ]
+    others = "metrics.extra, metrics.label_colors, weights of pixels and more validation samples add others"
+    expected = f"one that is measured: {', '.join(possible)}; {others}"
+    config.require(best not in METRICS or best in possible, "checkpoint.best", expected)
+    figure = best if best != "auto" else "none" if split == TRAIN else progress
+    expected = f"null with checkpoint.best={best}"
+    if best == "auto":
+        expected = "null, because validation uses training samples. To change this, set train.validation_share=0.05"
+    config.require(config.train.patience is None or figure != "none", "train.patience", expected)
+    return figure

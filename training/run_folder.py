@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from logging.handlers import MemoryHandler
 from pathlib import Path
@@ -40,41 +40,16 @@ MAX_FAILED_SAVES = 3
 RETRY_S = 2.0  # time between tries at the end of a run
 
 
-class RunLockedError(UserError):
-    """Another process trains in the folder."""
-
-
 @contextmanager
 def run_lock(folder: Path) -> Iterator[None]:
     """Hold the lock of a run: a file next to its folder, which the system releases when the process ends.
 
-    Raise RunLockedError if another process holds the lock.
+    Raise UserError if another process holds the lock.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     refusal = f"{folder}: another process is training this run. Wait for it, or choose another run.name."
-    with locked(folder.with_name(f".{folder.name}.lock"), RunLockedError(refusal)):
+    with locked(folder.with_name(f".{folder.name}.lock"), UserError(refusal)):
         yield
-
-
-@contextmanager
-def watched(folder: Path) -> Iterator[Callable[[], None]]:
-    """Yield a function that raises UserError once the folder of a run was removed.
-
-    Files that are written later would create the folder again, without log and settings.
-    """
-    if os.name == "nt":  # Windows removes no folder of open files
-        yield lambda: None
-        return
-    descriptor = os.open(folder, os.O_RDONLY)  # while it is open, no other folder can have its number
-
-    def check() -> None:
-        if not folder.is_dir() or not os.path.samestat(os.fstat(descriptor), folder.stat()):
-            raise UserError(f"{folder}: the folder was removed while the run trained. Start the run again.")
-
-    try:
-        yield check
-    finally:
-        os.close(descriptor)
 
 
 def prepare_folder(config: Config, folder: Path, damaged: Sequence[Path], *, continues: bool) -> None:
@@ -255,7 +230,7 @@ class Session(Sink):
         self.step = latest_step(folder)
         self.end_reason: str | None = None
         self.has_begun = False
-        self._check_folder: Callable[[], None] = lambda: None
+        self._descriptor: int | None = None
         self._folder = folder
         self._stack = ExitStack()
         previous = read_state(folder)
@@ -272,12 +247,15 @@ class Session(Sink):
         self.step, self.has_begun, self._losses = step, True, registered_record()
         self._write_messages()
         self._write_state("running")
-        with suppress(OSError):  # a folder that cannot be opened is not watched
-            self._check_folder = self._stack.enter_context(watched(self._folder))
+        with suppress(OSError):  # Windows opens no folder, and removes no folder of open files
+            self._descriptor = os.open(self._folder, os.O_RDONLY)  # now no other folder can have its number
+            self._stack.callback(os.close, self._descriptor)
 
     def end_step(self) -> None:
-        """Count the step. Raise UserError if the folder was removed."""
-        self._check_folder()
+        """Count the step. Raise UserError if the folder was removed. Later files would make it again, incomplete."""
+        folder, descriptor = self._folder, self._descriptor
+        if descriptor is not None and not (folder.is_dir() and os.path.samestat(os.fstat(descriptor), folder.stat())):
+            raise UserError(f"{folder}: the folder was removed while the run trained. Start the run again.")
         self.step += 1
 
     def progress(self, report: Progress) -> None:

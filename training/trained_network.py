@@ -53,13 +53,13 @@ class TrainedNetwork:
         for prefix in prefixes:
             if not any(_begins_with(name, prefix) for name in names):
                 parts = ", ".join(name for name, _ in self.module.named_children())
-                raise ValueError(f"no parameter's name begins with {prefix!r}; the parts are {parts}")
+                raise ConfigError(f"train.freeze: the {self.role} has no part {prefix!r}. Its parts are {parts}.")
         for network in (self.module, self.compute_copy):
             for name, parameter in network.named_parameters():
                 parameter.requires_grad_(not any(_begins_with(name, prefix) for prefix in prefixes))
         self.parameters = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
         if not self.parameters:
-            raise ValueError("nothing would be left to train")
+            raise ConfigError(f"train.freeze={list(prefixes)}: nothing of the {self.role} would be left to train.")
         self.receivers = [parameter for parameter in self.compute_copy.parameters() if parameter.requires_grad]
         self.frozen = prefixes
         self.network = self.wrap(self.compute_copy)  # DDP knows only the parameters that were trained when it wrapped
@@ -109,14 +109,9 @@ def freeze_parts(networks: Mapping[str, TrainedNetwork], settings: TrainConfig, 
     """Freeze the parts of `freeze`, and in the first `freeze_global_epochs` the `coarse_parts` of generators."""
     always = [part.split(".", 1) for part in settings.freeze]
     if unknown := [network for network, _ in always if network not in networks]:
-        raise ConfigError(f"train.freeze: no network {unknown[0]!r}; the networks are {', '.join(networks)}")
+        raise ConfigError(f"train.freeze: no network {unknown[0]!r}. The networks are {', '.join(networks)}.")
     for name, network in networks.items():
         coarse = getattr(network.module, "coarse_parts", ()) if epoch < settings.freeze_global_epochs else ()
         prefixes = [*(part for owner, part in always if owner == name), *coarse]
-        if prefixes == network.frozen:
-            continue
-        try:
+        if prefixes != network.frozen:
             network.freeze(prefixes)
-        except ValueError as error:
-            stage = " with train.freeze_global_epochs" if coarse else ""
-            raise ConfigError(f"train.freeze{stage}, parts of {name}: {error}") from error

@@ -13,9 +13,6 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from configs import build
-from configs.schema import Config
-from configs.splits import TRAIN
 from data.batch import MAPS, Batch, Sample
 from inference.predictor import Predictor
 from losses.adversarial import mean_logits
@@ -25,6 +22,7 @@ from metrics.evaluator import Evaluator, Features, Measurement, Summary, shown
 from models.running_statistics import batch_norms
 from training.diagnostics import TranslationHints
 from utils.checkpoint import CheckpointError, load_checkpoint, manifest_path
+from utils.errors import ConfigError
 from utils.log import logger
 from utils.pictures import difference, picture_table, weights_picture
 
@@ -118,6 +116,12 @@ class Validation:
     activations: str | None = None
 
     grid: ClassVar = "source_translated_target"
+
+    def __post_init__(self) -> None:
+        modules = [name for name, _ in self.predictor.generator.named_modules() if name]
+        if self.activations is not None and self.activations not in modules:
+            some = ", ".join(modules[:: max(1, len(modules) // 12)])
+            raise ConfigError(f"log.activations: the generator has no module {self.activations!r}; some are {some}")
 
     def run(self, step: int) -> ValidationReport:
         """Translate and measure all samples. The step is the seed of the discriminator's augmentation."""
@@ -308,34 +312,6 @@ class Patience(BestScore):
         if self.limit is None or self.n_without < self.limit:
             return None
         return f"{self.figure} has not improved for {self.n_without} validations, train.patience={self.limit}"
-
-
-def best_figure(config: Config, split: str, progress: str, n_samples: int) -> str:
-    """Return the figure that chooses the best checkpoint, or "none" if no best checkpoint is kept.
-
-    split, n_samples: Split and number of the validation samples.
-    progress: Figure that measures the progress of the training method.
-
-    Raise ConfigError if the samples lack the figure of checkpoint.best, or train.patience has no figure to watch.
-    """
-    best, facts, measured = config.checkpoint.best, build.data_facts(config), build.measured_metrics(config)
-    has_weights = config.data.has_weight_maps or bool(facts.conditioning.class_weights)
-    kinds = {"images": True, "weighted": has_weights, "values": not facts.conditioning.target_is_rgb}
-    kinds |= {"weighted values": kinds["weighted"] and kinds["values"], "labels": bool(config.metrics.label_colors)}
-    possible = [
-        name
-        for name, metric in METRICS.items()
-        if kinds[metric.of] and metric.least_images <= n_samples and (not metric.is_optional or name in measured)
-    ]
-    others = "metrics.extra, metrics.label_colors, weights of pixels and more validation samples add others"
-    expected = f"one that is measured: {', '.join(possible)}; {others}"
-    config.require(best not in METRICS or best in possible, "checkpoint.best", expected)
-    figure = best if best != "auto" else "none" if split == TRAIN else progress
-    expected = f"null with checkpoint.best={best}"
-    if best == "auto":
-        expected = "null, because validation uses training samples. To change this, set train.validation_share=0.05"
-    config.require(config.train.patience is None or figure != "none", "train.patience", expected)
-    return figure
 
 
 def can_be_compared(figure: str, state: Mapping[str, Any], measured_on: Mapping[str, str]) -> bool:

@@ -29,9 +29,10 @@ from data.conditioning import images_to_float
 from data.loader import read_fixed
 from tests.training.methods.test_paired_update import make_pair, make_update, update_of
 from training.methods import METHODS
+from training.methods.builder import unpaired_layout_on_cpu
 from training.methods.contrastive import Contrastive
 from training.methods.cycle import Cycle
-from training.methods.method import Pair, layout_on_cpu
+from training.methods.method import Pair
 from utils.distributed import World
 
 TWO_LEVELS = 2 / 127.5
@@ -109,7 +110,7 @@ def test_unpaired_updates_of_the_bench_are_those_of_the_originals(settings: list
             state.pop("stem.1.bias", None)  # a norm cancels it, so that its gradient is rounding noise
         torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
         kernels = [weight for weight in network.module.parameters() if weight.ndim == 4]
-        assert all(kernel.is_contiguous(memory_format=layout_on_cpu()) for kernel in kernels)
+        assert all(kernel.is_contiguous(memory_format=unpaired_layout_on_cpu()) for kernel in kernels)
 
 
 def test_both_sides_of_the_bench_make_the_same_update() -> None:

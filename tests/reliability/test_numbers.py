@@ -16,10 +16,11 @@ from models.global_generator import GlobalGenerator
 from tests.processes import torchrun
 from tests.reliability.faults import Fault, inject, spoilt
 from tests.runs import assert_equal, checkpoint, run
-from training.optimizer_group import NotFiniteError, are_finite
+from training.optimizer_group import are_finite
 from training.run import Training
 from utils.checkpoint_folder import latest_step, list_checkpoints
 from utils.device import Precision
+from utils.errors import UserError
 
 pytestmark = pytest.mark.row(14)
 
@@ -76,7 +77,7 @@ def test_all_updates_left_out_end_the_run_in_words_with_everything_saved(
     run(tiny_config, "train.max_steps=3", "checkpoint.every_steps=1")
     before = checkpoint(tiny_config, 3)
     monkeypatch.setattr(losses, "l1", spoilt(losses.l1, ALWAYS, torch.nan))
-    with pytest.raises(NotFiniteError, match=r"not finite 1\d times in a row.* facade_0000.* optimizer.learning_rate"):
+    with pytest.raises(UserError, match=r"not finite 1\d times in a row.* facade_0000.* optimizer.learning_rate"):
         run(tiny_config, "train.max_steps=1000")
     step = latest_step(tiny_config.parent / "runs" / "tiny")
     assert 3 < step <= 20  # saved before it ended
@@ -86,7 +87,7 @@ def test_all_updates_left_out_end_the_run_in_words_with_everything_saved(
 def test_a_storm_of_overflows_ends_within_50_steps(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Precision, "make_scaler", lambda _: torch.amp.GradScaler("cpu"))
     monkeypatch.setattr(losses, "l1", spoilt(losses.l1, ALWAYS, torch.inf))
-    with pytest.raises(NotFiniteError, match=r"its scale has fallen to "):
+    with pytest.raises(UserError, match=r"its scale has fallen to "):
         run(tiny_config, "train.max_steps=1000")
     assert 0 < latest_step(tiny_config.parent / "runs" / "tiny") <= 50
 
@@ -109,7 +110,7 @@ def test_a_poisoned_checkpoint_is_not_written(tiny_config: Path, monkeypatch: py
 
     monkeypatch.setattr(Training, "state_dict", poisoned)
     name = "average" if where == "average" else "generator"
-    with pytest.raises(NotFiniteError, match=f"the {name} is not finite and is not saved"):
+    with pytest.raises(UserError, match=f"the {name} is not finite and is not saved"):
         run(tiny_config, "train.ema_decay=0.9", "checkpoint.every_steps=2", "train.max_steps=4")
     (kept,) = list_checkpoints(tiny_config.parent / "runs" / "tiny")
     assert kept.name == "checkpoint-00000002.pt"

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,10 +11,12 @@ from torch import Tensor, nn
 from configs import build
 from configs.load import load_config
 from configs.schema import Config
-from data.batch import Batch, Sample
+from data.batch import Batch
+from metrics.evaluator import Evaluator
 from models.spectral_norm import add_spectral_norm
 from training.methods import METHODS
-from training.methods.method import Averages, Method, NetworkBuilder, Translator
+from training.methods.builder import MethodBuilder
+from training.methods.method import Averages, Method, Translator
 from training.optimizer_group import RunningMeans
 from training.run import Training, build_training
 from training.validation import Validation
@@ -29,8 +32,8 @@ class FakeMethod(Method):
 
     def __init__(self, config: Config, world: World) -> None:
         torch.manual_seed(config.run.seed)
-        builder, conditioning = NetworkBuilder(config, world), build.data_facts(config).conditioning
-        painter: nn.Module = nn.Conv2d(conditioning.channels, 3, 1)
+        builder, facts = MethodBuilder(config, world), build.data_facts(config)
+        painter: nn.Module = nn.Conv2d(facts.conditioning.channels, 3, 1)
         if config.generator.spectral_norm:
             add_spectral_norm(painter)
         self.networks = {
@@ -38,8 +41,8 @@ class FakeMethod(Method):
             "critic": builder.network(nn.Sequential(nn.Conv2d(3, 1, 1), nn.Conv2d(1, 1, 1)), "discriminator"),
         }
         self.optimizers = {f"group of {name}": builder.group({name: one}) for name, one in self.networks.items()}
-        self.translators = {"AtoB": Translator("painter", conditioning)}
-        self.precision, self.means = builder.precision, RunningMeans()
+        self.translators = {"AtoB": Translator("painter", facts)}
+        self.precision, self.means = builder.common["precision"], RunningMeans()
 
     def inputs(self, batch: Batch) -> Batch:
         return batch
@@ -56,9 +59,8 @@ class FakeMethod(Method):
         painted = self.networks["painter"].network(self.conditioning(batch))
         return (painted - target).abs().mean(), self.networks["critic"].network(target).abs().mean()
 
-    def build_validation(self, config: Config, split: str, samples: Sequence[Sample], averages: Averages) -> Validation:
-        evaluator = build.build_evaluator(config, self.device, len(samples))
-        return Validation(split, samples, self.predictor(config, averages), evaluator, None, n_shown=0)
+    def build_validation(self, averages: Averages, of_sources: Evaluator, **shared: Any) -> Validation:
+        return Validation(predictor=self.predictor(averages), logits=None, n_shown=0, **shared)
 
 
 @pytest.fixture

@@ -161,11 +161,11 @@ def test_freezing_captures_a_new_graph() -> None:
 
 def test_registered_losses_prevent_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     method = make(config_of("pix2pixHD"))
-    config, world = config_of("pix2pixHD"), World(0, 1, CUDA)
+    method.repeats_steps = True
     monkeypatch.setattr("training.cuda_graph.CudaGraphs", RecordedGraphs)
-    assert isinstance(make_step(method, config, world), CudaGraphStep)
+    assert isinstance(make_step(method), CudaGraphStep)
     monkeypatch.setitem(REGISTERED_LOSSES, "mine", (lambda _: torch.zeros(()), 1.0))
-    assert make_step(method, config, world) == method.step
+    assert make_step(method) == method.step
 
 
 def test_a_step_that_cannot_be_captured_is_an_error_that_names_the_cause() -> None:
@@ -216,12 +216,12 @@ def test_a_gpu_repeats_a_step_with_the_same_bits(
     monkeypatch.setattr(CudaGraphs, "capture", capture)
     known = {"FastCUT": "FastCUT, scaled gradients", "pix2pixHD, pool": "pix2pixHD"}
     config = config_of(known.get(case, case), *level, *([POOL] if "pix2pixHD" in case or "Cycle" in case else []))
-    batches, world = batches_of(config, 2 * N_STEPS, CUDA), World(0, 1, CUDA)
+    batches = batches_of(config, 2 * N_STEPS, CUDA)
     plain, repeated = make(config, CUDA), make(config, CUDA)
     use_deterministic_algorithms(True)
     try:
         expected = train(plain, plain.step, batches)
-        found = train(repeated, make_step(repeated, config, world), batches)
+        found = train(repeated, make_step(repeated), batches)
     finally:
         use_deterministic_algorithms(False)
     assert not [line for line in caplog.messages if "without a CUDA graph" in line]

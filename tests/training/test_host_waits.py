@@ -188,7 +188,7 @@ def test_translations_are_computed_on_the_device(case: str, monkeypatch: pytest.
     method = METHODS[config.method.name](config, World(0, 1, META))
     batch = replace(batch_of(config, CPU), names=("a",)).mapped(lambda maps: maps[:1])
     for direction in method.translators:
-        made = method.predictor(config, {}, direction).translate(batch)
+        made = method.predictor({}, direction).translate(batch)
         assert (made.device, made.shape) == (CPU, (1, 3, 32, 32))
 
 

@@ -17,6 +17,7 @@ from tests.training.conftest import Build
 from training.batches import BatchReader, sample_names
 from training.loop import TrainingLoop
 from training.optimizer_group import RunningMeans
+from training.report.sinks import Report, Sink
 from training.run import Training
 from training.run_folder import CheckpointManager
 from training.validation import Validation
@@ -36,14 +37,14 @@ def watched(training: Training) -> tuple[TrainingLoop, dict[str, list[int]]]:
         return Mock(side_effect=called)
 
     batches = [[Batch.of([read_fixed(training.splits.train, training.preprocessing, 0)])]]
-    reader, report = Mock(spec=BatchReader), Mock()
+    reader, sink = Mock(spec=BatchReader), Mock(spec=Sink)
     reader.read_step.return_value, reader.lap.return_value = batches, (1.0, 0.0)
-    report.progress = note("report")
+    sink.progress = note("report")
     validation, checkpoints = Mock(spec=Validation), Mock(spec=CheckpointManager)
     validation.run = note("validate", SimpleNamespace(summary=SimpleNamespace(figures={"l1": 0.5})))
     checkpoints.save_with_retries, checkpoints.save_if_due = note("save"), note("save if due")
     training.validation = validation
-    return TrainingLoop(training, reader, report, checkpoints, lambda *_: None), result
+    return TrainingLoop(training, reader, Report([sink], 1), checkpoints, lambda *_: None), result
 
 
 def test_a_run_reports_validates_and_saves_at_its_steps_and_at_its_end(build_fake: Build) -> None:
@@ -73,12 +74,11 @@ def test_an_average_is_validated_with_the_singular_values_of_its_own_weights(bui
     assert torch.linalg.matrix_norm(average.weight.flatten(1), 2).item() == pytest.approx(1, abs=1e-3)
 
 
-def test_a_run_that_asks_for_its_end_is_saved_before_the_next_step(
-    build_fake: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_asks_for_its_end_is_saved_before_the_next_step(build_fake: Build) -> None:
     loop, steps = watched(build_fake("train.max_steps=9", "log.every_steps=9", "log.images_every_steps=9"))
-    ask = iter([None, "enough"])
-    monkeypatch.setattr(loop.report, "end_step", lambda: setattr(loop, "end_reason", next(ask)))
+    ask, sink = iter([None, "enough"]), Mock(spec=Sink)
+    sink.end_step = lambda: setattr(loop, "end_reason", next(ask))
+    loop.report = Report([sink], 1)
     loop.run(GracefulStop())
     assert steps == {"save if due": [1, 2], "save": [2]}
 

@@ -192,9 +192,9 @@ def test_freezing_frees_the_buckets_of_the_former_ddp_wrapper() -> None:
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        (["one.head"], "parts of one: no parameter's name begins with 'head'; the parts are coarse, fine"),
-        (["one.coarse", "one.fine"], "train.freeze, parts of one: nothing would be left to train"),
-        (["two.fine"], "train.freeze: no network 'two'; the networks are one"),
+        (["one.head"], "has no part 'head'. Its parts are coarse, fine"),
+        (["one.coarse", "one.fine"], "train.freeze=['coarse', 'fine']: nothing of the"),
+        (["two.fine"], "train.freeze: no network 'two'. The networks are one"),
     ],
 )
 def test_freezing_a_missing_part_or_everything_is_an_error(parts: list[str], message: str) -> None:

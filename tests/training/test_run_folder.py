@@ -16,7 +16,6 @@ from training import run_folder
 from training.run import Training
 from training.run_folder import (
     CheckpointManager,
-    RunLockedError,
     count_more_files,
     describe_shortage,
     prepare_folder,
@@ -25,7 +24,7 @@ from training.run_folder import (
 from training.validation import BEST, BestScore
 from utils.checkpoint_folder import list_checkpoints
 from utils.distributed import World
-from utils.errors import ConfigError
+from utils.errors import ConfigError, UserError
 
 Disk = namedtuple("Disk", "total used free")
 
@@ -45,7 +44,7 @@ def test_earlier_run_is_archived_and_other_files_are_an_error(tmp_path: Path) ->
 
 def test_one_process_trains_in_a_folder_at_a_time(tmp_path: Path) -> None:
     other = run_lock(tmp_path / "other")
-    with run_lock(tmp_path / "run"), other, pytest.raises(RunLockedError), run_lock(tmp_path / "run"):
+    with run_lock(tmp_path / "run"), other, pytest.raises(UserError), run_lock(tmp_path / "run"):
         pass
 
 

@@ -19,13 +19,12 @@ from inference.predictor import Predictor
 from metrics.evaluator import Evaluator
 from tests.runs import assert_equal, built, checkpoint, run, without_config
 from training.diagnostics import Diagnostics, TranslationHints
-from training.run import Training
+from training.run import Training, best_figure
 from training.validation import (
     BEST,
     Patience,
     UnpairedValidation,
     ValidationLogits,
-    best_figure,
     has_scores_of,
     read_best,
 )

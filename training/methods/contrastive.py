@@ -17,9 +17,9 @@ from models import GENERATORS
 from models.generator import Generator
 from models.initialization import initialize
 from models.patch_projection import PatchProjection, draw_positions
+from training.methods.builder import MethodBuilder
 from training.methods.discriminator import TrainedDiscriminator
-from training.methods.method import NetworkBuilder, Pair, StepBatches, Unpaired, layout_on_cpu, translators
-from training.optimizer_group import RunningMeans
+from training.methods.method import Pair, StepBatches, Unpaired
 from training.trained_network import TrainedNetwork, synchronized_passes
 from utils.distributed import World
 from utils.signatures import accepted
@@ -192,16 +192,15 @@ def _build_projection(config: Config, generator: Generator, taps: Sequence[str])
 def build_contrastive(config: Config, world: World) -> Contrastive:
     """Return networks, optimizers and losses with initial weights, on the device of `world`."""
     torch.manual_seed(config.run.seed)
-    builder, kind = NetworkBuilder(config, world, layout_on_cpu()), GENERATORS[config.generator.name]
+    builder, kind = MethodBuilder(config, world), GENERATORS[config.generator.name]
     taps = kind.compared_layers(**accepted(kind.compared_layers, vars(config.generator)))
     modules = build.build_generator(config), build.build_discriminator(config)
     projection_module = _build_projection(config, cast(Generator, modules[0]), taps)
     torch.manual_seed(config.run.seed + world.rank)  # patches differ by process
     generator = builder.network(modules[0], "generator", lambda network: TappedGenerator(network, taps))
     projection = builder.network(projection_module, "projection")
-    discriminator = TrainedDiscriminator.of(builder, modules[1], RunningMeans())
+    discriminator = builder.discriminator(modules[1])
     return Contrastive(
-        translators=translators(config),
         generator=generator,
         discriminator=discriminator,
         objective=build.build_generator_objective(config, world.device),
@@ -212,7 +211,6 @@ def build_contrastive(config: Config, world: World) -> Contrastive:
         },
         contrastive=config.contrastive,
         taps=taps,
-        precision=builder.precision,
         shares_encoder=config.generator.norm == "instance" and not config.generator.dropout,
-        means=discriminator.means,
+        **builder.common,
     )

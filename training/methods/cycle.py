@@ -12,10 +12,10 @@ from configs import build
 from configs.schema import Config, CycleConfig
 from losses import GENERATOR_LOSSES
 from losses.objective import GeneratorObjective, WeightedLoss
+from training.methods.builder import MethodBuilder
 from training.methods.discriminator import TrainedDiscriminator
 from training.methods.image_pool import ImagePool
-from training.methods.method import NetworkBuilder, Pair, Unpaired, layout_on_cpu, translators
-from training.optimizer_group import RunningMeans
+from training.methods.method import Pair, Unpaired
 from training.trained_network import TrainedNetwork, synchronized_passes
 from utils.distributed import World
 
@@ -133,15 +133,13 @@ class Cycle(Unpaired):
 def build_cycle(config: Config, world: World) -> Cycle:
     """Return networks, optimizers and losses with initial weights, on the device of `world`."""
     torch.manual_seed(config.run.seed)
-    builder, means = NetworkBuilder(config, world, layout_on_cpu()), RunningMeans()
+    builder = MethodBuilder(config, world)
     generators = {name: build.build_generator(config, way) for way, name in config.method.translators.items()}
     sides = {side: build.build_discriminator(config, way) for side, way in (("A", "BtoA"), ("B", "AtoB"))}
     torch.manual_seed(config.run.seed + world.rank)  # dropout and pools differ by process
     a_to_b, b_to_a = (builder.network(module, "generator") for module in generators.values())
-    a, b = (TrainedDiscriminator.of(builder, module, means, f"D_{side}") for side, module in sides.items())
-    losses = build.build_generator_objective(config, world.device).losses
+    a, b = (builder.discriminator(module, f"D_{side}") for side, module in sides.items())
     return Cycle(
-        translators=translators(config),
         a_to_b=a_to_b,
         b_to_a=b_to_a,
         a=a,
@@ -150,10 +148,9 @@ def build_cycle(config: Config, world: World) -> Cycle:
             "generators": builder.group({"generator_AtoB": a_to_b, "generator_BtoA": b_to_a}),
             "discriminators": builder.group({"discriminator_A": a.trained, "discriminator_B": b.trained}),
         },
-        objectives=objectives_of(losses),
+        objectives=objectives_of(build.build_generator_objective(config, world.device).losses),
         weights=config.cycle,
-        precision=builder.precision,
-        means=means,
+        **builder.common,
     )
 
 

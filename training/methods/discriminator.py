@@ -2,18 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from configs import build
 from losses.adversarial import Logits, PenaltyInputs, mean_logits
 from losses.diffaugment import DiffAugment, Transform
 from losses.objective import DiscriminatorObjective, LossInputs, LossWeights, PixelWeights
 from models.patch_discriminator import DiscriminatorOutput
 from training.methods.image_pool import ImagePool
-from training.methods.method import NetworkBuilder
 from training.optimizer_group import RunningMeans
 from training.trained_network import TrainedNetwork
 
@@ -30,6 +27,7 @@ class TrainedDiscriminator:
     means: Receives its losses and logits, under the name `tag`.
     augmentation: Augmentation of the images that it sees. Images that are compared share a transform.
     pool: Earlier translations. The discriminator is trained on some of them instead of the present translations.
+    min_side: Shortest side of an image that it accepts, in pixels.
     """
 
     trained: TrainedNetwork
@@ -40,22 +38,7 @@ class TrainedDiscriminator:
     tag: str = "D"
     augmentation: DiffAugment = field(default_factory=DiffAugment)
     pool: ImagePool | None = None
-
-    @classmethod
-    def of(cls, builder: NetworkBuilder, module: nn.Module, means: RunningMeans, tag: str = "D") -> Self:
-        """Return a discriminator with its loss, and with a pool if train.pool_size is set."""
-        config = builder.config
-        sees_source = config.method.declaration.pairs
-        return cls(
-            trained=builder.network(module, "discriminator"),
-            objective=build.build_discriminator_objective(config),
-            sees_source=sees_source,
-            joint=config.discriminator.norm == "instance",
-            means=means,
-            tag=tag,
-            augmentation=build.build_augmentation(config),
-            pool=ImagePool(config.train.pool_size, coin_first=not sees_source) if config.train.pool_size else None,
-        )
+    min_side: int = 1
 
     def loss(self, source: Tensor, fake: Tensor, real: Tensor) -> Tensor:
         """Return the loss, 0-d, on real images and translations, (N, C, H, W) in [-1, 1]. Translations get no gradient.

@@ -1,4 +1,4 @@
-"""The contract of a training method, the builder of its networks, and the base of the methods without pairs."""
+"""The contract of a training method, and the base of the methods without pairs."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -7,24 +7,21 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import torch
-from torch import Tensor, nn
-from torch.optim import Adam
+from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
-from configs import build
-from configs.schema import Config
-from data.batch import Batch, Sample
+from configs.data_facts import DataFacts
+from data.batch import Batch
 from data.conditioning import Conditioning, weights_of_classes
 from inference.predictor import Predictor
 from losses.objective import PixelWeights
+from metrics.evaluator import Evaluator
 from models.style_encoder import inference_network
 from training.methods.image_pool import ImagePool
 from training.optimizer_group import OptimizerGroup, RunningMeans
-from training.trained_network import Role, TrainedNetwork, Wrap
+from training.trained_network import TrainedNetwork
 from training.validation import UnpairedValidation, Validation
-from utils.device import Precision, choose_precision, compiled, cpu_has_avx2_alone
-from utils.distributed import World
-from utils.errors import ConfigError
+from utils.device import Precision
 
 StepBatches = Sequence[Sequence[Batch]]
 """uint8 batches on the device, for each update of the discriminator. The generator is updated from the last group."""
@@ -35,24 +32,29 @@ Averages = Mapping[str, AveragedModel]
 
 @dataclass(frozen=True)
 class Translator:
-    """The name of a network that translates in one direction, and the conditioning that computes its inputs."""
+    """The name of a network that translates in one direction, and the facts about the images of the direction."""
 
     network: str
-    conditioning: Conditioning
+    facts: DataFacts
+
+    @property
+    def conditioning(self) -> Conditioning:
+        """The conditioning that computes the inputs of the network."""
+        return self.facts.conditioning
 
 
 @dataclass(frozen=True)
-class Passes(Sequence[Any]):
-    """The inputs of the passes of an update. The float tensors of a pass are computed when it begins."""
+class LazySequence(Sequence[Any]):
+    """A sequence whose items are computed from other items when they are read, because all of them need much memory."""
 
-    batches: Sequence[Batch]
-    inputs: Callable[[Batch], Any]
+    items: Sequence[Any]
+    compute: Callable[[Any], Any]
 
     def __len__(self) -> int:
-        return len(self.batches)
+        return len(self.items)
 
     def __getitem__(self, index: Any) -> Any:
-        return self.inputs(self.batches[index])
+        return self.compute(self.items[index])
 
 
 @dataclass
@@ -64,6 +66,7 @@ class Method(ABC):
     optimizers: Optimizer groups by name. Each trained network belongs to one group.
     translators: Networks that translate, by direction, the default direction first.
     means: Means of losses and other scalars since the last report, by tag.
+    repeats_steps: Whether steps may be repeated as a CUDA graph.
     """
 
     progress: ClassVar[str]
@@ -72,6 +75,7 @@ class Method(ABC):
     translators: Mapping[str, Translator]
     precision: Precision
     means: RunningMeans
+    repeats_steps: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         self.networks = {name: one for group in self.optimizers.values() for name, one in group.networks.items()}
@@ -116,7 +120,7 @@ class Method(ABC):
         with ExitStack() as stack:
             for group in self.optimizers.values():
                 stack.enter_context(group.undoing_statistics())
-            self.update([Passes(passes, self.inputs) for passes in batches])
+            self.update([LazySequence(passes, self.inputs) for passes in batches])
 
     @abstractmethod
     def inputs(self, batch: Batch) -> Any:
@@ -131,8 +135,12 @@ class Method(ABC):
         """Return the losses of generators and discriminators, 0-d each, for one pass."""
 
     @abstractmethod
-    def build_validation(self, config: Config, split: str, samples: Sequence[Sample], averages: Averages) -> Validation:
-        """Return the validation of the main process on samples of a split, with the averages if there are any."""
+    def build_validation(self, averages: Averages, of_sources: Evaluator, **shared: Any) -> Validation:
+        """Return the validation of the main process, with the averages if there are any.
+
+        of_sources: Evaluator of images of the source domain.
+        shared: The arguments of `Validation` that do not depend on the method.
+        """
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state in addition to networks, optimizers and random states, as plain types."""
@@ -148,88 +156,18 @@ class Method(ABC):
     def load_process_state(self, state: Mapping[str, Any]) -> None:  # noqa: B027 - most methods have none
         """Load the state that `process_state` returned in the process of this rank."""
 
-    def predictor(self, config: Config, averages: Averages, direction: str | None = None) -> Predictor:
+    def predictor(self, averages: Averages, direction: str | None = None) -> Predictor:
         """Return the predictor of a direction, by default the first, with the network's average if there is one."""
         translator = self.translators[direction or next(iter(self.translators))]
-        facts = build.data_facts(config, direction)
         average = averages.get(translator.network)
-        network = inference_network(average.module if average else self.networks[translator.network].module)
-        shown, modules = config.log.activations, [name for name, _ in network.named_modules() if name]
-        if shown is not None and shown not in modules:
-            some = ", ".join(modules[:: max(1, len(modules) // 12)])
-            raise ConfigError(f"log.activations: the generator has no module {shown!r}; some are {some}")
         return Predictor(
-            generator=network,
+            generator=inference_network(average.module if average else self.networks[translator.network].module),
             conditioning=translator.conditioning,
             precision=self.precision,
             device=self.device,
-            colors=facts.class_colors,
-            target_dtype=facts.target_dtype,
+            colors=translator.facts.class_colors,
+            target_dtype=translator.facts.target_dtype,
         )
-
-
-def uses_cuda_graph(config: Config, world: World) -> bool:
-    """Return whether a run repeats its steps as a CUDA graph. It needs a GPU, and a single process.
-
-    Dropout in recomputed activations reads the GPU's random state, which a graph cannot do.
-    """
-    asks_for_state = config.train.activation_checkpointing and config.generator.dropout
-    return config.train.cuda_graph and world.device.type == "cuda" and world.size == 1 and not asks_for_state
-
-
-@dataclass(frozen=True)
-class NetworkBuilder:
-    """Moves networks to the device of `world`, in the precision of the settings.
-
-    layout_on_cpu: Memory layout on a CPU.
-    """
-
-    config: Config
-    world: World
-    layout_on_cpu: torch.memory_format = torch.contiguous_format
-
-    @property
-    def precision(self) -> Precision:
-        """The precision of the networks."""
-        return choose_precision(self.config.amp.opt_level, self.config.amp.dtype, self.world.device)
-
-    def network(self, module: nn.Module, role: Role, as_called: Wrap = lambda network: network) -> TrainedNetwork:
-        """Return a network in training. If train.compile is set, a generator is compiled.
-
-        as_called: Function that returns the module that training calls.
-        """
-        device, is_compiled = self.world.device, role == "generator" and self.config.train.compile
-        module.to(device).to(memory_format=build.memory_format(device, self.layout_on_cpu))
-
-        def wrap(network: nn.Module) -> nn.Module:
-            network = as_called(network)
-            return self.world.wrap(compiled(network, device) if is_compiled else network)
-
-        # the first vectors of a projection are too short for low dtypes
-        copy = module if role == "projection" else self.precision.compute_copy(module)
-        return TrainedNetwork(module, copy, wrap, role)
-
-    def group(self, networks: Mapping[str, TrainedNetwork]) -> OptimizerGroup:
-        """Return networks with an optimizer and a GradScaler of their own."""
-        settings = self.config.optimizer
-        parameters = [parameter for network in networks.values() for parameter in network.module.parameters()]
-        is_repeated, rate = uses_cuda_graph(self.config, self.world), settings.learning_rate
-        adam = Adam(
-            parameters,
-            lr=torch.tensor(rate, device=parameters[0].device) if is_repeated else rate,  # a graph reads a tensor
-            betas=(settings.betas[0], settings.betas[1]),
-            fused=True,  # skips an update with broken gradients without asking the host
-            capturable=is_repeated,
-        )
-        return OptimizerGroup(networks, adam, self.precision.make_scaler(), settings.max_gradient_norm)
-
-
-def translators(config: Config) -> dict[str, Translator]:
-    """Return the translators by direction, as the method declares them."""
-    return {
-        direction: Translator(network, build.data_facts(config, direction).conditioning)
-        for direction, network in config.method.translators.items()
-    }
 
 
 class Pair(NamedTuple):
@@ -241,11 +179,6 @@ class Pair(NamedTuple):
     source: Tensor
     target: Tensor
     outside: PixelWeights | None = None
-
-
-def layout_on_cpu() -> torch.memory_format:
-    """Return the memory layout with the fastest training step without pairs on a CPU."""
-    return torch.contiguous_format if cpu_has_avx2_alone() else torch.channels_last
 
 
 @dataclass
@@ -262,17 +195,8 @@ class Unpaired(Method):
         weights = weights_of_classes(labels, self.conditioning.class_weights, *labels.shape[-2:])
         return Pair(*images, PixelWeights(weights))
 
-    def build_validation(self, config: Config, split: str, samples: Sequence[Sample], averages: Averages) -> Validation:
+    def build_validation(self, averages: Averages, of_sources: Evaluator, **shared: Any) -> Validation:
         """Return the validation, which compares translations with real images as sets, in all trained directions."""
-        evaluator = build.build_evaluator(config, self.device, len(samples))
-        first, *others = (self.predictor(config, averages, direction) for direction in self.translators)
-        return UnpairedValidation(
-            split,
-            samples,
-            first,
-            evaluator,
-            logits=None,
-            activations=config.log.activations,
-            back=others[0] if others else None,
-            of_sources=build.source_evaluator(config, evaluator),
-        )
+        first, *others = (self.predictor(averages, direction) for direction in self.translators)
+        back = others[0] if others else None
+        return UnpairedValidation(predictor=first, logits=None, back=back, of_sources=of_sources, **shared)

@@ -8,15 +8,15 @@ import torch
 from torch import Tensor, nn
 
 from configs import build
-from configs.build import discriminated_side
 from configs.schema import Config
-from data.batch import Batch, Sample
+from data.batch import Batch
 from losses.objective import GeneratorObjective, LossInputs
+from metrics.evaluator import Evaluator
 from models.style_encoder import StyledImages, StyleDistribution
+from training.methods.builder import MethodBuilder
 from training.methods.discriminator import TrainedDiscriminator
 from training.methods.image_pool import ImagePool
-from training.methods.method import Averages, Method, NetworkBuilder, translators
-from training.optimizer_group import RunningMeans
+from training.methods.method import Averages, Method
 from training.trained_network import TrainedNetwork, synchronized_passes
 from training.validation import Validation, ValidationLogits
 from utils.distributed import World
@@ -146,13 +146,11 @@ class Paired(Method):
         self.means.add(terms, "loss/G/")
         return terms["total"]
 
-    def build_validation(self, config: Config, split: str, samples: Sequence[Sample], averages: Averages) -> Validation:
+    def build_validation(self, averages: Averages, of_sources: Evaluator, **shared: Any) -> Validation:
         """Return the validation, which compares each translation with its target."""
-        predictor = self.predictor(config, averages)
-        judge, min_side = self.discriminator, discriminated_side(config)
-        logits = ValidationLogits(judge.trained.compute_copy, judge.augmentation, predictor, min_side)
-        evaluator, shown = build.build_evaluator(config, self.device, len(samples)), config.log.activations
-        return Validation(split, samples, predictor, evaluator, logits, activations=shown)
+        predictor, judge = self.predictor(averages), self.discriminator
+        logits = ValidationLogits(judge.trained.compute_copy, judge.augmentation, predictor, judge.min_side)
+        return Validation(predictor=predictor, logits=logits, **shared)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the pool, if there is one."""
@@ -170,15 +168,13 @@ def build_paired(config: Config, world: World) -> Paired:
         expected = "0 with several processes. Each process would have its own pool"
         raise ConfigError(f"train.pool_size is {config.train.pool_size}, expected {expected}.")
     torch.manual_seed(config.run.seed)
-    builder = NetworkBuilder(config, world)
+    builder = MethodBuilder(config, world)
     modules = build.build_generator(config), build.build_discriminator(config)
     with world.main_first():
         objective = build.build_generator_objective(config, world.device)
     torch.manual_seed(config.run.seed + world.rank)  # noise differs by process
-    generator, means = builder.network(modules[0], "generator"), RunningMeans()
-    discriminator = TrainedDiscriminator.of(builder, modules[1], means)
+    generator, discriminator = builder.network(modules[0], "generator"), builder.discriminator(modules[1])
     return Paired(
-        translators=translators(config),
         generator=generator,
         discriminator=discriminator,
         optimizers={
@@ -186,7 +182,6 @@ def build_paired(config: Config, world: World) -> Paired:
             "discriminator": builder.group({"discriminator": discriminator.trained}),
         },
         objective=objective,
-        precision=builder.precision,
-        means=means,
         retain_graph=config.train.retain_graph,
+        **builder.common,
     )

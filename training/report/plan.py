@@ -31,7 +31,7 @@ from losses.perceptual import VGG19
 from metrics import METRICS
 from metrics.metric import FeatureSource, PairMetric, SetMetric
 from training.cuda_graph import WARM_UP_STEPS, make_step
-from training.methods.method import Method, uses_cuda_graph
+from training.methods.method import Method
 from training.resume import ResumeOptions, find_checkpoint_together, start
 from training.run import Training, build_training, joined, run_folder
 from training.run_folder import describe_shortage, size
@@ -250,8 +250,8 @@ def time_steps(training: Training, batch: Batch) -> float:
     """Return the median time of a few steps with `batch` in seconds, without the first steps, which are slower."""
     train, world = training.config.train, training.world
     batches = [[batch] * train.accumulation_steps] * train.discriminator_steps
-    step, n_slower = make_step(training.method, training.config, world), 1
-    if uses_cuda_graph(training.config, world):
+    step, n_slower = make_step(training.method), 1
+    if training.method.repeats_steps:
         n_slower += 4 * WARM_UP_STEPS + train.pool_size  # a graph for each draw, and steps until a pool is full
     durations_s: list[float] = []
     for number in range(n_slower + MOST_STEPS):

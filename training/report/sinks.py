@@ -2,7 +2,6 @@
 
 import shlex
 import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -90,25 +89,10 @@ class Report:
         """Begin a session with `first_step`."""
         self._sinks = sinks
         self._failed: set[Sink] = set()
-        self._each(lambda sink: sink.open(first_step))
+        self.each(lambda sink: sink.open(first_step))
 
-    def end_step(self) -> None:
-        """Note the end of a training step."""
-        self._each(lambda sink: sink.end_step())
-
-    def progress(self, report: Progress) -> None:
-        """Report the figures of the latest steps."""
-        self._each(lambda sink: sink.progress(report))
-
-    def validation(self, step: int, report: ValidationReport) -> None:
-        """Report a validation."""
-        self._each(lambda sink: sink.validation(step, report))
-
-    def close(self) -> None:
-        """Write what is left."""
-        self._each(lambda sink: sink.close())
-
-    def _each(self, write: Callable[[Sink], None]) -> None:
+    def each(self, write: Callable[[Sink], None]) -> None:
+        """Call a function with each sink. If the disk fails, warn once for each sink and continue."""
         for sink in self._sinks:
             try:
                 write(sink)
@@ -117,6 +101,10 @@ class Report:
                     text = "%s: %s. The run continues, but its log is incomplete."
                     logger.warning(text, sink.place, error.strerror or error)
                 self._failed.add(sink)
+
+    def close(self) -> None:
+        """Write what is left."""
+        self.each(lambda sink: sink.close())
 
 
 class Console(Sink):
@@ -295,11 +283,9 @@ class TensorBoard(Sink):
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._writer: SummaryWriter | None = None
-        self._previous_hook = threading.excepthook
 
     def open(self, first_step: int) -> None:
         """Open a file of events."""
-        self._previous_hook, threading.excepthook = threading.excepthook, self._report_thread
         # also in the first session: TensorBoard takes the first mark for no restart, and hides nothing
         self._writer = SummaryWriter(str(self._folder), purge_step=first_step)
         charts = {part: {name: ["Multiline", [tags]] for name, tags in of.items()} for part, of in CHARTS.items()}
@@ -322,10 +308,7 @@ class TensorBoard(Sink):
 
     def close(self) -> None:
         """Write what is left."""
-        try:
-            self._write(SummaryWriter.close)
-        finally:
-            threading.excepthook = self._previous_hook
+        self._write(SummaryWriter.close)
 
     def _write(self, add: Callable[[SummaryWriter], object]) -> None:
         """Call `add` with torch's writer, and flush what it adds to the disk."""
@@ -334,12 +317,6 @@ class TensorBoard(Sink):
             add(writer)
             writer.flush()
             self._writer = writer
-
-    def _report_thread(self, failure: threading.ExceptHookArgs) -> None:
-        """Omit the traceback of the thread that writes the events. The next call here raises its OSError."""
-        is_ours = type(failure.thread).__module__.startswith("tensorboard.")
-        if not (is_ours and isinstance(failure.exc_value, OSError)):
-            self._previous_hook(failure)
 
 
 def _add_scalars(writer: SummaryWriter, scalars: Mapping[str, float], step: int) -> None:

@@ -1,0 +1,93 @@
+"""Builds what all methods have in common, from a configuration."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Adam
+
+from configs import build
+from configs.schema import Config
+from training.methods.discriminator import TrainedDiscriminator
+from training.methods.image_pool import ImagePool
+from training.methods.method import Translator
+from training.optimizer_group import OptimizerGroup, RunningMeans
+from training.trained_network import Role, TrainedNetwork, Wrap
+from utils.device import choose_precision, compiled, cpu_has_avx2_alone
+from utils.distributed import World
+
+
+class MethodBuilder:
+    """Moves the networks of a method to the device of `world`, in the precision of the settings.
+
+    common: Fields that all methods have, except the optimizers.
+    """
+
+    def __init__(self, config: Config, world: World) -> None:
+        self._config, self._world = config, world
+        # dropout in recomputed activations reads the GPU's random state, which a CUDA graph cannot do
+        reads_state = config.train.activation_checkpointing and config.generator.dropout
+        is_alone_on_gpu = world.device.type == "cuda" and world.size == 1
+        self._repeats = config.train.cuda_graph and is_alone_on_gpu and not reads_state
+        self._precision = choose_precision(config.amp.opt_level, config.amp.dtype, world.device)
+        self._means = RunningMeans()
+        self.common: dict[str, Any] = {
+            "translators": {
+                direction: Translator(network, build.data_facts(config, direction))
+                for direction, network in config.method.translators.items()
+            },
+            "precision": self._precision,
+            "means": self._means,
+            "repeats_steps": self._repeats,
+        }
+
+    def network(self, module: nn.Module, role: Role, as_called: Wrap = lambda network: network) -> TrainedNetwork:
+        """Return a network in training. If train.compile is set, a generator is compiled.
+
+        as_called: Function that returns the module that training calls.
+        """
+        device, is_compiled = self._world.device, role == "generator" and self._config.train.compile
+        on_cpu = torch.contiguous_format if self._config.method.declaration.pairs else unpaired_layout_on_cpu()
+        module.to(device).to(memory_format=build.memory_format(device, on_cpu))
+
+        def wrap(network: nn.Module) -> nn.Module:
+            network = as_called(network)
+            return self._world.wrap(compiled(network, device) if is_compiled else network)
+
+        # the first vectors of a projection are too short for low dtypes
+        copy = module if role == "projection" else self._precision.compute_copy(module)
+        return TrainedNetwork(module, copy, wrap, role)
+
+    def discriminator(self, module: nn.Module, tag: str = "D") -> TrainedDiscriminator:
+        """Return a discriminator with its loss, and with a pool if train.pool_size is set."""
+        config, sees_source = self._config, self._config.method.declaration.pairs
+        return TrainedDiscriminator(
+            trained=self.network(module, "discriminator"),
+            objective=build.build_discriminator_objective(config),
+            sees_source=sees_source,
+            joint=config.discriminator.norm == "instance",
+            means=self._means,
+            tag=tag,
+            augmentation=build.build_augmentation(config),
+            pool=ImagePool(config.train.pool_size, coin_first=not sees_source) if config.train.pool_size else None,
+            min_side=build.discriminated_side(config),
+        )
+
+    def group(self, networks: Mapping[str, TrainedNetwork]) -> OptimizerGroup:
+        """Return networks with an optimizer and a GradScaler of their own."""
+        settings, rate = self._config.optimizer, self._config.optimizer.learning_rate
+        parameters = [parameter for network in networks.values() for parameter in network.module.parameters()]
+        adam = Adam(
+            parameters,
+            lr=torch.tensor(rate, device=parameters[0].device) if self._repeats else rate,  # a graph reads a tensor
+            betas=(settings.betas[0], settings.betas[1]),
+            fused=True,  # skips an update with broken gradients without asking the host
+            capturable=self._repeats,
+        )
+        return OptimizerGroup(networks, adam, self._precision.make_scaler(), settings.max_gradient_norm)
+
+
+def unpaired_layout_on_cpu() -> torch.memory_format:
+    """Return the memory layout with the fastest training step without pairs on a CPU."""
+    return torch.contiguous_format if cpu_has_avx2_alone() else torch.channels_last
