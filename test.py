@@ -21,9 +21,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add = parser.add_argument
     checkpoint_help = "run, checkpoint, .safetensors, or file or folder of an original, such as latest_net_G_A.pth"
     add_generator_options(parser, checkpoint_help)
-    input_help = (
-        "folders or files of sources, or one video; -: read paths from standard input; default: the test split; "
-    )
+    input_help = "folders or files of sources, or one video; default: the test split; "
     input_help += "a run with several source folders takes a folder, or a file, for each, in their order"
     add("--input", type=Path, nargs="+", action="extend", default=[], metavar="PATH", help=input_help)
     add("--instances", type=Path, metavar="DIR", help="folder of instance maps for --input")
@@ -46,7 +44,6 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--size", choices=("own", "trained"), help=size_help)
     pixels_help = "read images of up to N pixels at once; default: what fits into a quarter of the memory"
     add("--max-pixels", type=whole_number(1), metavar="N", help=pixels_help)
-    add("--tta", choices=("flip",), help="flip: average the translations of each image and of its mirror image")
     metrics_help = "metrics besides L1, PSNR, SSIM and MS-SSIM: lpips,swd,fid,kid or none; default: the training's"
     add("--metrics", metavar="LIST", help=metrics_help)
     arguments = parser.parse_intermixed_args(argv)

@@ -1,9 +1,7 @@
-"""The measured cases: configurations at full size and small, batches for them, and their command line."""
+"""The measured cases: configurations at full size and small, and batches for them."""
 
-import argparse
 import os
 import tempfile
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,20 +68,8 @@ class Case:
         return Batch(names, source=labels, instances=labels.int(), target=photo).to(device)
 
 
-TINY = Case(
-    "tiny", 32, 32, batch_size=2, settings=(*SMALL, "generator.base_channels=4")
-)  # a quick trial of a benchmark
-
-
-def command_line(description: str | None, cases: Iterable[str]) -> argparse.ArgumentParser:
-    """Return a parser of --device, --repeats and --case, one of the names of cases."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=description, formatter_class=raw)
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    parser.add_argument("--repeats", type=int, default=3)
-    case_help = "default: all cases of the device"
-    parser.add_argument("--case", nargs="*", choices=list(cases), metavar="NAME", help=case_help)
-    return parser
+TINY = Case("tiny", 32, 32, batch_size=2, settings=(*SMALL, "generator.base_channels=4"))
+"""A quick trial of a benchmark."""
 
 
 def use_random_vgg19() -> None:

@@ -4,6 +4,7 @@ A CPU changes its speed. There the sides of a case take turns, each in a process
 may have no room for all sides. There they follow one another in one process, where cuDNN chooses algorithms once.
 """
 
+import argparse
 import gc
 import json
 import multiprocessing
@@ -22,7 +23,7 @@ from typing import Any, TypeVar
 import torch
 import torchvision
 
-from bench.cases import Case, command_line
+from bench.cases import Case
 from training.cuda_graph import WARM_UP_STEPS, CaptureError
 from utils.device import OptLevel, choose_device, choose_precision
 from utils.errors import UserError
@@ -199,7 +200,11 @@ def measure_cases(
     rows_of: Returns the rows of a case, by device, number of turns and sides; without sides, of the usual ones.
     """
     known = {case.name: case for of_device in cases.values() for case in of_device}
-    parser = command_line(description, known)
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    parser.add_argument("--repeats", type=int, default=3)
+    case_help = "default: all cases of the device"
+    parser.add_argument("--case", nargs="*", choices=list(known), metavar="NAME", help=case_help)
     parser.add_argument("--side", nargs="*", choices=sides, default=[], metavar="NAME", help="; ".join(sides))
     arguments = parser.parse_args()
     device = choose_device(arguments.device)

@@ -2,7 +2,6 @@
 
 import unicodedata
 from collections.abc import Mapping
-from functools import cache
 
 import numpy as np
 import torch
@@ -45,6 +44,7 @@ def contact_sheet(samples: Mapping[str, Mapping[str, Tensor]], n_images: int) ->
     tops = [2 * LINE + MARGIN + sum(heights[:number]) + MARGIN * number for number in range(len(lines))]
     sheet = Image.new("RGB", (MARGIN + per_line * width, tops[-1] + heights[-1] + MARGIN), "white")
     draw = ImageDraw.Draw(sheet)
+    draw.font = ImageFont.load_default(FONT_SIZE)
     of = f"{len(samples)} of " if len(samples) < n_images else ""
     _write(draw, MARGIN, MARGIN // 2, of + counted(n_images, "image"), sheet.width - 2 * MARGIN)
     for column in range(per_line):
@@ -63,18 +63,13 @@ def contact_sheet(samples: Mapping[str, Mapping[str, Tensor]], n_images: int) ->
 def _write(draw: ImageDraw.ImageDraw, left: int, top: int, text: str, width: int, color: str = "black") -> None:
     """Write one line of text, or its end, where names differ, if it is wider than `width` pixels."""
     shown = line = _drawable(text[-SHEET_WIDTH:])  # no letter is narrower than a pixel
-    while len(line) > 1 and draw.textlength(shown, font=_font()) > width:
+    while len(line) > 1 and draw.textlength(shown) > width:
         line = line[1:]
         shown = f"...{line}"
-    draw.text((left, top), shown, fill=color, font=_font())
+    draw.text((left, top), shown, fill=color)
 
 
 def _drawable(text: str) -> str:
     """Return the text in ASCII, because Pillow's font has no other letters: without accents, or as "?"."""
     letters = (c for c in unicodedata.normalize("NFKD", printable(text)) if not unicodedata.combining(c))
     return "".join(letters).encode("ascii", "replace").decode()
-
-
-@cache
-def _font() -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
-    return ImageFont.load_default(FONT_SIZE)

@@ -1,44 +1,24 @@
 """The images to translate: a split of the data set, a folder, or a list of files and folders."""
 
 import os
-import sys
 import unicodedata
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from configs.data_facts import allowing_missing
-from configs.schema import ROOT, Config
+from configs.schema import ROOT
 from configs.splits import check_has_split, has_split, open_split, translated_split
-from data import LAYOUTS
 from data.batch import DataError
-from data.files.image_files import find_image_paths, find_images, read_size
+from data.files.image_files import find_image_paths, find_images
 from data.folder import Blob, LocalFile, local_folder
 from data.layout import Layout
 from data.map_reader import MapReader, source_kinds
 from data.paired_folders import PairedFolders
-from inference.load import LoadedGenerator, directions_of
+from inference.load import LoadedGenerator
 from inference.request import Request
 from models.instance_features import FeatureConditionedGenerator
-from utils.distributed import World
-from utils.errors import UserError
 from utils.files import without_dots
-from utils.log import logger
-
-STANDARD_INPUT = Path("-")
-_SAME_PROPORTIONS = 0.1  # largest difference of aspect ratios: 16:9 is not twice 1:1
-
-
-def with_listed_inputs(paths: Sequence[Path], world: World) -> Sequence[Path]:
-    """Return the paths of --input, with the lines of standard input instead of `-`. The main process reads them."""
-    if STANDARD_INPUT not in paths:
-        return paths
-    lines = sys.stdin.read().splitlines() if world.is_main else []
-    listed = world.gather([Path(line) for line in lines if line.strip()])[0]
-    if not listed:
-        raise DataError("--input -: standard input holds no path. Write one per line, as find does.")
-    return [*(path for path in paths if path != STANDARD_INPUT), *listed]
 
 
 def build_input(loaded: LoadedGenerator, request: Request) -> Layout:
@@ -47,13 +27,12 @@ def build_input(loaded: LoadedGenerator, request: Request) -> Layout:
     if request.input:
         _check_maps_are_named(request, loaded)
         layout = _named_input(request, loaded)
-        _warn_of_pairs(layout, loaded.config)
     elif loaded.step is None and config.data.root == ROOT:
         remedy = "Name a folder of sources with --input DIR, or a data set with data.root=DIR"
         raise DataError(f"{loaded.file}: names no data set. {remedy}.")
     else:
         split = request.split or translated_split(config)
-        others = [f"--direction {each}" for each in directions_of(None, loaded) if each != loaded.direction]
+        others = [f"--direction {each}" for each in loaded.directions if each != loaded.direction]
         if not (others and has_split(replace(config, data=config.data.reversed), split)):
             others = []
         check_has_split(config, split, other_choice=" or ".join([*others, "--input FOLDER"]))
@@ -186,18 +165,3 @@ def common_folder(paths: Sequence[Path]) -> Path:
     if len(paths) == 1 and paths[0].is_dir():
         return paths[0].resolve()
     return Path(os.path.commonpath([without_dots(path).parent for path in paths]))
-
-
-def _warn_of_pairs(layout: Layout, config: Config) -> None:
-    """Warn if the first picture seems to hold both source and target, as the pictures of the training do."""
-    if "pair" not in LAYOUTS[config.data.layout].file_maps:
-        return
-    with suppress(UserError, OSError):  # a data set that has moved, or a file that is reported when its turn comes
-        height, width = open_split(config, "train", needs_targets=False).read(0).source.shape[-2:]
-        file = layout.provenance(0).files["source"]
-        rows, columns = read_size(file)
-        if abs(columns / rows * height / width / 2 - 1) <= _SAME_PROPORTIONS:
-            logger.warning(
-                f"--input: {file} is {columns}x{rows} and is translated as one source. If it holds source and target, "
-                "translate its folder as a data set: data.root=PARENT --split FOLDER."
-            )

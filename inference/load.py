@@ -15,7 +15,6 @@ from configs.build import image_sides
 from configs.data_facts import DataFacts
 from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config
-from configs.schema.data import DIRECTIONS
 from data.conditioning import Conditioning
 from inference.original_weights import (
     SOURCE_ALONE,
@@ -80,9 +79,18 @@ class LoadedGenerator:
     card: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def _is_in_run(self) -> bool:
+        return self.step is not None and self.file.suffix != SUFFIX
+
+    @property
     def name(self) -> str:
         """The name of the run, or of an original's file."""
-        return self.file.resolve().parent.name if _is_in_run(self) else self.config.run.name
+        return self.file.resolve().parent.name if self._is_in_run else self.config.run.name
+
+    @property
+    def directions(self) -> list[str]:
+        """The directions that the generators of the file translate in."""
+        return list(self.config.method.translators) if self._is_in_run else [self.direction]
 
     @property
     def reading_config(self) -> Config:
@@ -154,17 +162,6 @@ def load_from(
         f"{chosen}: the folder holds no checkpoint, and no {what} of an original. Name one of its files: {files}, or "
         f"of the runs below it: {_runs_in(chosen)}."
     )
-
-
-def directions_of(checkpoint: Path | None, loaded: LoadedGenerator) -> list[str]:
-    """Return the directions that the generators of --checkpoint translate in."""
-    if loaded.step is None and checkpoint is not None and checkpoint.is_dir():
-        return [direction for direction in DIRECTIONS if original_file(checkpoint, "generator", direction)]
-    return list(loaded.config.method.translators) if _is_in_run(loaded) else [loaded.direction]
-
-
-def _is_in_run(loaded: LoadedGenerator) -> bool:
-    return loaded.step is not None and loaded.file.suffix != SUFFIX
 
 
 def _runs_in(folder: Path) -> str:

@@ -5,7 +5,6 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,7 +36,6 @@ class Predictor:
     style: Style of all translations, (1, style_channels). None: draw a style for each image by its seed.
     noise: Whether to translate in training mode, with dropout and the image's own batch statistics, as pix2pix does.
     tiles: Network that computes images larger than a tile. None: translate every image in one piece.
-    flips: Whether to average the translations of an image and of its mirror image.
     target_dtype: Type of the translated values, if targets are not 8-bit RGB.
     """
 
@@ -52,7 +50,6 @@ class Predictor:
     style: Tensor | None = None
     noise: bool = False
     tiles: TiledNetwork | None = None
-    flips: bool = False
     target_dtype: torch.dtype = torch.uint8
 
     def tiles_for(self, height: int, width: int) -> TiledNetwork | None:
@@ -82,11 +79,7 @@ class Predictor:
         if tiles := self.tiles_for(*batch.source.shape[-2:]):
             return self._in_tiles(batch, tiles)
         with self._drawn(batch.names):
-            fake = self._generate(batch)
-            if self.flips:
-                mirrored = self._generate(batch.mapped(lambda images: images.flip(-1)))
-                fake = (fake.float() + mirrored.flip(-1).float()) / 2
-        return self.conditioning.pixels(fake, self.target_dtype).cpu()
+            return self.conditioning.pixels(self._generate(batch), self.target_dtype).cpu()
 
     @torch.inference_mode()
     def bytes_per_pixel(self, part: Batch) -> float:
@@ -99,18 +92,15 @@ class Predictor:
 
     def _in_tiles(self, batch: Batch, tiles: TiledNetwork) -> Tensor:
         """Return the translation of one image, computed tile by tile, in a temporary file."""
-        folder = tiles.folder
-        height, width = (round(side * self.conditioning.target_scale) for side in batch.source.shape[-2:])
+        sides = [round(side * self.conditioning.target_scale) for side in batch.source.shape[-2:]]
+        image = torch.empty(0)
         with self._drawn(batch.names), self.precision.autocast():
-            parts = self._parts(batch, tiles)
-            if self.flips:
-                first = _assembled(parts, folder, height, width)
-                places = (
-                    (window.mirrored(width), part) for window, part in self._parts(batch, tiles, is_mirrored=True)
-                )
-                parts = ((place, (place.cut(first) + part.flip(-1)) / 2) for place, part in places)
-            values = ((window, self.conditioning.pixels(part, self.target_dtype).cpu()) for window, part in parts)
-            return _assembled(values, folder, height, width)
+            for window, part in self._parts(batch, tiles):
+                values = self.conditioning.pixels(part, self.target_dtype).cpu()
+                if not image.numel():
+                    image = mapped_tensor(tiles.folder, (1, values.shape[1], *sides), values.dtype)
+                window.cut(image).copy_(values)
+        return image
 
     @contextmanager
     def _drawn(self, names: Sequence[str]) -> Iterator[None]:
@@ -155,23 +145,15 @@ class Predictor:
             features.append(clusters.sample(classes[None], region[None], rng))
         return torch.cat(features)
 
-    def _parts(
-        self, batch: Batch, tiles: TiledNetwork, *, is_mirrored: bool = False
-    ) -> Iterator[tuple[Window, Tensor]]:
-        """Yield the generator's output for one image, or for its mirror image, in parts with their windows."""
+    def _parts(self, batch: Batch, tiles: TiledNetwork) -> Iterator[tuple[Window, Tensor]]:
+        """Yield the generator's output for one image in parts with their windows."""
         height, width = batch.source.shape[-2:]
         whole = Window(0, height, 0, width)
-
-        def read(window: Window) -> Batch:
-            if is_mirrored:
-                return batch.mapped(lambda images: window.mirrored(width).cut(images).flip(-1))
-            return batch.mapped(window.cut)
-
-        features = None if self.clusters is None else self._drawn_features(read(whole), self.clusters)
+        features = None if self.clusters is None else self._drawn_features(batch, self.clusters)
 
         def read_input(window: Window) -> Tensor:
             seen = window.grown(1, whole)  # an edge between instances depends on the next pixel
-            part = read(seen).to(self.device)
+            part = batch.mapped(seen.cut).to(self.device)
             condition = self.conditioning(part)
             if features is not None:
                 condition = torch.cat([condition, seen.cut(features).to(self.device)], dim=1)
@@ -197,16 +179,6 @@ class Predictor:
         """Return the weights of a sample's pixels, (1, H, W) float32 on the CPU; None if all weigh the same."""
         weights = self.conditioning.weights(Batch.of([sample]))
         return None if weights is None else weights[0]
-
-
-def _assembled(parts: Iterator[tuple[Window, Tensor]], folder: Path, height: int, width: int) -> Tensor:
-    """Return the image (1, C, H, W) that parts (1, C, h, w) cover, in a temporary file of `folder`."""
-    image = torch.empty(0)
-    for window, part in parts:
-        if not image.numel():
-            image = mapped_tensor(folder, (1, part.shape[1], height, width), part.dtype)
-        window.cut(image).copy_(part)
-    return image
 
 
 class _LiveBytes(TorchDispatchMode):

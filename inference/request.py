@@ -43,7 +43,6 @@ class Request:
     batch_size: int = 1
     tile: int | None = None
     norm_window: int | None = None
-    tta: Literal["flip"] | None = None
     max_pixels: int | None = None
     output: Path | None = None
     existing: Existing = "refuse"

@@ -160,7 +160,6 @@ def build_predictor(
         seed=request.seed,
         style=style,
         noise=request.noise,
-        flips=request.tta == "flip",
         target_dtype=loaded.data_facts.target_dtype,
     )
 

@@ -45,10 +45,6 @@ class Window:
         top, left = other.top, other.left
         return type(self)(self.top - top, self.bottom - top, self.left - left, self.right - left)
 
-    def mirrored(self, width: int) -> Self:
-        """Return the window in the mirror image of an image of some width."""
-        return replace(self, left=width - self.right, right=width - self.left)
-
     def cut(self, image: Tensor) -> Tensor:
         """Return the part of a (..., H, W) image inside the window."""
         return image[..., self.top : self.bottom, self.left : self.right]
@@ -70,7 +66,7 @@ class TiledNetwork:
     size_multiple, min_size: Number that divides the sides of an image, and shortest side, in pixels of the image.
     scale: Height of the output divided by the height of the image, a power of 2.
     overlap: Pixels around a tile that form a window with it, or None for no windows. A window is computed as an image
-        with statistics of its own. Windows are blended linearly. They need one pass, and files only for flips.
+        with statistics of its own. Windows are blended linearly. They need one pass and no files.
     folder: Folder of the temporary files.
 
     Attributes: n_segments, the number of passes over the tiles; is_windowed, whether there are windows; at_once, the

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from itertools import chain, groupby, islice
 from pathlib import Path
@@ -19,7 +19,7 @@ from data.batch import Batch, DataError, Sample
 from data.files.stored_image import pixels_allowed
 from data.folder import VIDEO_SUFFIXES
 from data.preprocessing import Preprocessing
-from inference.inputs import build_input, has_targets, with_listed_inputs
+from inference.inputs import build_input, has_targets
 from inference.load import LoadedGenerator
 from inference.output_folder import OutputFolder, default_output, image_store, origin
 from inference.outputs import Results, SetMeasures, open_reals
@@ -47,7 +47,6 @@ def translate(request: Request) -> None:
     world_of_device = joined_world(request.device, timeout_s=LONGEST_WAIT_S, option="--device ")
     with world_of_device as world, pixels_allowed(request.max_pixels):
         log_to_console(is_main=world.is_main)
-        request = replace(request, input=with_listed_inputs(request.input, world))
         video = video_of(request.input)
         loaded = load_generator_together(request, world)
         request = request.with_size(loaded.config.data.preprocess)

@@ -3,7 +3,6 @@
 python -m tools.cluster_features [--checkpoint RUN] [--output FILE]
 """
 
-import errno
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -13,9 +12,9 @@ from torch import Tensor
 
 from models.instance_features import FILE_NAME, FeatureClusters, RegionFeatures
 from tools.precompute_features import EncodedSample, parse_with_split
-from utils.checkpoint import read_weights_file, write_weights_file
+from utils.checkpoint import write_weights_file
 from utils.cli import ArgumentParser, run_entry_point, whole_number
-from utils.errors import ConfigError, UserError
+from utils.errors import ConfigError
 from utils.log import logger
 from utils.text import counted
 
@@ -54,16 +53,6 @@ def cluster(samples: Iterable[EncodedSample], n_clusters: int, step: int | None 
     return FeatureClusters(centers, step)
 
 
-def check_output(output: Path) -> None:
-    """Raise FileExistsError if a file other than earlier clusters would be overwritten."""
-    try:
-        if output.exists():
-            FeatureClusters.from_state(read_weights_file(output))
-    except (UserError, ValueError) as error:
-        problem = "already exists and holds no clusters; choose another --output"
-        raise FileExistsError(errno.EEXIST, problem, str(output)) from error
-
-
 def main(argv: Sequence[str]) -> None:
     """Cluster the features of a split according to the command line."""
     parser = ArgumentParser(description="Cluster the instance features of each class.")
@@ -72,7 +61,8 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--output", type=Path, metavar="FILE", help=f"default: {FILE_NAME} next to the checkpoint")
     arguments, split = parse_with_split(parser, argv)
     output = arguments.output or split.file.parent / FILE_NAME
-    check_output(output)
+    if output.exists() and output.name != FILE_NAME:
+        raise ConfigError(f"{output}: already exists. Choose another --output, or remove it.")
     write_weights_file(output, cluster(split, arguments.clusters, split.step).state_dict())
     logger.info("from %s: %s", counted(len(split), "image"), output)
 

@@ -33,60 +33,55 @@ MISSING = "-"
 class RecordedRun:
     """The records of a run so far. Files of earlier versions and of killed runs may be missing.
 
-    settings: Values by `section.key`, and weights of registered losses. Empty if they cannot be read.
-    problem: Reason for that, or an empty text.
+    settings: Values by `section.key` as text, and weights of registered losses. Empty if they cannot be read.
     status: State and step.
     validated_on: Split and number of validation samples.
     metrics: Best point of each validation metric, by name.
     """
 
     name: str
-    settings: Mapping[str, object]
-    problem: str
+    settings: Mapping[str, str]
     status: str
     validated_on: str
     metrics: Mapping[str, Point]
 
     @classmethod
-    def read(cls, folder: Path) -> Self:
-        """Read the folder of a run. Raise ConfigError if it is not the folder of a run."""
+    def read(cls, folder: Path, problems: list[str]) -> Self:
+        """Read a run; raise ConfigError if there is none. `problems` gets the reason if its settings are damaged."""
         file = folder / "config.yaml"
         if not file.is_file() and not (folder / METRICS_FILE).is_file():
             raise ConfigError(f"{folder}: not a run. Name the folder of a run, such as runs/demo.")
-        records, state, settings, problem = read_rows(folder / METRICS_FILE), dict[str, Any](), dict[str, object](), ""
+        records, state, settings = read_rows(folder / METRICS_FILE), dict[str, Any](), dict[str, str]()
         with suppress(ValueError, TypeError, OSError):
             state = dict(read_json((folder / "state.json").read_text(encoding="utf-8")))
         try:
-            settings = settings_by_key(config_from_dict(read_yaml(file), str(file)))
-            settings["registered_losses"] = state.get("registered_losses") or MISSING
+            values = settings_by_key(config_from_dict(read_yaml(file), str(file)))
+            values["registered_losses"] = state.get("registered_losses") or MISSING
+            settings = {key: shortened(value) for key, value in values.items() if key not in NOT_COMPARED}
         except (ConfigError, OSError) as error:
-            problem = f"{folder}: its settings are not compared: {str(error.args[-1]).partition(';')[0]}"
+            problems.append(f"{folder}: its settings are not compared: {str(error.args[-1]).partition(';')[0]}")
         splits = [record["split"] for record in records if "split" in record]
         validated_on = f"{splits[-1]}, {settings.get('metrics.n_samples', '?')}" if splits else MISSING
         step = state.get("step", max((record["step"] for record in records), default=0))
-        points = {tag: found for tag, found in curves(records).items() if tag.startswith("validation")}
-        metrics = {tag.removeprefix("validation/"): best(tag, found) for tag, found in points.items()}
-        status = f"{state.get('state', 'unknown')} at step {step}"
-        return cls(str(folder), settings, problem, status, validated_on, metrics)
-
-    def value(self, key: str) -> str:
-        """Return a setting as text."""
-        return shortened(self.settings.get(key, MISSING))
+        measured = {tag: points for tag, points in curves(records).items() if tag.startswith("validation")}
+        metrics = {tag.removeprefix("validation/"): best(tag, points) for tag, points in measured.items()}
+        return cls(str(folder), settings, f"{state.get('state', 'unknown')} at step {step}", validated_on, metrics)
 
 
 def comparison(runs: Sequence[RecordedRun]) -> list[list[str]]:
     """Return the table of a comparison: its head, then a row for each group of runs that differ only in their seed."""
-    keys = dict.fromkeys(key for run in runs for key in run.settings if key not in NOT_COMPARED)
-    differing = [key for key in keys if len({run.value(key) for run in runs if run.settings}) > 1]
+    keys = dict.fromkeys(key for run in runs for key in run.settings)
+    differing = [key for key in keys if len({run.settings.get(key) for run in runs if run.settings}) > 1]
+    values = {run.name: tuple(run.settings.get(key, MISSING) for key in differing) for run in runs}
     groups: dict[object, list[RecordedRun]] = {}
     for run in runs:  # runs without known settings stay by themselves
-        groups.setdefault(tuple(map(run.value, differing)) if run.settings else run.name, []).append(run)
+        groups.setdefault(values[run.name] if run.settings else run.name, []).append(run)
     metrics = [*dict.fromkeys(name for run in runs for name in run.metrics)]
     columns = [_metric_column(name, [*groups.values()], marks_best=are_comparable(runs)) for name in metrics]
     table = [["runs", "state", "validated on", *differing, *metrics]]
     for group, *cells in zip(groups.values(), *columns, strict=True):
         texts = zip(*((run.name, run.status, run.validated_on) for run in group), strict=True)
-        table.append([*("; ".join(dict.fromkeys(each)) for each in texts), *map(group[0].value, differing), *cells])
+        table.append([*("; ".join(dict.fromkeys(each)) for each in texts), *values[group[0].name], *cells])
     return table
 
 
@@ -115,7 +110,8 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--csv", type=Path, action=OnlyOnce, metavar="FILE", help="also write the table to this file")
     arguments = parser.parse_args(argv)
     folders = (expanded(folder, "RUN") for folder in arguments.runs)
-    runs = [RecordedRun.read(folder) for folder in {folder.resolve(): folder for folder in folders}.values()]
+    problems: list[str] = []
+    runs = [RecordedRun.read(folder, problems) for folder in {folder.resolve(): folder for folder in folders}.values()]
     table = comparison(runs)
     widths = [max(len(printable(cell)) for cell in column) for column in zip(*table, strict=True)]
     for row in table:
@@ -123,7 +119,7 @@ def main(argv: Sequence[str]) -> None:
         sys.stdout.write(f"{line.rstrip()}\n")
     if not are_comparable(runs):
         sys.stdout.write("warning: the runs were validated on different samples. Their metrics are not comparable.\n")
-    for problem in filter(None, (run.problem for run in runs)):
+    for problem in problems:
         sys.stdout.write(f"warning: {printable(problem)}\n")
     if arguments.csv:
         with arguments.csv.open("w", newline="", encoding="utf-8") as file:

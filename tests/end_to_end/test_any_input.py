@@ -1,8 +1,6 @@
 """test.py takes images of any size and kind, from anywhere, and names those that it cannot take."""
 
-import io
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -93,13 +91,8 @@ def test_files_folders_and_lists_keep_their_sub_folders(
     assert results("--input", str(root / "a" / "x.png"), str(root / "c.png")) == ["a/x.png", "c.png"]
     assert results("--input", str(root / "c.png"), "--size", "trained", "data.flip=false") == ["c.png"]
     assert results("--input", str(root / "c.png"), "data.flip=false") == ["c.png"]  # a setting after the paths
-    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{root}/b/x.png\n\n{root}/c.png\n"))
-    assert results("--input", "-") == ["b/x.png", "c.png"]
     monkeypatch.chdir(root)
     assert results("--input", "c.png") == ["c.png"]  # results may be next to inputs
-    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
-    with pytest.raises(DataError, match="standard input holds no path"):
-        results("--input", "-")
 
 
 def test_listed_files_have_partners_by_name(rgb_run: Path, tmp_path: Path) -> None:

@@ -96,8 +96,8 @@ def test_translations_of_another_origin_are_not_kept(
     message = (
         r"out holds translations made with other settings \({}\)\. Choose another --output, or --existing replace\.$"
     )
-    with pytest.raises(DataError, match=message.format("precision, tta")):
-        translate(*arguments, "--existing", "keep", "--tta", "flip", "--opt-level", "O0")
+    with pytest.raises(DataError, match=message.format("precision, noise, seed")):
+        translate(*arguments, "--existing", "keep", "--noise", "--opt-level", "O0")
     with pytest.raises(DataError, match=message.format(r"split, data\.ignore_id")):
         translate(*arguments, "--existing", "keep", "--split", "val", "data.ignore_id=3")
     moved = shutil.copytree(tiny_run, tmp_path / "moved")

@@ -82,7 +82,7 @@ def test_metrics_json_says_how_the_figures_were_made(
     origin = found["origin"]
     saved = checkpoint_path(tiny_run, 4)
     assert origin["checkpoint_sha256"] == hashlib.sha256(saved.read_bytes()).hexdigest()
-    assert (origin["resizing"], origin["weights"], origin["tta"]) == ("none", "raw", None)
+    assert (origin["resizing"], origin["weights"], origin["noise"]) == ("none", "raw", False)
     assert abs(found["whole"][measures]) > 1e-3
     page = (out / "index.html").read_text()
     assert "MS-SSIM" in page

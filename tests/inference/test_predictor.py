@@ -29,13 +29,6 @@ class Seen(nn.Module):
         return source[:, :3]
 
 
-class Uneven(nn.Module):
-    """Darkens images to the right."""
-
-    def forward(self, source: Tensor) -> Tensor:
-        return source - torch.linspace(0, 1, source.shape[-1])
-
-
 class Drawn(nn.Module):
     """Returns its noise, which comes before the source."""
 
@@ -55,15 +48,6 @@ def predictor(generator: nn.Module, conditioning: Conditioning = RGB, **options:
 
 def pictures(*names: str) -> Batch:
     return Batch(names, source=PICTURE.expand(len(names), -1, -1, -1))
-
-
-def test_flips_average_the_translations_of_an_image_and_of_its_mirror_image() -> None:
-    for flips in (False, True):
-        assert torch.equal(predictor(Seen(), flips=flips).translate(pictures("a")), PICTURE)
-    bright = Batch(("a",), source=torch.full((1, 3, 4, 6), 255, dtype=torch.uint8))
-    plain, averaged = (predictor(Uneven(), flips=flips).translate(bright).float() for flips in (False, True))
-    assert (averaged - (plain + plain.flip(-1)) / 2).abs().max() <= 1
-    assert (averaged - plain).abs().max() > 50
 
 
 @pytest.mark.parametrize("noise", [False, True])

@@ -141,10 +141,10 @@ def test_without_targets_or_clusters_the_remedy_is_named(folder_run: Path, given
             translated(folder_run, tmp_path / "out", *given, *arguments)
 
 
-def test_clusters_take_the_place_of_clusters_alone(run_folder: Path, tmp_path: Path) -> None:
+def test_clusters_replace_only_a_file_of_their_name(run_folder: Path, tmp_path: Path) -> None:
     saved = checkpoint_path(run_folder, 1)
     for output in (saved, tmp_path):
-        with pytest.raises(FileExistsError, match="holds no clusters"):
+        with pytest.raises(ConfigError, match=f"{output}: already exists"):
             cluster(run_folder, "--output", str(output))
     assert read_weights_file(saved)["step"] == 1
     write_weights_file(run_folder / FILE_NAME, FeatureClusters({1: torch.zeros(1, 2)}).state_dict())

@@ -7,7 +7,6 @@ from typing import Any
 
 from configs.load import config_from_dict
 from configs.schema import Config
-from configs.schema.data import read_source_folder
 from configs.splits import open_split
 from data import LAYOUTS
 from data.batch import DataError
@@ -18,7 +17,7 @@ from utils.errors import ConfigError
 _TARS = "holds tar files. python -m tools.convert_data index-shards makes a data set of them"
 _EXPECTED = (
     "expected SPLIT_label and SPLIT_img, SPLIT_A and SPLIT_B, or images of source and target, in it or in train, val "
-    "and test; name other folders by data.source_folder={split}_X data.target_folder={split}_Y"
+    "and test; name other folders with --config FILE data.source_folder={split}_X data.target_folder={split}_Y"
 )
 ANY_CLASSES = 2**31 - 1  # data.n_classes unless the user names it
 
@@ -29,24 +28,22 @@ def data_set_in(place: Path, n_classes: int | None, overrides: Sequence[str]) ->
     n_classes: Number of classes of label maps. None allows any id. overrides: Settings as on the command line.
 
     Raises:
-        ConfigError, DataError: The layout is not recognized, or `n_classes` has no effect.
+        ConfigError, DataError: The layout is not recognized, or an option needs another one.
     """
+    if any(text.startswith("data.source_folder=") for text in overrides):
+        raise ConfigError("data.source_folder: needs --config FILE, such as configs/paired_folders_256x256.yaml")
     folder = data_set_folder(str(place))
     data: dict[str, Any] = {"root": str(place), "preprocess": "none", "layout": "paired_folders"}
-    source = _named_source(overrides)
-    names = [name for name in _splits(folder, source or "{split}_label") if not name.endswith("_A")]
-    if names and (source is None or source.endswith("_label") or n_classes is not None):
+    if names := [name for name in _splits(folder, "_label") if not name.endswith("_A")]:
         number = 0 if any(text.startswith("data.label_colors=") for text in overrides) else ANY_CLASSES
-        data |= {"n_classes": n_classes or number, "instance_edges": bool(_splits(folder, "{split}_inst"))}
+        data |= {"n_classes": n_classes or number, "instance_edges": bool(_splits(folder, "_inst"))}
     elif n_classes is not None:
         raise ConfigError(f"{folder}: has no SPLIT_label for --n-classes {n_classes}. Omit the option")
-    elif source is not None and not names:
-        raise DataError(f"{folder}: holds no folder {source}: check data.source_folder")
-    elif not names and any((folder / f"{split}B").exists() for split in SPLITS):  # the names in CycleGAN
+    elif any((folder / f"{split}B").exists() for split in SPLITS):  # the names in CycleGAN
         data["layout"], names = "unpaired_folders", [split for split in SPLITS if (folder / f"{split}A").exists()]
-    elif not names and not (names := _splits(folder, "{split}_A")):
+    elif not (names := _splits(folder, "_A")):
         data["layout"], names = "side_by_side", [split for split in SPLITS if _has_images(folder / split)]
-    if data["layout"] == "paired_folders" and _splits(folder, "{split}_weight"):
+    if data["layout"] == "paired_folders" and _splits(folder, "_weight"):
         data["weight_folder"] = "{split}_weight"
     if not names and isinstance(folder.path, Path) and _has_images(folder):
         if place.resolve().name.endswith(("_A", "_B", "_label", "_img")):
@@ -73,24 +70,9 @@ def _settings(data: dict[str, Any], splits: Sequence[str], overrides: Sequence[s
     return config
 
 
-def _named_source(overrides: Sequence[str]) -> str | None:
-    """Return the first folder in data.source_folder, or None if the layout decides it."""
-    key = "data.source_folder"
-    named = [text.partition("=")[2] for text in overrides if text.startswith(f"{key}=")]
-    folders = read_source_folder(named[-1], key) if named else None
-    return folders[0] if isinstance(folders, list) else folders
-
-
-def _splits(folder: Folder, pattern: str) -> list[str]:
-    """Return the splits with a folder such as `{split}_label`. A pattern without {split} is a folder of train."""
-    if "{split}" not in pattern:
-        return ["train"] if (folder / pattern).exists() else []
-    before, _, after = pattern.partition("{split}")
-    parent, _, prefix = before.rpartition("/")
-    suffix = after.partition("/")[0]
-    names = [name.removeprefix(prefix) for name in (folder / parent).folders() if name.startswith(prefix)]
-    names = [name.removesuffix(suffix) for name in names if name.endswith(suffix)]
-    names = [name for name in names if name and (folder / f"{before}{name}{after}").exists()]
+def _splits(folder: Folder, suffix: str) -> list[str]:
+    """Return the splits with a folder such as `train_label`, whose suffix is `_label`."""
+    names = [name.removesuffix(suffix) for name in folder.folders() if name.endswith(suffix) and name != suffix]
     # train_A_label is not a split
     return [name for name in names if not (name.endswith("A") and (folder / name).exists())]
 

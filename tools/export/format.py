@@ -48,7 +48,6 @@ class Format:
     content: What a file holds, for `--help`.
     suffix: Suffix of its files.
     write: Writes a generator: `write(loaded, output, **options)`. After an error it leaves no file.
-    read: Returns the function that translates inputs by name with a written file. None: the file is not read back.
     packages: Packages that writing needs.
     options: Arguments of `add_argument`, by the names of the options that not every format has.
     stem: Returns the name of the default output, without its suffix, for a generator and the values of `options`.
@@ -58,7 +57,6 @@ class Format:
     content: str
     suffix: str
     write: Callable[..., None]
-    read: Callable[[Path], Run] | None = None
     packages: tuple[str, ...] = ()
     options: Options = field(default_factory=dict)
     stem: Callable[[LoadedGenerator, Mapping[str, Any]], str] = default_stem

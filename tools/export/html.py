@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import tarfile
 import tempfile
 import urllib.request
 from collections.abc import Iterable, Mapping
@@ -145,13 +144,18 @@ def _most_pixels(loaded: LoadedGenerator) -> int:
 def runtime_files(names: tuple[str, ...], given: Path | None) -> dict[str, bytes]:
     """Return the content of files of the package by name.
 
-    given: The package's archive, its folder, or its folder dist. None: download missing files to the cache.
+    given: The unpacked package, or its folder dist. None: download missing files to the cache.
 
     Raises:
         ExportError: A file is missing, does not belong to version VERSION, or cannot be downloaded.
     """
     if given:
-        return _checked({name: _content(name, given, f"--web-runtime {given}") for name in names}, str(given))
+        dist = next((place for place in (given / "package/dist", given / "dist") if place.is_dir()), given)
+        try:
+            return _checked({name: (dist / name).read_bytes() for name in names}, str(given))
+        except OSError as error:
+            remedy = f"Name the folder that npm pack {PACKAGE} and tar -xzf make."
+            raise ExportError(f"--web-runtime {given}: {error.strerror}: {error.filename}. {remedy}") from error
     cache = expanded(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "XDG_CACHE_HOME") / "pairgan" / PACKAGE
     if not all((cache / name).is_file() for name in names):
         for name, content in _checked(_downloaded(names), "the download").items():
@@ -167,28 +171,13 @@ def _checked(contents: dict[str, bytes], origin: str) -> dict[str, bytes]:
     return contents
 
 
-def _content(name: str, place: Path, origin: str) -> bytes:
-    """Return a file of the package's folder, or of its archive. origin: Name of the place in messages."""
-    try:
-        if place.is_dir():
-            found = (place / name, place / "dist" / name, place / "package" / "dist" / name)
-            return next(file for file in found if file.is_file()).read_bytes()
-        with tarfile.open(place) as package:
-            member = package.extractfile(f"package/dist/{name}")
-            return member.read() if member else b""
-    except (tarfile.TarError, KeyError, EOFError, OSError, StopIteration) as error:
-        problem = f"holds no {name}" if place.exists() else "no such file or folder"
-        remedy = f"Name the archive or the folder of {PACKAGE}, as npm pack {PACKAGE} writes it."
-        raise ExportError(f"{origin}: {problem}. {remedy}") from error
-
-
 def _downloaded(names: tuple[str, ...]) -> dict[str, bytes]:
     """Return files from a public mirror of npm's packages."""
     logger.info("downloading  %s (%d MB)", PACKAGE, MEGABYTES)
     try:
         return {name: urllib.request.urlopen(f"{URL}/{name}", timeout=SILENCE_S).read() for name in names}
     except (OSError, HTTPException) as error:
-        remedy = f"Run npm pack {PACKAGE} where that is possible, and name its file with --web-runtime FILE."
+        remedy = f"Run npm pack {PACKAGE} where that is possible, and name its unpacked folder with --web-runtime."
         raise ExportError(f"{PACKAGE}: cannot be downloaded ({error}). {remedy}") from error
 
 
@@ -207,6 +196,6 @@ HTML = Format(
         "folder": {"action": "store_true", "help": f"{_FOLDER}; default name: {FOLDER}"},
         "samples": {"type": whole_number(0), "default": N_SAMPLES, "metavar": "N", "help": _SAMPLES},
         "split": {"metavar": "NAME", "help": "html: split of the data set; default: the test split"},
-        "web_runtime": {"type": Path, "metavar": "PATH", "help": f"html: archive or folder of {PACKAGE}"},
+        "web_runtime": {"type": Path, "metavar": "PATH", "help": f"html: unpacked folder of {PACKAGE}"},
     },
 )

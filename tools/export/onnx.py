@@ -155,7 +155,6 @@ ONNX = Format(
     content="program in ONNX",
     suffix=".onnx",
     write=export_program,
-    read=open_onnx,
     packages=PACKAGES,
     options={**DTYPE, **CARD, **STYLE},
 )

@@ -13,7 +13,6 @@ from models.generator import EncodedGenerator
 from models.originals.format import FAMILIES, FileRole, OriginalWeightsError
 from models.originals.weights import FORMATS, export_original, import_original, scheme_of
 from tools.export.format import Format
-from tools.export.safetensors import open_weights
 from utils.checkpoint import read_weights_file, write_weights_file
 from utils.log import logger
 
@@ -99,7 +98,6 @@ ORIGINAL = Format(
     content="the file of an original",
     suffix=".pth",
     write=write_original,
-    read=open_weights,
     options={
         "family": {"choices": FAMILIES, "help": "original; default: the first that has the network"},
         "network": {

@@ -46,7 +46,6 @@ SAFETENSORS = Format(
     content="weights that test.py reads",
     suffix=SUFFIX,
     write=export_weights,
-    read=open_weights,
     packages=("safetensors",),
     options={**DTYPE, **CARD},
 )

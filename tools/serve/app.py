@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from itertools import repeat
 from pathlib import Path, PurePosixPath
@@ -30,32 +29,17 @@ from tools.serve.translation import Job, TranslationQueue, Translator, open_tran
 from tools.serve.web import WebServer
 from utils.errors import UserError
 from utils.limits import MAX_CHANNELS
-from utils.signatures import accepted
 from utils.text import listed
 from utils.worker_threads import MOST_THREADS
 
 PARAMETERS = ("seed", "other", "percent", "picture")
 """Parameters of /translate. Each may be given once."""
+LIMITS = ("max_bytes", "max_pixels", "timeout_s", "max_waiting")
+"""Options of the command line that /model shows."""
 _READING = 6  # reading the files of a request may take this fraction of `timeout_s`
 _Result = TypeVar("_Result")
 _REMEDY = "send a smaller image, or start the server with --tile 512 or a smaller --batch-size"
 logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # damaged forms are answered, not reported
-
-
-@dataclass(frozen=True)
-class Limits:
-    """The most that one request, and all together, may take.
-
-    max_bytes: Bytes of a request's body.
-    max_pixels: Pixels of an image.
-    timeout_s: Seconds from the begin of a request to the begin of its translation.
-    max_waiting: Number of translations that are read, computed or wait.
-    """
-
-    max_bytes: int = 2**26
-    max_pixels: int = 2**24
-    timeout_s: int = 60
-    max_waiting: int = 64
 
 
 class Service:
@@ -71,11 +55,10 @@ class Service:
 
     def __init__(self, arguments: argparse.Namespace, folder: Path, processes: FileProcesses) -> None:
         self.arguments, self.folder, self._processes = arguments, folder, processes
-        self._limits = limits = Limits(**accepted(Limits, vars(arguments)))
         self.translator = self.open_translator()
-        self._queue = TranslationQueue(limits.max_pixels)
+        self._queue = TranslationQueue(arguments.max_pixels)
         self._threads = ThreadPoolExecutor(MOST_THREADS, "files", torch.set_num_threads, (1,))
-        self._places = asyncio.Semaphore(limits.max_waiting)
+        self._places = asyncio.Semaphore(arguments.max_waiting)
         self._decoded = asyncio.Semaphore(2 * self.translator.batch_size)  # others wait as their undecoded bodies
 
     def open_translator(self) -> Translator:
@@ -90,7 +73,7 @@ class Service:
     def app(self, token: str | None = None) -> Gate:
         """Return the application. For `token` see Gate."""
         router = Router(self.routes(), redirect_slashes=False)
-        return Gate(router, self._limits.max_bytes, _REMEDY, token, self.headers)
+        return Gate(router, self.arguments.max_bytes, _REMEDY, token, self.headers)
 
     def routes(self) -> list[BaseRoute]:
         """Return the addresses and their answers."""
@@ -114,17 +97,17 @@ class Service:
         seed, other, percent, is_picture = map(number, repeat(request), PARAMETERS, map(str, defaults))
         translator = self.translator  # this request keeps it, even if another one is loaded meanwhile
         try:
-            async with asyncio.timeout(self._limits.timeout_s) as limit:
+            async with asyncio.timeout(self.arguments.timeout_s) as limit:
                 files, name = await _uploads(request, translator.files.kinds)
                 if self._places.locked():
-                    text = f"{self._limits.max_waiting} translations are under way: try again later"
+                    text = f"{self.arguments.max_waiting} translations are under way: try again later"
                     raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, text, SOON)
                 async with self._places:
                     toward = (other, min(percent, 100) / 100) if percent else None
                     work = self._translation(translator, files, name, (seed, toward), limit)
                     image = await unless_gone(request, work)
         except TimeoutError as error:
-            text = f"did not begin within {self._limits.timeout_s} s: try again later, or send a smaller image"
+            text = f"did not begin within {self.arguments.timeout_s} s: try again later, or send a smaller image"
             raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, text, SOON) from error
         if is_picture:
             return Response(await self.in_thread(translator.picture, image), media_type="image/bmp")
@@ -150,7 +133,7 @@ class Service:
             if all(file.is_quick for file in files.values()):
                 sample, window = await self.in_thread(read, files, name)
             else:
-                sample, window = await self._processes.call(self._limits.timeout_s / _READING, read, files, name)
+                sample, window = await self._processes.call(self.arguments.timeout_s / _READING, read, files, name)
             image = await self._queue.translate(Job(translator, sample, *drawn_by, begin))
         return window.cut(image)
 
@@ -163,7 +146,8 @@ class Service:
         return self._model(request)
 
     def _model(self, _request: Request) -> Response:
-        return JSONResponse(self.translator.describe() | {"limits": asdict(self._limits)})
+        limits = {name: getattr(self.arguments, name) for name in LIMITS}
+        return JSONResponse(self.translator.describe() | {"limits": limits})
 
 
 async def _uploads(request: Request, expected: Sequence[str]) -> tuple[dict[str, Upload], str]:

@@ -5,7 +5,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from multiprocessing import get_all_start_methods, get_context
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
@@ -29,16 +29,15 @@ _context: Any = get_context("forkserver" if "forkserver" in get_all_start_method
 
 
 class FileProcesses:
-    """Calls functions in other processes. Each process computes with one thread.
+    """Calls functions, each call in a process that computes with one thread.
 
     n_processes: Number of calls at the same time; further calls wait.
     max_pixels: Largest image that a process reads.
     """
 
     def __init__(self, n_processes: int, max_pixels: int) -> None:
-        self.n_processes = n_processes
         self._options = max_pixels, max(_LEAST_MEMORY, memory_bytes() // (2 * n_processes))
-        self._free, self._idle = asyncio.Semaphore(n_processes), list[_Process]()
+        self._free = asyncio.Semaphore(n_processes)
         self._threads = ThreadPoolExecutor(n_processes, "files")  # each waits for a process
 
     async def call(self, seconds: float | None, function: Callable[..., _Result], *arguments: Any) -> _Result:
@@ -51,45 +50,34 @@ class FileProcesses:
         """
         loop = asyncio.get_running_loop()
         async with self._free:
-            if self._idle:
-                process = self._idle.pop()
-            else:
-                process = await loop.run_in_executor(self._threads, _Process, *self._options)
+            process = await loop.run_in_executor(self._threads, _Process, *self._options)
             try:
                 async with asyncio.timeout(seconds):
                     result, error = await loop.run_in_executor(self._threads, process.call, function, arguments)
             except (TimeoutError, EOFError, ConnectionError) as failure:
-                process.kill()
                 how = f"takes more than {seconds:g} s" if isinstance(failure, TimeoutError) else "ends the decoder"
                 raise DataError(f"reading the files of this request {how}: save the image again, as PNG") from failure
-            except BaseException:
+            finally:
                 process.kill()
-                raise
-            self._idle.append(process)
         if error is not None:
             raise error
         return result
 
     def close(self) -> None:
-        """End all processes; calls have ended or were cancelled before."""
-        for process in self._idle:
-            process.kill()
+        """End the threads; calls have ended or were cancelled before."""
         self._threads.shutdown()
 
 
 @contextmanager
 def file_processes(max_pixels: int) -> Iterator[FileProcesses]:
-    """Provide processes for the files of requests; each starts when it is needed."""
+    """Provide processes for the files of requests."""
     if _context.get_start_method() == "forkserver":
         from multiprocessing import forkserver
 
         _context.set_forkserver_preload(PRELOADED)
         forkserver.ensure_running()  # imports torch meanwhile
-    processes = FileProcesses(N_PROCESSES, max_pixels)
-    try:
+    with closing(FileProcesses(N_PROCESSES, max_pixels)) as processes:
         yield processes
-    finally:
-        processes.close()
 
 
 class _Process:
@@ -109,27 +97,22 @@ class _Process:
 
 
 def _work(connection: Connection, max_pixels: int, most_memory: int) -> None:
-    """Answer calls until the server closes the pipe."""
+    """Send back the result of a call, and its error."""
     ignore(STOPPING)  # a signal to the whole group leaves it to the server to answer what waits
     torch.set_num_threads(1)
     if sys.platform != "win32":
         import resource
 
         resource.setrlimit(resource.RLIMIT_DATA, (most_memory, most_memory))
-    with suppress(EOFError, ConnectionError), pixels_allowed(max_pixels):
-        while True:
-            connection.send_bytes(_answer(connection.recv_bytes()))
-
-
-def _answer(call: bytes) -> memoryview:
-    """Return what a call returns, and its error, as bytes. Its objects are freed before the next call."""
-    function, arguments = _Pickler.loads(call)
-    try:
-        return _Pickler.dumps((function(*arguments), None))
-    except (UserError, OSError, MemoryError) as error:
-        return _Pickler.dumps((None, error.with_traceback(None)))
-    except Exception:  # noqa: BLE001 - not every error can be pickled
-        return _Pickler.dumps((None, RuntimeError(traceback.format_exc())))
+    with suppress(EOFError, ConnectionError), pixels_allowed(max_pixels):  # the server has closed the pipe
+        function, arguments = _Pickler.loads(connection.recv_bytes())
+        try:
+            answer = _Pickler.dumps((function(*arguments), None))
+        except (UserError, OSError, MemoryError) as error:
+            answer = _Pickler.dumps((None, error.with_traceback(None)))
+        except Exception:  # noqa: BLE001 - not every error can be pickled
+            answer = _Pickler.dumps((None, RuntimeError(traceback.format_exc())))
+        connection.send_bytes(answer)
 
 
 class _Pickler(ForkingPickler):

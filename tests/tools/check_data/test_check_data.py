@@ -57,7 +57,7 @@ REFUSED = {
     "": "nothing to check; name a configuration with --config FILE, or a folder",
     "{root}/labels --n-classes 3": "has no SPLIT_label for --n-classes 3",
     "{root}/train_A": "train_A: holds only one image of each pair. Name the data set: .*",
-    "{root}/sides": "name other folders by data.source_folder=",
+    "{root}/sides": "name other folders with --config",
     "{root} --show 1000": "--show: '1000' is not a whole number from 1 to 200",
 }
 

@@ -48,7 +48,7 @@ def hold(monkeypatch: pytest.MonkeyPatch) -> Hold:
 def n_waiting(server: WebServer) -> int:
     """Return the number of translations that are read, computed or wait, of at most 64."""
     service = server.config.app.app.routes[0].endpoint.__self__  # type: ignore[union-attr]
-    return int(service._limits.max_waiting - service._places._value)
+    return int(service.arguments.max_waiting - service._places._value)
 
 
 def unfinished(server: WebServer, body: bytes = BODY) -> socket.socket:
