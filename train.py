@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from utils.cli import ArgumentParser, OnlyOnce, run_entry_point
+from utils.cli import ArgumentParser, run_entry_point
 from utils.signals import handling_ctrl_c, leave_at_once
 
 
@@ -12,7 +12,7 @@ def main(argv: Sequence[str]) -> None:
     """Parse the command line and do what it says."""
     parser = ArgumentParser(description="Train a GAN that translates images.")
     config_help = "YAML file, or the name of a recipe in configs/"
-    parser.add_argument("--config", type=Path, required=True, action=OnlyOnce, help=config_help)
+    parser.add_argument("--config", type=Path, required=True, help=config_help)
     parser.add_argument(
         "--resume",
         default="auto",

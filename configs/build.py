@@ -13,16 +13,15 @@ from configs.data_facts import (
     EIGHT_BITS,
     DataFacts,
     class_weights,
-    ignored_id,
+    images_of,
     named_classes,
     number_of_classes,
     storage_formats,
     target_files,
-    value_ranges,
 )
 from configs.schema import Config, DataConfig
 from configs.schema.data import SIZED_BY_CROP
-from data.conditioning import Conditioning
+from data.conditioning import Conditioning, ValueRange
 from data.preprocessing import LeastSide, Preprocessing
 from losses import ADVERSARIAL_LOSSES, GENERATOR_LOSSES, PENALTIES, REGISTERED_LOSSES
 from losses.adversarial import AdversarialLoss
@@ -60,7 +59,9 @@ def data_facts(config: Config, direction: str | None = None) -> DataFacts:
         ConfigError: the method has no such direction, or settings of classes contradict each other.
     """
     data, classes = config.data_of(direction), named_classes(config.data)
-    n_classes, ranges, storage = number_of_classes(data, classes), value_ranges(data), storage_formats(data)
+    n_classes, colors = number_of_classes(data, classes), data.colors
+    ranges = {kind: ValueRange.of(bounds) for kind, _, _, bounds in images_of(data) if bounds is not None}
+    color_of_no_class = colors.n_classes if colors and len(colors.rgb) > colors.n_classes else None
     n_weighed = _LABEL_IDS if config.loss.outside_mask else n_classes
     conditioning = Conditioning(
         n_classes=n_classes,
@@ -81,13 +82,13 @@ def data_facts(config: Config, direction: str | None = None) -> DataFacts:
     return DataFacts(
         n_classes=n_classes,
         classes=classes,
-        ignored_id=ignored_id(data),
+        ignored_id=color_of_no_class if colors else data.ignore_id,
         source_images=data.source_images,
         stack=data.source_folder[int(data.has_labels) :] if data.is_stacked else (),
-        storage=storage,
+        storage=storage_formats(data),
         ranges=ranges,
         target_files=target_files(data),
-        file_colors=data.colors,
+        file_colors=colors,
         divided_classes=data.divided_classes if data.makes_instances else None,
         conditioning=conditioning,
     )
@@ -98,8 +99,8 @@ def prepare_device(config: Config, device: torch.device) -> None:
     torch.backends.cudnn.benchmark = not config.train.deterministic
     allow_tf32(config.amp.opt_level != "O0")
     use_deterministic_algorithms(config.train.deterministic)
-    if device.type == "cpu":
-        keep_freed_memory(gives_large_back=config.train.activation_checkpointing)
+    if device.type == "cpu" and not config.train.activation_checkpointing:  # which would fragment the kept memory
+        keep_freed_memory()
 
 
 def memory_format(device: torch.device, on_cpu: torch.memory_format = torch.contiguous_format) -> torch.memory_format:
@@ -110,7 +111,7 @@ def memory_format(device: torch.device, on_cpu: torch.memory_format = torch.cont
 def image_sides(config: Config) -> ImageSides:
     """Return the heights and widths that the generator takes, with its feature encoder if it has one."""
     generator = GENERATORS[config.generator.name]
-    sides = _of_rule(generator.image_sides, vars(config.generator), ImageSides)
+    sides = _called(generator.image_sides, vars(config.generator))
     if not config.has_encoder:
         return sides
     multiple = max(sides.multiple, 2**config.features.n_downsamplings)
@@ -126,16 +127,7 @@ def discriminator_settings(config: Config) -> dict[str, Any]:
 
 def discriminated_side(config: Config) -> int:
     """Return the shortest side, in pixels, of an image that the discriminator takes."""
-    discriminator = DISCRIMINATORS[config.discriminator.name]
-    return _of_rule(discriminator.least_side, discriminator_settings(config), int)
-
-
-def _of_rule(rule: Callable[..., T], settings: Mapping[str, Any], kind: type[T]) -> T:
-    """Return the sides for `settings` by a static method of a network; raise ConfigError if it breaks the contract."""
-    sides = _called(rule, settings)
-    if not isinstance(sides, kind):
-        raise ConfigError(f"{rule.__qualname__}: returns {sides!r}. Return an {kind.__name__} (docs/architecture.md).")
-    return sides
+    return _called(DISCRIMINATORS[config.discriminator.name].least_side, discriminator_settings(config))
 
 
 def trained_side(config: Config) -> LeastSide:

@@ -153,29 +153,16 @@ def number_of_classes(data: DataConfig, classes: LabelColors | None) -> int:
     return classes.n_classes
 
 
-def ignored_id(data: DataConfig) -> int | None:
-    """Return the id of pixels without a class; in label maps that are drawn in colours, the number of classes."""
-    colors = data.colors
-    if colors is None:
-        return data.ignore_id
-    return colors.n_classes if len(colors.rgb) > colors.n_classes else None
-
-
-def value_ranges(data: DataConfig) -> dict[str, ValueRange]:
-    """Return the ranges of values that the settings name, by kind of map."""
-    return {kind: ValueRange.of(bounds) for kind, _, _, bounds in _images(data) if bounds is not None}
-
-
 def storage_formats(data: DataConfig) -> dict[str, StoredForm]:
     """Return the storage formats of images that are not 8-bit RGB: they have a range, other channels or a stack."""
     return {
         kind: StoredForm(n_channels, key, is_8_bit=bounds is None)
-        for kind, key, n_channels, bounds in _images(data)
+        for kind, key, n_channels, bounds in images_of(data)
         if bounds is not None or n_channels not in RGB_CHANNELS or (kind != "target" and data.is_stacked)
     }
 
 
-def _images(data: DataConfig) -> Iterator[tuple[str, str, int, list[float] | None]]:
+def images_of(data: DataConfig) -> Iterator[tuple[str, str, int, list[float] | None]]:
     """Yield each kind of map that holds images: its name, the key and value of its channels, and its range."""
     if not data.has_labels or data.is_stacked:
         yield data.source_images, "data.source_channels", data.source_channels, data.source_range

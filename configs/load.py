@@ -42,11 +42,9 @@ _WRITTEN = "config.yaml"  # the settings of a run, in its folder
 Layer = tuple[str, object]
 """The name of a file or of another place, for errors, and its settings."""
 
-SOURCE_FOLDER = "data.source_folder"
-INIT_NETWORKS = "init.networks"
 READERS: dict[str, Callable[[object, str], object]] = {  # convert a written value to the value of the setting
     "data.label_colors": read_color_table,  # the name of a file becomes its content
-    SOURCE_FOLDER: read_source_folder,
+    "data.source_folder": read_source_folder,
     "data.instances": read_instances,
     "loss.class_weights": read_class_weights,
 }
@@ -193,7 +191,7 @@ def _parsed_override(override: str) -> Layer:
         is_file = override.endswith((".yaml", ".yml"))
         expected = f"--config {override}" if is_file else "section.key=value without spaces, for instance run.seed=1"
         raise ConfigError(f"{where}: write {expected}")
-    is_text = key == SOURCE_FOLDER or key in _OF_NETWORKS or _TYPES.get(key) in (str, str | None)
+    is_text = key == "data.source_folder" or key in _OF_NETWORKS or _TYPES.get(key) in (str, str | None)
     return where, {key: value if is_text and value != "null" else parse_yaml(value, where)}  # texts need no quotes
 
 
@@ -205,13 +203,11 @@ def _assign_all(config: DictConfig, values: object) -> Iterator[str]:
     given = list(_settings(values))
     counts = Counter(key for key, _ in given)
     yield from (f"{key} is given twice; keep one" for key, count in counts.items() if count > 1)
-    settings = (_of_network(*setting) for setting in with_successors(dict(given)).items())
-    yield from (problem for setting in settings if (problem := _assign(config, *setting)))
-
-
-def _of_network(key: str, value: object) -> tuple[str, object]:
-    """Return init.NAME of a network of a method as the setting that holds the files of networks."""
-    return (INIT_NETWORKS, {_OF_NETWORKS[key]: value}) if key in _OF_NETWORKS else (key, value)
+    for key, value in with_successors(dict(given)).items():
+        network = _OF_NETWORKS.get(key)
+        setting = (key, value) if network is None else ("init.networks", {network: value})
+        if problem := _assign(config, *setting):
+            yield problem
 
 
 def _settings(values: Mapping[Any, object], prefix: str = "") -> Iterator[tuple[str, object]]:
@@ -238,8 +234,9 @@ def _assign(config: DictConfig, key: str, value: object) -> str | None:
     text = shortened(value)
     if "${" in str(value):
         return f"{key} holds {text}, which is not supported; write the value itself"
-    if fault := _text_fault(value):
-        return f"{key} is {text}, {fault}"
+    texts = [part for part, _ in distinct_values(value, plain_parts) if isinstance(part, str)]
+    if any(character == "\0" or "\ud800" <= character <= "\udfff" for part in texts for character in part):
+        return f"{key} is {text}, with a character that is NUL or not UTF-8; use another name"
     value = FORMER_VALUES.get(key, {}).get(str(value).lower(), value)
     try:
         value = READERS[key](value, key) if key in READERS else value
@@ -249,16 +246,6 @@ def _assign(config: DictConfig, key: str, value: object) -> str | None:
     except (OmegaConfBaseException, TypeError, ValueError, OverflowError):
         text = shortened(value)
         return f"{key} is {text}, expected {_expectation(_TYPES[key], text)}"
-    return None
-
-
-def _text_fault(value: object) -> str | None:
-    """Return why a text, or one within a value, cannot be used and what to do; None if all can."""
-    texts = [part for part, _ in distinct_values(value, plain_parts) if isinstance(part, str)]
-    if any("\0" in part for part in texts):
-        return "with a NUL character; leave it out"
-    if any("\ud800" <= character <= "\udfff" for part in texts for character in part):
-        return "which is not UTF-8; use another name, or link to the file or folder"
     return None
 
 

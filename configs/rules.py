@@ -1,5 +1,6 @@
 """Rules between settings, from what the chosen layout, method, networks, losses and metrics declare."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -65,6 +66,9 @@ def _network_rules(config: Config) -> Iterator[Rule]:
         yield False, f"generator.{name}", f"{expected} {chosen}"
     yield settings.scale == 1 or "scale" in taken, "generator.scale", f"1 {chosen}"
     yield not config.style.channels or "style_channels" in taken, "style.channels", f"0 {chosen}"
+    fewest = round(-math.log2(settings.scale))
+    expected = f"at least {fewest} with generator.scale={settings.scale:g}"
+    yield settings.n_downsamplings >= fewest, "generator.n_downsamplings", expected
     can_freeze = generator.has_coarse_parts or not config.train.freeze_global_epochs
     yield can_freeze, "train.freeze_global_epochs", f"0 {chosen}"
 
@@ -82,6 +86,12 @@ def _method_rules(config: Config) -> Iterator[Rule]:
     for network, file in config.init.networks.items():
         is_known = network in (*method.networks, "generator", "discriminator")
         require(is_known, f"init.{network}", file, f"null: method.name={name} trains {', '.join(method.networks)}")
+    require(config.total_epochs > 0, "train.epochs + train.decay_epochs", 0, "at least 1 epoch")
+    rankings = [key for key, metric in METRICS.items() if metric.higher_is_better is not None]
+    expected = f"one of auto, none, {', '.join(rankings)}"
+    yield config.checkpoint.best in ("auto", "none", *rankings), "checkpoint.best", expected
+    optional = [key for key, metric in METRICS.items() if metric.is_optional]
+    yield {*config.metrics.extra} <= {*optional}, "metrics.extra", f"a list of some of {', '.join(optional)}"
     if not method.pairs:
         yield from _rules_without_pairs(config, chosen)
 

@@ -162,12 +162,7 @@ def _image_files(layout: Layout, index: int, side: str) -> Sequence[Blob]:
 
 
 def _read_some(layout: Layout, side: str, form: StoredForm, *, skips_bad: bool) -> Iterator[list[np.ndarray]]:
-    """Yield the source's or target's values in each channel, for a few samples. Pixels without data are left out.
-
-    Raise the first DataError if no sample can be read, even if bad samples are skipped.
-    """
-    problem: DataError | None = None
-    is_any_read = False
+    """Yield the source's or target's values in each channel, for a few samples. Pixels without data are left out."""
     for index in dict.fromkeys(np.linspace(0, len(layout) - 1, _MEASURED_SAMPLES).astype(int).tolist()):
         files = _image_files(layout, index, side)
         try:
@@ -178,12 +173,8 @@ def _read_some(layout: Layout, side: str, form: StoredForm, *, skips_bad: bool) 
         except DataError as error:
             if isinstance(error, LoadingError) or not skips_bad:
                 raise
-            problem = problem or error
             continue
-        is_any_read = True
         yield [channel for image, file in zip(parts, files, strict=True) for channel in _with_data(image, file)]
-    if problem and not is_any_read:
-        raise problem
 
 
 def _with_data(image: Tensor, file: Blob) -> np.ndarray:

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from configs.load import config_from_dict
 from configs.schema import settings_by_key
-from utils.cli import ArgumentParser, OnlyOnce, run_entry_point
+from utils.cli import ArgumentParser, run_entry_point
 from utils.errors import ConfigError
 from utils.files import expanded
 from utils.plain_values import read_json
@@ -107,7 +107,7 @@ def main(argv: Sequence[str]) -> None:
     """Print the comparison, and write it to a file if one is named."""
     parser = ArgumentParser(description="Compare runs: their state, settings that differ, and the best of each metric.")
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folder of a run, such as runs/demo")
-    parser.add_argument("--csv", type=Path, action=OnlyOnce, metavar="FILE", help="also write the table to this file")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="also write the table to this file")
     arguments = parser.parse_args(argv)
     folders = (expanded(folder, "RUN") for folder in arguments.runs)
     problems: list[str] = []

@@ -27,7 +27,7 @@ from data.paired_folders import FEATURE_FOLDER
 from inference.load import load_from, load_generator, load_network
 from models.instance_features import FeatureConditionedGenerator, FeatureEncoder
 from models.originals.format import FileRole, OriginalWeightsError
-from utils.cli import ArgumentParser, OnlyOnce, run_entry_point
+from utils.cli import ArgumentParser, run_entry_point
 from utils.device import allow_tf32, choose_device
 from utils.errors import ConfigError
 from utils.files import expanded
@@ -82,7 +82,7 @@ def parse_with_split(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tu
     add, checkpoint_help = parser.add_argument, "run with an encoder, or pix2pixHD's latest_net_E.pth"
     add("--checkpoint", type=Path, metavar="RUN_OR_FILE", help=f"{checkpoint_help}; default: newest in runs/")
     config_help = "configuration of the data set, if the checkpoint has none"
-    add("--config", type=Path, action=OnlyOnce, metavar="FILE", help=config_help)
+    add("--config", type=Path, metavar="FILE", help=config_help)
     add("--split", default="train", metavar="NAME", help="default: train")
     add("--device", choices=("auto", "cpu", "cuda"), default="auto")
     add("overrides", nargs="*", metavar="section.key=value", help="settings that replace those of the file")

@@ -303,11 +303,13 @@ def _training_fault(state: Mapping[str, Any]) -> str | None:
 
 
 def _fits(value: Any, form: Any) -> bool:
-    """Return whether a value has a form: a type, a test, [form of items], or {str: form of values}."""
+    """Return whether a value has a form: a type, a test, [form of items], {key: form}, or {str: form of values}."""
     if isinstance(form, type):
         return isinstance(value, form)
     if isinstance(form, list):
         return isinstance(value, list | tuple) and all(_fits(item, form[0]) for item in value)
+    if isinstance(form, dict) and str not in form:
+        return isinstance(value, dict) and all(_fits(value[key], form[key]) for key in form if key in value)
     if isinstance(form, dict):
         return isinstance(value, dict) and all(type(key) is str and _fits(of, form[str]) for key, of in value.items())
     return bool(form(value))
@@ -319,11 +321,6 @@ def _is_count(value: Any) -> bool:
 
 def _is_number(value: Any) -> bool:
     return type(value) in (int, float) and not math.isnan(float(value))
-
-
-def _is_optimizer(value: Any) -> bool:
-    forms = {"moments": {str: dict}, "scaler": {str: _is_number}, "skipped_steps": _is_count}
-    return isinstance(value, dict) and all(_fits(value[key], form) for key, form in forms.items() if key in value)
 
 
 def _is_patience(value: Any) -> bool:
@@ -338,7 +335,7 @@ _FORMS: dict[str, Any] = {
         for key in ("networks", "averages")
     },
     **dict.fromkeys(("config", "method"), dict),
-    "optimizers": {str: _is_optimizer},
+    "optimizers": {str: {"moments": {str: dict}, "scaler": {str: _is_number}, "skipped_steps": _is_count}},
     "random_states": [{str: Tensor}],
     "method_of_processes": [dict],
     "data": lambda value: value is None or (isinstance(value, Tensor) and value.dim() == 1),

@@ -1,7 +1,6 @@
 """The checkpoints of a run: their names, the latest valid one, and the removal of old ones."""
 
 import re
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,7 +20,6 @@ from utils.log import logger
 
 T = TypeVar("T")
 
-CLOCKS_DIFFER_S = 60.0  # between this machine and one that serves files
 _FILE_NAME = re.compile(r"checkpoint-(\d{8,})\.pt")
 
 
@@ -52,18 +50,12 @@ def latest_step(run_folder: Path) -> int:
 
 
 def newest_run(root: Path) -> Path | None:
-    """Return the run folder below `root` with the most recent checkpoint, or None without any.
-
-    Raise CheckpointError if there are several, and the newest is dated in the future, because the clock was set back.
-    """
+    """Return the run folder below `root` with the most recent checkpoint, or None without any."""
     written: dict[Path, float] = {}
     for path in root.glob("*/checkpoint-*.pt"):
         with suppress(FileNotFoundError):  # a training has just deleted it
             written[path.parent] = max(path.stat().st_mtime, written.get(path.parent, 0))
-    newest = max(written, key=lambda folder: written[folder], default=None)
-    if newest and len(written) > 1 and written[newest] > time.time() + CLOCKS_DIFFER_S:
-        raise CheckpointError(f"{newest}: its checkpoints are dated in the future; name a run with --checkpoint")
-    return newest
+    return max(written, key=lambda folder: written[folder], default=None)
 
 
 def latest_valid(run_folder: Path) -> LoadedCheckpoint | None:

@@ -8,7 +8,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -33,14 +33,9 @@ _REMEDIES = {
     **dict.fromkeys((errno.EACCES, errno.EPERM), "change its permissions, or choose another place"),
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free space there, or choose another place"),
     errno.EROFS: "choose a place that can be written to",
-    errno.ENAMETOOLONG: "choose a shorter name",
     errno.ENOTDIR: "a part of the path is a file, not a folder; choose another place",
     errno.EISDIR: "name a file in it",
-    errno.ENOENT: "check the path",
-    errno.ENOMEM: "close other programs, or use smaller sizes",
-    errno.EIO: "the disk fails; try again, or choose another place",
 }
-_OPTION = re.compile(r"--?[A-Za-z]")
 _INVALID_CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
 _WORD = re.compile(r"[\w.-]+")
 
@@ -50,7 +45,6 @@ class ArgumentParser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         self._options: list[str] = []
-        self._commands: Mapping[str, ArgumentParser] = {}
         super().__init__(**{"prog": _program()} | options)
 
     def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
@@ -61,44 +55,19 @@ class ArgumentParser(argparse.ArgumentParser):
         self._options += action.option_strings
         return action
 
-    def add_subparsers(self, **options: Any) -> Any:
-        """Add commands, as in argparse."""
-        action = super().add_subparsers(**options)
-        self._commands = action.choices
-        return action
-
     def error(self, message: str) -> NoReturn:
         """Print `message` in one line with a suggestion, and exit with code 2."""
-        sys.exit(_report([f"{message}; {self._hint(message)}"]))
-
-    def _hint(self, message: str) -> str:
+        hint = ""
         if choice := _INVALID_CHOICE.search(message):
-            return did_you_mean(choice[1], _WORD.findall(choice[2])) or f"see {self.prog} --help"
-        known = [*self._options, *(option for command in self._commands.values() for option in command._options)]
-        is_missing = message.startswith("the following arguments are required")  # reported before unknown options
-        words = sys.argv[1:] if is_missing else message.split() if message.startswith("unrecognized") else []
-        names = [option.partition("=")[0] for option in filter(_OPTION.match, words)]
-        unknown = [name for name in names if not any(option.startswith(name) for option in known)]
-        for option in unknown:
-            if "." not in option and (meant := did_you_mean(option, known, cutoff=0.7)):
-                return meant
-        if "required: --config" in message:
-            recipe = next((word for word in sys.argv[1:] if word.endswith((".yaml", ".yml"))), "configs/demo.yaml")
-            return f"write --config {recipe}"
-        if unknown and "section.key=value" in self.format_usage():
-            return "settings are written section.key=value, without dashes"
-        return f"see {self.prog} --help"
-
-
-class OnlyOnce(argparse.Action):
-    """Stores a value; a second one is an error and does not replace the first."""
-
-    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: Any = None) -> None:
-        """Store the value of one option."""
-        first = getattr(namespace, self.dest)
-        if first is not None:
-            raise argparse.ArgumentError(self, f"given twice, {first} and {values}: keep one")
-        setattr(namespace, self.dest, values)
+            hint = did_you_mean(choice[1], _WORD.findall(choice[2]))
+        elif message.startswith("unrecognized arguments: "):
+            option = message.split()[2].partition("=")[0]
+            is_setting = "." in option and "section.key=value" in self.format_usage()
+            hint = "settings are written section.key=value, without dashes" if is_setting else ""
+            hint = hint or did_you_mean(option, self._options, cutoff=0.7)
+        elif "required: --config" in message:
+            hint = "write --config configs/demo.yaml"
+        sys.exit(_report([f"{message}; {hint or f'see {self.prog} --help'}"]))
 
 
 def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:

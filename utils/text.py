@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
-_SYNONYMS = {"gpu": "cuda", "nvidia": "cuda", "error": "refuse"}
-
 
 def counted(number: int, noun: str, plural: str = "") -> str:
     """Return "1 image" or "2 images". plural: Plural of the noun if it is irregular."""
@@ -30,6 +28,5 @@ def listed(texts: Sequence[str], most: int = 3) -> str:
 def did_you_mean(text: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """Return "did you mean WORD?", or nothing if no known word is similar."""
     in_lower_case = {word.lower(): word for word in known}
-    synonym = _SYNONYMS.get(text.lower().partition(":")[0])
-    similar = [synonym] if synonym in in_lower_case else get_close_matches(text.lower(), in_lower_case, 1, cutoff)
+    similar = get_close_matches(text.lower(), in_lower_case, 1, cutoff)
     return f"did you mean {in_lower_case[similar[0]]}?" if similar else ""

@@ -20,22 +20,8 @@ _TYPES = ("uint8", "uint16", "int16", "float32")
 _PNG_CHANNELS = {"uint8": (1, 2, 3, 4), "uint16": (1, 3, 4)}
 TARGET_FILES = ("uint8.png", "uint16.png", *(f"{kind}.{suffix}" for suffix in ("tif", "npy") for kind in _TYPES))
 SIZED_BY_CROP = ("resize_and_crop", "scale_width_and_crop", "crop")
-LayoutName = Literal[
-    "synthetic_facades",
-    "paired_folders",
-    "side_by_side",
-    "unpaired_folders",
-    "synthetic_day_night",
-]
+LayoutName = Literal["synthetic_facades", "paired_folders", "side_by_side", "unpaired_folders", "synthetic_day_night"]
 _ARE_CHANNELS = range(1, MAX_CHANNELS + 1).__contains__
-
-
-def _is_cache(place: str) -> bool:
-    return place in ("none", "memory", "disk") or "/" in place or "\\" in place
-
-
-def _are_workers(workers: int | str) -> bool:
-    return workers == "auto" or (isinstance(workers, int) and workers >= 0)
 
 
 @dataclass(frozen=True)
@@ -120,10 +106,16 @@ class DataConfig(Section, prefix="data."):
     validation_split: str | None = None
     """Split whose first samples are shown during training. Default: val, otherwise the samples of
     train.validation_share, otherwise training samples."""
-    workers: int | str = setting("auto", _are_workers, "a number of at least 0, or auto")
+    workers: int | str = setting(
+        "auto", lambda n: n == "auto" or (isinstance(n, int) and n >= 0), "a number of at least 0, or auto"
+    )
     """Number of loader processes per training process; 0 loads in the training process. auto: one for every two cores
     of a process, at most 8."""
-    cache: str = setting("none", _is_cache, "none, memory, disk or a folder such as /scratch/cache")
+    cache: str = setting(
+        "none",
+        lambda place: place in ("none", "memory", "disk") or not {*place}.isdisjoint("/\\"),
+        "none, memory, disk or a folder such as /scratch/cache",
+    )
     """Keep decoded and resized samples, as uint8, for later epochs. memory: in shared memory until the run ends. disk:
     in ~/.cache/pairgan, or in another folder such as /scratch/cache, also for later runs. A sample is read again if its
     bytes change. Half of the shared memory or a tenth of the disk stays free. The plan prints the space that is needed.
@@ -221,12 +213,8 @@ class DataConfig(Section, prefix="data."):
     def divided_classes(self) -> frozenset[int]:
         """The ids of the classes whose connected parts are instances; none: of all."""
         names = () if self.colors is None else self.colors.names
-        return frozenset(names.index(name) if name in names else int(name) for name in self.instance_classes)
-
-    @property
-    def instance_classes(self) -> list[str]:
-        """The names or ids of the classes whose connected parts are instances; none: of all."""
-        return self.instances if isinstance(self.instances, list) else []
+        chosen = self.instances if isinstance(self.instances, list) else []
+        return frozenset(names.index(name) if name in names else int(name) for name in chosen)
 
 
 def _check_label_maps(data: DataConfig) -> None:
@@ -236,7 +224,8 @@ def _check_label_maps(data: DataConfig) -> None:
         data.require(n_classes in (0, colors.n_classes), "n_classes", expected)
     names = () if colors is None else colors.names
     total = n_classes or len(names)
-    unknown = [name for name in data.instance_classes if name not in names and not _is_id(name, total)]
+    chosen = data.instances if isinstance(data.instances, list) else []
+    unknown = [name for name in chosen if name not in names and not _is_id(name, total)]
     expected = f"ids from 0 to {total - 1}{' or names of data.label_colors' if names else ''}"
     require(not (unknown and total), "data.instances", unknown, expected)
 

@@ -1,6 +1,5 @@
 """The networks: sections `generator`, `discriminator`, `features`, `style` and `init`."""
 
-import math
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast, get_args
 
@@ -68,12 +67,6 @@ class GeneratorConfig(Section, prefix="generator."):
     the SPADE layers, the first and the last convolution."""
     spectral_iteration: Literal["u_first", "v_first"] = "u_first"
     """Order of the updates in a step of spectral norm's power iteration, for both networks; v_first in SPADE."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        fewest = round(-math.log2(self.scale))
-        expected = f"at least {fewest} with generator.scale={self.scale:g}"
-        self.require(self.n_downsamplings >= fewest, "n_downsamplings", expected)
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,9 @@
 """The run and what it records: sections `run`, `checkpoint`, `metrics` and `log`."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from configs.schema.checks import Section, number, setting
-
-if TYPE_CHECKING:
-    from metrics.metric import Metric
-
-
-def metrics() -> Mapping[str, "Metric"]:
-    """Return the registered metrics; importing them takes as long as importing torch."""
-    from metrics import METRICS
-
-    return METRICS
 
 
 def is_folder_name(name: str) -> bool:
@@ -49,12 +38,6 @@ class CheckpointConfig(Section, prefix="checkpoint."):
     """Metric of the validation samples that chooses best.pt in the run's folder. auto: l1 with pairs, swd without
     pairs, and none if the validation samples are trained on. none: no best.pt, which saves the space on disk."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.best not in ("auto", "none"):
-            names = [name for name, metric in metrics().items() if metric.higher_is_better is not None]
-            self.require(self.best in names, "best", f"one of auto, none, {', '.join(names)}")
-
 
 @dataclass(frozen=True)
 class MetricsConfig(Section, prefix="metrics."):
@@ -71,12 +54,6 @@ class MetricsConfig(Section, prefix="metrics."):
     )
     """If photos are translated into label maps: the classes' colours, for pixel accuracy and mean IoU. cityscapes,
     cmp_facades, or a YAML file of lines such as road: [128, 64, 128]."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.extra:
-            names = [name for name, metric in metrics().items() if metric.is_optional]
-            self.require({*self.extra} <= {*names}, "extra", f"a list of some of {', '.join(names)}")
 
 
 @dataclass(frozen=True)

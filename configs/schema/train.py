@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from configs.schema.checks import Section, number, require, setting
+from configs.schema.checks import Section, number, setting
 from configs.schema.loss import Data
 from utils.errors import ConfigError
 
@@ -123,10 +123,6 @@ def _is_expression(text: str | None) -> bool:
         return False
 
 
-def _are_parts(parts: Sequence[str]) -> bool:
-    return all(type(part) is str and all(part.partition(".")) for part in parts)
-
-
 def _are_betas(betas: Sequence[float]) -> bool:
     return len(betas) == 2 and all(0 <= beta < 1 for beta in betas)
 
@@ -188,14 +184,14 @@ class TrainConfig(Section, prefix="train."):
     al. 2017). They take memory, and room in checkpoints. 0: none."""
     freeze_global_epochs: int = number(0)
     """generator.name=local: epochs in which only its finest enhancer is trained (pix2pixHD's niter_fix_global)."""
-    freeze: list[str] = setting([], _are_parts, "a list of parts of networks: [generator.stem]")
+    freeze: list[str] = setting(
+        [],
+        lambda parts: all(all(part.partition(".")) for part in parts),
+        "a list of parts of networks: [generator.stem]",
+    )
     """Parts of networks that are not trained, by network and the beginnings of their parameters' names:
     [generator.stem, discriminator.scales.0]. A wrong name ends the run with a list of the names. The statistics of
     batch norm and spectral norm still change."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.epochs + self.decay_epochs > 0, "train.epochs + train.decay_epochs", 0, "at least 1 epoch")
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from pathlib import Path
 import pytest
 
 from configs.build import data_facts
-from configs.data_facts import storage_formats, value_ranges
 from configs.load import config_from_dict, config_to_dict, load_config
 from configs.rules import unused_settings
 from utils.errors import ConfigError
@@ -59,4 +58,5 @@ def test_wrong_weights_are_named(tiny_config: Path, settings: list[str], expecte
 def test_channels_and_range_of_images_are_not_those_of_label_maps(tiny_config: Path, maps: list[str]) -> None:
     config = load_config(tiny_config, [*maps, "data.source_channels=4", "data.source_range=[0,9]"])
     assert {"data.source_channels=4", "data.source_range=[0.0, 9.0]"} <= {*unused_settings(config)}
-    assert (storage_formats(config.data), value_ranges(config.data)) == ({}, {})
+    facts = data_facts(config)
+    assert (facts.storage, facts.ranges) == ({}, {})

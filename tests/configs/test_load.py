@@ -68,7 +68,11 @@ def test_overrides_win_over_the_file_and_the_last_one_over_the_others(tmp_path: 
         ),
         ("data: {preprocess: resize_and_crop, crop_width: 2048}", [], r"no more than the load size 1024x512"),
         ("generator: {scale: 3}", [], r"generator\.scale is 3\.0, expected one of 0\.25, 0\.5, 1, 2, 4"),
-        ("generator: {scale: 0.25, n_downsamplings: 1}", [], r"n_downsamplings is 1, expected at least 2 with"),
+        (
+            PAIRS,
+            ["generator.scale=0.25", "generator.n_downsamplings=1"],
+            r"n_downsamplings is 1, expected at least 2 with",
+        ),
         (HALVES, ["generator.scale=2"], r"scale is 2\.0, expected 1 with data\.layout=side_by_side"),
         (DRAWN, ["data.n_classes=4"], r"data\.n_classes is 4, expected 0 or 3, the number of classes of data"),
         (DRAWN, ["data.label_colors=nowhere.yaml"], r"data\.label_colors: no such file: nowhere\.yaml; expected city"),

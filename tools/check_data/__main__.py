@@ -14,7 +14,7 @@ from pathlib import Path
 
 from configs.load import load_config
 from configs.schema.loss import LossConfig
-from utils.cli import USER_ERROR, ArgumentParser, OnlyOnce, run_entry_point, whole_number
+from utils.cli import USER_ERROR, ArgumentParser, run_entry_point, whole_number
 from utils.errors import ConfigError
 from utils.files import data_root_problem, expanded
 from utils.log import log_to_console, logger
@@ -36,7 +36,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     """Parse the command line."""
     parser = ArgumentParser(description="Report all problems of a data set at once.")
     add = parser.add_argument
-    add("--config", type=Path, action=OnlyOnce, metavar="FILE", help="YAML file of the run that reads it")
+    add("--config", type=Path, metavar="FILE", help="YAML file of the run that reads it")
     add("--n-classes", type=int, metavar="N", help="number of classes of label maps, for FOLDER; default: any")
     show_help = "write a sheet of N training samples, augmented as in training"
     add("--show", type=whole_number(1, MAX_SAMPLES), default=0, metavar="N", help=show_help)
