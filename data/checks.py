@@ -8,9 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from operator import itemgetter, methodcaller
+from operator import itemgetter
 from statistics import median_low
-from typing import Any
 
 import numpy as np
 import torch
@@ -147,35 +146,19 @@ def check_all(check: Check, *, n_processes: int, timeout_s: float) -> Iterator[C
 
 def shared_files(splits: Mapping[str, Sequence[Blob]]) -> Iterator[str]:
     """Yield a line for each two splits, or domains of a split, that hold a file with the same bytes."""
-    shared: dict[tuple[str, str], list[tuple[Blob, Blob]]] = defaultdict(list)
-    for group in _of_same_bytes([(split, file) for split, files in splits.items() for file in files]):
-        of_splits: dict[str, Blob] = {}
-        for split, file in group:
-            of_splits.setdefault(split, file)
-        (first, file), *others = of_splits.items()
+    by_size, by_content = defaultdict[int, list[tuple[str, Blob]]](list), defaultdict[bytes, dict[str, Blob]](dict)
+    for split, file in ((split, file) for split, files in splits.items() for file in files):
+        by_size[file.size()].append((split, file))
+    for split, file in (entry for group in by_size.values() if len(group) > 1 for entry in group):
+        with file.open() as opened:
+            by_content[hashlib.sha256(opened.read()).digest()].setdefault(split, file)
+    shared = defaultdict[tuple[str, str], list[tuple[Blob, Blob]]](list)
+    for (first, file), *others in (of_splits.items() for of_splits in by_content.values()):
         for other, its_file in others:
             shared[first, other].append((file, its_file))
     for (first, other), pairs in shared.items():
         files = f"{counted(len(pairs), 'file')}, as {pairs[0][0]} and {pairs[0][1]}"
         yield f"{first} and {other} share {files}. Remove them from one of the two"
-
-
-def _of_same_bytes(entries: list[tuple[str, Blob]]) -> list[list[tuple[str, Blob]]]:
-    """Return the groups of entries with the same bytes. Only files whose beginnings agree are read whole."""
-    groups = [entries]
-    for property_of in (methodcaller("size"), lambda blob: _digest(blob, most=2**16), _digest):
-        divided: dict[tuple[int, Any], list[tuple[str, Blob]]] = defaultdict(list)
-        for number, group in enumerate(groups):
-            for split, file in group:
-                divided[number, property_of(file)].append((split, file))
-        groups = [group for group in divided.values() if len(group) > 1]
-    return groups
-
-
-def _digest(blob: Blob, most: int | None = None) -> bytes:
-    """Return the digest of a file, or of its first `most` bytes."""
-    with blob.open() as file:
-        return hashlib.sha256(file.read(most) if most else file.read()).digest()
 
 
 def displacement(source: Tensor, target: Tensor, *, source_is_ids: bool) -> Shift | None:

@@ -45,7 +45,8 @@ class Warp:
         low, high = (
             torch.from_numpy(end(image.numpy(), axis=(1, 2), keepdims=True)).float() for end in (np.min, np.max)
         )
-        return _in_dtype(self._read(image.float(), window, "bicubic").clamp(low, high), image.dtype)
+        values = self._read(image.float(), window, "bicubic").clamp(low, high)
+        return values if image.is_floating_point() else values.round().to(image.dtype)
 
     def ids(self, ids: Tensor, window: Window) -> Tensor:
         """Return a window of a (C, H, W) integer map. Each pixel has the exact value of the nearest one."""
@@ -76,10 +77,6 @@ def _positions(warp: Warp, height: int, width: int) -> Tensor:
         shares = F.resize(warp.controls, [height, width], InterpolationMode.BICUBIC, antialias=True)
         positions += min(height, width) * shares
     return positions.permute(1, 2, 0)
-
-
-def _in_dtype(values: Tensor, dtype: torch.dtype) -> Tensor:
-    return values if dtype.is_floating_point else values.round().to(dtype)
 
 
 @dataclass(frozen=True)

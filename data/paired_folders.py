@@ -49,8 +49,8 @@ class PairedFolders(RegisteredLayout):
         self.n_classes = reader.n_classes
         self._reader = reader
         later = list(filter(is_later_source, folders))
-        named = {kind: folders.get(kind) for kind in ("source", *_PARTNERS, *later)}
-        places = {kind: local_folder(folder) for kind, folder in named.items() if folder}
+        kinds = ("source", *_PARTNERS, *later)
+        places = {kind: local_folder(folder) for kind in kinds if (folder := folders.get(kind))}
         problems: list[str] = []
         self.names, maps = _match(places, problems)
         order = ("source", *later, *_PARTNERS)  # the rule in `provenance` depends on it

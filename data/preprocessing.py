@@ -136,15 +136,12 @@ class Preprocessing:
             )
         return replace(
             whole,
-            top=self._drawn_start(whole.height - self.crop_height, rng),
-            left=self._drawn_start(whole.width - self.crop_width, rng),
+            top=int(rng.integers((whole.height - self.crop_height) // self._unit + 1)) * self._unit,
+            left=int(rng.integers((whole.width - self.crop_width) // self._unit + 1)) * self._unit,
             crop_height=self.crop_height,
             crop_width=self.crop_width,
             flip=flip,
         )
-
-    def _drawn_start(self, farthest: int, rng: np.random.Generator) -> int:
-        return int(rng.integers(farthest // self._unit + 1)) * self._unit
 
     def whole(self, sample: Sample) -> Placement:
         """Return the placement of the resized sample before cropping; raise DataError if it would be too large."""

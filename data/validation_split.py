@@ -4,6 +4,7 @@ import hashlib
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import combinations
 
 from data.batch import Sample
@@ -43,11 +44,11 @@ def split_validation(layout: Layout, share: float, group: str | None = None) -> 
         ConfigError: A name has no group.
     """
 
-    def subset(side: Layout, is_held_back: bool) -> Layout:
-        drawn = enumerate(_drawn(side, group))
-        return Subset(side, [index for index, name in drawn if (_position(name) < share) is is_held_back])
+    def subset(is_held_back: bool, side: Layout) -> Layout:
+        positions = enumerate(_positions(side, group))
+        return Subset(side, [index for index, position in positions if (position < share) is is_held_back])
 
-    return layout.by_side(lambda side: subset(side, False)), layout.by_side(lambda side: subset(side, True))
+    return layout.by_side(partial(subset, False)), layout.by_side(partial(subset, True))
 
 
 def possible_shares(layout: Layout, group: str | None = None) -> tuple[float, float]:
@@ -55,19 +56,16 @@ def possible_shares(layout: Layout, group: str | None = None) -> tuple[float, fl
 
     The largest is below the smallest if no share does.
     """
-    positions = [sorted(map(_position, _drawn(side, group))) or [1.0] for side in layout.sides]
+    positions = [sorted(_positions(side, group)) or [1.0] for side in layout.sides]
     least, most = max(of_side[0] for of_side in positions), min(of_side[-1] for of_side in positions)
     return (int(100 * least) + 1) / 100, int(100 * most) / 100
 
 
-def _drawn(layout: Layout, group: str | None) -> Sequence[str]:
-    return layout.names if group is None else groups_of(layout.names, group)
-
-
-def _position(name: str) -> float:
-    """Return a number in [0, 1) for a name, independent of the splits that tools.convert_data draws."""
-    digest = hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=8, person=b"validation").digest()
-    return int.from_bytes(digest) / 2**64
+def _positions(layout: Layout, group: str | None) -> Iterator[float]:
+    """Yield a number in [0, 1) for each sample, independent of the splits that tools.convert_data draws."""
+    for name in layout.names if group is None else groups_of(layout.names, group):
+        digest = hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=8, person=b"validation").digest()
+        yield int.from_bytes(digest) / 2**64
 
 
 def groups_of(names: Sequence[str], pattern: str) -> list[str]:

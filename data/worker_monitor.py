@@ -33,15 +33,6 @@ _NOTHING = -1
 _Reading = ctypes.Array[ctypes.c_int64]
 
 
-def describe_exit(exit_code: int, sample: str | None) -> str:
-    """Return how a loader process ended, which sample it was reading, if that is known, and a remedy."""
-    how = f"by {signal.Signals(-exit_code).name}" if exit_code < 0 else f"with exit code {exit_code}"
-    hint = "python -m tools.check_data finds files that cause this"
-    if how == "by SIGKILL":
-        hint = "often because the memory is full: lower data.workers or train.batch_size"
-    return f"a loader process ended {how}{f' while it read {sample}' if sample else ''}; {hint}"
-
-
 class StoppedWaiting(Exception):  # noqa: N818  not an error: the run was asked to stop
     """The run was asked to stop while it waited for a batch."""
 
@@ -154,11 +145,17 @@ class WorkerMonitor:
             self._raise_end(worker)
 
     def _raise_end(self, worker: _Worker) -> NoReturn:
-        """Raise LoadingError for a process that has ended or is about to end."""
+        """Raise LoadingError for a process that has ended or is about to end, with the sample that it was reading."""
         worker.process.join(_REAPING_S)
         side, self.lost = worker.reading
-        sample = None if self.lost == _NOTHING else describe_sample(self.dataset.layout.sides[side], self.lost)
-        raise LoadingError(describe_exit(worker.process.exitcode or 0, sample))
+        exit_code = worker.process.exitcode or 0
+        how = f"by {signal.Signals(-exit_code).name}" if exit_code < 0 else f"with exit code {exit_code}"
+        if self.lost != _NOTHING:
+            how += f" while it read {describe_sample(self.dataset.layout.sides[side], self.lost)}"
+        hint = "python -m tools.check_data finds files that cause this"
+        if exit_code == -signal.SIGKILL:
+            hint = "often because the memory is full: lower data.workers or train.batch_size"
+        raise LoadingError(f"a loader process ended {how}; {hint}")
 
 
 def _work(connection: Any, dataset: MonitoredDataset, collate: Callable[[Any], object], reading: _Reading) -> None:

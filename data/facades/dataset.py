@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import ClassVar, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -43,6 +43,14 @@ class _DrawnHouses(RegisteredLayout):
         """Return whether `split` is one of SPLITS."""
         return split in SPLITS
 
+    @classmethod
+    def _of_split(cls, split: str, samples: Sequence[int], size: Sequence[int], seed: int) -> partial[Self]:
+        """Return the constructor of a split's houses; raise DataError for other splits than SPLITS."""
+        if split not in SPLITS:
+            raise DataError(f"the synthetic data set has no split {split!r}. Choose one of {', '.join(SPLITS)}")
+        n_samples = samples[SPLITS.index(split)]
+        return partial(cls, split=split, seed=seed, n_samples=n_samples, height=size[0], width=size[1])
+
     def provenance(self, index: int) -> Provenance:
         """See Layout."""
         number = self._first + index
@@ -56,26 +64,16 @@ class _DrawnHouses(RegisteredLayout):
         return canvas
 
 
-def _n_samples(split: str, of_splits: Sequence[int]) -> int:
-    """Return the number of samples of a split; raise DataError for other splits than SPLITS."""
-    if split not in SPLITS:
-        raise DataError(f"the synthetic data set has no split {split!r}. Choose one of {', '.join(SPLITS)}")
-    return of_splits[SPLITS.index(split)]
-
-
 class SyntheticFacades(_DrawnHouses):
     """Label maps and photos of house fronts."""
 
     n_classes = len(CLASS_COLORS)
-    own_classes: ClassVar[LabelColors | None] = LabelColors(
-        "synthetic_facades", tuple(CLASS_COLORS), tuple(CLASS_COLORS.values())
-    )
+    own_classes = LabelColors("synthetic_facades", tuple(CLASS_COLORS), tuple(CLASS_COLORS.values()))
 
     @classmethod
     def open(cls, split: str, *, synthetic_samples: Sequence[int], synthetic_size: Sequence[int], seed: int) -> Self:
         """Return a split of the data set. See RegisteredLayout."""
-        n_samples, (height, width) = _n_samples(split, synthetic_samples), synthetic_size
-        return cls(split=split, seed=seed, n_samples=n_samples, height=height, width=width)
+        return cls._of_split(split, synthetic_samples, synthetic_size, seed)()
 
     def read(self, index: int) -> Sample:
         """Draw sample `index`: class ids, (1, H, W) uint8; instances, (1, H, W) int32; target, (3, H, W) uint8 RGB."""
@@ -98,14 +96,12 @@ class SyntheticDayNight(_DrawnHouses):
         cls, split: str, *, synthetic_samples: Sequence[int], synthetic_size: Sequence[int], seed: int, direction: str
     ) -> Layout:
         """Return a split of the data set with this many samples in each domain. See RegisteredLayout."""
-        n_samples, (height, width) = _n_samples(split, synthetic_samples), synthetic_size
-        houses = partial(cls, split=split, seed=seed, n_samples=n_samples, height=height, width=width)
+        houses = cls._of_split(split, synthetic_samples, synthetic_size, seed)
         lights = "day night" if direction == "AtoB" else "night day"
         if split != "train":
             return houses(lights=lights)
-        return UnpairedFolders(
-            *(houses(lights=light, first=n_samples * (light == "night")) for light in lights.split())
-        )
+        first = {"day": 0, "night": synthetic_samples[0]}
+        return UnpairedFolders(*(houses(lights=light, first=first[light]) for light in lights.split()))
 
     def read(self, index: int) -> Sample:
         """Draw sample `index`: uint8 RGB images, (3, H, W)."""
@@ -131,11 +127,11 @@ class HouseFront:
         self.storey_height = self.courses * COURSE
         self.top = self.ground - self.storeys * self.storey_height
         self.is_terraced = rng.random() < 0.4
-        margins = [0.0, 0.0] if self.is_terraced else (rng.uniform(0.06, 0.17, 2) * canvas.width).tolist()
-        self.left, self.right = margins[0], canvas.width - margins[1]
+        margins = np.zeros(2) if self.is_terraced else rng.uniform(0.06, 0.17, 2) * canvas.width
+        self.left, self.right = float(margins[0]), float(canvas.width - margins[1])
         self.middle, self.half = (self.left + self.right) / 2, (self.right - self.left) / 2
-        most, fewest = (int(2 * self.half / width) for width in _BAY_WIDTHS)
-        self.bays = int(rng.integers(max(2, fewest + 1), max(2, fewest + 1, most) + 1))
+        fewest = max(2, int(2 * self.half / _BAY_WIDTHS[1]) + 1)
+        self.bays = int(rng.integers(fewest, max(fewest, int(2 * self.half / _BAY_WIDTHS[0])) + 1))
         self.bay_width = 2 * self.half / self.bays
         self.centres = [self.left + (bay + 0.5) * self.bay_width for bay in range(self.bays)]
         self.has_shutters = rng.random() < 0.4

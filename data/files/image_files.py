@@ -23,14 +23,13 @@ from data.files.tiff_image import TiffImage, is_tiff
 from data.folder import IMAGE_SUFFIXES, Blob, File, Folder, local_folder
 from utils.files import path_in_errors
 from utils.limits import MAX_CHANNELS
-from utils.text import counted, exact
+from utils.text import counted, exact, listed
 
 _Read = TypeVar("_Read")
 IMAGE_FORMATS = (*PILLOW_FORMATS, "TIFF")
 ARRAY_SUFFIX = ".npy"  # arrays are images in folders without other images
 JPEG_QUALITY = 95
 _PNG_LEVEL = 5  # the default 6 takes longer for 1 % less space
-_LISTED = 5
 _OTHER_FILES = {
     b"version https://git-lfs": "it is a pointer of Git LFS: git lfs pull",
     b"<": "it is a page of HTML or XML, as a failed download leaves: download it again",
@@ -79,10 +78,9 @@ def count_other_files(folders: Iterable[Folder | Path]) -> str:
         files = folder.files()
         taken = {image.name for image in _images(files)}
         kinds.update(file.suffix.lower() or PurePath(file.name).name for file in files if file.name not in taken)
-    more = f" and {len(kinds) - _LISTED} other kinds" if len(kinds) > _LISTED else ""
-    frequent = sorted(kinds, key=lambda kind: (-kinds[kind], kind))[:_LISTED]
+    frequent = sorted(kinds, key=lambda kind: (-kinds[kind], kind))
     hint = " (arrays are read only if a folder holds no other images)" if ARRAY_SUFFIX in kinds else ""
-    return ", ".join(f"{kinds[kind]} {kind}" for kind in frequent) + more + hint
+    return listed([f"{kinds[kind]} {kind}" for kind in frequent], 5) + hint
 
 
 def _images(files: Sequence[Blob]) -> list[Blob]:

@@ -170,7 +170,7 @@ def decode_quickly(image: ImageFile) -> np.ndarray | None:
     decode = _DECODERS.get((image.format, _raw_mode(image)))
     if kornia is None or decode is None or image.fp is None:
         return None
-    position = image.fp.seek(0, 1)
+    position = image.fp.tell()
     image.fp.seek(0)
     content = image.fp.read()
     image.fp.seek(position)

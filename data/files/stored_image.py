@@ -180,13 +180,12 @@ def with_few_scans(file: BinaryIO) -> BinaryIO:
 
 def _is_bounded(content: bytes) -> bool:
     """Return whether the bytes so far show that the number of scans is bounded; raise ValueError if it is too large."""
-    n_scans, n_components, position = 0, 0, len(_SOI)
-    for _ in range(_MAX_SEGMENTS):
-        found = _MARKER.search(content, position)
-        if found is None or found[1][0] == _EOI:
-            return found is not None
-        marker, start = found[1][0], found.end()
-        position = start + int.from_bytes(content[start : start + 2], "big")
+    n_scans, n_components = 0, 0
+    for number, (marker, start) in enumerate(_segments(content)):
+        if number == _MAX_SEGMENTS:
+            raise ValueError(f"it has more than {_MAX_SEGMENTS} segments; save it again")
+        if marker == _EOI:
+            return True
         if marker in (*_SEQUENTIAL, *_PROGRESSIVE):
             n_components = content[start + 7] if marker in _SEQUENTIAL and start + 7 < len(content) else -1
         elif marker == _SOS:
@@ -195,19 +194,26 @@ def _is_bounded(content: bytes) -> bool:
             n_scans += 1
             if n_scans > MAX_SCANS:
                 raise ValueError(f"it has more than {MAX_SCANS} scans; save it again")
-    raise ValueError(f"it has more than {_MAX_SEGMENTS} segments; save it again")
+    return False
 
 
 def jpeg_size(content: bytes) -> tuple[int, int]:
     """Return height and width of a JPEG, or (0, 0) if its bytes do not hold them."""
-    position = len(_SOI)
-    while (found := _MARKER.search(content, position)) and found[1][0] not in (_SOS, _EOI):
-        start = found.end()
-        if found[1][0] in _FRAMES:
+    for marker, start in _segments(content):
+        if marker in _FRAMES:
             height, width = content[start + 3 : start + 5], content[start + 5 : start + 7]
             return int.from_bytes(height, "big"), int.from_bytes(width, "big")
-        position = start + int.from_bytes(content[start : start + 2], "big")
+        if marker in (_SOS, _EOI):
+            break
     return 0, 0
+
+
+def _segments(content: bytes) -> Iterator[tuple[int, int]]:
+    """Yield the marker of each segment of a JPEG, and the position of the bytes after it."""
+    position = len(_SOI)
+    while found := _MARKER.search(content, position):
+        yield found[1][0], found.end()
+        position = found.end() + int.from_bytes(content[found.end() : found.end() + 2], "big")
 
 
 _FORMAT = np.lib.format

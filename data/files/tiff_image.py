@@ -109,18 +109,13 @@ class TiffImage(StoredImage):
         """Number of channels, with transparency. Several pages of equal size and type have one channel each."""
         return int(self._series.size // prod(self._stored_size)) + self._n_colors - self._n_stored
 
-    @property
-    def _colors(self) -> np.ndarray | None:
-        """Colours by index, (K, 3) uint8, or None."""
-        if self._photometric != _PALETTE:
-            return None
-        colors = np.asarray(self._page.colormap).T
-        return (colors >> 8 if colors.max() > 255 else colors).astype(np.uint8)  # some programs write bytes
-
     @cached_property
     def palette(self) -> bytes:
         """Colours as RGB by index; empty for an image without a palette."""
-        return b"" if self._colors is None else self._colors.tobytes()
+        if self._photometric != _PALETTE:
+            return b""
+        colors = np.asarray(self._page.colormap).T
+        return (colors >> 8 if colors.max() > 255 else colors).astype(np.uint8).tobytes()  # some programs write bytes
 
     @cached_property
     def n_images(self) -> int:
@@ -202,12 +197,12 @@ class TiffImage(StoredImage):
 
     def _converted(self, samples: np.ndarray) -> np.ndarray:
         """Return the pixels of samples, (C, h, W)."""
-        levels, palette = self._with_black_as_zero(samples), self._colors
-        scaled = levels
+        scaled = levels = self._with_black_as_zero(samples)
         if self._bits < 8:
             scaled = (levels.astype(np.uint16) * 255 // (2**self._bits - 1)).astype(np.uint8)
-        if palette is not None:
-            scaled = np.concatenate([palette[levels[0].astype(np.intp)].transpose(2, 0, 1), scaled[1:]])
+        if self._photometric == _PALETTE:
+            colors = np.frombuffer(self.palette, np.uint8).reshape(-1, 3)[levels[0].astype(np.intp)]
+            scaled = np.concatenate([colors.transpose(2, 0, 1), scaled[1:]])
         elif self._photometric == _CMYK:
             inks = levels[: self._n_stored].transpose(1, 2, 0)
             image = Image.frombytes("CMYK", (inks.shape[1], inks.shape[0]), inks.tobytes()).convert("RGB")
