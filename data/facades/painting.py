@@ -111,11 +111,8 @@ class Canvas:
         photo = self._planes[:3] * (light * levels[self.instances]) * tints[:, labels]
         if is_night:
             photo *= _column(_MOONLIGHT)
-            for colour, cover in (
-                (_NIGHT_SKY, is_sky * (0.85 - 0.4 * y)),
-                (_LAMP, self._planes[3]),
-                (_SNOW, self._planes[4]),
-            ):
+            covers = is_sky * (0.85 - 0.4 * y), *self._planes[3:]
+            for colour, cover in zip((_NIGHT_SKY, _LAMP, _SNOW), covers, strict=True):
                 photo += cover * (_column(colour) - photo)
         photo += 2.5 * rng.standard_normal(photo.shape, np.float32)
         return np.clip(np.rint(photo), 0, 255).astype(np.uint8)
