@@ -33,9 +33,7 @@ PENALTIES: dict[str, Penalty] = {
     "labelmix": Penalty(labelmix, needs_float32=False, needs_pairs=True, classifies_pixels=True, share=0.5),
 }
 GENERATOR_LOSSES: dict[str, LossTerm] = {
-    "adversarial": LossTerm(
-        lambda adversarial_loss: lambda made: adversarial_loss.generator_loss(made.fake_logits, made.target_logits)
-    ),
+    "adversarial": LossTerm(lambda adversarial_loss: lambda made: adversarial_loss.generator_loss(*made.logits)),
     "feature_matching": LossTerm(lambda: feature_matching, needs_features=True),
     "l1": LossTerm(lambda: l1),
     "ms_ssim": LossTerm(lambda: ms_ssim),

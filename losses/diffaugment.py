@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from utils.device import at_least_float32
@@ -138,13 +139,12 @@ class _Translation(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         ctx.save_for_backward(rows, columns)
-        height, width = images.shape[-2:]
-        from_rows, from_columns = _positions(images, -2) + rows[:, None], _positions(images, -1) + columns[:, None]
-        are_inside = _in_range(from_rows, 0, height)[:, :, None] & _in_range(from_columns, 0, width)[:, None, :]
-        index = from_rows.clamp(0, height - 1)[:, :, None] * width + from_columns.clamp(0, width - 1)[:, None, :]
-        pixels = images.flatten(2)
-        moved = pixels.gather(2, index.flatten(1)[:, None].expand_as(pixels)).view(images.shape)
-        return moved.masked_fill_(are_inside[:, None].logical_not(), 0.0)
+        n, channels, height, width = images.shape
+        bordered = F.pad(images, (1, 1, 1, 1))  # every pixel from outside is taken from the border
+        from_rows = (_positions(images, -2) + rows[:, None] + 1).clamp(0, height + 1)
+        from_columns = (_positions(images, -1) + columns[:, None] + 1).clamp(0, width + 1)
+        index = from_rows[:, :, None] * (width + 2) + from_columns[:, None, :]
+        return bordered.flatten(2).gather(2, index.view(n, 1, -1).expand(-1, channels, -1)).view(images.shape)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
@@ -157,7 +157,6 @@ def _positions(images: Tensor, dim: int) -> Tensor:
     return torch.arange(images.shape[dim], device=images.device)[None]
 
 
-def _in_range(positions: Tensor, first: Tensor | int, size: int) -> Tensor:
-    """Return which (N or 1, n) positions are in first .. first + size - 1, for (N,) or one `first`."""
-    first = first[:, None] if isinstance(first, Tensor) else first
-    return (positions >= first) & (positions < first + size)
+def _in_range(positions: Tensor, first: Tensor, size: int) -> Tensor:
+    """Return which positions, (1, n), are in first .. first + size - 1, for `first` (N,); (N, n) bool."""
+    return (positions >= first[:, None]) & (positions < first[:, None] + size)

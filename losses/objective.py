@@ -87,14 +87,9 @@ class LossInputs:
         return self.discriminate_target()
 
     @property
-    def fake_logits(self) -> Logits:
-        """The logits for the translated images."""
-        return Logits(lambda: self.fake_outputs, self.source)
-
-    @property
-    def target_logits(self) -> Logits:
-        """The logits for the targets."""
-        return Logits(lambda: self.target_outputs, self.source)
+    def logits(self) -> tuple[Logits, Logits]:
+        """The logits for the translated images and for the targets."""
+        return Logits(lambda: self.fake_outputs, self.source), Logits(lambda: self.target_outputs, self.source)
 
 
 GeneratorLoss = Callable[[LossInputs], Tensor]

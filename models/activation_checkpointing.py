@@ -1,7 +1,6 @@
 """Activation checkpointing: the backward pass recomputes activations instead of storing them."""
 
 from collections.abc import Callable
-from itertools import count
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +8,7 @@ from torch.utils.checkpoint import checkpoint
 
 from models.generator import EncodedGenerator
 from models.running_statistics import BatchNorm, batch_norms, untracked
-from models.spectral_norm import SpectralNorm, Vectors, keeping_vectors, spectral_norms
+from models.spectral_norm import SpectralNorm, Vectors, chosen_vectors, spectral_norms
 from utils.errors import ConfigError
 from utils.torch_private import left_out_of_compilation
 
@@ -50,14 +49,16 @@ def _with_norms_as_before(
     function: Callable[..., Tensor],
     *inputs: Tensor,
 ) -> Tensor:
-    vectors: dict[SpectralNorm, list[Vectors]] = {norm: [] for norm in spectral}
-    numbers = count()
+    first_pass: list[dict[SpectralNorm, Vectors]] = []  # its vectors
 
     def compute(*inputs: Tensor) -> Tensor:
         """Make the first pass, or recompute it for a backward pass."""
-        is_first = next(numbers) == 0
-        with keeping_vectors(vectors, replays=not is_first), untracked([] if is_first else batch):
-            return function(*inputs)
+        if first_pass:
+            with chosen_vectors(first_pass[0]), untracked(batch):
+                return function(*inputs)
+        result = function(*inputs)
+        first_pass.append({norm: norm.vectors() for norm in spectral})
+        return result
 
     recomputed: Tensor = checkpoint(compute, *inputs, use_reentrant=False, preserve_rng_state=preserve_rng_state)
     return recomputed

@@ -136,21 +136,18 @@ def given_latents(network: nn.Module, values: Tensor | None) -> Iterator[None]:
 
     values: Noise and style in this order, (N, sum of `latent_channels`); None changes nothing.
     """
-    if values is None:
-        yield
-        return
-    n_noise, n_style = latent_channels(network)
-    noise, stems = _parts(network, NoiseChannels), _parts(network, StyleStem) if n_style else []
-    for layer in noise:
-        layer.drawn = values[:, :n_noise, None, None]
-    for stem in stems:
-        stem.drawn = values[:, n_noise:]
+    given: dict[NoiseChannels | StyleStem, Tensor] = {}
+    if values is not None:
+        n_noise, n_style = latent_channels(network)
+        given |= {layer: values[:, :n_noise, None, None] for layer in _parts(network, NoiseChannels)}
+        given |= {stem: values[:, n_noise:] for stem in _parts(network, StyleStem) if n_style}
+    for part, drawn in given.items():
+        part.drawn = drawn
     try:
         yield
-    finally:  # 0 again, as before the first draw
-        parts: list[NoiseChannels | StyleStem] = [*noise, *stems]
-        for part in parts:
-            part.drawn = None
+    finally:
+        for part in given:
+            part.drawn = None  # 0 again, as before the first draw
 
 
 def copy_chosen_style(source: nn.Module, target: nn.Module) -> None:

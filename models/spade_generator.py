@@ -48,28 +48,21 @@ class ConditionReduction(nn.Module):
         self.factor = factor
         self.in_tiles = InTiles(stride=Fraction(factor), extent="every_segment")
         self.takes_image = n_image_channels > 0
-        self._image_begin = n_noise_channels
-        self._image_end = n_noise_channels + n_image_channels
+        self._image = slice(n_noise_channels, n_noise_channels + n_image_channels)
 
     def forward(self, condition: Tensor) -> Tensor:
         """Map (N, C, H, W) to (N, C, H / factor, W / factor); H and W are multiples of the factor."""
         if self.factor == 1:
             return condition
+        nearest = condition[:, :, :: self.factor, :: self.factor]
         if not self.takes_image:
-            return self._nearest(condition)
-        noise, image, maps = condition.tensor_split((self._image_begin, self._image_end), dim=1)
-        parts = [self._nearest(noise)] if self._image_begin else []
-        parts.append(F.avg_pool2d(image, self.factor))
-        parts += [self._nearest(maps)] if maps.shape[1] else []
-        return torch.cat(parts, dim=1)
+            return nearest
+        image = F.avg_pool2d(condition[:, self._image], self.factor)
+        return torch.cat([nearest[:, : self._image.start], image, nearest[:, self._image.stop :]], dim=1)
 
     def extra_repr(self) -> str:
         """Return what determines the reduction."""
         return f"factor={self.factor}, takes_image={self.takes_image}"
-
-    def _nearest(self, condition: Tensor) -> Tensor:
-        sides = [side // self.factor for side in condition.shape[2:]]
-        return F.interpolate(condition, size=sides, mode="nearest")
 
 
 class SpadeBlock(Recomputable):

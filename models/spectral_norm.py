@@ -1,6 +1,6 @@
 """Spectral normalisation (Miyato et al. 2018)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Literal, Self
 
@@ -40,8 +40,7 @@ class SpectralNorm(nn.Module):
         super().__init__()
         self._dim = dim
         self._iteration = iteration
-        self._recorded: list[Vectors] | None = None
-        self._replayed: Iterator[Vectors] | None = None
+        self._chosen: Vectors | None = None
         matrix = self._matrix(weight)
         u, v = (matrix.new_empty(n) for n in matrix.shape)
         if not matrix.is_meta:
@@ -72,14 +71,15 @@ class SpectralNorm(nn.Module):
 
     def _vectors(self, matrix: Tensor) -> Vectors:
         """Return u and v for this pass, cloned because a later pass changes the buffers."""
-        if self._replayed is not None:
-            return next(self._replayed)
+        if self._chosen is not None:
+            return self._chosen
         if self.training:
             self._iterate(matrix, 1)
-        vectors = self._u.clone(), self._v.clone()
-        if self._recorded is not None:
-            self._recorded.append(vectors)
-        return vectors
+        return self.vectors()
+
+    def vectors(self) -> Vectors:
+        """Return copies of the present u and v."""
+        return self._u.clone(), self._v.clone()
 
     @torch.no_grad()
     def _iterate(self, matrix: Tensor, n_iterations: int) -> None:
@@ -108,15 +108,15 @@ def _full_precision(weight: Tensor) -> AbstractContextManager[object]:
 
 
 @contextmanager
-def keeping_vectors(vectors: dict[SpectralNorm, list[Vectors]], *, replays: bool) -> Iterator[None]:
-    """Record the vectors of each pass, or replay them from the first on without iterating."""
-    for norm, of_passes in vectors.items():
-        norm._recorded, norm._replayed = (None, iter(of_passes)) if replays else (of_passes, None)
+def chosen_vectors(vectors: Mapping[SpectralNorm, Vectors]) -> Iterator[None]:
+    """Make passes use these vectors without iterating."""
+    for norm, chosen in vectors.items():
+        norm._chosen = chosen
     try:
         yield
     finally:
         for norm in vectors:
-            norm._recorded = norm._replayed = None
+            norm._chosen = None
 
 
 def spectral_norms(network: nn.Module) -> list[SpectralNorm]:
