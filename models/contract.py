@@ -1,5 +1,6 @@
 """Checks of generators and discriminators from outside this package, before they are used."""
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -27,11 +28,8 @@ def check_on_meta_device(make: Callable[[], nn.Module], key: str) -> None:
         with torch.random.fork_rng([]), torch.device("meta"):
             make()
     except (RuntimeError, TypeError, ValueError) as error:
-        reason = _first_line(error)
-        raise ConfigError(
-            f"{key}: cannot be built on the meta device, as loading a checkpoint does: {reason}. "
-            f"Read no values of tensors in the constructor; {_PAGE}."
-        ) from error
+        problem = f"cannot be built on the meta device, as loading a checkpoint does: {_first_line(error)}"
+        raise ConfigError(f"{key}: {problem}. Read no values of tensors in the constructor; {_PAGE}.") from error
 
 
 @torch.no_grad()
@@ -77,8 +75,7 @@ def check_discriminator(
     try:
         found = _logits(key, _quietly(network, sources, images))
     except (RuntimeError, ValueError, IndexError) as error:
-        reason = _first_line(error)
-        raise ConfigError(f"{key}: fails with 2 sources and 4 images: {reason}. {remedy}") from error
+        raise ConfigError(f"{key}: fails with 2 sources and 4 images: {_first_line(error)}. {remedy}") from error
     for ours, theirs in zip(repeated, found, strict=True):
         if float((ours - theirs).abs().max()) > _UNLIKE * float(ours.std()) + 1e-5 * float(ours.abs().max()):
             raise ConfigError(f"{key}: image i of 4 must be scored with source i % 2 of 2. {remedy}")
@@ -95,15 +92,10 @@ def _logits(key: str, outputs: Any) -> list[Tensor]:
 
 
 def _quietly(network: nn.Module, *inputs: Tensor) -> Any:
-    """Return the output of a network in evaluation mode; keep its state and the random states."""
-    modes = {module: module.training for module in network.modules()}
-    try:
-        with torch.random.fork_rng([]):
-            torch.manual_seed(0)
-            return network.eval()(*inputs)
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
+    """Return the output of a copy of a network in evaluation mode; keep the random states."""
+    with torch.random.fork_rng([]):
+        torch.manual_seed(0)
+        return copy.deepcopy(network).eval()(*inputs)
 
 
 def _first_line(error: Exception) -> str:

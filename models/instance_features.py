@@ -124,12 +124,11 @@ class FeatureClusters:
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
         """Return clusters from `state_dict`; raise ValueError if `state` is something else."""
-        centers = state.get(_KEY)
-        if not isinstance(centers, dict) or not centers:
-            raise ValueError("holds no feature clusters; write them with python -m tools.cluster_features")
+        found = state.get(_KEY)
+        centers: dict[Any, Any] = found if isinstance(found, dict) else {}
         are_matrices = all(isinstance(c, Tensor) and c.dim() == 2 and len(c) for c in centers.values())
         if not are_matrices or len({c.shape[1] for c in centers.values()}) != 1:
-            raise ValueError("its feature clusters are not (n_clusters, C) tensors with one C")
+            raise ValueError("holds no feature clusters; write them with python -m tools.cluster_features")
         return cls({int(key): value.float() for key, value in centers.items()}, state.get("step"))
 
 

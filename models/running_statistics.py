@@ -1,5 +1,6 @@
 """The running statistics of batch norm: the means and variances that evaluation uses."""
 
+import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -59,10 +60,7 @@ def estimating_statistics(network: nn.Module) -> Iterator[None]:
     """
     modes = {module: module.training for module in network.modules()}
     norms = batch_norms(network)
-    former = [
-        (norm, norm.momentum, {name: buffer.clone() for name, buffer in norm.named_buffers(recurse=False)})
-        for norm in norms
-    ]
+    former = [(norm, norm.momentum, copy.deepcopy(norm.state_dict())) for norm in norms]
     network.eval()
     for norm in norms:
         norm.train().reset_running_stats()
@@ -73,10 +71,9 @@ def estimating_statistics(network: nn.Module) -> Iterator[None]:
         is_finite = all(bool(statistic.isfinite().all()) for statistic in running_statistics(network))
         is_estimated = is_finite and all(norm.num_batches_tracked for norm in norms)
     finally:
-        for norm, momentum, buffers in former:
+        for norm, momentum, state in former:
+            estimated = norm.state_dict() if is_estimated else state
             norm.momentum = momentum
-            for name, buffer in buffers.items():
-                if name == "num_batches_tracked" or not is_estimated:
-                    getattr(norm, name).copy_(buffer)
+            norm.load_state_dict({**estimated, "num_batches_tracked": state["num_batches_tracked"]})
         for module, mode in modes.items():
             module.training = mode

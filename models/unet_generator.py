@@ -62,15 +62,10 @@ class UnetGenerator(Generator):
         outermost = max(-n_doublings(scale), 0)
         for level in range(innermost, outermost, -1):
             width_in = widths[level] * (1 if level == innermost else 2)
-            layers = [nn.ReLU(), *_make_up(width_in, widths[level - 1], upsample), make_norm(norm, widths[level - 1])]
-            if dropout and 4 <= level < innermost:
-                layers.append(nn.Dropout(0.5))
-            self.ups.append(RecomputableSequential(*layers))
+            up = _normed_up(width_in, widths[level - 1], upsample, norm)
+            self.ups.append(up.append(nn.Dropout(0.5)) if dropout and 4 <= level < innermost else up)
         before_head = [2 * widths[outermost], *widths_beyond(base_channels, scale)]
-        self.beyond = nn.Sequential()
-        for wide, narrow in pairwise(before_head):
-            layers = [nn.ReLU(), *_make_up(wide, narrow, upsample), make_norm(norm, narrow)]
-            self.beyond.append(RecomputableSequential(*layers))
+        self.beyond = nn.Sequential(*(_normed_up(*channels, upsample, norm) for channels in pairwise(before_head)))
         last = _make_up(before_head[-1], out_channels, upsample, bias=True)
         self.head = nn.Sequential(nn.ReLU(), *last, *last_activation(output))
 
@@ -108,6 +103,11 @@ class UnetGenerator(Generator):
 
 def _conv4(in_channels: int, out_channels: int, *, bias: bool) -> nn.Conv2d:
     return nn.Conv2d(in_channels, out_channels, kernel_size=4, stride=2, padding=1, bias=bias)
+
+
+def _normed_up(in_channels: int, out_channels: int, upsample: Upsample, norm: Norm) -> RecomputableSequential:
+    layers = _make_up(in_channels, out_channels, upsample)
+    return RecomputableSequential(nn.ReLU(), *layers, make_norm(norm, out_channels))
 
 
 def _make_up(in_channels: int, out_channels: int, upsample: Upsample, *, bias: bool = False) -> list[nn.Module]:

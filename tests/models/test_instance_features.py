@@ -62,15 +62,9 @@ def test_the_features_of_regions_are_gathered_with_class_and_share() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "complaint"),
-    [
-        ({}, "holds no feature clusters"),
-        ({"feature_clusters": {}}, "holds no feature clusters"),
-        ({"feature_clusters": {1: torch.zeros(3)}}, "are not"),
-        ({"feature_clusters": {1: torch.zeros(0, 3)}}, "are not"),
-        ({"feature_clusters": {1: torch.zeros(1, 3), 2: torch.zeros(1, 2)}}, "with one C"),
-    ],
+    "centers",
+    [None, {}, {1: torch.zeros(3)}, {1: torch.zeros(0, 3)}, {1: torch.zeros(1, 3), 2: torch.zeros(1, 2)}],
 )
-def test_states_without_clusters_are_refused(state: dict[str, object], complaint: str) -> None:
-    with pytest.raises(ValueError, match=complaint):
-        FeatureClusters.from_state(state)
+def test_states_without_clusters_are_refused(centers: object) -> None:
+    with pytest.raises(ValueError, match="holds no feature clusters"):
+        FeatureClusters.from_state({"feature_clusters": centers})
