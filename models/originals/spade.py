@@ -84,13 +84,13 @@ def _generator_settings(weights: StateDict, chosen: Mapping[str, int]) -> dict[s
     most_channels, n_outputs = _weight(weights, "head_0.conv_0").shape[0], weights["fc.weight"].shape[0]
     if not 16 <= most_channels <= n_outputs:
         raise OriginalWeightsError(f"fc.weight has {n_outputs} outputs, head_0 {most_channels}")
-    n_upsamplings = 6 if condition_channels == _CITYSCAPES_CHANNELS else 5  # both have the same shapes
+    possible = [6, 5] if condition_channels == _CITYSCAPES_CHANNELS else [5, 6]
     if any(key.startswith("up_4.") for key in weights):
-        n_upsamplings = 7
+        possible = [7]
     settings = {
         **_shared_settings(weights, "head_0", "param_free_norm"),
         "in_channels": condition_channels,
-        "n_upsamplings": chosen.get("n_upsamplings", n_upsamplings),
+        "n_upsamplings": _allowed(chosen.get("n_upsamplings", possible[0]), possible),
         "n_middle_blocks": 2,
         "noise_channels": 0,
     }
@@ -100,6 +100,13 @@ def _generator_settings(weights: StateDict, chosen: Mapping[str, int]) -> dict[s
     return settings
 
 
+def _allowed(n_upsamplings: int, possible: list[int]) -> int:
+    if n_upsamplings not in possible:
+        expected = " or ".join(map(str, sorted(possible)))
+        raise OriginalWeightsError(f"has the weights of {expected} upsamplings, not {n_upsamplings}")
+    return n_upsamplings
+
+
 def _style_sides(n_pixels: int) -> tuple[int, int]:
     """Return height and width of a map with so many pixels that are nearest to each other, height <= width."""
     height = next(side for side in range(math.isqrt(n_pixels), 0, -1) if n_pixels % side == 0)
@@ -107,6 +114,7 @@ def _style_sides(n_pixels: int) -> tuple[int, int]:
 
 
 def _oasis_generator_settings(weights: StateDict, chosen: Mapping[str, int]) -> dict[str, Any]:
+    n_upsamplings = _allowed(chosen.get("n_upsamplings", _N_UPSAMPLINGS), [_N_UPSAMPLINGS])
     channels = weights["fc.weight"].shape[1]
     n_noise = chosen.get("noise_channels", _NOISE_CHANNELS if channels > _NOISE_CHANNELS else 0)
     if n_noise >= channels:
@@ -115,7 +123,7 @@ def _oasis_generator_settings(weights: StateDict, chosen: Mapping[str, int]) -> 
     return {
         **_shared_settings(weights, "body.0", "first_norm"),
         "in_channels": channels - n_noise,
-        "n_upsamplings": chosen.get("n_upsamplings", _N_UPSAMPLINGS),
+        "n_upsamplings": n_upsamplings,
         "n_middle_blocks": 1,
         "noise_channels": n_noise,
     }
