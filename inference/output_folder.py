@@ -28,7 +28,7 @@ from inference.load import LoadedGenerator
 from inference.predictor import Predictor
 from inference.reading import NoData
 from inference.request import Existing, Request
-from models.instance_features import FeatureClusters
+from models.instance_features import FILE_NAME
 from utils.files import locked, replacing, sha256_of_file
 from utils.log import logger
 from utils.plain_values import read_json
@@ -279,6 +279,7 @@ def origin(
     split: Name of the translated split, or None. folders: Folders of the inputs.
     """
     data, precision, tiles = loaded.config.data, predictor.precision, predictor.tiles
+    clusters = request.clusters or loaded.file.with_name(FILE_NAME)
     resizing = f"{data.preprocess} to load {data.load_width}x{data.load_height}, crop {data.crop_width}x"
     return {
         "step": loaded.step,
@@ -289,7 +290,7 @@ def origin(
         "precision": f"{precision.opt_level} {precision.compute_dtype}".replace("torch.", ""),
         "resizing": "none" if request.keeps_sizes or data.preprocess == "none" else f"{resizing}{data.crop_height}",
         "tile": tiles.tile if tiles else None,
-        "clusters_sha256": _digest(predictor.clusters) if predictor.clusters else None,
+        "clusters_sha256": sha256_of_file(clusters) if predictor.clusters else None,
         "style_sha256": sha256_of_file(request.style) if request.style else None,
         "folders": folders,
         "split": split,
@@ -309,12 +310,3 @@ def settings_of(config: Config) -> dict[str, object]:
         for key, value in changed_settings(config).items()
         if key.startswith(_SECTIONS) and not key.startswith(_SETTINGS_WITHOUT_EFFECT)
     }
-
-
-def _digest(clusters: FeatureClusters) -> str:
-    """Return the SHA-256 of the centres of the clusters."""
-    digest = hashlib.sha256()
-    for class_id, centers in sorted(clusters.centers.items()):
-        digest.update(f"{class_id} {tuple(centers.shape)}".encode())
-        digest.update(centers.cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()

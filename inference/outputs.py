@@ -267,10 +267,8 @@ def report_metrics(
     }
     classes = [f"             {line}" for line in class_table(summary.classes)]
     name = list(below)[-1]
-    comparison = f"{abs(below[name]):.1%} {'below' if below[name] >= 0 else 'above'}"
-    baseline = (
-        f"baseline     {TITLES[name]} {floor[name]:.4f} of the best constant colour; the generator is {comparison}"
-    )
+    found = f"{abs(below[name]):.1%} {'below' if below[name] >= 0 else 'above'}"
+    baseline = f"baseline     {TITLES[name]} {floor[name]:.4f} of the best constant colour; the generator is {found}"
     _write_report(report, [f"metrics      {summary}", *classes, baseline], output)
 
 

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from configs import build
 from configs.build import image_sides
-from configs.schema import Config
 from data.batch import Batch, DataError
 from data.files.image_files import read_rgb
 from inference.load import LoadedGenerator, load_from, load_generator
@@ -28,11 +27,6 @@ from utils.files import sha256_of_file, unreplaced
 from utils.log import logger
 from utils.machine import give_freed_memory_back, keep_freed_memory
 from utils.text import counted
-
-_APPLIED = (  # settings that translation or its figures read
-    *("data.", "generator.", "features.", "style.", "metrics.", "method.", "run."),
-    *("loss.class_weights=", "loss.outside_mask=", "train.validation_"),
-)
 
 
 def load_clusters(file: Path) -> FeatureClusters:
@@ -56,7 +50,7 @@ def with_clusters(loaded: LoadedGenerator, request: Request) -> LoadedGenerator:
         if request.features or request.clusters:
             raise ConfigError(f"{loaded.file}: takes no instance features. Remove --features and --clusters.")
         return loaded
-    file = request.clusters or loaded.file.parent / FILE_NAME
+    file = request.clusters or loaded.file.with_name(FILE_NAME)
     if request.features == "given" or not (request.clusters or request.features or file.is_file()):
         return loaded
     if not file.is_file():
@@ -200,16 +194,17 @@ def requested_predictor(
     return replace(predictor, tiles=tiles)
 
 
-def describe_sizes(config: Config, *, keeps_sizes: bool) -> str:
-    """Return a text that states the size of the translations and the option for other sizes."""
-    data, size = config.data, f"the nearest multiples of {image_sides(config).multiple} pixels"
+def report_sizes(loaded: LoadedGenerator, request: Request) -> None:
+    """Log the size of the translations and the option for other sizes."""
+    data, size = loaded.config.data, f"the nearest multiples of {image_sides(loaded.config).multiple} pixels"
     if data.preprocess.startswith("scale_width"):
         size = f"a width of {data.load_width}"
     elif data.preprocess == "resize_and_crop":
         size = f"{data.crop_width}x{data.crop_height}"
     size += f", by data.preprocess={data.preprocess}"
     own = f"each image's own; --size trained resizes to {size}"
-    return own if keeps_sizes else f"resized to {size}; --size own keeps the size of each image"
+    resized = f"resized to {size}; --size own keeps the size of each image"
+    logger.info("sizes        %s", own if request.keeps_sizes else resized)
 
 
 def _report_choices(loaded: LoadedGenerator, predictor: Predictor, request: Request) -> None:
@@ -232,6 +227,5 @@ def _report_choices(loaded: LoadedGenerator, predictor: Predictor, request: Requ
         "--nodata": request.nodata is not None and not loaded.data_facts.has_source_images,
         "--norm-window": request.norm_window and not has_instance_norm(predictor.generator),
     }
-    unused |= {word: not word.startswith(_APPLIED) for word in request.overrides}
     if found := [option for option, is_unused in unused.items() if is_unused]:
         logger.info("without effect  %s", ", ".join(found))

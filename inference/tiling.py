@@ -57,8 +57,8 @@ Read = Callable[[Window], Tensor]
 class TiledNetwork:
     """Computes the output of a convolutional network for a full image in the memory of a tile.
 
-    Instance norm needs the statistics of the full image. The network is therefore cut at its norms into segments, each
-    of which is computed for all tiles before the next one. A tile includes as many pixels of its neighbours as the
+    Instance norm needs the statistics of the full image. The network is therefore cut at its norms into segments.
+    A segment is computed for all tiles before the next one. A tile includes as many pixels of its neighbours as the
     segment's convolutions reach. The result differs from the result for the full image only by rounding. Batch norm
     needs no cuts, but without them a tile would need hundreds of pixels of its neighbours.
 

@@ -26,7 +26,7 @@ from inference.outputs import Results, SetMeasures, open_reals
 from inference.predictor import Predictor
 from inference.reading import NoData, NoDataRule, PaddedSample, SourceValues, collected, read_padded, report_parts
 from inference.request import Request
-from inference.requested_predictor import describe_sizes, encode_style, load_generator_together, requested_predictor
+from inference.requested_predictor import encode_style, load_generator_together, report_sizes, requested_predictor
 from inference.tiling import Window
 from metrics.evaluator import Evaluator
 from utils.distributed import LONGEST_WAIT_S, World, joined_world
@@ -60,7 +60,7 @@ def translate(request: Request) -> None:
         folder = OutputFolder(request.output or default_output(loaded, request), layout, image_store(loaded.data_facts))
         folder.prepare(request.existing)
         with folder.locked() if world.is_main else nullcontext():
-            logger.info(f"sizes        {describe_sizes(loaded.config, keeps_sizes=request.keeps_sizes)}")
+            report_sizes(loaded, request)
             predictor = requested_predictor(loaded, request, world.device, folder.path, style)
             with pixels_allowed(request.max_pixels, mapped_in=folder.path if predictor.tiles else None):
                 translate_all(loaded, predictor, folder, request, world)
@@ -185,10 +185,8 @@ class SampleTranslator:
         side = max(_PROBE // (m := self.preprocessing.size_multiple) * m, m, self.preprocessing.min_size)
         window = Window(0, min(side, height), 0, min(side, width))
         part = Batch.of([batch[0].padded]).mapped(lambda image: window.cut(image).clone())  # no view of the full image
-        needed, there_is = (
-            n_pixels * self.results.predictor.bytes_per_pixel(part),
-            bytes_of_device(self.results.predictor.device),
-        )
+        needed = n_pixels * self.results.predictor.bytes_per_pixel(part)
+        there_is = bytes_of_device(self.results.predictor.device)
         if needed <= there_is:
             return None
         return (

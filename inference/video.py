@@ -15,7 +15,7 @@ from inference.load import LoadedGenerator
 from inference.output_folder import create_writable, default_output, output_lock
 from inference.reading import fitted
 from inference.request import Request
-from inference.requested_predictor import describe_sizes, requested_predictor
+from inference.requested_predictor import report_sizes, requested_predictor
 from utils.distributed import World
 from utils.files import replacing
 from utils.log import logger
@@ -33,7 +33,7 @@ def translate_video(path: Path, loaded: LoadedGenerator, request: Request, world
     rule = build.build_preprocessing(loaded.config)
     fit = partial(fitted, preprocessing=rule, keeps_size=request.keeps_sizes, source_is_ids=False)
     with output_lock(output.with_name(f".{output.name}.lock"), output), GracefulStop():  # SIGTERM, too, cleans up
-        logger.info(f"sizes        {describe_sizes(loaded.config, keeps_sizes=request.keeps_sizes)}")
+        report_sizes(loaded, request)
         predictor = requested_predictor(loaded, request, world.device, output.parent, style)
 
         def translated() -> Iterator[Frame]:

@@ -58,9 +58,6 @@ class EncodedSplit:
     layout: Layout
     encoder: FeatureEncoder
 
-    def __len__(self) -> int:
-        return len(self.layout)
-
     def __iter__(self) -> Iterator[EncodedSample]:
         preprocessing, conditioning = build.build_preprocessing(self.config), build.data_facts(self.config).conditioning
         device = next(self.encoder.parameters()).device
@@ -132,7 +129,7 @@ def main(argv: Sequence[str]) -> None:
         raise ConfigError(f"{folder}: is not empty. Choose another --output, or remove it.")
     for sample in split:
         write_png(folder / f"{sample.name}.png", images_to_uint8(sample.features[0]))
-    logger.info("wrote %d feature maps: %s", len(split), folder)
+    logger.info("wrote %d feature maps: %s", len(split.layout), folder)
     if arguments.split == "train" and data.validation_split is None and has_split(split.config, "val"):
         logger.info("training also reads the split val; write its maps with --split val")
 

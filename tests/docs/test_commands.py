@@ -47,7 +47,7 @@ NOT_RUN = {f'python -m pip install --editable ".[{extra}]"': "installs" for extr
     "python -m tools.serve --checkpoint runs/mine --port 8001 --token-file token --drain-s 60": "the same",
     "python -m tools.serve --checkpoint runs/mine --host 0.0.0.0 --token-file token": "the same",
     'python -c "import secrets; print(secrets.token_urlsafe())" > token': "writes a token",
-    "python -m http.server --bind 127.0.0.1 --directory runs/mine/generator_page": "a server without an end",
+    "python -m http.server --bind 127.0.0.1 --directory runs/mine/generator": "a server without an end",
     "python -m tools.export --checkpoint runs/mine --format html": "downloads; in tests/tools/export/test_html.py",
     "python -m tools.export --checkpoint runs/mine --format html --folder": "the same",
     "python -m pip install scikit-learn": "installs",

@@ -22,11 +22,8 @@ def pixels(folder: Path) -> dict[str, torch.Tensor]:
     return {path.stem: read_rgb(path).int() for path in folder.glob("facade_*.png")}
 
 
-def test_the_test_split_is_translated_with_names_sheet_and_metrics(
-    tiny_run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    translate("--checkpoint", str(tiny_run), "--output", str(tmp_path / "out"), "loss.l1=3", "data.flip=false")
-    assert "without effect  loss.l1=3" in caplog.messages
+def test_the_test_split_is_translated_with_names_sheet_and_metrics(tiny_run: Path, tmp_path: Path) -> None:
+    translate("--checkpoint", str(tiny_run), "--output", str(tmp_path / "out"), "data.flip=false")
     images = {f"facade_0000{number}.png" for number in range(3)}
     reports = {"contact_sheet.png", "gallery", "index.html", "metrics.json"}
     assert {path.name for path in (tmp_path / "out").iterdir()} == images | reports

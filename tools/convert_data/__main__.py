@@ -68,7 +68,8 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     folders(add := command("to-shards", _to_shards, "a data set to indexed tar files, which data.root can name"))
     size_help = "least size of a shard in MB, except the last one; default: %(default)s"
     add("--shard-mb", type=_number(0.001, 1e6), default=512, metavar="MB", help=size_help)
-    add = command("index-shards", _index_shards, "an index of tar files that hold the folders of a data set")
+    text = "an index of tar files that hold the folders of a data set"
+    add = command("index-shards", lambda arguments, _: index_shards(arguments.origin), text)
     add("origin", type=Path, metavar="FOLDER", help="folder of the tar files")
 
     arguments = parser.parse_args(argv)
@@ -130,10 +131,6 @@ def _colors_to_ids(arguments: argparse.Namespace, problems: list[str]) -> list[s
 
 def _to_shards(arguments: argparse.Namespace, _: list[str]) -> list[str]:
     return to_shards(_origin(arguments), arguments.target, int(arguments.shard_mb * 1e6))
-
-
-def _index_shards(arguments: argparse.Namespace, _: list[str]) -> list[str]:
-    return index_shards(arguments.origin)
 
 
 def _origin(arguments: argparse.Namespace) -> Path:

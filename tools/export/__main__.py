@@ -58,8 +58,7 @@ def check_packages(file_format: Format) -> None:
     """Raise ConfigError if a package that a format needs is not installed."""
     missing = [name for name in file_format.packages if importlib.util.find_spec(name) is None]
     if missing:
-        verb = "is" if len(missing) == 1 else "are"
-        raise ConfigError(f'{", ".join(missing)} {verb} not installed: python -m pip install --editable ".[export]"')
+        raise ConfigError(f'not installed: {", ".join(missing)}. Run python -m pip install --editable ".[export]"')
 
 
 def check_output(path: Path, *, is_folder: bool, may_exist: bool) -> None:

@@ -4,7 +4,7 @@ import hashlib
 import os
 import tempfile
 import urllib.request
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,6 @@ from utils.log import logger
 MAX_BYTES_IN_PAGE = 2**26  # limit for the weights
 GENERATOR = "generator.onnx"
 PAGE = "index.html"
-FOLDER = "generator_page"
 N_SAMPLES = 4
 FILE_SIDE = 4096  # pixels
 LIVE_TENSORS = 4  # a runtime holds about four tensors as large as the largest activation
@@ -90,11 +89,6 @@ def export_page(
         report_file(path)
     if folder:
         logger.info("to open it   python -m http.server --bind 127.0.0.1 --directory %s", output)
-
-
-def default_stem(loaded: LoadedGenerator, options: Mapping[str, Any]) -> str:
-    """Return the name of the page, or of its folder."""
-    return "_".join(filter(None, [FOLDER if options["folder"] else "generator", loaded.named_direction]))
 
 
 def _check(loaded: LoadedGenerator, *, in_folder: bool) -> None:
@@ -187,13 +181,12 @@ HTML = Format(
     content="a page to draw on",
     suffix=".html",
     write=export_page,
-    stem=default_stem,
     packages=PACKAGES,
     options={
         **DTYPE,
         **CARD,
         **STYLE,
-        "folder": {"action": "store_true", "help": f"{_FOLDER}; default name: {FOLDER}"},
+        "folder": {"action": "store_true", "help": _FOLDER},
         "samples": {"type": whole_number(0), "default": N_SAMPLES, "metavar": "N", "help": _SAMPLES},
         "split": {"metavar": "NAME", "help": "html: split of the data set; default: the test split"},
         "web_runtime": {"type": Path, "metavar": "PATH", "help": f"html: unpacked folder of {PACKAGE}"},

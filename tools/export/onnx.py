@@ -96,9 +96,8 @@ def export_program(loaded: LoadedGenerator, path: Path, dtype: Dtype, *, is_for_
         for name, tensor in examples[0].inputs.items():
             dtype_name = str(tensor.dtype).removeprefix("torch.")
             logger.info(f"input        {name}: (batch, {tensor.shape[1]}, height, width) {dtype_name}")
-        logger.info(
-            f"             sides: multiples of {network.sides.multiple}, at least {network.sides.minimum} pixels"
-        )
+        sides = network.sides
+        logger.info(f"             sides: multiples of {sides.multiple}, at least {sides.minimum} pixels")
 
 
 def trace(network: nn.Module, inputs: Mapping[str, Tensor]) -> ExportedProgram:

@@ -88,19 +88,15 @@ class RequestFiles:
             DataError: A file cannot be used.
             TooLargeError: An image is too large, or becomes too large by padding, as a narrow one does.
         """
-        sample, sides = self.read_sample(files, name), image_sides(self.config)
+        facts, sides = self.facts, image_sides(self.config)
+        reader = facts.map_reader(facts.trained_storage, needs_instances=facts.conditioning.needs_instances)
+        sample = reader.read(name, {kind: files[kind] for kind in self.kinds})
         padded_sides = (-(-side // sides.multiple) * sides.multiple for side in sample.source.shape[-2:])
         height, width = (max(side, sides.minimum) for side in padded_sides)
         check_size("source, padded as the generator needs it", height, width)
-        is_ids, preprocessing = self.facts.n_classes > 0, build.build_preprocessing(self.config)
+        is_ids, preprocessing = facts.n_classes > 0, build.build_preprocessing(self.config)
         padded = fitted(sample, preprocessing, keeps_size=True, source_is_ids=is_ids)
         return padded.padded, padded.window
-
-    def read_sample(self, files: Mapping[str, Upload], name: str) -> Sample:
-        """Return the sample in its own size; raise as `read`."""
-        facts = self.facts
-        reader = facts.map_reader(facts.trained_storage, needs_instances=facts.conditioning.needs_instances)
-        return reader.read(name, {kind: files[kind] for kind in self.kinds})
 
     def write(self, image: Tensor, source: Upload) -> bytes:
         """Return a translation as the bytes of a file.

@@ -148,7 +148,7 @@ def test_not_a_number_is_no_agreement() -> None:
 
 def test_a_missing_package_is_named_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    message = r'^onnx, onnxscript, onnxruntime are not installed: python -m pip install --editable ".\[export\]"'
+    message = r'^not installed: onnx, onnxscript, onnxruntime\. Run python -m pip install --editable ".\[export\]"'
     with pytest.raises(ConfigError, match=message):
         export.main(["--format", "onnx"])
 
