@@ -99,7 +99,7 @@ def prepare_device(config: Config, device: torch.device) -> None:
     torch.backends.cudnn.benchmark = not config.train.deterministic
     allow_tf32(config.amp.opt_level != "O0")
     use_deterministic_algorithms(config.train.deterministic)
-    if device.type == "cpu" and not config.train.activation_checkpointing:  # which would fragment the kept memory
+    if device.type == "cpu" and not config.train.activation_checkpointing:  # it would fragment the kept memory
         keep_freed_memory()
 
 

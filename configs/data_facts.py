@@ -16,12 +16,10 @@ from data.map_reader import MapReader
 from utils.gallery import Swatch
 from utils.label_colors import CITYSCAPES, IGNORED, LabelColors
 from utils.pictures import label_colors
-from utils.text import counted, exact
+from utils.text import counted, exact, listed
 
 EIGHT_BITS = (0.0, 255.0)
 _CLASS_WEIGHTS = "loss.class_weights"
-_LISTED = 8  # names in a message
-_SHOWN_RANGES = 4
 
 
 @dataclass(frozen=True)
@@ -124,11 +122,10 @@ class DataFacts:
         for kind, form in self.storage.items():
             bounds = self.bounds(kind)
             shown = [f"{exact(low)} to {exact(high)}" for low, high in zip(bounds[::2], bounds[1::2], strict=True)]
-            shown[_SHOWN_RANGES:] = ["…"] if len(shown) > _SHOWN_RANGES else []
             files = f", written as {self.target_files}" if kind == "target" and self.target_files else ""
             folders = f" of {', '.join(self.stack)}" if self.stack and kind != "target" else ""
             name = "source images" if kind == "source_images" else f"{kind}s"
-            lines.append(f"{name:<15}{counted(form.n_channels, 'channel')}{folders}, values {', '.join(shown)}{files}")
+            lines.append(f"{name:<15}{counted(form.n_channels, 'channel')}{folders}, values {listed(shown, 4)}{files}")
         return lines
 
 
@@ -197,7 +194,7 @@ def class_weights(given: Mapping[str, float], n_classes: int, classes: LabelColo
     names = classes.names if classes else ()
     ids = {str(class_id): class_id for class_id in range(n_classes)} | {IGNORED: n_classes}
     ids |= {name: class_id for class_id, name in enumerate(names)}
-    some = f", names such as {', '.join(names[:_LISTED])}" if names else ""
+    some = f", names such as {listed(names, 8)}" if names else ""
     unknown = [name for name in given if name not in ids]
     require(not unknown, _CLASS_WEIGHTS, unknown, f"ids from 0 to {n_classes - 1}{some}, or {IGNORED}")
     weights: dict[int, float] = {}

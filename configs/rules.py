@@ -87,11 +87,11 @@ def _method_rules(config: Config) -> Iterator[Rule]:
         is_known = network in (*method.networks, "generator", "discriminator")
         require(is_known, f"init.{network}", file, f"null: method.name={name} trains {', '.join(method.networks)}")
     require(config.total_epochs > 0, "train.epochs + train.decay_epochs", 0, "at least 1 epoch")
-    rankings = [key for key, metric in METRICS.items() if metric.higher_is_better is not None]
-    expected = f"one of auto, none, {', '.join(rankings)}"
-    yield config.checkpoint.best in ("auto", "none", *rankings), "checkpoint.best", expected
-    optional = [key for key, metric in METRICS.items() if metric.is_optional]
-    yield {*config.metrics.extra} <= {*optional}, "metrics.extra", f"a list of some of {', '.join(optional)}"
+    metrics = {key: metric for key, metric in METRICS.items() if method.pairs or not metric.needs_pairs}
+    best = ["auto", "none", *(key for key, metric in metrics.items() if metric.higher_is_better is not None)]
+    yield config.checkpoint.best in best, "checkpoint.best", f"one of {', '.join(best)} {chosen}"
+    extra = [key for key, metric in metrics.items() if metric.is_optional]
+    yield {*config.metrics.extra} <= {*extra}, "metrics.extra", f"a list of some of {', '.join(extra)} {chosen}"
     if not method.pairs:
         yield from _rules_without_pairs(config, chosen)
 
@@ -103,10 +103,6 @@ def _rules_without_pairs(config: Config, chosen: str) -> Iterator[Rule]:
         compares[name] = generator.translates == "images" and bool(layers or not method.compares_features)
     fitting = [name for name in GENERATORS if compares[name]]
     yield config.generator.name in fitting, "generator.name", f"one of {', '.join(fitting)} {chosen}"
-    metrics = [name for name, metric in METRICS.items() if not metric.needs_pairs]
-    reason = f"{', '.join(metrics)} {chosen}: there is no target"
-    yield {*config.metrics.extra} <= {*metrics}, "metrics.extra", f"[] or some of {reason}"
-    yield config.checkpoint.best in ("auto", "none", *metrics), "checkpoint.best", f"one of auto, none, {reason}"
     reason = "because features of both are compared" if method.compares_features else ""
     reason = reason or ("or cycle.identity=0" if len(method.translators) > 1 and config.cycle.identity else "")
     if loss.outside_mask:

@@ -3,7 +3,7 @@
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,11 +32,9 @@ from utils.text import exact
 
 TRAIN = "train"
 HELD_BACK = "held_back"
-DISK_FOLDER = "~/.cache/pairgan"
-CACHE_NAME = "samples"
 SHARED_MEMORY = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
 _MEASURED_SAMPLES = 8
-_MEMORY_CACHE = f"pairgan-{os.getuid() if hasattr(os, 'getuid') else 0}"
+_USER = os.getuid() if hasattr(os, "getuid") else 0
 
 
 def validation_split(config: Config) -> str | None:
@@ -161,8 +159,13 @@ def _image_files(layout: Layout, index: int, side: str) -> Sequence[Blob]:
     return [files[side]] if side in files and not (side == "source" and layout.n_classes) else []
 
 
-def _read_some(layout: Layout, side: str, form: StoredForm, *, skips_bad: bool) -> Iterator[list[np.ndarray]]:
-    """Yield the source's or target's values in each channel, for a few samples. Pixels without data are left out."""
+def _read_some(layout: Layout, side: str, form: StoredForm, *, skips_bad: bool) -> list[list[np.ndarray]]:
+    """Return the source's or target's values in each channel, for a few samples. Pixels without data are left out.
+
+    Raise the first DataError if no sample can be read, even if bad samples are skipped.
+    """
+    found: list[list[np.ndarray]] = []
+    problem: DataError | None = None
     for index in dict.fromkeys(np.linspace(0, len(layout) - 1, _MEASURED_SAMPLES).astype(int).tolist()):
         files = _image_files(layout, index, side)
         try:
@@ -173,8 +176,12 @@ def _read_some(layout: Layout, side: str, form: StoredForm, *, skips_bad: bool) 
         except DataError as error:
             if isinstance(error, LoadingError) or not skips_bad:
                 raise
+            problem = problem or error
             continue
-        yield [channel for image, file in zip(parts, files, strict=True) for channel in _with_data(image, file)]
+        found.append([channel for image, file in zip(parts, files, strict=True) for channel in _with_data(image, file)])
+    if problem and not found:
+        raise problem
+    return found
 
 
 def _with_data(image: Tensor, file: Blob) -> np.ndarray:
@@ -229,9 +236,9 @@ def cache_folder(config: Config, run_folder: Path) -> Path | None:
             return None
         case "memory":
             run = hashlib.sha256(str(run_folder.resolve()).encode()).hexdigest()[:16]
-            return SHARED_MEMORY / f"{_MEMORY_CACHE}-{run}"
+            return SHARED_MEMORY / f"pairgan-{_USER}-{run}"
         case place:
-            return expanded(DISK_FOLDER if place == "disk" else place, "data.cache") / CACHE_NAME
+            return expanded("~/.cache/pairgan" if place == "disk" else place, "data.cache") / "samples"
 
 
 @dataclass(frozen=True)
@@ -260,8 +267,5 @@ def open_splits(config: Config) -> Splits:
     if len(rest) and len(held_back):
         return Splits(rest, held_back, HELD_BACK)
     least, most = possible_shares(train, group)
-    remedy = f"Set it to {exact(least)} or more, up to {exact(most)}."
-    if least > most:
-        remedy = "There are too few to divide. Set it to 0, or put images into the folders of a split val."
-    which, unit = "no" if share < least else "every", "sample" if group is None else "group"
-    raise ConfigError(f"train.validation_share is {exact(share)}, which uses {which} {unit} for validation. {remedy}")
+    possible = f"a number from {exact(least)} to {exact(most)}" if least <= most else "0: there are too few samples"
+    raise ConfigError(f"train.validation_share is {exact(share)}, expected {possible}, or images of a split val")

@@ -14,8 +14,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from utils.files import replacing
 
-MOST_OPEN_CLASSES = 40  # a longer legend is folded until it is clicked
-
 
 class Swatch(NamedTuple):
     """A class of the legend: its name and its colour in hexadecimal digits."""
@@ -66,7 +64,6 @@ def write_gallery(
         order=order,
         command=command,
         legend=legend,
-        is_legend_open=len(legend) <= MOST_OPEN_CLASSES,
     )
     with replacing(path) as unfinished:
         unfinished.write_text(page, encoding="utf-8")

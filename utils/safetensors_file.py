@@ -47,8 +47,6 @@ def write_safetensors(path: Path, weights: Mapping[str, Tensor], facts: Mapping[
 def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Return the tensors, on the CPU, and the texts of a file; raise CheckpointError if it cannot be read."""
     require_safetensors()
-    if not path.is_file():
-        raise CheckpointError(f"{path}: no such checkpoint file")
     from safetensors import SafetensorError, safe_open
 
     try:

@@ -140,14 +140,11 @@ class DataConfig(Section, prefix="data."):
         self.require(files is None or files in TARGET_FILES, "target_files", f"one of {', '.join(TARGET_FILES)}")
         expected = f"tif or npy, because this PNG format cannot hold {self.target_channels} channels"
         self.require(files is None or fits_file(files, self.target_channels), "target_files", expected)
-        crop = f"{self.crop_width}x{self.crop_height}"
-        if self.preprocess == "resize_and_crop":
-            fits = self.crop_width <= self.load_width and self.crop_height <= self.load_height
-            expected = f"no more than the load size {self.load_width}x{self.load_height}"
-            require(fits, "data.crop_width x data.crop_height", crop, expected)
-        if self.preprocess == "scale_width_and_crop":
-            fits = self.crop_width <= self.load_width
-            self.require(fits, "crop_width", f"no more than data.load_width {self.load_width}")
+        for side in {"resize_and_crop": ("width", "height"), "scale_width_and_crop": ("width",)}.get(
+            self.preprocess, ()
+        ):
+            crop, loaded = getattr(self, f"crop_{side}"), getattr(self, f"load_{side}")
+            self.require(crop <= loaded, f"crop_{side}", f"no more than data.load_{side} {loaded}")
 
     def _check_range(self, key: str, bounds: Sequence[float] | None, n_channels: int) -> None:
         if bounds is not None:

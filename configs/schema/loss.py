@@ -26,10 +26,6 @@ def penalty(default: float) -> float:
     return value
 
 
-def _are_weights(weights: Mapping[str, float]) -> bool:
-    return all(0 <= weight <= MOST_FRACTION for weight in weights.values())
-
-
 @dataclass(frozen=True)
 class LossConfig(Section, prefix="loss."):
     """Weights of the generator's losses, and their settings; a loss of weight 0 is not computed."""
@@ -57,7 +53,9 @@ class LossConfig(Section, prefix="loss."):
     """1 - MS-SSIM: structure at several scales, next to l1. It ignores weights of pixels."""
     vgg: float = weight(10.0, "pairs")
     """L1 between VGG19 features; needs VGG19's weights (548 MB), downloaded into torch's cache."""
-    class_weights: dict[str, float] = setting({}, _are_weights, "weights of at least 0")
+    class_weights: dict[str, float] = setting(
+        {}, lambda weights: all(0 <= n <= MOST_FRACTION for n in weights.values()), "weights of at least 0"
+    )
     """Label maps: weights of the pixels of each class in l1, feature_matching, vgg and some metrics. Name classes by id
     or name, as {car: 4, sky: 0}, or list the weights of the classes 0, 1 and so on. 0 ignores a class; other classes
     weigh 1. `ignored` names the pixels without a class. The maps of data.weight_folder multiply these weights."""

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -123,14 +123,6 @@ def _is_expression(text: str | None) -> bool:
         return False
 
 
-def _are_betas(betas: Sequence[float]) -> bool:
-    return len(betas) == 2 and all(0 <= beta < 1 for beta in betas)
-
-
-def _are_operations(policy: Sequence[str]) -> bool:
-    return {*policy} <= {*AUGMENTATIONS} and len({*policy}) == len(policy)
-
-
 @dataclass(frozen=True)
 class TrainConfig(Section, prefix="train."):
     """How long and in what steps to train."""
@@ -207,7 +199,11 @@ class OptimizerConfig(Section, prefix="optimizer."):
     begins one epoch earlier. step: a tenth after every 50 epochs, as in pix2pix. plateau: a fifth when the L1 of the
     validation samples has not fallen by 1 % for more than 5 epochs. cosine: half a wave over all epochs, where
     pix2pix's ends with train.epochs."""
-    betas: list[float] = setting([0.5, 0.999], _are_betas, "two numbers, each 0 <= beta < 1")
+    betas: list[float] = setting(
+        [0.5, 0.999],
+        lambda betas: len(betas) == 2 and all(0 <= beta < 1 for beta in betas),
+        "two numbers, each 0 <= beta < 1",
+    )
     """Decay of the running means of the gradients and of their squares."""
     max_gradient_norm: float | None = setting(
         None, lambda norm: norm is None or 0 < norm < math.inf, "above 0, or null"
@@ -234,7 +230,11 @@ class AugmentationConfig(Section, prefix="augmentation."):
     """Augmentation of what the discriminator sees, in the training of both networks (DiffAugment, Zhao et al. 2020):
     against its overfitting, where there are few pairs."""
 
-    policy: list[str] = setting([], _are_operations, f"a list of some of {', '.join(AUGMENTATIONS)}, each once")
+    policy: list[str] = setting(
+        [],
+        lambda names: len({*names} & {*AUGMENTATIONS}) == len(names),
+        f"a list of some of {', '.join(AUGMENTATIONS)}, each once",
+    )
     """Operations in the order in which they are applied, of color (brightness, saturation, contrast), translation (up
     to an eighth of each side) and cutout (a box of half the sides): [color,translation,cutout]. The source moves with
     the image. Real and translated image of a pair are augmented alike. Empty: none."""

@@ -66,7 +66,11 @@ def test_overrides_win_over_the_file_and_the_last_one_over_the_others(tmp_path: 
             [],
             r"features\.regions is labels, expected instances if data\.n_classes is 0",
         ),
-        ("data: {preprocess: resize_and_crop, crop_width: 2048}", [], r"no more than the load size 1024x512"),
+        (
+            "data: {preprocess: resize_and_crop, crop_width: 2048}",
+            [],
+            r"crop_width is 2048, expected no more than data\.load_width 1024",
+        ),
         ("generator: {scale: 3}", [], r"generator\.scale is 3\.0, expected one of 0\.25, 0\.5, 1, 2, 4"),
         (
             PAIRS,

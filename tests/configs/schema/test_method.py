@@ -34,7 +34,7 @@ def test_a_method_with_losses_of_its_own_does_without_the_adversarial_one(name: 
             r"data\.layout is synthetic_day_night, expected one of unpaired_folders with loss",
         ),
         (["data.zoom=[1,2]"], r"data\.zoom is .*, expected \[\], its default \(method"),
-        (["metrics.extra=[fid,lpips]"], r"metrics\.extra is .*, expected \[\] or some of swd, fid, kid"),
+        (["metrics.extra=[fid,lpips]"], r"metrics\.extra is .*, expected a list of some of swd, fid, kid"),
         (["init.discriminator_C=x"], r"unknown key init\.discriminator_C"),
         (["init.networks={critic: x}"], r"init\.critic is x, expected null: method\.name=\w+ trains generator"),
     ],
