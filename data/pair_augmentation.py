@@ -104,16 +104,16 @@ class PairAugmentation:
         n_turns = int(rng.integers(4)) if self.quarter_turns else 0
         warp = None
         if self.rotation_degrees or self.scale or self.elastic:
-            rotation = _drawn(self.rotation_degrees, rng, 0)
-            scale = math.exp(_drawn([math.log(bound) for bound in self.scale], rng, 0))  # 1/2 as often as 2
-            controls = _draw_controls(_drawn(self.elastic, rng, 0), height, width, rng) if self.elastic else None
+            rotation = _drawn(self.rotation_degrees, rng)
+            scale = math.exp(_drawn([math.log(bound) for bound in self.scale], rng))  # 1/2 as often as 2
+            controls = _draw_controls(_drawn(self.elastic, rng), height, width, rng) if self.elastic else None
             warp = Warp.of(rotation, scale, controls)
         return PairChange(n_turns if height == width else 2 * (n_turns % 2), warp)
 
 
-def _drawn(bounds: Sequence[float], rng: np.random.Generator, neutral: float) -> float:
-    """Return a number drawn evenly from a range, or `neutral` if it is empty."""
-    return float(rng.uniform(bounds[0], bounds[1])) if bounds else neutral
+def _drawn(bounds: Sequence[float], rng: np.random.Generator) -> float:
+    """Return a number drawn evenly from a range, or 0 if it is empty."""
+    return float(rng.uniform(bounds[0], bounds[1])) if bounds else 0.0
 
 
 def _draw_controls(largest: float, height: int, width: int, rng: np.random.Generator) -> Tensor:

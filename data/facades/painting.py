@@ -52,6 +52,7 @@ CLASS_COLORS = {name: material.label_color for name, material in _MATERIALS.item
 """The classes in the order of their ids, and the RGB colours in which they are shown."""
 
 _IDS = {name: number for number, name in enumerate(_MATERIALS)}
+_OPENINGS = ("window", "door", "shutter", "balcony", "shop")
 _WHITE, _IRON, _JOINT = (238, 234, 226), (34, 36, 42), (120, 114, 106)
 _MOONLIGHT, _NIGHT_SKY, _LAMP, _SNOW = (0.34, 0.37, 0.52), (12, 16, 44), (255, 208, 118), (178, 192, 222)
 
@@ -83,7 +84,10 @@ class Canvas:
         material, key = _MATERIALS[name], (name, bottom - top, right - left)
         self._cast_shadow(min(round(material.shadow * self._unit), bottom - top), left, bottom, right)
         if key not in self._painted:  # equal windows of a house are painted once
-            self._painted[key] = _painted(self._rng, *key, 1 / self._unit)
+            surface = _Surface(self._rng, *key, 1 / self._unit)
+            (_paint_opening if name in _OPENINGS else _paint_shell)(surface, name)
+            surface.planes[4] = surface.rows(0, material.snow[0]).clip(material.snow[1])
+            self._painted[key] = surface.planes
         y, x = (np.arange(top, bottom) + 0.5) / self._unit, (np.arange(left, right) + 0.5) / self._unit
         area, mask = np.s_[..., top:bottom, left:right], inside is None or inside(y[:, None], x)
         instance = self._n_instances if material.is_object else _IDS[name]
@@ -174,15 +178,6 @@ class _Surface:
         factors = 1 + sigma * self.rng.standard_normal((int(row.max()) + 1, int(part.max()) + 1), np.float32)
         self.shade(factors[row, part])
         self.lay(joint, opacity * np.maximum(self.bars(shifted, length, 1, -1), self.bars(self.y, height, 1, -1)))
-
-
-def _painted(rng: np.random.Generator, name: str, height: int, width: int, pixel: float) -> Floats:
-    """Return the planes of a surface of a class, (5, H, W)."""
-    surface = _Surface(rng, name, height, width, pixel)
-    (_paint_opening if name in ("window", "door", "shutter", "balcony", "shop") else _paint_shell)(surface, name)
-    depth, below = _MATERIALS[name].snow
-    surface.planes[4] = surface.rows(0, depth).clip(below)
-    return surface.planes
 
 
 def _paint_shell(surface: _Surface, name: str) -> None:
