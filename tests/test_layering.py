@@ -19,6 +19,12 @@ LEVELS = [
     {"training"},
     {"tools", "bench", "train", "test"},
 ]
+# These modules below the entry points read a `Config`. All others below take named, typed arguments.
+READ_A_CONFIG = {
+    "inference": {"load", "original_weights", "output_folder", "requested_predictor"},
+    "training": {"launch", "run", "resume", "loaded_run", "report.plan"},
+    "training.methods": {"__init__", "builder", "paired", "contrastive", "cycle"},
+}
 LEVEL = {package: level for level, packages in enumerate(LEVELS) for package in packages}
 
 
@@ -69,6 +75,16 @@ def test_there_is_no_cycle_of_modules() -> None:
         TopologicalSorter(module_graph(product_sources())).prepare()
     except CycleError as error:
         pytest.fail(" -> ".join(error.args[1]))
+
+
+def test_below_the_entry_points_only_few_modules_read_a_config() -> None:
+    levels = ("utils", "data", "models", "losses", "metrics", "inference", "training")
+    reading = {
+        path.removesuffix(".py").replace("/", ".")
+        for path, source in product_sources().items()
+        if path.startswith(levels) and "configs.schema.Config" in imported_modules(source)
+    }
+    assert reading == {f"{package}.{name}" for package, names in READ_A_CONFIG.items() for name in names}
 
 
 def modules_at_the_root(source: str) -> set[str]:

@@ -79,7 +79,7 @@ def estimate_statistics(method: Method, averages: Averages, batches: Sequence[Ba
     generators, so this has no effect on the training. SyncBatchNorm uses the batches of all processes.
     """
     for direction, translator in method.translators.items():
-        conditioning = translator.conditioning
+        conditioning = translator.facts.conditioning
         network = inference_network(averages[translator.network].module)  # no style encoder: styles are drawn
         settle_spectral_norm(network)
         with estimating_statistics(network), method.precision.autocast():

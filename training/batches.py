@@ -90,8 +90,3 @@ def open_batches(training: Training, stop: GracefulStop) -> Iterator[BatchReader
             discriminator_steps=config.train.discriminator_steps,
             accumulation_steps=config.train.accumulation_steps,
         )
-
-
-def sample_names(batches: StepBatches) -> str:
-    """Return the names of all samples of a step."""
-    return " ".join(name for group in batches for batch in group for name in batch.names)

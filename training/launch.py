@@ -20,7 +20,7 @@ from training.report.plan import describe
 from training.report.sinks import Console, MetricsFile, Page, Report, Sink, TensorBoard
 from training.resume import ResumeOptions, find_checkpoint_together, start
 from training.run import Training, build_training, joined, run_folder
-from training.run_folder import Session, describe_shortage, prepare_folder, recorded, run_lock
+from training.run_folder import Session, check_space, prepare_folder, recorded, run_lock
 from training.validation import BEST, read_best
 from utils.distributed import World
 from utils.errors import ConfigError, Interrupted
@@ -123,7 +123,7 @@ def sinks_of(training: Training, session: Session) -> list[Sink]:
         MetricsFile(folder / METRICS_FILE),
         TensorBoard(folder),
         session,
-        Console(training.total_steps, config.loss.gan_mode),
+        Console(training.total_steps),
         Page(folder / "web", classes, can_draw=can_draw),
     ]
 
@@ -149,11 +149,11 @@ def start_training(
             raise ConfigError(f"{folder}: finished at step {step} with other settings ({training.changes}). {remedy}.")
         logger.info("finished at step %d; raise train.epochs or train.max_steps to continue", step)
         return None
-    lines += describe_shortage(training)
+    check_space(training)
     world.barrier()  # all processes have read the checkpoint, so that another run may be archived
     stop.stop_between_steps()  # a signal now saves the state
     if session:
-        prepare_folder(training.config, folder, found.damaged if found else [], continues=training.continues)
+        prepare_folder(training, found.damaged if found else [])
         session.begin(step)
     for line in lines:
         logger.info(line)

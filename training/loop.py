@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from training.averages import read_statistics_batches
-from training.batches import BatchReader, open_batches, sample_names
+from training.batches import BatchReader, open_batches
 from training.cuda_graph import make_step
 from training.optimizer_group import CHECKED_EVERY_STEPS, SkippedUpdates
 from training.report.sinks import Progress, Report
@@ -62,7 +62,7 @@ class TrainingLoop:
             state.step += 1
             state.batches += training.config.batches_per_step
 
-            skipped.record(sample_names(batches))
+            skipped.recent_names.append(" ".join(name for group in batches for batch in group for name in batch.names))
             self.report.each(lambda sink: sink.end_step())
             self._follow_up(skipped, is_last=state.step == total_steps, is_new_epoch=state.epoch > epoch)
         self.checkpoints.save_with_retries(state.step)  # also if the run began with no step left

@@ -281,20 +281,19 @@ def are_finite(tensors: Iterable[Tensor]) -> bool:
     return not checks or bool(torch.stack([check.cpu() for check in checks]).all())
 
 
+@dataclass
 class SkippedUpdates:
-    """Watches for too many skipped updates in a row, and knows the names of the latest samples."""
+    """Watches for too many skipped updates in a row.
 
-    def __init__(self, optimizers: Mapping[str, OptimizerGroup]) -> None:
-        self._optimizers = optimizers
-        self._recent_names: deque[str] = deque(maxlen=CHECKED_EVERY_STEPS)
+    recent_names: Names of the samples of the latest steps.
+    """
 
-    def record(self, names: str) -> None:
-        """Remember the samples of a step."""
-        self._recent_names.append(names)
+    optimizers: Mapping[str, OptimizerGroup]
+    recent_names: deque[str] = field(default_factory=lambda: deque(maxlen=CHECKED_EVERY_STEPS))
 
     def error(self, step: int) -> UserError | None:
         """Return the error that ends the run if too many updates were skipped. This waits for the device."""
-        for name, group in self._optimizers.items():
+        for name, group in self.optimizers.items():
             has_scale, in_a_row = group.scaler.is_enabled(), int(group.skipped_in_a_row)
             scale = group.scaler.get_scale()
             if in_a_row < (MAX_SKIPPED_SCALED if has_scale else MAX_SKIPPED) and not (has_scale and scale < 1):
@@ -302,7 +301,7 @@ class SkippedUpdates:
             how = f", and its scale has fallen to {scale:g}" if has_scale else ""
             return UserError(
                 f"step {step}: gradients of the {name} were not finite {in_a_row} times in a row{how}, and these "
-                f"updates were skipped. The latest samples: {', '.join(self._recent_names)}. Lower "
+                f"updates were skipped. The latest samples: {', '.join(self.recent_names)}. Lower "
                 "optimizer.learning_rate, or use amp.opt_level=O0."
             )
         return None

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ from torch import OutOfMemoryError
 from configs import build
 from configs.load import config_from_dict
 from configs.schema import Config, config_differences
-from configs.splits import validation_split
 from data.loader import difference
 from inference.load import load_from, load_network
 from inference.original_weights import encoder_file, original_direction
@@ -29,10 +28,7 @@ from utils.errors import ConfigError
 from utils.files import expanded
 from utils.log import logger
 
-_OF_NETWORKS = (
-    *("method.", "generator.", "discriminator.", "features.", "style.", "contrastive.channels"),
-    *("data.source_range", "data.target_range"),
-)
+_OF_NETWORKS = ("method.", "generator.", "discriminator.", "features.", "style.", "contrastive.channels")
 _NOT_OF_RESULTS = (
     *("run.name", "run.root", "run.device", "log.", "checkpoint.every_steps", "checkpoint.keep"),
     *("data.root", "data.workers", "data.cache", "data.timeout_s"),
@@ -117,13 +113,6 @@ def restore(training: Training, found: LoadedCheckpoint, *, accepts_changed_data
         changes = check_same_networks(saved, training.config, path)
         training.load_state_dict(state)
         _restore_scores(training, state)
-        shares = saved.train.validation_share, training.config.train.validation_share
-        for key in ("train.validation_share", "train.validation_group"):
-            if key in changes and any(shares) and not (accepts_changed_data or validation_split(training.config)):
-                raise CheckpointError(
-                    f"{path}: {key} was {changes[key][0]}, now it is {changes[key][1]}, which moves samples between "
-                    f"training and validation. Set it back, or {_NEXT_EPOCH}."
-                )
         before = state.get("data")
         change = difference(before, training.splits.train) if before is not None and training.world.is_main else None
         changed_data: str | None = training.world.gather(change)[0]  # only the main process looks at each file
@@ -159,12 +148,12 @@ def check_same_networks(saved: Config, wanted: Config, path: Path) -> Changes:
             raise CheckpointError(
                 f"{path} was trained with {key}={old}, now it is {new}. Set it back, or {_NEW_RUN} or another run.name."
             )
-    old_condition, new_condition = (build.data_facts(config).conditioning for config in (saved, wanted))
-    if old_condition != new_condition:
-        names = [part.name for part in fields(old_condition) if part.compare]
-        pairs = {name: (getattr(old_condition, name), getattr(new_condition, name)) for name in names}
-        changed = _listed({name: pair for name, pair in pairs.items() if pair[0] != pair[1]})
-        raise CheckpointError(f"{path}: the networks' inputs differ ({changed}). Set data.* back, or {_NEW_RUN}.")
+    old, new = (vars(build.data_facts(config).conditioning) for config in (saved, wanted))
+    inputs = {key: (old[key], new[key]) for key in old if key != "class_weights" and old[key] != new[key]}
+    if inputs:
+        raise CheckpointError(
+            f"{path}: the networks' inputs differ ({_listed(inputs)}). Set data.* back, or {_NEW_RUN}."
+        )
     if changes:
         logger.info("changed since: %s", _listed(changes))
     return changes

@@ -80,14 +80,16 @@ class LoopState:
     @property
     def epoch(self) -> int:
         """The schedule's epoch of the next step, from 0."""
-        return self.step // self.steps_per_epoch if self.steps_per_epoch else self.batches // self.batches_per_epoch
+        return math.floor(self._epochs)
 
     @property
     def n_started_epochs(self) -> int:
         """The schedule's epoch of the latest step, from 1."""
-        return -(
-            -self.step // self.steps_per_epoch if self.steps_per_epoch else -self.batches // self.batches_per_epoch
-        )
+        return math.ceil(self._epochs)
+
+    @property
+    def _epochs(self) -> float:
+        return self.step / self.steps_per_epoch if self.steps_per_epoch else self.batches / self.batches_per_epoch
 
     def last_step(self, n_epochs: int, batches_per_step: int) -> int:
         """Return the step that ends epoch number `n_epochs` of the schedule."""
@@ -103,8 +105,6 @@ class LoopState:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load the position that `state_dict` returned, with any batch size."""
-        if not all(isinstance(state[key], int) for key in self.state_dict()):
-            raise TypeError("its step or its place in the data is no number")
         # the data set may have become smaller
         batches_into_epoch = min(state["samples_into_epoch"] // self.joint_batch_size, self.batches_per_epoch)
         self.step = state["step"]
@@ -345,12 +345,9 @@ def best_figure(config: Config, split: str, progress: str, n_samples: int) -> st
         for name, metric in METRICS.items()
         if kinds[metric.of] and metric.least_images <= n_samples and (not metric.is_optional or name in measured)
     ]
-    others = "metrics.extra, metrics.label_colors, weights of pixels and more validation samples add others"
-    expected = f"one that is measured: {', '.join(possible)}; {others}"
+    expected = f"one that is measured: {', '.join(possible)}"
     config.require(best not in METRICS or best in possible, "checkpoint.best", expected)
     figure = best if best != "auto" else "none" if split == TRAIN else progress
-    expected = f"null with checkpoint.best={best}"
-    if best == "auto":
-        expected = "null, because validation uses training samples. To change this, set train.validation_share=0.05"
+    expected = "null without a best checkpoint. Set checkpoint.best, or hold samples back: train.validation_share=0.05"
     config.require(config.train.patience is None or figure != "none", "train.patience", expected)
     return figure

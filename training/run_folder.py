@@ -8,23 +8,22 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import count
 from logging.handlers import MemoryHandler
 from pathlib import Path
 from signal import Signals
 from typing import Any, Literal
 
 from configs.load import config_to_yaml
-from configs.schema import Config
 from losses import registered_record
 from training.report.sinks import Progress, Sink
 from training.run import Training
-from training.validation import BEST, archive_best
-from utils.checkpoint import save_checkpoint
+from training.validation import BEST
+from utils.checkpoint import manifest_path, save_checkpoint
 from utils.checkpoint_folder import (
     archive_damaged,
     checkpoint_path,
     latest_step,
-    list_checkpoints,
     remove_incomplete_files,
     remove_old_checkpoints,
 )
@@ -52,17 +51,17 @@ def run_lock(folder: Path) -> Iterator[None]:
         yield
 
 
-def prepare_folder(config: Config, folder: Path, damaged: Sequence[Path], *, continues: bool) -> None:
+def prepare_folder(training: Training, damaged: Sequence[Path]) -> None:
     """Make the folder of a run with its settings, and remove incomplete files of a killed run from it.
 
     damaged: Checkpoints of the run that could not be read. They are renamed.
-    continues: Whether the run continues the run in the folder. Otherwise that run is archived.
     """
+    folder = training.folder
     try:
-        archived = None if continues else archive_run(folder)
+        archived = None if training.continues else archive_run(folder)
         folder.mkdir(parents=True, exist_ok=True)
         remove_incomplete_files(folder)
-        archive_damaged(list(damaged) if continues else [])
+        archive_damaged(list(damaged) if training.continues else [])
     except OSError as error:
         raise ConfigError(f"run.root, run.name: cannot make or write to {folder}: {error.strerror}") from error
     if archived:
@@ -70,7 +69,7 @@ def prepare_folder(config: Config, folder: Path, damaged: Sequence[Path], *, con
     path = folder / SETTINGS_FILE
     try:  # a checkpoint holds the settings too, so a failing disk ends no run
         with path_in_errors(path):
-            path.write_text(config_to_yaml(config), encoding="utf-8")
+            path.write_text(config_to_yaml(training.config), encoding="utf-8")
     except OSError as error:
         logger.warning("not written: %s", error)
 
@@ -84,37 +83,35 @@ def archive_run(folder: Path) -> Path | None:
         return None
     if not any((folder / name).exists() for name in (SETTINGS_FILE, LOG_FILE, STATE_FILE)):
         raise FileExistsError(17, "it holds files that do not belong to a run", str(folder))
-    number = 1
-    while (aside := folder.with_name(f"{folder.name}.{number}")).exists():
-        number += 1
-    folder.rename(aside)
-    return aside
+    return folder.rename(unused_name(folder))
 
 
-def describe_shortage(training: Training) -> list[str]:
-    """Return a warning if the disk is too small for all checkpoints of the run. Raise ConfigError if not one fits."""
+def unused_name(path: Path, suffix: str = "") -> Path:
+    """Return the path with the first number before its suffix that no file or folder has."""
+    stem = path.name.removesuffix(suffix)
+    names = (path.with_name(f"{stem}.{number}{suffix}") for number in count(1))
+    return next(name for name in names if not name.exists())
+
+
+def archive_best(run_folder: Path) -> None:
+    """Rename best.pt if it was chosen with other samples or metrics, because it may still be wanted."""
+    path = run_folder / BEST
+    if path.is_file():
+        aside = path.rename(unused_name(path, path.suffix))
+        if manifest_path(path).is_file():
+            manifest_path(path).rename(manifest_path(aside))
+        logger.info("the earlier %s was renamed to %s", BEST, aside.name)
+
+
+def check_space(training: Training) -> None:
+    """Raise ConfigError if a run has steps left, and the disk has no space for a checkpoint."""
     folder, n_bytes, free = training.folder, training.n_bytes, free_bytes(training.folder)
-    if free is None or training.loop.step >= training.total_steps or not training.world.is_main:
-        return []
-    if free < n_bytes:
+    is_finished = training.loop.step >= training.total_steps
+    if training.world.is_main and not is_finished and free is not None and free < n_bytes:
         raise ConfigError(
             f"{folder}: a checkpoint takes about {size(n_bytes)}, and {size(free)} is free there. Free space, or set "
             "run.root to a folder on another disk."
         )
-    needed, keep = count_more_files(training) * n_bytes, training.config.checkpoint.keep
-    if free >= needed:
-        return []
-    shortage = f"the checkpoints will take about {size(needed)} more, and {size(free)} is free in {folder}"
-    return [f"warning        {shortage}. Free space, or change checkpoint.keep={keep}."]
-
-
-def count_more_files(training: Training) -> int:
-    """Return the largest number of checkpoint files that will be added, including one that is being written."""
-    settings, last = training.config.checkpoint, training.total_steps
-    n_written = (last - 1) // settings.every_steps - training.loop.step // settings.every_steps + 1
-    n_present = len(list_checkpoints(training.folder)) if training.continues else 0
-    n_more = min(n_written, max(settings.keep - n_present, 0) + 1) if settings.keep else n_written
-    return n_more + int(training.best.is_kept and not (training.continues and (training.folder / BEST).is_file()))
 
 
 def free_bytes(folder: Path) -> int | None:
@@ -144,13 +141,11 @@ class CheckpointManager:
         every_steps = self._training.config.checkpoint.every_steps
         if step % every_steps and step != self._next_try:
             return
-        next_try = step + max(1, every_steps // 10)
-        what_next = f"training continues and tries again at step {next_try}"
-        if self._succeeds(step, is_last_try=self._n_failures == MAX_FAILED_SAVES - 1, what_next=what_next):
-            self._n_failures = 0
-        else:
-            self._n_failures += 1
-            self._next_try = next_try
+        self._next_try = step + max(1, every_steps // 10)
+        self._n_failures += 1
+        what_next = f"training continues and tries again at step {self._next_try}"
+        if self._succeeds(step, is_last_try=self._n_failures == MAX_FAILED_SAVES, what_next=what_next):
+            self._n_failures = self._next_try = 0
 
     def save_with_retries(self, step: int) -> None:
         """Save before the run ends, unless that is done. If the disk fails, try three times, some seconds apart."""
@@ -183,34 +178,29 @@ class CheckpointManager:
 
     def _succeeds(self, step: int, *, is_last_try: bool, what_next: str) -> bool:
         """Try to save. All processes learn whether it was possible."""
-        failure = None
-        try:
-            self._save(step)
-        except OSError as error:
-            failure = error
-        if not self._training.world.all_reduce_max(int(failure is not None)):
-            self._training.saved_step = step
+        training, failure = self._training, None
+        training.estimate_statistics()
+        processes = training.world.gather(training.process_state())
+        if training.world.is_main:
+            path = checkpoint_path(training.folder, step)
+            try:
+                save_checkpoint(path, training.state_dict(processes))
+                logger.info("saved %s", path)
+            except OSError as error:
+                failure = error
+        if not training.world.all_reduce_max(int(failure is not None)):
+            training.saved_step = step
+            try:
+                if training.world.is_main:
+                    remove_old_checkpoints(training.folder, training.config.checkpoint.keep)
+            except OSError as error:
+                logger.warning("an old checkpoint stays: %s", error)
             return True
         if failure and is_last_try:
             raise failure
         if failure:
-            n_bytes = f"{self._training.n_bytes:,}"
-            logger.warning("not saved: %s, a checkpoint takes about %s; %s", failure, n_bytes, what_next)
+            logger.warning("not saved: %s, a checkpoint takes about %s; %s", failure, size(training.n_bytes), what_next)
         return False
-
-    def _save(self, step: int) -> None:
-        training = self._training
-        training.estimate_statistics()
-        processes = training.world.gather(training.process_state())
-        if not training.world.is_main:
-            return
-        path = checkpoint_path(training.folder, step)
-        save_checkpoint(path, training.state_dict(processes))
-        logger.info("saved %s", path)
-        try:
-            remove_old_checkpoints(training.folder, training.config.checkpoint.keep)
-        except OSError as error:
-            logger.warning("an old checkpoint stays: %s", error)
 
 
 State = Literal["running", "finished", "stopped", "lost", "failed"]

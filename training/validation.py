@@ -21,7 +21,7 @@ from metrics import METRICS
 from metrics.evaluator import Evaluator, Features, Measurement, Summary, shown
 from models.running_statistics import batch_norms
 from training.diagnostics import TranslationHints
-from utils.checkpoint import CheckpointError, load_checkpoint, manifest_path
+from utils.checkpoint import CheckpointError, load_checkpoint
 from utils.errors import ConfigError
 from utils.log import logger
 from utils.pictures import difference, picture_table, weights_picture
@@ -341,16 +341,3 @@ def read_best(run_folder: Path) -> dict[str, Any]:
     except CheckpointError as error:
         logger.warning("%s is ignored: %s", path, error)
         return {}
-
-
-def archive_best(run_folder: Path) -> None:
-    """Rename best.pt if it was chosen with other samples or metrics, because it may still be wanted."""
-    path, number = run_folder / BEST, 1
-    if not path.is_file():
-        return
-    while (aside := path.with_name(f"best.{number}.pt")).exists():
-        number += 1
-    path.rename(aside)
-    if manifest_path(path).is_file():
-        manifest_path(path).rename(manifest_path(aside))
-    logger.info("the earlier %s was renamed to %s", BEST, aside.name)

@@ -1,8 +1,9 @@
 """Every setting of the application: its type, default, meaning, unit, and the check of its value.
 
 The sections are frozen dataclasses; a wrong value raises ConfigError when a section is made. `configs.rules` checks
-combinations of settings when a configuration is loaded. Only entry points and configs/build.py read a `Config`:
-everything below them takes named, typed arguments.
+combinations of settings when a configuration is loaded. Outside configs/, only entry points (tools, bench) and the
+modules that own a run, build a method or begin a translation read a `Config`. tests/test_layering.py lists these
+modules. Everything below them takes named, typed arguments.
 
 Checkpoints and the config.yaml of a run may hold settings of earlier versions. The end of this file lists these
 settings with their former defaults.

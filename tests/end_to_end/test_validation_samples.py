@@ -77,9 +77,5 @@ def test_groups_that_are_held_back_are_in_no_batch_and_resume_is_exact(
     run(tiny_config, *settings, f"train.max_steps={n_steps}")
     assert_same_state(tiny_config, n_steps)
     assert {record["split"] for record in records(tiny_config, "validation/l1")} == {"held_back"}
-    with pytest.raises(
-        CheckpointError, match=r"train\.validation_share was 0\.65, now it is 0\.0, which moves samples"
-    ):
+    with pytest.raises(CheckpointError, match="the train split has changed since"):
         run(tiny_config, *without_val, f"train.max_steps={n_steps + 1}")
-    with pytest.raises(CheckpointError, match=r"train\.validation_group was .*, now it is None, which moves samples"):
-        run(tiny_config, *share, f"train.max_steps={n_steps + 1}")

@@ -12,7 +12,6 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from data.files.image_files import read_rgb
 from tests.conftest import write_tiny_config
 from tests.runs import records, run
-from training.diagnostics import Diagnostics
 from training.report.sinks import JsonLines
 
 
@@ -85,22 +84,6 @@ def test_a_line_that_was_cut_is_left_out_and_nan_is_null(tmp_path: Path) -> None
     lines.append(4, {"a": math.inf})
     rows = [json.loads(line, parse_constant=pytest.fail) for line in path.read_text().splitlines()]
     assert rows == [{"step": step, "a": a} for step, a in ((1, 1), (2, None), (3, 3), (4, None))]
-
-
-def test_a_discriminator_that_has_won_is_reported_once() -> None:
-    hints = Diagnostics("lsgan")
-    won, level = {"logits/D/real": 0.95, "logits/D/fake": 0.03}, {"logits/D/real": 0.6, "logits/D/fake": 0.4}
-    reported = [len(hints(scalars)) for scalars in (won, won, level, won, won, won, won, level, won, won, won)]
-    assert reported == [0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1]
-    assert not any(Diagnostics("wgan")(won) for _ in range(5))
-
-
-def test_a_scale_that_has_fallen_is_reported_once_and_no_scaler_is_none() -> None:
-    hints = Diagnostics("lsgan")
-    scales = [65536.0, 32.0, 16.0, 128.0, 8.0, 1.0]
-    assert [len(hints({"amp/scale/generator": scale})) for scale in scales] == [0, 1, 0, 0, 1, 0]
-    (reported,) = Diagnostics("lsgan")({"amp/scale/generator": 32.0})
-    assert "scale of the generator's gradients has fallen to 32" in reported
 
 
 def test_a_bar_is_shown_in_a_terminal_alone(

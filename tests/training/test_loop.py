@@ -14,7 +14,7 @@ import training.batches
 from data.batch import Batch, DeviceTransfer, Sample
 from data.loader import read_fixed
 from tests.training.conftest import Build
-from training.batches import BatchReader, sample_names
+from training.batches import BatchReader
 from training.loop import TrainingLoop
 from training.optimizer_group import RunningMeans
 from training.report.sinks import Report, Sink
@@ -100,7 +100,7 @@ def test_a_step_has_a_group_of_batches_for_each_update_of_the_discriminator() ->
     assert first is not None
     assert second is not None
     assert [[list(batch.names) for batch in group] for group in first] == [[["0"], ["1"], ["2"]], [["3"], ["4"], ["5"]]]
-    assert sample_names(second) == "6 7 8 9 10 11"
+    assert [list(batch.names) for group in second for batch in group] == [[f"{number}"] for number in range(6, 12)]
 
 
 def test_speed_and_waiting_are_measured_since_the_last_report(monkeypatch: pytest.MonkeyPatch) -> None:

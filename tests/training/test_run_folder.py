@@ -16,8 +16,7 @@ from training import run_folder
 from training.run import Training
 from training.run_folder import (
     CheckpointManager,
-    count_more_files,
-    describe_shortage,
+    check_space,
     prepare_folder,
     run_lock,
 )
@@ -31,15 +30,16 @@ Disk = namedtuple("Disk", "total used free")
 
 def test_earlier_run_is_archived_and_other_files_are_an_error(tmp_path: Path) -> None:
     folder = tmp_path / "run"
+    resumed, new = (SimpleNamespace(config=Config(), folder=folder, continues=continues) for continues in (True, False))
     for number in (1, 2):
-        prepare_folder(Config(), folder, [], continues=True)
+        prepare_folder(cast("Training", resumed), [])
         (folder / "state.json").write_text(str(number))
-        prepare_folder(Config(), folder, [], continues=False)
+        prepare_folder(cast("Training", new), [])
         assert (tmp_path / f"run.{number}" / "state.json").read_text() == str(number)
         assert [path.name for path in folder.iterdir()] == ["config.yaml"]
     (folder / "config.yaml").rename(folder / "notes.txt")
     with pytest.raises(ConfigError, match=r"run\.root, run\.name: cannot make or write .*not belong to a run"):
-        prepare_folder(Config(), folder, [], continues=False)
+        prepare_folder(cast("Training", new), [])
 
 
 def test_one_process_trains_in_a_folder_at_a_time(tmp_path: Path) -> None:
@@ -122,39 +122,13 @@ def set_free(monkeypatch: pytest.MonkeyPatch, free: float) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Disk(2**60, 0, int(free)))
 
 
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        (["train.max_steps=100", "checkpoint.every_steps=10"], 3 + 1),  # one is written before the oldest is deleted
-        (["train.max_steps=100", "checkpoint.every_steps=10", "checkpoint.best=auto"], 3 + 1 + 1),
-        (["train.max_steps=95", "checkpoint.every_steps=10", "checkpoint.keep=0"], 10),
-        (["train.max_steps=4"], 1),
-    ],
-)
-def test_files_of_a_new_run_are_counted(tiny_config: Path, settings: list[str], expected: int) -> None:
-    assert count_more_files(built(tiny_config, *settings)) == expected
-
-
-def test_present_checkpoints_are_not_counted_again(trained_config: Path) -> None:
-    training = built(trained_config, "train.max_steps=100", "checkpoint.every_steps=10")
-    training.loop.step, training.continues = 4, True
-    assert count_more_files(training) == 3
-    training.continues = False
-    assert count_more_files(training) == 4
-
-
-def test_a_disk_too_small_for_all_is_a_warning_and_for_one_an_error(
-    tiny_config: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_too_small_for_a_checkpoint_is_an_error(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     training = built(tiny_config, "checkpoint.every_steps=1")
-    set_free(monkeypatch, training.n_bytes * 4.1)
-    assert describe_shortage(training) == []
-    set_free(monkeypatch, training.n_bytes * 3.9)
-    (line,) = describe_shortage(training)
-    assert "change checkpoint.keep=3" in line
+    set_free(monkeypatch, training.n_bytes * 1.1)
+    check_space(training)
     set_free(monkeypatch, training.n_bytes * 0.9)
     with pytest.raises(ConfigError, match=r"tiny: a checkpoint takes about .* Free space, or set run\.root to"):
         run(tiny_config)
     assert not training.folder.exists()
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Disk(0, 0, 0))  # a file system that counts nothing
-    assert describe_shortage(training) == []
+    check_space(training)

@@ -139,9 +139,4 @@ class TrainedDiscriminator:
         """
         network = self.trained.compute_copy
         seen = transform.of_source(source) if self.sees_source else None
-
-        def discriminate(images: Tensor) -> Outputs:
-            outputs: Outputs = network(images[:, :0] if seen is None else seen, images)
-            return outputs
-
-        return discriminate
+        return lambda images: network(images[:, :0] if seen is None else seen, images)

@@ -37,11 +37,6 @@ class Translator:
     network: str
     facts: DataFacts
 
-    @property
-    def conditioning(self) -> Conditioning:
-        """The conditioning that computes the inputs of the network."""
-        return self.facts.conditioning
-
 
 @dataclass(frozen=True)
 class LazySequence(Sequence[Any]):
@@ -88,7 +83,7 @@ class Method(ABC):
     @property
     def conditioning(self) -> Conditioning:
         """The conditioning of the default direction."""
-        return next(iter(self.translators.values())).conditioning
+        return next(iter(self.translators.values())).facts.conditioning
 
     @property
     def pools(self) -> Sequence[tuple[ImagePool, str]]:
@@ -162,7 +157,7 @@ class Method(ABC):
         average = averages.get(translator.network)
         return Predictor(
             generator=inference_network(average.module if average else self.networks[translator.network].module),
-            conditioning=translator.conditioning,
+            conditioning=translator.facts.conditioning,
             precision=self.precision,
             device=self.device,
             colors=translator.facts.class_colors,

@@ -34,14 +34,13 @@ from training.cuda_graph import WARM_UP_STEPS, make_step
 from training.methods.method import Method
 from training.resume import ResumeOptions, find_checkpoint_together, start
 from training.run import Training, build_training, joined, run_folder
-from training.run_folder import describe_shortage, size
+from training.run_folder import check_space, size
 from utils.log import logger
 from utils.pretrained import PretrainedFile
 from utils.text import counted, exact, listed
 
 CHECKED_SAMPLES = 100  # how many training samples, and label maps of each split, are checked
 LISTED_CLASSES = 40
-USUAL_SHARE = 0.05  # a good train.validation_share
 
 
 def describe(training: Training) -> list[str]:
@@ -65,9 +64,7 @@ def describe(training: Training) -> list[str]:
     weights = [f"maps of {config.data.weight_folder}"] if config.data.has_weight_maps else []
     weights += [f"{name} {exact(weight)}" for name, weight in loss.class_weights.items()][:LISTED_CLASSES]
     if weights:
-        are_trained = any((loss.l1, loss.feature_matching, loss.vgg, loss.outside_mask))
-        where = "" if are_trained else "; only in metrics, because loss.l1, loss.feature_matching and loss.vgg are 0"
-        lines.append(f"weights        {', '.join(weights)}{where}")
+        lines.append(f"weights        {', '.join(weights)}")
     if losses := registered_weights():
         lines.append(f"losses         {', '.join(f'{n} {exact(weight)}' for n, weight in losses.items())}, registered")
     if others := count_other_files(layout.folders) if world.is_main else "":
@@ -134,9 +131,7 @@ def describe_validation(config: Config, splits: Splits, n_samples: int) -> list[
         return [f"{line}, {held} of {held + rest} groups of train.validation_group={pattern}"]
     if splits.validation_name != TRAIN:
         return [f"{line}; train.validation_share has no effect" if share else line]
-    remedy = f"add a split val, or set train.validation_share={USUAL_SHARE}"
-    if config.data.validation_split:
-        remedy = "name another data.validation_split, or leave it out"
+    remedy = "add a split val, or set train.validation_share=0.05 without data.validation_split"
     return [
         f"{line}, which are training samples. To change this, {remedy}.",
         *([] if best in ("auto", "none") else [f"warning        checkpoint.best={best} depends on training samples"]),
@@ -155,8 +150,9 @@ def dry_run(config: Config, options: ResumeOptions) -> None:
         training = build_training(without_downloads(config), world, found)
         training.config = replace(config, data=training.config.data)
         initialized = start(training, found, options)
+        check_space(training)
         missing = [file.announcement for file in downloads(config)]
-        for line in [*describe(training), *initialized, *describe_shortage(training), *missing]:
+        for line in [*describe(training), *initialized, *missing]:
             logger.info(line)
         begin_s = time.perf_counter()
         batch, n_checked = load_samples(training)

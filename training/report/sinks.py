@@ -15,7 +15,6 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 from data.files.image_files import write_png
 from metrics.evaluator import TITLES
 from metrics.segmentation import class_line
-from training.diagnostics import Diagnostics
 from training.validation import ValidationReport
 from utils.files import replacing
 from utils.gallery import Row, Swatch, write_gallery
@@ -108,13 +107,12 @@ class Report:
 
 
 class Console(Sink):
-    """Logs a line for each report, with hints if the training is stuck, and shows a progress bar in a terminal."""
+    """Logs a line for each report, and shows a progress bar in a terminal."""
 
     place = "console"
 
-    def __init__(self, total_steps: int, gan_mode: str) -> None:
+    def __init__(self, total_steps: int) -> None:
         self._total_steps = total_steps
-        self._diagnostics = Diagnostics(gan_mode)
         self._stack = ExitStack()
 
     def open(self, first_step: int) -> None:
@@ -131,7 +129,7 @@ class Console(Sink):
         self._bar.update()
 
     def progress(self, report: Progress) -> None:
-        """Log the figures, and hints on them."""
+        """Log the figures."""
         scalars, images_per_s = report.scalars, report.scalars["progress/images_per_s"]
         n_skipped = sum(int(value) for tag, value in scalars.items() if tag.startswith("amp/skipped_steps/"))
         means = {tag: value for tag, value in scalars.items() if tag.partition("/")[0] not in _NOT_IN_LINES}
@@ -141,10 +139,6 @@ class Console(Sink):
             f"{images_per_s:6.1f} images/s  {scalars['progress/waiting_for_data']:4.0%} waiting for data  "
             f"{tqdm.format_interval(report.left_s)} left  {terms}{f'  skipped {n_skipped}' if n_skipped else ''}"
         )
-        totals = {tag.split("/")[1]: f"{value:.3f}" for tag, value in means.items() if tag.endswith("/total")}
-        skipped = {"skipped": n_skipped} if n_skipped else {}
-        self._bar.set_postfix({**totals, "images/s": f"{images_per_s:.1f}", **skipped})
-        _log_hints(self._diagnostics(scalars))
 
     def validation(self, step: int, report: ValidationReport) -> None:
         """Log the figures of the validation samples, and hints on the translations."""
@@ -153,16 +147,12 @@ class Console(Sink):
         logger.info("validation (%s)   %s%s", report.split, report.summary, seen)
         if report.summary.classes:
             logger.info("validation (%s)   IoU  %s", report.split, class_line(report.summary.classes))
-        _log_hints(report.hints)
+        for hint in report.hints:
+            logger.warning("hint: %s", hint)
 
     def close(self) -> None:
         """Remove the bar."""
         self._stack.close()
-
-
-def _log_hints(hints: Sequence[str]) -> None:
-    for hint in hints:
-        logger.warning("hint: %s", hint)
 
 
 def _short(tag: str) -> str:
@@ -185,7 +175,7 @@ class JsonLines:
     def open(self, first_step: int) -> None:
         """Remove damaged lines, and records of `first_step` and later, which a killed session left."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        content = "".join(_line(row) for row in read_rows(self.path) if row["step"] < first_step).encode()
+        content = "".join(strict_json(row) + "\n" for row in read_rows(self.path) if row["step"] < first_step).encode()
         if self.path.is_file() and self.path.read_bytes() != content:
             with replacing(self.path) as unfinished:
                 unfinished.write_bytes(content)
@@ -194,12 +184,8 @@ class JsonLines:
         """Write one record."""
         begin, self._begin = self._begin, "\n"  # after a failure it ends the line that may be incomplete
         with self.path.open("a", encoding="utf-8") as file:
-            file.write(begin + _line({"step": step, **record}))
+            file.write(begin + strict_json({"step": step, **record}) + "\n")
         self._begin = ""
-
-
-def _line(row: Mapping[str, Any]) -> str:
-    return strict_json(row) + "\n"
 
 
 class MetricsFile(JsonLines, Sink):
@@ -221,14 +207,14 @@ class Page(Sink):
     cover all validations.
 
     legend: Classes of label maps.
-    can_draw: Whether the playground accepts the network. The page then shows its command.
+    can_draw: Whether the page shows the command of the playground, because it accepts the network.
     """
 
     def __init__(self, folder: Path, legend: Sequence[Swatch] = (), *, can_draw: bool = True) -> None:
         self.place = folder
         self._legend = legend
-        self._command = shlex.join(["python", "-m", "tools.playground", "--checkpoint", str(folder.parent)])
-        self._can_draw = can_draw
+        command = shlex.join(["python", "-m", "tools.playground", "--checkpoint", str(folder.parent)])
+        self._command = command if can_draw else None
         self._rows = JsonLines(folder / "rows.jsonl")
 
     def open(self, first_step: int) -> None:
@@ -256,7 +242,7 @@ class Page(Sink):
             [_row(row) for row in reversed(recorded) if row["step"] in shown],
             self._rows.path.parent.parent.name + left_out,
             order="latest validation first",
-            command=self._command if self._can_draw else None,
+            command=self._command,
             legend=self._legend,
         )
 
