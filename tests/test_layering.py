@@ -21,7 +21,7 @@ LEVELS = [
 ]
 # These modules below the entry points read a `Config`. All others below take named, typed arguments.
 READ_A_CONFIG = {
-    "inference": {"load", "original_weights", "output_folder", "requested_predictor"},
+    "inference": {"load", "original_weights", "output_folder"},
     "training": {"launch", "run", "resume", "loaded_run", "report.plan"},
     "training.methods": {"__init__", "builder", "paired", "contrastive", "cycle"},
 }
