@@ -99,8 +99,8 @@ def prepare_device(config: Config, device: torch.device) -> None:
     torch.backends.cudnn.benchmark = not config.train.deterministic
     allow_tf32(config.amp.opt_level != "O0")
     use_deterministic_algorithms(config.train.deterministic)
-    if device.type == "cpu" and not config.train.activation_checkpointing:  # it would fragment the kept memory
-        keep_freed_memory()
+    if device.type == "cpu":
+        keep_freed_memory(gives_large_back=config.train.activation_checkpointing)
 
 
 def memory_format(device: torch.device, on_cpu: torch.memory_format = torch.contiguous_format) -> torch.memory_format:
@@ -111,7 +111,7 @@ def memory_format(device: torch.device, on_cpu: torch.memory_format = torch.cont
 def image_sides(config: Config) -> ImageSides:
     """Return the heights and widths that the generator takes, with its feature encoder if it has one."""
     generator = GENERATORS[config.generator.name]
-    sides = _called(generator.image_sides, vars(config.generator))
+    sides = _of_rule(generator.image_sides, vars(config.generator), ImageSides)
     if not config.has_encoder:
         return sides
     multiple = max(sides.multiple, 2**config.features.n_downsamplings)
@@ -127,7 +127,16 @@ def discriminator_settings(config: Config) -> dict[str, Any]:
 
 def discriminated_side(config: Config) -> int:
     """Return the shortest side, in pixels, of an image that the discriminator takes."""
-    return _called(DISCRIMINATORS[config.discriminator.name].least_side, discriminator_settings(config))
+    discriminator = DISCRIMINATORS[config.discriminator.name]
+    return _of_rule(discriminator.least_side, discriminator_settings(config), int)
+
+
+def _of_rule(rule: Callable[..., T], settings: Mapping[str, Any], kind: type[T]) -> T:
+    """Return what a static method of a network returns for `settings`; raise ConfigError for another type."""
+    sides = _called(rule, settings)
+    if not isinstance(sides, kind):
+        raise ConfigError(f"{rule.__qualname__}: returns {sides!r}. Return an {kind.__name__} (docs/architecture.md).")
+    return sides
 
 
 def trained_side(config: Config) -> LeastSide:

@@ -35,6 +35,10 @@ _REMEDIES = {
     errno.EROFS: "choose a place that can be written to",
     errno.ENOTDIR: "a part of the path is a file, not a folder; choose another place",
     errno.EISDIR: "name a file in it",
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.ENOENT: "check the path",
+    errno.ENOMEM: "close other programs, or use smaller sizes",
+    errno.EIO: "the disk fails; try again, or choose another place",
 }
 _INVALID_CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
 _WORD = re.compile(r"[\w.-]+")

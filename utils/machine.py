@@ -14,7 +14,8 @@ from pathlib import Path
 _ROOT = Path(__file__).resolve().parents[1]
 CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _UNKNOWN = 2**33
-_M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8  # malloc.h of glibc
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -3, -4, -8  # malloc.h of glibc
+_LARGE = 2**25  # bytes; the highest threshold for mapping that glibc accepts
 
 
 @cache
@@ -35,16 +36,19 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def keep_freed_memory() -> bool:
+def keep_freed_memory(*, gives_large_back: bool = False) -> bool:
     """Keep freed memory for the next step instead of returning it. Return whether the C library supports that.
 
     By default glibc unmaps every large tensor that is freed, so a step on a CPU spends much time in page faults.
+
+    gives_large_back: Unmap freed tensors of 32 MiB and more. This limits fragmentation if activations are recomputed.
     """
     mallopt = _c_function("mallopt")
     if mallopt is None:
         return False
     # one arena for all threads, never trimmed
-    return all([mallopt(_M_ARENA_MAX, 1), mallopt(_M_MMAP_MAX, 0), mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)])
+    mapping = mallopt(_M_MMAP_THRESHOLD, _LARGE) if gives_large_back else mallopt(_M_MMAP_MAX, 0)
+    return all([mallopt(_M_ARENA_MAX, 1), mapping, mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)])
 
 
 def give_freed_memory_back() -> None:

@@ -50,6 +50,12 @@ class Larger(Plain):
         return nn.functional.interpolate(super().forward(source), scale_factor=2)
 
 
+class Sideless(Plain):
+    @staticmethod
+    def image_sides() -> Any:
+        return 8
+
+
 class ReadingValues(Plain):
     def __init__(self, *, in_channels: int, out_channels: int, base_channels: int) -> None:
         super().__init__(in_channels=in_channels, out_channels=out_channels, base_channels=base_channels)
@@ -120,6 +126,7 @@ def test_a_discriminator_that_breaks_the_contract_is_an_error_of_one_line(
     ("network", "message"),
     [
         (Larger, r"generator\.name=plain: a source .* becomes \(1, 3, 16, 16\)\. Return .*8, 8\)"),
+        (Sideless, r"Sideless\.image_sides: returns 8\. Return an ImageSides"),
         (ReadingValues, r"generator\.name=plain: cannot be built on the meta device, .* Read no values of tensors"),
     ],
 )

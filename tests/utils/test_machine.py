@@ -30,6 +30,8 @@ def resident_mib():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 // 2**20
 
 by_default = page_faults(34)
+assert keep_freed_memory(gives_large_back=True)
+assert page_faults(12) < page_faults(34) / 2
 assert keep_freed_memory()
 assert page_faults(34) < by_default / 2
 tensors = [torch.ones(2**16) for _ in range(800)]  # 200 MiB, each too small to be mapped by itself
