@@ -28,7 +28,10 @@ from utils.errors import ConfigError
 from utils.files import expanded
 from utils.log import logger
 
-_OF_NETWORKS = ("method.", "generator.", "discriminator.", "features.", "style.", "contrastive.channels")
+_OF_NETWORKS = (
+    *("method.", "generator.", "discriminator.", "features.", "style.", "contrastive.channels"),
+    *("data.source_range", "data.target_range"),
+)
 _NOT_OF_RESULTS = (
     *("run.name", "run.root", "run.device", "log.", "checkpoint.every_steps", "checkpoint.keep"),
     *("data.root", "data.workers", "data.cache", "data.timeout_s"),
