@@ -16,13 +16,13 @@ from utils.files import replacing
 
 N_CLASSES = 35
 SMALL = ["generator.base_channels=32", "generator.n_downsamplings=2", "generator.n_blocks=4"]
-SMALL += ["discriminator.base_channels=32", "loss.vgg=0", "loss.l1=20"]
+SMALL += ["discriminator.base_channels=32", "loss.perceptual=0", "loss.l1=20"]
 SPADE = ["generator.name=spade", "generator.n_upsamplings=6", "generator.spectral_norm=true"]
 SPADE += ["discriminator.spectral_norm=inner", "loss.gan_mode=hinge", "loss.over_scales=mean"]
 SPADE += ["optimizer.learning_rate=1e-4", "optimizer.discriminator_learning_rate=4e-4"]
 SPADE += ["optimizer.betas=[0,0.9]"]
 
-_UNPAIRED = ["generator.n_downsamplings=2", "discriminator.n_scales=1", "discriminator.padding=1", "loss.vgg=0"]
+_UNPAIRED = ["generator.n_downsamplings=2", "discriminator.n_scales=1", "discriminator.padding=1", "loss.perceptual=0"]
 _UNPAIRED += ["loss.feature_matching=0"]
 CYCLE = ["method.name=cycle", *_UNPAIRED]
 CUT = ["method.name=contrastive", *_UNPAIRED, "generator.upsample=antialiased", "generator.downsample=antialiased"]

@@ -66,7 +66,7 @@ def make_reference(config: Config, device: torch.device) -> Reference:
         trained = METHODS[config.method.name](config, World(0, 1, device)).networks.values()
         networks: list[Any] = [as_in_the_originals(network.module) for network in trained]
         return OF_UNPAIRED[config.method.name](*networks)
-    vgg = build.build_generator_loss(config, "vgg") if config.loss.vgg else None
+    vgg = build.build_generator_loss(config, "perceptual") if config.loss.perceptual else None
     assert vgg is None or isinstance(vgg, PerceptualLoss)
     dtype = choose_precision(config.amp.opt_level, config.amp.dtype, device).compute_dtype
     generator = build.build_generator(config).to(device)

@@ -140,12 +140,13 @@ def _of_rule(rule: Callable[..., T], settings: Mapping[str, Any], kind: type[T])
 
 
 def trained_side(config: Config) -> LeastSide:
-    """Return the shortest side of a source that can be trained on: the discriminator and VGG19 see its target."""
+    """Return the shortest side of a source that can be trained on: the discriminator and the losses see its target."""
     rule = DISCRIMINATORS[config.discriminator.name].least_side
     settings = accepted(rule, vars(config.discriminator)) or {"name": config.discriminator.name}
     sides = [(discriminated_side(config), " ".join(f"discriminator.{key}={settings[key]}" for key in settings))]
     for name, weight in config.loss_weights.items():
-        sides.append((GENERATOR_LOSSES[name].least_side, f"loss.{name}={exact(weight)}"))
+        side = _of_rule(GENERATOR_LOSSES[name].least_side, vars(config.loss), int)
+        sides.append((side, f"loss.{name}={exact(weight)}"))
     (pixels, reason), scale = max(sides), config.generator.scale
     return LeastSide(math.ceil(pixels / scale), f"{reason}{'' if scale == 1 else f' generator.scale={scale:g}'}")
 

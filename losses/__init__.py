@@ -15,7 +15,7 @@ from losses.adversarial import (
 )
 from losses.distances import feature_matching, kl_divergence, l1, ms_ssim, outside_mask
 from losses.objective import GeneratorLoss, LossTerm, WeightedLoss
-from losses.perceptual import vgg_loss
+from losses.perceptual import PERCEPTUAL_NETWORKS, perceptual_loss
 from losses.segmentation import SegmentationLoss, labelmix
 from utils.errors import ConfigError
 
@@ -37,7 +37,11 @@ GENERATOR_LOSSES: dict[str, LossTerm] = {
     "feature_matching": LossTerm(lambda: feature_matching, needs_features=True),
     "l1": LossTerm(lambda: l1),
     "ms_ssim": LossTerm(lambda: ms_ssim),
-    "vgg": LossTerm(vgg_loss, channels=(1, 3), least_side=16),  # four poolings make one pixel of 16
+    "perceptual": LossTerm(
+        perceptual_loss,
+        channels=(1, 3),
+        least_side=lambda perceptual_network: PERCEPTUAL_NETWORKS[perceptual_network].least_side,
+    ),
     "outside_mask": LossTerm(lambda: outside_mask, needs_labels=True),
     "kl_divergence": LossTerm(lambda: kl_divergence),
 }

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from losses.objective import LossInputs, PixelWeights
 from utils.device import at_least_float32
+from utils.efficientnet_lite import normalized_squares
 from utils.structural_similarity import scale_terms, scale_weights
 
 _NO_NEGATIVE = -10.0  # CUT masks positives among the negatives with it, before it divides by the temperature
@@ -93,3 +94,12 @@ def feature_distance(ours: Tensor, theirs: Tensor, weights: PixelWeights | None 
     if weights:
         return weights.mean(difference)
     return difference.sum(dtype=torch.promote_types(ours.dtype, torch.float32)) / ours.numel()
+
+
+def normalized_distance(ours: Tensor, theirs: Tensor, weights: PixelWeights | None = None) -> Tensor:
+    """Return the mean squared distance of features (N, C, H, W) whose channels have length 1, 0-d, 0 to 4.
+
+    weights: Weights of the places. No gradient reaches `theirs`.
+    """
+    squares = normalized_squares(ours, theirs.detach())
+    return weights.mean(squares) if weights else squares.mean()

@@ -106,14 +106,14 @@ class LossTerm:
     needs_features: Whether it compares features of the discriminator.
     needs_labels: Whether it needs label maps of sources that are images.
     channels: Numbers of channels that an image may have.
-    least_side: Shortest side of an image, in pixels.
+    least_side: Returns the shortest side of an image, in pixels. Its arguments are settings too.
     """
 
     make: Callable[..., GeneratorLoss]
     needs_features: bool = False
     needs_labels: bool = False
     channels: tuple[int, ...] | None = None
-    least_side: int = 1
+    least_side: Callable[..., int] = lambda: 1
 
 
 @dataclass(frozen=True)

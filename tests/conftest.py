@@ -43,7 +43,7 @@ data:
   synthetic_size: [32, 32]
 generator: {{base_channels: 4, n_downsamplings: 2, n_blocks: 1}}
 discriminator: {{base_channels: 4, n_layers: 2}}
-loss: {{l1: 10, vgg: 0}}
+loss: {{l1: 10, perceptual: 0}}
 amp: {{opt_level: O0}}
 train: {{max_steps: 4}}
 checkpoint: {{best: none}}

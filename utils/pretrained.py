@@ -48,7 +48,7 @@ class PretrainedFile:
     """A published file of weights, and the texts of its messages.
 
     url: Address. The file's name ends in the first digits of its SHA-256.
-    what: Setting and the weights that it needs, such as "loss.vgg needs VGG19's weights".
+    what: Setting and the weights that it needs, such as "loss.perceptual needs VGG19's weights".
     without: Setting that makes the weights unnecessary.
     """
 

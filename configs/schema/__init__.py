@@ -154,6 +154,7 @@ REPLACED: dict[str, str] = {  # settings, by the setting that holds their values
     "data.zoom": "data.augment.scale",
     "data.synthetic_samples": "data.synthetic.train_samples data.synthetic.val_samples data.synthetic.test_samples",
     "data.synthetic_size": "data.synthetic.height data.synthetic.width",
+    "loss.perceptual": "loss.vgg",
     "optimizer.betas": "optimizer.beta1 optimizer.beta2",
     "style.size": "style.height style.width",
 }

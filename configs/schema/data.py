@@ -43,8 +43,8 @@ class DataConfig(Section, prefix="data."):
     target_folder: str | None = None
     """Folder of the targets. Default: {split}_img if n_classes is set, otherwise {split}_B."""
     weight_folder: str | None = None
-    """paired_folders: folder of weights of the targets' pixels, as {split}_weight, for l1, feature_matching, vgg and
-    some metrics. 0 ignores a pixel. The highest value of an 8- or 16-bit file is weight 1; other files hold the
+    """paired_folders: folder of weights of the targets' pixels, as {split}_weight, for l1, feature_matching, perceptual
+    and some metrics. 0 ignores a pixel. The highest value of an 8- or 16-bit file is weight 1; other files hold the
     weights. null: all pixels weigh the same."""
     direction: Literal["AtoB", "BtoA"] = "AtoB"
     """Images: direction of the translation."""

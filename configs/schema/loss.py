@@ -51,14 +51,18 @@ class LossConfig(Section, prefix="loss."):
     """Mean absolute difference of the pixels in [-1, 1]."""
     ms_ssim: float = weight(0.0, "pairs")
     """1 - MS-SSIM: structure at several scales, next to l1. It ignores weights of pixels."""
-    vgg: float = weight(10.0, "pairs")
-    """L1 between VGG19 features; needs VGG19's weights (548 MB), downloaded into torch's cache."""
+    perceptual: float = weight(10.0, "pairs")
+    """Distance of the features of translated and real image in perceptual_network."""
+    perceptual_network: Literal["vgg19", "efficientnet_lite0"] = "vgg19"
+    """vgg19: L1 of VGG19's features (pix2pixHD); its weights (548 MB) are downloaded into torch's cache.
+    efficientnet_lite0: squared distance of normalized features; needs the packages of the extra `perceptual`."""
     class_weights: dict[str, float] = setting(
         {}, lambda weights: all(0 <= n <= MOST_FRACTION for n in weights.values()), "weights of at least 0"
     )
-    """Label maps: weights of the pixels of each class in l1, feature_matching, vgg and some metrics. Name classes by id
-    or name, as {car: 4, sky: 0}, or list the weights of the classes 0, 1 and so on. 0 ignores a class; other classes
-    weigh 1. `ignored` names the pixels without a class. The maps of data.weight_folder multiply these weights."""
+    """Label maps: weights of the pixels of each class in l1, feature_matching, perceptual and some metrics. Name
+    classes by id or name, as {car: 4, sky: 0}, or list the weights of the classes 0, 1 and so on. 0 ignores a class;
+    other classes weigh 1. `ignored` names the pixels without a class. The maps of data.weight_folder multiply these
+    weights."""
     outside_mask: float = weight(0.0, "no pairs")
     """Without pairs: L1 between sources and their translations, except for the classes that may change: class_weights
     gives them 0, as {11: 0, 12: 0}. The label maps of the sources are in {split}_A_label, as ids."""

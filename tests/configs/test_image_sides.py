@@ -67,7 +67,7 @@ def test_a_size_that_the_generator_does_not_take_is_refused(settings: list[str],
 
 
 OF_PIX2PIX = "discriminator.n_layers=3 discriminator.n_scales=1 discriminator.padding=1"
-PATCHES_OF_70 = ["loss.vgg=0", *OF_PIX2PIX.split()]
+PATCHES_OF_70 = ["loss.perceptual=0", *OF_PIX2PIX.split()]
 SMALL = ["generator.name=global", "generator.n_downsamplings=2"]
 
 
@@ -76,7 +76,7 @@ SMALL = ["generator.name=global", "generator.n_downsamplings=2"]
     [
         (PATCHES_OF_70, LeastSide(24, OF_PIX2PIX)),
         ([*FILES, *PATCHES_OF_70, "generator.scale=2"], LeastSide(12, f"{OF_PIX2PIX} generator.scale=2")),
-        (["discriminator.n_scales=1", "loss.vgg=3"], LeastSide(16, "loss.vgg=3")),
+        (["discriminator.n_scales=1", "loss.perceptual=3"], LeastSide(16, "loss.perceptual=3")),
     ],
 )
 def test_the_least_side_is_that_of_all_networks_that_see_the_target(settings: list[str], expected: LeastSide) -> None:

@@ -41,7 +41,7 @@ def test_overrides_win_over_the_file_and_the_last_one_over_the_others(tmp_path: 
         ("run: {seed: -1}", [], r"run\.seed is -1, expected 0 to 4294967295"),
         ("run: {name: a/b}", [], r"run\.name is a/b, expected a name that can be a folder"),
         ("{}", ["augmentation.policy=[color,color]"], r"a list of some of color, translation, cutout, each once"),
-        ("loss: {adversarial: 0, feature_matching: 0, vgg: 0}", [], r"at least one loss weight above 0"),
+        ("loss: {adversarial: 0, feature_matching: 0, perceptual: 0}", [], r"at least one loss weight above 0"),
         ("train: {freeze_global_epochs: 3}", [], r"train\.freeze_global_epochs is 3, expected 0 with"),
         ("train: {freeze: [stem]}", [], r"train\.freeze is .*, expected a list of parts of networks"),
         ("data: {target_channels: 2}", [], r"data\.target_channels is 2, expected 1 or 3"),
@@ -116,8 +116,8 @@ def test_null_unsets_a_text_and_an_empty_section_changes_nothing(tmp_path: Path)
 def test_only_changed_settings_without_effect_are_listed(tmp_path: Path) -> None:
     assert unused_settings(Config()) == []
     cycle = "method: {name: cycle}\ndata: {layout: unpaired_folders, root: x}\nloss: {feature_matching: 0}"
-    assert unused_settings(load(tmp_path, cycle)) == ["loss.vgg=10.0"]
-    config = load(tmp_path, "data: {crop_width: 256}\nloss: {vgg: 0}")
+    assert unused_settings(load(tmp_path, cycle)) == ["loss.perceptual=10.0"]
+    config = load(tmp_path, "data: {crop_width: 256}\nloss: {perceptual: 0}")
     assert unused_settings(config) == ["data.crop_width=256"]
 
 

@@ -41,7 +41,7 @@ def test_names_of_losses_are_settings() -> None:
     ],
 )
 def test_a_loss_of_weight_0_is_not_made(tiny_config: Path, settings: list[str], expected: dict[str, float]) -> None:
-    config = load_config(tiny_config, ["loss.feature_matching=0", "loss.vgg=0", "loss.l1=2", *settings])
+    config = load_config(tiny_config, ["loss.feature_matching=0", "loss.perceptual=0", "loss.l1=2", *settings])
     objective = build_generator_objective(config, torch.device("cpu"))
     weights = {name: weight for name, (_, weight) in objective.losses.items()}
     assert (list(weights), weights) == (list(expected), expected)
@@ -49,7 +49,7 @@ def test_a_loss_of_weight_0_is_not_made(tiny_config: Path, settings: list[str], 
 
 PAIRS = ["data.layout=paired_folders", "data.root=x", "data.instance_edges=false"]
 STACK = [*PAIRS, "data.source_folder=[a,b]", "data.source_channels=4"]
-ALONE = [name for name in GENERATOR_LOSSES if name not in ("vgg", "kl_divergence", "outside_mask")]
+ALONE = [name for name in GENERATOR_LOSSES if name not in ("perceptual", "kl_divergence", "outside_mask")]
 
 
 @pytest.mark.parametrize(

@@ -189,7 +189,9 @@ def test_sides_may_be_stacked_deep_and_of_other_channels(tmp_path: Path) -> None
     folders: dict[str, Any] = {"source_folder": ["{split}_a", "{split}_b"], "target_folder": "{split}_c"}
     folders |= {"source_channels": 4, "target_channels": 1}
     data = DataConfig(layout="unpaired_folders", root=str(tmp_path), **folders)
-    config = Config(data=data, loss=LossConfig(vgg=0), method=MethodConfig("cycle"), cycle=CycleConfig(identity=0))
+    config = Config(
+        data=data, loss=LossConfig(perceptual=0), method=MethodConfig("cycle"), cycle=CycleConfig(identity=0)
+    )
     layout = open_split(config, "train", needs_targets=True)
     measured = measured_settings(config, layout)
     assert measured["source_range"] == [7, 9, 0, 255, 0, 255, 0, 255]

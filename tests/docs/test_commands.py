@@ -64,7 +64,7 @@ data.synthetic_size=[64,64]
 data.synthetic_samples=[2,2,2]
 generator.base_channels=4 generator.n_downsamplings=2 generator.n_blocks=1
 generator.n_upsamplings=2 generator.hidden_channels=4 features.base_channels=4 features.n_downsamplings=2
-discriminator.base_channels=4 discriminator.n_layers=2 loss.vgg=0 loss.l1=1 train.max_steps=2
+discriminator.base_channels=4 discriminator.n_layers=2 loss.perceptual=0 loss.l1=1 train.max_steps=2
 """
 DATA_SETS = {
     "PAIRS": ["_A", "_B", "_rgb", "_depth"],

@@ -19,7 +19,13 @@ from utils.checkpoint_folder import checkpoint_path
 from utils.errors import UserError
 
 CYCLE = ["method.name=cycle", "cycle.identity=0", "data.layout=unpaired_folders", "data.instance_edges=false"]
-CYCLE += ["loss.feature_matching=0", "loss.vgg=0", "loss.l1=0", "init.distribution=normal:0.3", "data.preprocess=none"]
+CYCLE += [
+    "loss.feature_matching=0",
+    "loss.perceptual=0",
+    "loss.l1=0",
+    "init.distribution=normal:0.3",
+    "data.preprocess=none",
+]
 DEPTH = ["data.target_channels=1", "data.target_range=[0,4095]", "data.target_files=uint16.png"]
 
 

@@ -50,18 +50,18 @@ def test_a_dry_run_downloads_nothing(
 ) -> None:
     monkeypatch.setattr("torch.hub.get_dir", lambda: str(tmp_path / "hub"))
     monkeypatch.setattr("utils.pretrained.download", lambda *_: pytest.fail("a download"))
-    settings = ["loss.vgg=10", "metrics.extra=[lpips,fid]", "checkpoint.best=fid"]
+    settings = ["loss.perceptual=10", "metrics.extra=[lpips,fid]", "checkpoint.best=fid"]
     run(tiny_config, *settings, "--dry-run")
     out = capfd.readouterr().out
     cache = tmp_path / "hub" / "checkpoints"
-    assert f"loss.vgg needs VGG19's weights (548 MB), which are not in {cache}. The run downloads them" in out
+    assert f"loss.perceptual needs VGG19's weights (548 MB), which are not in {cache}. The run downloads them" in out
     assert "lpips of metrics.extra needs AlexNet's weights (233 MB)" in out
     assert "InceptionV3's weights (91 MB)" in out
     assert "networks and losses on a batch of them: no errors" in out
     run(tiny_config)
     capfd.readouterr()
     run(tiny_config, *settings, "train.max_steps=6", "--dry-run")  # compared with the saved settings, not the reduced
-    assert "loss.vgg 0.0 -> 10.0" in capfd.readouterr().out
+    assert "loss.perceptual 0.0 -> 10.0" in capfd.readouterr().out
     assert not cache.exists()
 
 

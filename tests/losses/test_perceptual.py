@@ -44,7 +44,7 @@ def test_without_network_the_message_names_file_address_size_and_the_remedies(
     monkeypatch.setenv("no_proxy", "")
     with pytest.raises(WeightsError) as error:
         load_vgg19_weights()
-    for part in ("vgg19-dcbb9e9d.pth", "548 MB", "https://", str(hub), "TORCH_HOME", "loss.vgg=0"):
+    for part in ("vgg19-dcbb9e9d.pth", "548 MB", "https://", str(hub), "TORCH_HOME", "loss.perceptual=0"):
         assert part in str(error.value)
 
 

@@ -143,10 +143,10 @@ def test_without_network_the_weights_are_told_with_their_place_and_how_to_do_wit
     tiny_config: Path, hub: Path, monkeypatch: pytest.MonkeyPatch, command_line: CommandLine
 ) -> None:
     monkeypatch.setattr("torch.hub.urlopen", lambda *_, **__: throw(URLError("Name or service not known")))
-    message = refusal(command_line, tiny_config, "loss.vgg=10")
+    message = refusal(command_line, tiny_config, "loss.perceptual=10")
     for words in ("vgg19-dcbb9e9d.pth (548 MB)", str(hub), "Name or service not known", "TORCH_HOME"):
         assert words in message
-    assert message.endswith("or set loss.vgg=0.")
+    assert message.endswith("or set loss.perceptual=0.")
     assert list(hub.iterdir()) == []
 
 
@@ -169,7 +169,7 @@ def test_a_server_that_does_not_send_the_weights_leaves_nothing(
         url = f"http://127.0.0.1:{server.getsockname()[1]}/vgg19-dcbb9e9d.pth"
         monkeypatch.setattr(perceptual, "VGG19", replace(perceptual.VGG19, url=url))
         monkeypatch.setenv("no_proxy", "127.0.0.1")
-        with pytest.raises(WeightsError, match=f"could not be downloaded .*{reason}.* or set loss.vgg=0"):
+        with pytest.raises(WeightsError, match=f"could not be downloaded .*{reason}.* or set loss.perceptual=0"):
             load_vgg19_weights()
     assert socket.getdefaulttimeout() is None
     assert list(hub.iterdir()) == []

@@ -32,7 +32,7 @@ TINY: dict[str, Any] = {
     "data": {"root": "x", "layout": "paired_folders", "n_classes": 5, "instance_edges": True},
     "generator": {"base_channels": 4, "n_downsamplings": 2, "n_blocks": 1, "hidden_channels": 4},
     "discriminator": {"base_channels": 4, "n_layers": 2},
-    "loss": {"vgg": 0},
+    "loss": {"perceptual": 0},
     "optimizer": {"max_gradient_norm": 1},
     "train": {"ema_decay": 0.9},
     "amp": {"opt_level": "O0"},
@@ -45,7 +45,7 @@ MOVED, CUT_OUT = "augmentation.policy=[color,translation]", "augmentation.policy
 
 CASES: dict[str, list[str]] = {
     "pix2pixHD": [
-        *("loss.vgg=10", "loss.l1=10"),
+        *("loss.perceptual=10", "loss.l1=10"),
         "loss.ms_ssim=20",
         *("features.n_channels=3", "features.n_downsamplings=2", "train.pool_size=1"),
     ],

@@ -227,11 +227,11 @@ def test_the_first_call_of_a_layer_has_its_output_parameters_and_arithmetic() ->
 
 @pytest.mark.usefixtures("hub")
 def test_downloads_are_only_missing_files_that_are_needed(tiny_config: Path) -> None:
-    config = load_config(tiny_config, ["loss.vgg=1", "metrics.extra=[fid,kid]", "checkpoint.best=kid"])
+    config = load_config(tiny_config, ["loss.perceptual=1", "metrics.extra=[fid,kid]", "checkpoint.best=kid"])
     missing = downloads(config)
     assert missing == [VGG19, INCEPTION]
     reduced = without_downloads(config)
-    assert (reduced.loss.vgg, reduced.metrics.extra, reduced.checkpoint.best) == (0, [], "none")
+    assert (reduced.loss.perceptual, reduced.metrics.extra, reduced.checkpoint.best) == (0, [], "none")
     assert (reduced.loss.l1, reduced.data) == (config.loss.l1, config.data)
     for file in missing:
         file.cached.touch()

@@ -27,7 +27,7 @@ from data.loader import BadSamples, SampleKey
 from data.map_reader import label_maps, palette_problems
 from data.validation_split import groups_of, shared_groups
 from losses import registered_weights
-from losses.perceptual import VGG19
+from losses.perceptual import PERCEPTUAL_NETWORKS
 from metrics import METRICS
 from metrics.metric import FeatureSource, PairMetric, SetMetric
 from training.cuda_graph import WARM_UP_STEPS, make_step
@@ -318,7 +318,8 @@ def _weights_of(module: nn.Module) -> list[nn.Parameter]:
 
 def downloads(config: Config) -> list[PretrainedFile]:
     """Return the files of weights that a run needs and that are not in torch's cache."""
-    needed = [VGG19] if "vgg" in config.loss_weights else []
+    file = _file_of_loss(config)
+    needed = [file] if file else []
     needed += [file for name in config.metrics.extra if (file := _file_of(name))]
     return [file for file in dict.fromkeys(needed) if not file.cached.is_file()]
 
@@ -327,12 +328,17 @@ def without_downloads(config: Config) -> Config:
     """Return the configuration without the losses and metrics whose weights would be downloaded."""
     missing, loss, best = downloads(config), config.loss, config.checkpoint.best
     extra = [name for name in config.metrics.extra if _file_of(name) not in missing]
-    if VGG19 in missing:
-        others = sum(weight for name, weight in loss.weights_of_images.items() if name != "vgg")
-        loss = replace(loss, vgg=0.0, l1=loss.l1 if others else 1.0)
+    if _file_of_loss(config) in missing:
+        others = sum(weight for name, weight in loss.weights_of_images.items() if name != "perceptual")
+        loss = replace(loss, perceptual=0.0, l1=loss.l1 if others else 1.0)
     best = "none" if best in config.metrics.extra and best not in extra else best
     metrics, checkpoint = replace(config.metrics, extra=extra), replace(config.checkpoint, best=best)
     return replace(config, loss=loss, metrics=metrics, checkpoint=checkpoint)
+
+
+def _file_of_loss(config: Config) -> PretrainedFile | None:
+    is_computed = "perceptual" in config.loss_weights
+    return PERCEPTUAL_NETWORKS[config.loss.perceptual_network].file if is_computed else None
 
 
 def _file_of(metric: str) -> PretrainedFile | None:

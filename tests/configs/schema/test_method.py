@@ -16,14 +16,14 @@ def test_a_section_of_another_method_is_refused() -> None:
 @pytest.mark.parametrize("name", ["contrastive", "cycle"])
 def test_a_method_with_losses_of_its_own_does_without_the_adversarial_one(name: str) -> None:
     common = {"method": {"name": name}, "data": {"layout": "unpaired_folders", "root": "x"}}
-    none = ["loss.adversarial=0", "loss.feature_matching=0", "loss.vgg=0"]
+    none = ["loss.adversarial=0", "loss.feature_matching=0", "loss.perceptual=0"]
     assert config_from_dict(common, "", none).loss_weights == {}
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (["loss.vgg=5"], r"loss\.vgg is 5.*, expected 0: there is no target"),
+        (["loss.perceptual=5"], r"loss\.perceptual is 5.*, expected 0: there is no target"),
         (["train.retain_graph=false"], r"train\.retain_graph is false, expected true"),
         (["data.layout=paired_folders"], r"data\.layout is paired_folders, expected one of unpaired_folders"),
         (["data.source_channels=1"], r"data\.target_channels is 3, expected 1"),
@@ -51,7 +51,9 @@ def test_losses_that_a_method_does_not_compute_are_silent_at_their_defaults_and_
     common = {"method": {"name": "cycle"}, "data": {"layout": "unpaired_folders", "root": "x"}}
     assert config_from_dict(common, "").loss_weights == {"adversarial": 1.0}
     assert downloads(config_from_dict(common, "", ["data.source_channels=5", "data.target_channels=5"])) == []
-    config_from_dict(common, "", ["loss.vgg=0", "loss.feature_matching=0", "train.pool_size=50", "metrics.extra=[fid]"])
+    config_from_dict(
+        common, "", ["loss.perceptual=0", "loss.feature_matching=0", "train.pool_size=50", "metrics.extra=[fid]"]
+    )
     config_from_dict(common, "", ["data.source_channels=1", "cycle.identity=0"])
     for method, setting in (("contrastive", "train.pool_size=1"), ("cycle", "train.discriminator_steps=2")):
         with pytest.raises(ConfigError, match="expected"):

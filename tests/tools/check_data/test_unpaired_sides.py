@@ -53,7 +53,7 @@ def test_each_side_has_channels_a_range_and_crops(tmp_path: Path, command_line: 
         save_npy(tmp_path / f"train_B/{number}.npy", depth)
     save_npy(tmp_path / "train_B/3x.npy", np.zeros((48, 48, 2), dtype=np.float32))
     save_npy(tmp_path / "train_B/4x.npy", np.zeros((40, 48), dtype=np.float32))
-    settings = ["data.layout=unpaired_folders", "data.target_channels=1", "loss.vgg=0", "data.preprocess=crop"]
+    settings = ["data.layout=unpaired_folders", "data.target_channels=1", "loss.perceptual=0", "data.preprocess=crop"]
     code, out, _ = command_line.run(main, str(tmp_path), *settings, "data.crop_width=32", "data.crop_height=48")
     assert code == 2
     assert re.search(r"^targets        1 channel, values -5 to 200, written as float32.npy$", out, re.M)

@@ -91,7 +91,7 @@ def test_a_discriminator_is_written_and_read_again(tiny_config: Path, family: st
 
 def test_a_projection_is_written(tiny_config: Path) -> None:
     settings = ["method.name=contrastive", "data.layout=unpaired_folders", "data.root=.", "data.instance_edges=false"]
-    folder = untrained_run(tiny_config, *settings, "loss.l1=0", "loss.vgg=0", "loss.feature_matching=0")
+    folder = untrained_run(tiny_config, *settings, "loss.l1=0", "loss.perceptual=0", "loss.feature_matching=0")
     (checkpoint,) = folder.glob("checkpoint-*.pt")
     state, projection = load_checkpoint(checkpoint), PatchProjection([3, 8, 16], channels=5)
     state["networks"]["projection"] = projection.state_dict()
