@@ -44,7 +44,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--size", choices=("own", "trained"), help=size_help)
     pixels_help = "read images of up to N pixels at once; default: what fits into a quarter of the memory"
     add("--max-pixels", type=whole_number(1), metavar="N", help=pixels_help)
-    metrics_help = "metrics besides L1, PSNR, SSIM and MS-SSIM: lpips,swd,fid,kid or none; default: the training's"
+    metrics_help = "metrics besides L1, PSNR, SSIM and MS-SSIM: lpips,swd,fid,kid,… or none; default: the training's"
     add("--metrics", metavar="LIST", help=metrics_help)
     arguments = parser.parse_intermixed_args(argv)
     settings = [str(path) for path in arguments.input if _SETTING.match(str(path)) and not path.exists()]

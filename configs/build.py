@@ -358,7 +358,8 @@ def build_evaluator(config: Config, device: torch.device, n_images: int) -> Eval
         WeightsError: the weights of a network cannot be had.
         ConfigError: a package for it is missing, or the file of the classes' colours cannot be used.
     """
-    evaluator = Evaluator.load(measured_metrics(config), config.metrics.label_colors, device, n_images)
+    settings, extra = config.metrics, measured_metrics(config)
+    evaluator = Evaluator.load(extra, settings.label_colors, device, n_images, settings.features)
     return replace(evaluator, bounds=_bounds(config, config.data))
 
 

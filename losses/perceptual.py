@@ -125,7 +125,7 @@ class EfficientNetFeatures(FeatureNetwork):
         with torch.autocast(images.device.type, enabled=False):
             images = (at_least_float32(images) + 1) / 2  # bfloat16 changes half of the gradient
             images = F.interpolate(images, scale_factor=ENLARGEMENT, mode="bilinear") if ENLARGEMENT != 1 else images
-            return super().forward(images.contiguous(memory_format=torch.channels_last))  # faster on CPUs too
+            return super().forward(images)
 
 
 def load_vgg19_weights() -> Mapping[str, Tensor]:

@@ -3,11 +3,18 @@
 The schema lists its name for metrics.extra and checkpoint.best.
 """
 
+from dataclasses import replace
+
+from metrics.efficientnet import PerceptualDistance, PooledFeatures
 from metrics.metric import FeatureSource, Metric, PairMetric, SetMetric
 from metrics.networks import ALEXNET, INCEPTION, KID_PROTOCOL, Inception, Lpips, frechet_distance, kernel_distance
 from metrics.sliced_wasserstein import SWD_PROTOCOL, LaplacianPatches, sliced_wasserstein
 
-_INCEPTION = FeatureSource("inception", load=lambda device, _: Inception(device), weights=INCEPTION)
+FEATURES = {  # the values of metrics.features, for the metrics that measure with Inception by default
+    "inception": FeatureSource("inception", load=lambda device, _: Inception(device), weights=INCEPTION),
+    "efficientnet_lite2": FeatureSource("efficientnet_lite2", load=lambda device, _: PooledFeatures(device)),
+}
+_INCEPTION = FEATURES["inception"]
 _PATCHES = FeatureSource("laplacian_patches", load=lambda _, n_images: LaplacianPatches(n_images))
 
 METRICS: dict[str, Metric] = {  # the order of the printed figures
@@ -22,6 +29,7 @@ METRICS: dict[str, Metric] = {  # the order of the printed figures
     "ms_ssim": Metric("MS-SSIM", higher_is_better=True),
     "sharpness": Metric("sharpness", higher_is_better=None),  # 1 is best
     "lpips": PairMetric("LPIPS", higher_is_better=False, load=Lpips, weights=ALEXNET),
+    "perceptual_distance": PairMetric("perceptual distance", higher_is_better=False, load=PerceptualDistance),
     "swd": SetMetric(
         "SWD",
         higher_is_better=False,
@@ -35,3 +43,10 @@ METRICS: dict[str, Metric] = {  # the order of the printed figures
     "pixel_accuracy": Metric("pixel accuracy", higher_is_better=True, of="labels"),
     "mean_iou": Metric("mean IoU", higher_is_better=True, of="labels"),
 }
+
+
+def with_features(metric: Metric, features: str) -> Metric:
+    """Return the metric with the network of metrics.features, if it measures with Inception by default."""
+    if isinstance(metric, SetMetric) and metric.features is _INCEPTION:
+        return replace(metric, features=FEATURES[features])
+    return metric

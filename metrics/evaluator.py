@@ -9,7 +9,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from metrics import METRICS
+from metrics import METRICS, with_features
 from metrics.image_metrics import Bounds, image_metrics, weighted_mean
 from metrics.metric import FeatureNetwork, ImageComparison, PairMetric, SetMetric
 from metrics.segmentation import ClassScore, confusion, label_scores
@@ -92,17 +92,25 @@ class Evaluator:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
     @classmethod
-    def load(cls, extra: Collection[str], label_colors: str | None, device: torch.device, n_images: int = 0) -> Self:
+    def load(
+        cls,
+        extra: Collection[str],
+        label_colors: str | None,
+        device: torch.device,
+        n_images: int = 0,
+        features: str = "inception",
+    ) -> Self:
         """Return an evaluator of the optional metrics that `extra` names, with their networks on `device`.
 
         label_colors: "cityscapes", "cmp_facades", a YAML file, or None if images are no label maps.
         n_images: Approximate number of images that are measured together.
+        features: Name in metrics.FEATURES of the network for FID and KID.
 
         Raises:
             WeightsError: The weights of a network cannot be read or downloaded.
             ConfigError: A package is missing, or the file of label colours is invalid.
         """
-        wanted = {name: metric for name, metric in METRICS.items() if name in extra}
+        wanted = {name: with_features(metric, features) for name, metric in METRICS.items() if name in extra}
         pairs = {name: metric for name, metric in wanted.items() if isinstance(metric, PairMetric)}
         sets = {name: metric for name, metric in wanted.items() if isinstance(metric, SetMetric)}
         sources = {metric.features.name: metric.features for metric in sets.values()}

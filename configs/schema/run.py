@@ -46,9 +46,13 @@ class MetricsConfig(Section, prefix="metrics."):
     n_samples: int = number(4, least=1)
     """Number of validation samples that are measured each time. They stay in memory, and the first four are shown."""
     extra: list[str] = field(default_factory=list)
-    """More figures: lpips, swd, fid, kid. All but swd download a network's weights into torch's cache. fid and kid also
-    need the package torch-fidelity. They are comparable with published figures only for thousands of images. swd, fid
-    and kid compare the images as sets."""
+    """More figures: lpips, perceptual_distance, swd, fid, kid. lpips, fid and kid download a network's weights into
+    torch's cache. fid and kid also need the package torch-fidelity. They are comparable with published figures only for
+    thousands of images. swd, fid and kid compare the images as sets. perceptual_distance needs the extra `perceptual`
+    and no download."""
+    features: Literal["inception", "efficientnet_lite2"] = "inception"
+    """Network of fid and kid. efficientnet_lite2 needs the extra `perceptual` and no download. Its figures are not
+    comparable with published ones."""
     label_colors: str | None = setting(
         None, lambda name: name is None or name.strip(), "null, cityscapes, cmp_facades or a YAML file"
     )

@@ -28,7 +28,7 @@ from data.map_reader import label_maps, palette_problems
 from data.validation_split import groups_of, shared_groups
 from losses import registered_weights
 from losses.perceptual import PERCEPTUAL_NETWORKS
-from metrics import METRICS
+from metrics import METRICS, with_features
 from metrics.metric import FeatureSource, PairMetric, SetMetric
 from training.cuda_graph import WARM_UP_STEPS, make_step
 from training.methods.method import Method
@@ -320,14 +320,14 @@ def downloads(config: Config) -> list[PretrainedFile]:
     """Return the files of weights that a run needs and that are not in torch's cache."""
     file = _file_of_loss(config)
     needed = [file] if file else []
-    needed += [file for name in config.metrics.extra if (file := _file_of(name))]
+    needed += [file for name in config.metrics.extra if (file := _file_of(config, name))]
     return [file for file in dict.fromkeys(needed) if not file.cached.is_file()]
 
 
 def without_downloads(config: Config) -> Config:
     """Return the configuration without the losses and metrics whose weights would be downloaded."""
     missing, loss, best = downloads(config), config.loss, config.checkpoint.best
-    extra = [name for name in config.metrics.extra if _file_of(name) not in missing]
+    extra = [name for name in config.metrics.extra if _file_of(config, name) not in missing]
     if _file_of_loss(config) in missing:
         others = sum(weight for name, weight in loss.weights_of_images.items() if name != "perceptual")
         loss = replace(loss, perceptual=0.0, l1=loss.l1 if others else 1.0)
@@ -341,7 +341,7 @@ def _file_of_loss(config: Config) -> PretrainedFile | None:
     return PERCEPTUAL_NETWORKS[config.loss.perceptual_network].file if is_computed else None
 
 
-def _file_of(metric: str) -> PretrainedFile | None:
-    kind = METRICS[metric]
+def _file_of(config: Config, metric: str) -> PretrainedFile | None:
+    kind = with_features(METRICS[metric], config.metrics.features)
     source = kind.features if isinstance(kind, SetMetric) else kind
     return source.weights if isinstance(source, FeatureSource | PairMetric) else None
