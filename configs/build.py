@@ -145,7 +145,7 @@ def trained_side(config: Config) -> LeastSide:
     settings = accepted(rule, vars(config.discriminator)) or {"name": config.discriminator.name}
     sides = [(discriminated_side(config), " ".join(f"discriminator.{key}={settings[key]}" for key in settings))]
     for name, weight in config.loss_weights.items():
-        side = _of_rule(GENERATOR_LOSSES[name].least_side, vars(config.loss), int)
+        side = _called(GENERATOR_LOSSES[name].least_side, vars(config.loss))
         sides.append((side, f"loss.{name}={exact(weight)}"))
     (pixels, reason), scale = max(sides), config.generator.scale
     return LeastSide(math.ceil(pixels / scale), f"{reason}{'' if scale == 1 else f' generator.scale={scale:g}'}")

@@ -29,7 +29,7 @@ ADVERSARIAL_LOSSES: dict[str, type[AdversarialLoss]] = {
 }
 PENALTIES: dict[str, Penalty] = {
     "gradient_penalty": Penalty(wgan_gradient_penalty, needs_pairs=True),
-    "r1": Penalty(r1_penalty),
+    "r1": Penalty(r1_penalty, every=16),
     "labelmix": Penalty(labelmix, needs_float32=False, needs_pairs=True, classifies_pixels=True, share=0.5),
 }
 GENERATOR_LOSSES: dict[str, LossTerm] = {

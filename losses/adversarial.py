@@ -159,6 +159,7 @@ class Penalty:
     needs_pairs: Whether it needs a target of the size of each translated image.
     classifies_pixels: Whether its discriminator must classify pixels; otherwise it must not.
     share: Factor of the weight.
+    every: It is computed in each `every`-th step, with `every` times the weight (Karras et al. 2020, appendix B).
     """
 
     compute: Callable[[PenaltyInputs], Tensor]
@@ -166,6 +167,7 @@ class Penalty:
     needs_pairs: bool = False
     classifies_pixels: bool = False
     share: float = 1.0
+    every: int = 1
 
 
 def wgan_gradient_penalty(inputs: PenaltyInputs) -> Tensor:

@@ -146,18 +146,31 @@ def _checked(name: str, value: object) -> Tensor:
     raise ConfigError(f"loss {name!r}: returned {found}, not a 0-d tensor: use .mean(), without .item()")
 
 
-@dataclass(frozen=True)
+@dataclass
 class DiscriminatorObjective:
-    """The adversarial loss of the discriminator, and penalties with their weights by name."""
+    """The adversarial loss of the discriminator, and penalties with their weights by name.
+
+    step: Number of the training step, from 0. None: compute all penalties, each with its plain weight.
+    """
 
     adversarial: AdversarialLoss
     penalties: Mapping[str, tuple[Penalty, float]]
+    step: int | None = None
+
+    @property
+    def due(self) -> tuple[str, ...]:
+        """The names of the penalties that this step computes."""
+        return tuple(
+            name for name, (one, _) in self.penalties.items() if self.step is None or self.step % one.every == 0
+        )
 
     def __call__(self, inputs: PenaltyInputs) -> dict[str, Tensor]:
         """Return the unweighted losses by name, and `total`."""
         terms = self.adversarial.discriminator_loss(inputs.real_logits, inputs.fake_logits)
         total = terms.pop("total")
-        for name, (penalty, weight) in self.penalties.items():
+        for name in self.due:
+            penalty, weight = self.penalties[name]
+            factor = penalty.share * (1 if self.step is None else penalty.every)
             terms[name] = penalty.compute(inputs)
-            total = total + penalty.share * weight * terms[name]
+            total = total + factor * weight * terms[name]
         return {**terms, "total": total}

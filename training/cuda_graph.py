@@ -87,7 +87,7 @@ class CudaGraphStep:
         self._n_seen = Counter[tuple[str, object]]()
         self._form: str | None = None
         self._batches: list[list[Batch]] = []  # the graphs read their memory
-        self._repeats: dict[object, Run] = {}  # key: result of `draw_ahead`
+        self._repeats: dict[object, Run] = {}  # key: result of `draw_ahead`, and the penalties
         self._may_repeat = True
 
     def __call__(self, batches: StepBatches) -> None:
@@ -102,7 +102,8 @@ class CudaGraphStep:
             self._trained = trained
             self._forget()
         drawn = self._method.draw_ahead(batches)
-        repeat = None if drawn is None else self._repeat(drawn, form, batches)
+        due = self._method.discriminator_objective.due
+        repeat = None if drawn is None else self._repeat((drawn, due), form, batches)
         if repeat is None:
             self._graphs.run(lambda: self._method.step(batches))
         else:

@@ -57,6 +57,7 @@ class TrainingLoop:
                 training.world.barrier()  # once one process ends, torchrun ends all: wait until the main one has saved
                 raise Interrupted(request, state.step or None)
             assert batches is not None, "waiting ends only for a signal"
+            method.discriminator_objective.step = state.step
             step(batches)
             training.update_averages()
             state.step += 1

@@ -44,7 +44,7 @@ class LossConfig(Section, prefix="loss."):
     gradient_penalty: float = penalty(0.0)
     """Weight of the WGAN gradient penalty in the discriminator's loss; 10 in its paper."""
     r1: float = penalty(0.0)
-    """Weight of the R1 penalty in the discriminator's loss."""
+    """Weight of the R1 penalty in the discriminator's loss. Every 16th step computes it, with 16 times the weight."""
     feature_matching: float = weight(10.0, "pairs")
     """L1 between the discriminator's features of translated and real image."""
     l1: float = weight(0.0, "pairs")

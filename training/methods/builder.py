@@ -31,7 +31,7 @@ class MethodBuilder:
         is_alone_on_gpu = world.device.type == "cuda" and world.size == 1
         self._repeats = config.train.cuda_graph and is_alone_on_gpu and not reads_state
         self._precision = choose_precision(config.amp.opt_level, config.amp.dtype, world.device)
-        self._means = RunningMeans()
+        self._means, self._objective = RunningMeans(), build.build_discriminator_objective(config)
         self.common: dict[str, Any] = {
             "translators": {
                 direction: Translator(network, build.data_facts(config, direction))
@@ -40,6 +40,7 @@ class MethodBuilder:
             "precision": self._precision,
             "means": self._means,
             "repeats_steps": self._repeats,
+            "discriminator_objective": self._objective,
         }
 
     def network(self, module: nn.Module, role: Role, as_called: Wrap = lambda network: network) -> TrainedNetwork:
@@ -64,7 +65,7 @@ class MethodBuilder:
         config, sees_source = self._config, self._config.method.declaration.pairs
         return TrainedDiscriminator(
             trained=self.network(module, "discriminator"),
-            objective=build.build_discriminator_objective(config),
+            objective=self._objective,
             sees_source=sees_source,
             joint=config.discriminator.norm == "instance",
             means=self._means,

@@ -14,7 +14,8 @@ from configs.data_facts import DataFacts
 from data.batch import Batch
 from data.conditioning import Conditioning, weights_of_classes
 from inference.predictor import Predictor
-from losses.objective import PixelWeights
+from losses.adversarial import AdversarialLoss
+from losses.objective import DiscriminatorObjective, PixelWeights
 from metrics.evaluator import Evaluator
 from models.style_encoder import inference_network
 from training.methods.image_pool import ImagePool
@@ -62,6 +63,7 @@ class Method(ABC):
     translators: Networks that translate, by direction, the default direction first.
     means: Means of losses and other scalars since the last report, by tag.
     repeats_steps: Whether steps may be repeated as a CUDA graph.
+    discriminator_objective: Loss of all discriminators. The loop sets its `step`.
     """
 
     progress: ClassVar[str]
@@ -71,6 +73,9 @@ class Method(ABC):
     precision: Precision
     means: RunningMeans
     repeats_steps: bool = field(default=False, kw_only=True)
+    discriminator_objective: DiscriminatorObjective = field(
+        default_factory=lambda: DiscriminatorObjective(AdversarialLoss(), {}), kw_only=True
+    )
 
     def __post_init__(self) -> None:
         self.networks = {name: one for group in self.optimizers.values() for name, one in group.networks.items()}
