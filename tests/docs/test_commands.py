@@ -30,7 +30,7 @@ from tests.runs import program_main, translation_script
 from tests.videos import write_video
 from utils.cli import run_entry_point
 
-EXTRAS = ("export", "fast", "metrics", "video")
+EXTRAS = ("export", "fast", "metrics", "perceptual", "video")
 NOT_RUN = {f'python -m pip install --editable ".[{extra}]"': "installs" for extra in EXTRAS} | {
     "git clone <this repository> pairgan && cd pairgan": "needs the network",
     "sbatch --nodes 4 scripts/slurm.sbatch runs/mine --config configs/pix2pixhd_512p.yaml data.root=/path/to/data": (

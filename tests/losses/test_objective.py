@@ -10,13 +10,14 @@ from losses.adversarial import (
     LeastSquares,
     Logits,
     Outputs,
+    Penalty,
     PenaltyInputs,
     ScaleReduction,
     r1_penalty,
     wgan_gradient_penalty,
 )
 from losses.distances import feature_distance, feature_matching, ms_ssim
-from losses.objective import GeneratorObjective, LossInputs
+from losses.objective import DiscriminatorObjective, GeneratorObjective, LossInputs
 from models.patch_discriminator import DiscriminatorOutput
 
 
@@ -93,6 +94,21 @@ def test_penalties_of_a_linear_discriminator_are_known() -> None:
     assert r1_penalty(inputs).item() == pytest.approx(0.5 * norm**2)
     (gradient,) = torch.autograd.grad(penalty, weight)
     torch.testing.assert_close(gradient, (2 * (norm - 1) / norm * weight).detach())
+
+
+def test_a_penalty_of_every_second_step_has_twice_the_weight_there() -> None:
+    counted = Penalty(lambda inputs: torch.tensor(5.0), every=2)
+    objective = DiscriminatorObjective(ADVERSARIAL_LOSSES["lsgan"](), {"counted": (counted, 3.0)})
+    image = torch.zeros(1, 3, 4, 4)
+    inputs = PenaltyInputs(image, image, logits_of(image), logits_of(image), list, list)
+    totals = []
+    for step in (None, 0, 1, 2):
+        objective.step = step
+        terms = objective(inputs)
+        assert ("counted" in terms) == (objective.due == ("counted",))
+        totals.append(float(terms["total"]))
+    plain = totals[2]
+    assert [total - plain for total in totals] == pytest.approx([15, 30, 0, 30])
 
 
 def test_ms_ssim_is_0_for_equal_images_and_its_gradient_is_bounded() -> None:

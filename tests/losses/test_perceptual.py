@@ -4,11 +4,19 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torchvision.models import vgg19
 
-from losses.objective import LossInputs
-from losses.perceptual import LAYERS, PerceptualLoss, VGG19Features, load_vgg19_weights
+from losses.objective import LossInputs, LossWeights
+from losses.perceptual import (
+    LAYERS,
+    PERCEPTUAL_NETWORKS,
+    PerceptualLoss,
+    VGG19Features,
+    load_vgg19_weights,
+    perceptual_loss,
+)
 from utils.pretrained import WeightsError
 
 
@@ -53,3 +61,37 @@ def test_weights_of_another_network_are_refused(hub: Path, vgg19_weights: dict[s
         torch.save(weights, hub / "vgg19-dcbb9e9d.pth")
         with pytest.raises(WeightsError, match=r"d\.pth: holds no features\.0\.weight of shape .* delete it"):
             load_vgg19_weights()
+
+
+def inputs(fake: Tensor, target: Tensor, weights: Tensor | None = None) -> LossInputs:
+    of_pixels = LossWeights.of(weights, lambda moved: moved)
+    return LossInputs(fake, target, target, discriminate_fake=list, discriminate_target=list, weights=of_pixels)
+
+
+def test_efficientnet_lite0_finds_blur_and_ignores_pixels_of_weight_0() -> None:
+    loss = perceptual_loss(perceptual_network="efficientnet_lite0", activation_checkpointing=False)
+    target = torch.rand(1, 3, 64, 64, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    blurred = [F.avg_pool2d(target, side, 1, side // 2).requires_grad_() for side in (3, 9)]
+    values = [loss(inputs(fake, target)) for fake in (target, *blurred)]
+    assert values[0] == 0 < values[1] < values[2] < 4
+    values[2].backward()
+    assert blurred[1].grad is not None
+    assert blurred[1].grad.isfinite().all()
+    assert not any(parameter.requires_grad for parameter in loss.parameters())
+    assert loss(inputs(blurred[0], target, torch.zeros(1, 1, 64, 64))) == 0
+    torch.testing.assert_close(loss(inputs(blurred[0], target, torch.ones(1, 1, 64, 64))), values[1])
+
+
+def test_efficientnet_lite0_computes_in_float32_under_autocast() -> None:
+    loss = perceptual_loss(perceptual_network="efficientnet_lite0", activation_checkpointing=True)
+    fake, target = torch.rand(2, 1, 3, 32, 32).unbind()
+    expected = loss(inputs(fake, target))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert loss(inputs(fake, target)) == expected
+
+
+@pytest.mark.parametrize("name", PERCEPTUAL_NETWORKS)
+def test_the_least_side_is_accepted(name: str, cached_vgg19: None) -> None:
+    loss = perceptual_loss(perceptual_network=name, activation_checkpointing=False)
+    grey = torch.rand(1, 1, PERCEPTUAL_NETWORKS[name].least_side, 40)
+    assert loss(inputs(grey, -grey)).isfinite()

@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 
 from configs.schema import Config
 from data.batch import Batch
-from losses import REGISTERED_LOSSES
+from losses import PENALTIES, REGISTERED_LOSSES
 from tests.runs import NEEDS_GPU, assert_equal, with_slow
 from tests.training.test_host_waits import CASES, batch_of, config_of
 from training.cuda_graph import WARM_UP_STEPS, CaptureError, CudaGraphs, CudaGraphStep, make_step
@@ -103,6 +103,7 @@ def train(method: Method, step: Any, batches: list[Batch], n_passes: int = 1) ->
     for number in range(0, len(batches), n_passes):
         for group in method.optimizers.values():
             group.set_learning_rate(1e-3 / (1 + number // 8 if method.device.type == "cuda" else 1))
+        method.discriminator_objective.step = number // n_passes
         step([batches[number : number + n_passes]])
     groups = {name: group.state_dict() for name, group in method.optimizers.items()}
     weights = {name: network.module.state_dict() for name, network in method.networks.items()}
@@ -136,6 +137,12 @@ def test_repeated_steps_equal_normal_steps(case: str, settings: list[str], n_cap
     config = config_of(case, *settings, "optimizer.learning_rate=1e-3")
     batches = batches_of(config, n_captured * (N_STEPS + 1) or 4, CPU)
     assert_repeated(config, batches, RecordedGraphs(), n_captured)
+
+
+def test_steps_with_and_without_a_penalty_are_two_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PENALTIES, "r1", replace(PENALTIES["r1"], every=2))
+    config = config_of("pix2pix", "loss.r1=1", "optimizer.learning_rate=1e-3")
+    assert_repeated(config, batches_of(config, 2 * (N_STEPS + 1), CPU), RecordedGraphs(), 2)
 
 
 def test_images_of_another_size_end_the_graph(caplog: pytest.LogCaptureFixture) -> None:

