@@ -97,9 +97,6 @@ def feature_distance(ours: Tensor, theirs: Tensor, weights: PixelWeights | None 
 
 
 def normalized_distance(ours: Tensor, theirs: Tensor, weights: PixelWeights | None = None) -> Tensor:
-    """Return the mean squared distance of features (N, C, H, W) whose channels have length 1, 0-d, 0 to 4.
-
-    weights: Weights of the places. No gradient reaches `theirs`.
-    """
+    """Return the mean of `normalized_squares`, 0-d; no gradient reaches `theirs`. weights: Weights of the places."""
     squares = normalized_squares(ours, theirs.detach())
     return weights.mean(squares) if weights else squares.mean()

