@@ -47,6 +47,7 @@ class TrainingLoop:
             epoch = state.epoch
             freeze_parts(method.networks, training.config.train, epoch)
             training.schedule.apply(method.optimizers, epoch)
+            method.begin_step(state.step)
             batches = self.batches.read_step()
             # all processes learn together whether any of them has a reason to stop
             request = training.world.all_reduce_max(END if self.end_reason else stop.poll())
@@ -57,7 +58,6 @@ class TrainingLoop:
                 training.world.barrier()  # once one process ends, torchrun ends all: wait until the main one has saved
                 raise Interrupted(request, state.step or None)
             assert batches is not None, "waiting ends only for a signal"
-            method.discriminator_objective.step = state.step
             step(batches)
             training.update_averages()
             state.step += 1

@@ -43,6 +43,7 @@ class FakeMethod(Method):
         self.optimizers = {f"group of {name}": builder.group({name: one}) for name, one in self.networks.items()}
         self.translators = {"AtoB": Translator("painter", facts)}
         self.precision, self.means = builder.common["precision"], RunningMeans()
+        self.discriminator_objective = builder.common["discriminator_objective"]
 
     def inputs(self, batch: Batch) -> Batch:
         return batch

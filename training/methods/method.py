@@ -63,7 +63,7 @@ class Method(ABC):
     translators: Networks that translate, by direction, the default direction first.
     means: Means of losses and other scalars since the last report, by tag.
     repeats_steps: Whether steps may be repeated as a CUDA graph.
-    discriminator_objective: Loss of all discriminators. The loop sets its `step`.
+    discriminator_objective: Loss of all discriminators.
     """
 
     progress: ClassVar[str]
@@ -114,6 +114,10 @@ class Method(ABC):
         """End a step after `draw_ahead`."""
         for pool, _ in self.pools:
             pool.settle()
+
+    def begin_step(self, step: int) -> None:
+        """Prepare what depends on the number of the step, from 0."""
+        self.discriminator_objective.step = step
 
     def step(self, batches: StepBatches) -> None:
         """Make one update from the batches of a step."""

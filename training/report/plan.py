@@ -251,7 +251,7 @@ def time_steps(training: Training, batch: Batch) -> float:
         n_slower += 4 * WARM_UP_STEPS + train.pool_size  # a graph for each draw, and steps until a pool is full
     durations_s: list[float] = []
     for number in range(n_slower + MOST_STEPS):
-        training.method.discriminator_objective.step = number
+        training.method.begin_step(number)
         begin_s = time.perf_counter()
         step(batches)
         if world.device.type == "cuda":
