@@ -30,16 +30,16 @@ Others = Iterable[ImageLike] | None
 Maps = dict[str, np.ndarray]
 
 IMAGE_FORMATS = ("PNG", "JPEG", "PPM", "BMP", "TIFF", "WEBP")
-MAX_PIXELS = 89_478_485  # Pillow's own limit: a file of a few bytes can expand to more than any memory holds
-MAX_SIDE = 1024  # largest side that a network may need: smaller images are padded to it
+MAX_PIXELS = 89_478_485  # Pillow's limit, because a tiny file can expand to more than the memory
+MAX_SIDE = 1024  # upper limit of a model's size_multiple and min_size
 HIDDEN = re.compile(  # names that begin with a dot, and folders that systems and NAS devices add
     r"(?i)/(\.|([#@$]recycle(\.bin)?|@(eadir|recently-snapshot)|[#~]snapshot|lost\+found|__macosx|system volume \w+)/)"
 )
-OWN_CLASSES = {"synthetic_facades": 12}  # numbers of classes that settings do not hold, by layout
+OWN_CLASSES = {"synthetic_facades": 12}  # number of classes by layout, if settings do not hold it
 BYTES, FLOATS, VALUES = "uint8", "float32 in [-1, 1]", "finite values"
 _TYPES: dict[str, tuple[type, ...]] = {BYTES: (np.uint8,), FLOATS: (np.floating,), VALUES: (np.integer, np.floating)}
-_DIGEST = b"rJ\n\x06sha256\x12@"  # start of the last entry of a file's metadata, the digest of all bytes before it
-_TIFF = {254: (0, 2), 255: (0, 1), 258: (8, 16, 32, 64), 262: (1, 2), 274: (0, 1), 338: (0, 2)}  # values of tags, or 0
+_DIGEST = b"rJ\n\x06sha256\x12@"  # a file's last metadata entry starts so, and holds the digest of all earlier bytes
+_TIFF = {254: (0, 2), 255: (0, 1), 258: (8, 16, 32, 64), 262: (1, 2), 274: (0, 1), 338: (0, 2)}  # values; 0: no tag
 _PILLOWS_TIFF = _TIFF | {258: (0, 1, 8, 16, 32), 262: (1, 2, 3, 5, 6), 284: (0, 1), 339: (0, 1, 3)}
 
 
@@ -49,15 +49,15 @@ class _OneLineError(ValueError):
 
 
 class ModelError(_OneLineError):
-    """A file of a model, or a device, cannot be used. The message names thing, value and remedy in one line."""
+    """A model file or a device cannot be used. The message is one line with the thing, its value and a remedy."""
 
 
 class ImageError(_OneLineError):
-    """An image cannot be translated. The message names thing, value and remedy in one line."""
+    """An image cannot be translated. The message is one line with the thing, its value and a remedy."""
 
 
 class Card(dict[str, Any]):
-    """The card of a model: facts by name that tools.export wrote. It is empty in files of earlier versions."""
+    """A model card: facts by name, written by tools.export. Files of earlier versions have an empty card."""
 
     def __str__(self) -> str:
         return str(self.get("markdown", ""))
@@ -65,14 +65,14 @@ class Card(dict[str, Any]):
 
 @dataclass(frozen=True)
 class Model:
-    """A trained generator from a file. Call it with an image, or its `batch` with several. device: "cpu" or "cuda".
+    """A trained generator. Call the model with one image, or `batch` with several. device: "cpu" or "cuda".
 
-    inputs, output: Type and number of channels of the maps that it takes, by name, and of its translations. Images and
-        features of tools.precompute_features are uint8. Values in any other unit and other features are float32.
+    inputs, output: Dtype and number of channels of each input map, by name, and of translations. RGB images and
+        features of tools.precompute_features are uint8. Values in other units and other features are float32.
     n_classes: Number of classes of label maps; 0 for RGB images. ignore_id: Id of pixels without a class, or None.
-    size_multiple, min_size: Sides of an image are padded to multiples of the first, and at least to the second.
-    step: Training step; None for an original's weights. direction: AtoB, or BtoA of a CycleGAN. card: See Card.
-    settings: Settings of the run; data.source_… describes the model's input. run: Translates padded (N, C, H, W) maps.
+    size_multiple, min_size: Sides of images are padded to multiples of `size_multiple`, and at least to `min_size`.
+    step: Training step, or None for weights of the original programs. direction: AtoB or BtoA. card: See Card.
+    settings: Settings of the run; data.source_… describes the model's input. run: Translate padded (N, C, H, W) maps.
     """
 
     path: Path
@@ -92,13 +92,13 @@ class Model:
     def __call__(
         self, source: ImageLike, instances: Other = None, features: Other = None, source_images: Other = None
     ) -> Any:
-        """Return the translation of an image, upright by EXIF. Its sides are multiplied by the scale.
+        """Return the translation of an image: an RGB image, or (C, H, W) values in the unit of the training targets.
 
-        It is an RGB image, or an array (C, H, W) of values in the unit of the training targets, as test.py writes .npy.
+        EXIF orientation is applied. The model's scale multiplies the sides.
         source: Path, PIL image or array: RGB (H, W, 3) uint8, (H, W) class ids, or values in the unit of the training
-            images, (C, H, W), (H, W, C) or (H, W). instances: Ids in the same forms. source_images: Values.
+            images, (C, H, W), (H, W, C) or (H, W). instances: Ids, as for source. source_images: Values, as for source.
         features: uint8: path, PIL image or (H, W, 3) uint8, of any size. float32: (H, W, C) floats in [-1, 1].
-        Raises ImageError if a map is missing, cannot be read, has another type or size, or holds an id of no class.
+        Raises ImageError if a map is missing, cannot be read, has a wrong type or size, or holds an unknown class id.
         """
         others = (None if maps is None else [maps] for maps in (instances, features, source_images))
         return self.batch([source], *others)[0]
@@ -108,7 +108,7 @@ class Model:
     ) -> list[Any]:
         """Return the translations of several images in their order. Each argument is a list of maps for __call__.
 
-        Images of one padded size are computed together: give as many as fit into memory. Raises the errors of __call__.
+        Images of one padded size are computed together. Pass only as many as fit into memory. Raises as __call__.
         """
         given = {"source": images, "instances": instances, "features": features, "source_images": source_images}
         if any(isinstance(maps, str | os.PathLike | Image.Image) for maps in given.values()):
@@ -128,7 +128,7 @@ class Model:
         for sides, samples in groups.items():
             try:
                 translated = self.run({k: np.stack([_padded(s[k], sides, unit) for _, s in samples]) for k in lists})
-            except Exception as error:  # the runtimes' have no base of their own
+            except Exception as error:  # onnxruntime's errors have no common base class
                 what = f"{len(samples)} of {sides[1]}x{sides[0]}: {_line(error)}"
                 raise ImageError(f"{what}. Give smaller images, or fewer together.") from error
             for (index, sample), pixels in zip(samples, translated, strict=True):
@@ -153,7 +153,7 @@ class Model:
             source_range = self.settings["data"].get("source_range") or [0, 255]
             pixels = _pixels(image, name, values, n_channels, max(source_range[1::2]))
             if kind == "source" and self.n_classes:
-                is_ignored = pixels == self.ignore_id  # all False for None
+                is_ignored = pixels == self.ignore_id  # all False if ignore_id is None
                 if len(wrong := np.argwhere(((pixels < 0) | (pixels >= self.n_classes)) & ~is_ignored)):
                     (y, x), also = wrong[0], "" if self.ignore_id is None else f" and {self.ignore_id}"
                     also += f". Change it, or train with data.ignore_id={pixels[y, x]}."
@@ -161,20 +161,20 @@ class Model:
                     raise ImageError(f"{what} {self.n_classes - 1}{also}")
                 pixels = np.where(is_ignored, self.n_classes, pixels)
             height, width = sample.get("source", pixels).shape[:2]
-            if kind == "features" and dtype == "uint8":  # constant in each instance: no interpolation
+            if kind == "features" and dtype == "uint8":  # constant in each instance, so not interpolated
                 pixels = np.asarray(Image.fromarray(pixels).resize((width, height), Image.Resampling.NEAREST))
             if (own := pixels.shape[:2]) != (height, width):
-                raise ImageError(f"{name}: is {own[1]}x{own[0]}, its image {width}x{height}. Make them the same size.")
-            if kind == "instances" and (pixels.astype(dtype) != pixels).any():  # too large: only equality matters
+                raise ImageError(f"{name}: is {own[1]}x{own[0]}, not {width}x{height} like its image. Resize it.")
+            if kind == "instances" and (pixels.astype(dtype) != pixels).any():  # too large: renumber
                 pixels = np.unique(pixels, return_inverse=True)[1]
             sample[kind] = pixels.astype(dtype).reshape(height, width, n_channels)
         return sample
 
 
 def load(path: str | os.PathLike[str], device: Device = "auto") -> Model:
-    """Return the generator of a .onnx file that tools.export wrote, with its conditioning inside. It holds no code.
+    """Load a generator from a .onnx file of tools.export, which includes the input encoding. The file holds no code.
 
-    device: auto uses a GPU if it works. Raises ModelError if the file, onnxruntime or the device cannot be used.
+    device: auto uses a GPU if possible. Raises ModelError if the file, onnxruntime or the device cannot be used.
     """
     file = Path(path)
     if device not in ("auto", "cpu", "cuda"):
@@ -191,7 +191,7 @@ def load(path: str | os.PathLike[str], device: Device = "auto") -> Model:
         raise
     except ImportError as error:
         raise ModelError(f"{file}: onnxruntime is missing: {_line(error)}. Run pip install onnxruntime.") from error
-    except Exception as error:  # onnxruntime's have no base of their own
+    except Exception as error:  # onnxruntime's errors have no common base class
         raise ModelError(f"{file}: onnxruntime cannot read it: {_line(error)}. Export it again.") from error
 
 
@@ -200,7 +200,7 @@ def _load_onnx(file: Path, device: Device) -> Model:
 
     names = ["CPUExecutionProvider"] if device == "cpu" else ["CUDAExecutionProvider", "CPUExecutionProvider"]
     session = ort.InferenceSession(file, providers=[name for name in names if name in ort.get_available_providers()])
-    place = "cuda" if "CUDAExecutionProvider" in session.get_providers() else "cpu"  # it falls back by itself
+    place = "cuda" if "CUDAExecutionProvider" in session.get_providers() else "cpu"  # it falls back to the CPU
     if device == "cuda" and place == "cpu":
         raise ModelError("device: onnxruntime cannot use a GPU. Install onnxruntime-gpu, or choose cpu.")
     facts = session.get_modelmeta().custom_metadata_map
@@ -211,7 +211,7 @@ def _load_onnx(file: Path, device: Device) -> Model:
     inputs = {node.name: (node.type[7:-1].replace("float", "float32"), int(node.shape[1])) for node in nodes}
     output = inputs.pop("translated")
     if inputs["source"][0] == "float32" and found[-1] != "3":
-        raise ModelError(f"{file}: was exported with --conditioning outside. Omit it, or use torch or onnxruntime.")
+        raise ModelError(f"{file}: was exported with --conditioning outside. Export it without this option.")
     settings, step = json.loads(facts["config"]), json.loads(facts["step"])
     data, scale = settings["data"], settings.get("generator", {}).get("scale", 1)
     multiple, least = int(facts["size_multiple"]), int(facts["min_size"])
@@ -224,14 +224,14 @@ def _load_onnx(file: Path, device: Device) -> Model:
 
 
 def _padded(pixels: np.ndarray, sides: tuple[int, ...], unit: int) -> np.ndarray:
-    """Pad (H, W, C) to (C, height, width), reflected at the borders as often as needed, half on each side."""
+    """Pad (H, W, C) pixels to (C, height, width) by repeated reflection at the borders, half on each side."""
     ends = [(n - 1, np.arange(m) - (m - n) // 2 // unit * unit) for n, m in zip(pixels.shape, sides, strict=False)]
     positions = (end - abs(end - places % max(2 * end, 1)) for end, places in ends)
     return np.ascontiguousarray(pixels[np.ix_(*positions)].transpose(2, 0, 1))
 
 
 def _pixels(image: ImageLike, name: str, values: str, n_channels: int, highest: float) -> np.ndarray:
-    """Return (H, W) ids or (H, W, C) other values, read as test.py does. highest: Highest value of the training."""
+    """Return (H, W) ids or other (H, W, C) values, read as in test.py. highest: Maximum of the training images."""
     holds = {"ids": "ids", BYTES: "RGB" if n_channels == 3 else VALUES}.get(values, values)
     pixels = image if isinstance(image, np.ndarray) else _read(image, name, holds, n_channels)
     if holds == VALUES:
@@ -245,7 +245,7 @@ def _pixels(image: ImageLike, name: str, values: str, n_channels: int, highest: 
         wanted = f"{'(H, W) ids' if values == 'ids' else f'(H, W, {n_channels}) {values}'} of 1 to {MAX_PIXELS} pixels"
         raise ImageError(f"{name}: holds {pixels.shape} {pixels.dtype}, expected array {wanted}.")
     if values == VALUES and pixels.dtype == np.uint8 and highest > 255:
-        raise ImageError(f"{name}: holds 8 bits, the training images values up to {highest:.9g}. Give such values.")
+        raise ImageError(f"{name}: holds 8 bits, but training values go up to {highest:.9g}. Give such values.")
     return pixels
 
 
@@ -265,7 +265,7 @@ def _read(image: Any, name: str, holds: str, n_channels: int) -> np.ndarray:
                 return series.asarray()
         with nullcontext(image) if isinstance(image, Image.Image) else Image.open(image, formats=IMAGE_FORMATS) as read:
             return _decoded(read, holds)
-    except Exception as error:  # decoders raise all kinds on damaged files
+    except Exception as error:  # decoders raise many types of errors
         remedy = "Run pip install tifffile, or give an array" if isinstance(error, ImportError) else "Check the file"
         what = "{}." if isinstance(error, ImageError) else f"cannot be read as an image: {{}}. {remedy}."
         raise ImageError(f"{name}: {what.format(_line(error))}") from error
@@ -275,7 +275,7 @@ def _decoded(image: Image.Image, holds: str) -> np.ndarray:
     is_16_bit = image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PPM")  # 16-bit PGM
     _check_picture(image, holds)
     image.load()
-    with suppress(Exception):  # damaged metadata next to intact pixels
+    with suppress(Exception):  # metadata can be damaged although pixels are intact
         image = ImageOps.exif_transpose(image)
     if holds == "ids":
         return np.asarray(image).astype(np.int32)
@@ -295,10 +295,10 @@ def _check_picture(image: Image.Image, holds: str) -> None:
         raise ImageError("has more than 500 scans, and each takes time. Save it again")
     if tags := getattr(image, "tag_v2", None):  # a TIFF
         _check_tiff(tags, _PILLOWS_TIFF | ({339: (0, 1, 2)} if image.mode == "I" and tags.prefix == b"II" else {}))
-    if holds == "ids":  # stored ids must be unchanged
+    if holds == "ids":  # Pillow must not convert ids
         if image.mode not in ("1", "L", "P", "I", "I;16", "I;16L", "I;16B"):
             raise ImageError(f"holds {image.mode} pixels, expected an id per pixel. Save grey or palette PNG")
-        if image.format in ("JPEG", "MPO") or image.info.get("compression") == "jpeg":  # the latter in TIFF
+        if image.format in ("JPEG", "MPO") or image.info.get("compression") == "jpeg":  # JPEG in a TIFF
             raise ImageError("JPEG changes ids when it compresses. Save the map as PNG")
         if last not in (255, 65535) if "ppm" in decoder else f"{raw}".startswith(("L;2", "L;4", "L;I")):
             raise ImageError("holds grey levels that Pillow rescales or inverts, not ids. Save it as 8- or 16-bit PNG")
@@ -311,7 +311,7 @@ def _check_picture(image: Image.Image, holds: str) -> None:
 def _check_tiff(tags: Any, read: Mapping[int, tuple[int, ...]]) -> None:
     bad = [code for code, values in read.items() if not {*np.ravel(tags.get(code, 0))} <= {*values}]
     if bad := bad + [320] * int(np.max(tags.get(320, 256)) < 256) + [322] * (tags.get(322, 0) * tags.get(323, 0) > 4e7):
-        raise ImageError(f"has values of the TIFF tags {bad} that are not read. Save it as PNG or .npy")
+        raise ImageError(f"has unsupported values of the TIFF tags {bad}. Save it as PNG or .npy")
 
 
 def _line(e: Exception) -> str:
@@ -331,12 +331,12 @@ def _images_in(folder: Path) -> dict[str, Path]:
 
 
 def _tasks(model: Model, files: Mapping[str, Path], output: Path) -> dict[Path, Mapping[str, Path]]:
-    model.batch([], **{kind: [] for kind in files if kind != "source"})  # refuses wrong kinds, once for all files
+    model.batch([], **{kind: [] for kind in files if kind != "source"})  # report a wrong map once, not for each file
     if not files["source"].is_dir() and (files["source"].exists() or output.suffix):
         return {output: files}
     for folder in files.values():
         if output.resolve().is_relative_to(folder.resolve()) or folder.resolve().is_relative_to(output.resolve()):
-            raise ImageError(f"{output}: lies within {folder}, or around it. Choose another OUT.")
+            raise ImageError(f"{output}: is inside {folder}, or contains it. Choose another OUT.")
     found = {kind: _images_in(folder) for kind, folder in files.items()}
     suffix = ".png" if model.output in (("uint8", 3), ("uint8", 1), ("uint16", 1)) else ".npy"
     return {output / f"{n}{suffix}": {k: found[k].get(n, files[k] / n) for k in files} for n in found["source"]}
@@ -364,14 +364,14 @@ def _translate(model: Model, files: Mapping[str, Path], output: Path) -> None:
 
 
 def main() -> None:
-    """Translate the files of the command line. Exit with code 2 after an error of the user, even for one image."""
+    """Translate the files of the command line. Exit with code 2 if an argument or at least one image is wrong."""
     parser = argparse.ArgumentParser("python -m pairgan", description="Translate images with an exported generator.")
     parser.error = lambda message: parser.exit(2, f"error: {message}; see --help\n")  # type: ignore[method-assign]
     parser.add_argument("model", metavar="MODEL", help=".onnx file that tools.export wrote")
     parser.add_argument("source", metavar="IN", type=Path, help="image or label map, or a folder of them")
-    parser.add_argument("output", metavar="OUT", type=Path, help="file of the result, or folder; existing are replaced")
+    parser.add_argument("output", metavar="OUT", type=Path, help="file or folder of results; existing are replaced")
     for name in ("instances", "features", "source-images"):
-        parser.add_argument(f"--{name}", metavar="PATH", type=Path, help="another map, for a model that takes it")
+        parser.add_argument(f"--{name}", metavar="PATH", type=Path, help="additional map, if the model takes it")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     files = {name: value for name, value in vars(parser.parse_args()).items() if value}
     output, n_failed = files.pop("output"), 0

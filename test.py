@@ -15,14 +15,14 @@ from utils.signatures import accepted
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     """Parse the command line.
 
-    argparse takes overrides that follow the paths of --input for paths; they are sorted out here.
+    argparse treats overrides after the paths of --input as paths. This function separates paths and overrides.
     """
     parser = ArgumentParser(description="Translate images, or a video, with a trained generator.")
     add = parser.add_argument
     checkpoint_help = "run, checkpoint, .safetensors, or file or folder of an original, such as latest_net_G_A.pth"
     add_generator_options(parser, checkpoint_help)
     input_help = "folders or files of sources, or one video; default: the test split; "
-    input_help += "a run with several source folders takes a folder, or a file, for each, in their order"
+    input_help += "for a run with several source folders, name one folder or one file for each, in the same order"
     add("--input", type=Path, nargs="+", action="extend", default=[], metavar="PATH", help=input_help)
     add("--instances", type=Path, metavar="DIR", help="folder of instance maps for --input")
     add("--targets", type=Path, metavar="DIR", help="folder of targets for --input, to measure the results against")
@@ -30,21 +30,21 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--nodata", type=float, metavar="VALUE", help=nodata_help)
     add("--features", choices=("sampled", "given"), help="instance features: from clusters, or from the samples")
     add("--feature-maps", type=Path, metavar="DIR", help="folder of precomputed feature maps for --input")
-    style_help = "use the style of this image, if the generator has styles; default: drawn for each image by --seed"
+    style_help = "image whose style to use, if the generator has styles; default: a random style for each image"
     add("--style", type=Path, metavar="IMAGE", help=style_help)
     add("--split", metavar="NAME", help="split of the data set, without --input; default: the test split")
     output_help = "folder of the results, or file of a translated video; default: results/RUN/SPLIT_stepSTEP"
     add("--output", type=Path, metavar="PATH", help=output_help)
-    existing_help = "refuse: replace only results of test.py, the default; keep: translate what is missing"
+    existing_help = "refuse: replace only results of test.py; replace: all files; keep: only translate missing images"
     add("--existing", choices=("refuse", "replace", "keep"), default="refuse", help=existing_help)
-    compile_help = "compile the generator before the first image, which saves time for many images of one size"
+    compile_help = "compile the generator before the first image, which is faster for many images of one size"
     add("--compile", choices=("on", "off"), default="off", help=compile_help)
     add("--batch-size", type=whole_number(1), default=1, metavar="N", help="images of one size translated together")
     size_help = "own: keep each image's size, the default with --input; trained: apply data.preprocess"
     add("--size", choices=("own", "trained"), help=size_help)
-    pixels_help = "read images of up to N pixels at once; default: what fits into a quarter of the memory"
+    pixels_help = "read whole images of up to N pixels; default: as many as fit into a quarter of the memory"
     add("--max-pixels", type=whole_number(1), metavar="N", help=pixels_help)
-    metrics_help = "metrics besides L1, PSNR, SSIM and MS-SSIM: lpips,swd,fid,kid,… or none; default: the training's"
+    metrics_help = "metrics besides L1, PSNR, SSIM and MS-SSIM: lpips,swd,fid,kid,… or none; default: as in training"
     add("--metrics", metavar="LIST", help=metrics_help)
     arguments = parser.parse_intermixed_args(argv)
     settings = [str(path) for path in arguments.input if _SETTING.match(str(path)) and not path.exists()]
@@ -62,7 +62,7 @@ _SETTING = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)+=")
 
 
 def _stray_path(overrides: Sequence[str]) -> str | None:
-    """Return the message of a path without its option, or None."""
+    """Return an error message if a path has no option, otherwise None."""
     for word in overrides:
         if "=" not in word and ("/" in word or Path(word).exists()):
             is_run = "." not in Path(word).name or Path(word).suffix in (".pt", ".pth", ".safetensors")
@@ -71,11 +71,11 @@ def _stray_path(overrides: Sequence[str]) -> str | None:
 
 
 def _contradiction(arguments: argparse.Namespace) -> str | None:
-    """Return the message of options that exclude each other, or None."""
+    """Return an error message if options exclude each other, otherwise None."""
     given, tile, one_image = arguments.input, arguments.tile, "takes one image at a time: leave --batch-size out"
-    beside = arguments.instances or arguments.targets or arguments.feature_maps
+    maps = arguments.instances or arguments.targets or arguments.feature_maps
     problems = {
-        "--instances, --targets and --feature-maps need --input": beside and not given,
+        "--instances, --targets and --feature-maps need --input": maps and not given,
         "--split and --input exclude each other: leave one of them out": given and arguments.split,
         f"--noise {one_image}": arguments.noise and arguments.batch_size > 1,
         f"--tile {one_image}": tile and arguments.batch_size > 1,

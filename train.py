@@ -9,7 +9,7 @@ from utils.signals import handling_ctrl_c, leave_at_once
 
 
 def main(argv: Sequence[str]) -> None:
-    """Parse the command line and do what it says."""
+    """Parse the command line, then train or run the chosen check."""
     parser = ArgumentParser(description="Train a GAN that translates images.")
     config_help = "YAML file, or the name of a recipe in configs/"
     parser.add_argument("--config", type=Path, required=True, help=config_help)
@@ -17,19 +17,19 @@ def main(argv: Sequence[str]) -> None:
         "--resume",
         default="auto",
         metavar="auto|never|PATH",
-        help="auto: from the run's latest checkpoint; never: start a new run; PATH: from this checkpoint or run",
+        help="auto: resume the run's latest checkpoint; never: start a new run; PATH: resume this checkpoint or run",
     )
     changed_help = "if the data set has changed since the checkpoint, resume from the next epoch"
     parser.add_argument("--accept-changed-data", action="store_true", help=changed_help)
     parser.add_argument("--print-config", action="store_true", help="print the resolved configuration and stop")
     parser.add_argument("--dry-run", action="store_true", help="build everything, check the data, print the plan")
-    smoke_help = "test two steps, a validation, a checkpoint and a resumed step, in a temporary folder"
+    smoke_help = "run two steps, a validation, a checkpoint and a resumed step in a temporary folder"
     parser.add_argument("--smoke", action="store_true", help=smoke_help)
     parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="settings that override the file")
     arguments = parser.parse_intermixed_args(argv)
 
     with handling_ctrl_c(leave_at_once):
-        from configs.load import (  # after the command line is known to be good
+        from configs.load import (  # import only after the command line is parsed
             base_line,
             config_of,
             config_to_yaml,

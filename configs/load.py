@@ -1,7 +1,7 @@
-"""From a YAML file and command-line overrides to a Config, and back.
+"""Convert a YAML file and command-line overrides to a Config, and back.
 
-The schema knows the type of a setting, YAML only its place: `no`, `1e3` and `010` stay texts until then, so that a run
-may have such a name, and a learning rate may be 1e-4.
+The parser reads `no`, `1e-4` and `010` as text, and the schema converts this text to the type of the setting. A run can
+therefore have the name `no`, and a learning rate can be 1e-4.
 """
 
 from collections import Counter
@@ -38,33 +38,33 @@ from utils.yaml_file import MAX_PROBLEMS, parse_yaml, read_yaml, shortened
 
 FOLDER = Path(__file__).parent
 BASE = "base"
-_WRITTEN = "config.yaml"  # the settings of a run, in its folder
+_RUN_SETTINGS = "config.yaml"  # a file in the folder of each run
 Layer = tuple[str, object]
-"""The name of a file or of another place, for errors, and its settings."""
+"""Settings with their origin for error messages, such as the name of a file: (origin, settings)."""
 
-READERS: dict[str, Callable[[object, str], object]] = {  # convert a written value to the value of the setting
-    "data.label_colors": read_color_table,  # the name of a file becomes its content
+READERS: dict[str, Callable[[object, str], object]] = {  # convert a value in YAML to the value of a setting
+    "data.label_colors": read_color_table,  # replaces a file name by the file's content
     "data.source_folder": read_source_folder,
     "data.instances": read_instances,
     "loss.class_weights": read_class_weights,
 }
 _FORMERLY_TRUE, _FORMERLY_FALSE = ("true", "yes", "on"), ("false", "no", "off")
-FORMER_VALUES: dict[str, Mapping[str, object]] = {  # present values by the values of earlier versions
+FORMER_VALUES: dict[str, Mapping[str, object]] = {  # current values by values of earlier versions
     "discriminator.spectral_norm": dict.fromkeys(_FORMERLY_TRUE, "all") | dict.fromkeys(_FORMERLY_FALSE, "none"),
     "generator.skips": dict.fromkeys(_FORMERLY_TRUE, "half") | dict.fromkeys(_FORMERLY_FALSE, "none"),
     "metrics.n_samples": {"none": 4},
-    "data.layout": {"shards": "paired_folders", "unpaired_shards": "unpaired_folders"},  # now data.root has tar files
+    "data.layout": {"shards": "paired_folders", "unpaired_shards": "unpaired_folders"},  # data.root can hold tar files
 }
 
 
 def read_recipe(path: Path, folder: Path = Path(), *, is_base: bool = False) -> list[Layer]:
-    """Return the settings of a YAML file, the last layer, after the settings of the file that it builds on, if any.
+    """Return the settings of a YAML file as the last layer, after the layer of its base file, if any.
 
     folder: Folder that a relative path starts from.
 
     Raises:
         OSError: The file cannot be read.
-        ConfigError: It does not exist, is no YAML or is empty; its base cannot be used, or has a base itself.
+        ConfigError: The file does not exist, is no YAML or is empty. Or its base is invalid or has a base itself.
     """
     file = find_recipe(path, folder)
     values = _read(file)
@@ -74,22 +74,22 @@ def read_recipe(path: Path, folder: Path = Path(), *, is_base: bool = False) -> 
     if not isinstance(base, str) or not base.strip() or "\0" in base:
         raise ConfigError(f"{file}: base is {shortened(base)}, expected the name of a YAML file")
     if is_base:
-        raise ConfigError(f"{file}: is a base and has a base itself ({base}). Use that file as base, or copy settings")
+        raise ConfigError(f"{file}: is a base and has a base itself ({base}). Use {base} as base, or copy settings")
     layers = read_recipe(Path(base), file.parent, is_base=True)
     return [*layers, (str(file), {key: value for key, value in values.items() if key != BASE})]
 
 
 def base_line(recipe: Sequence[Layer]) -> str:
-    """Return the comment that names the base of a recipe; empty without a base."""
+    """Return a comment that names the base of a recipe, or an empty text if there is no base."""
     return "".join(f"# base: {name if name.isprintable() else repr(name)}\n" for name, _ in recipe[:-1])
 
 
 def find_recipe(path: Path, folder: Path = Path()) -> Path:
-    """Return the file that `path` names: below `folder`, below this program's folder, or a recipe's name.
+    """Return the file for `path`: relative to `folder`, relative to the program's folder, or the name of a recipe.
 
-    If there is no such file, return its path below `folder`.
+    If no such file exists, return `folder / path`.
     """
-    with suppress(RuntimeError):  # an unknown home folder
+    with suppress(RuntimeError):  # the home folder is unknown
         path = path.expanduser()
     candidates = [folder / path]
     if not path.is_absolute():
@@ -104,7 +104,7 @@ def _read(path: Path) -> object:
         meant = did_you_mean(path.stem, (file.stem for file in FOLDER.glob("*.yaml")))
         hint = "; ".join(filter(None, [f"YAML files next to it: {neighbours}", meant]))
         raise ConfigError(f"{path}: no such configuration file; {hint}")
-    settings = path / _WRITTEN if path.is_dir() else path.with_name(_WRITTEN)
+    settings = path / _RUN_SETTINGS if path.is_dir() else path.with_name(_RUN_SETTINGS)
     if path.suffix in (".pt", ".pth", ".safetensors"):
         file = settings if settings.is_file() else "FILE"
         raise ConfigError(f"{path}: is a checkpoint, not a YAML file. Use --config {file} --resume {path}")
@@ -116,22 +116,22 @@ def _read(path: Path) -> object:
 
 
 def load_config(path: Path | str, overrides: Sequence[str] = ()) -> Config:
-    """Read a YAML file, with the one that it builds on, and apply overrides of the form `section.key=value`.
+    """Read a YAML file and its base file, if any, and apply overrides of the form `section.key=value`.
 
-    path: File, or name of a recipe in configs/.
+    path: YAML file, or name of a recipe in configs/.
 
     Raises:
         OSError: The file cannot be read.
-        ConfigError: It does not exist or is no YAML, or keys or values are wrong; names them all.
+        ConfigError: The file does not exist or is no YAML, or settings are wrong. The error lists all of them.
     """
     return config_of(read_recipe(Path(path)), overrides)
 
 
 def config_of(layers: Sequence[Layer], overrides: Sequence[str] = ()) -> Config:
-    """Return the Config of layers of settings with overrides. Later layers replace earlier ones.
+    """Merge layers of settings and overrides to a Config. Later layers replace earlier layers.
 
     Raises:
-        ConfigError: Keys or values are wrong, or a path is below a home folder that is not on this machine.
+        ConfigError: Keys or values are wrong, or a path begins with `~` and the home folder is unknown.
     """
     config = _merged(layers, overrides)
     for key, value in settings_by_key(config).items():
@@ -140,9 +140,9 @@ def config_of(layers: Sequence[Layer], overrides: Sequence[str] = ()) -> Config:
 
 
 def config_from_dict(values: object, origin: str, overrides: Sequence[str] = ()) -> Config:
-    """Return the Config of settings that `config_to_dict` returned, with overrides; `origin` names them in errors.
+    """Return the Config of a dict from `config_to_dict`, with overrides. origin: Name of the dict in errors.
 
-    Removed settings in checkpoints are left out. Paths may be below home folders of other machines.
+    Ignore settings that no longer exist. Do not check paths, because they can belong to another machine.
     """
     if isinstance(values, Mapping):
         values = without_removed(with_successors(dict(_settings(values))), origin)
@@ -150,12 +150,12 @@ def config_from_dict(values: object, origin: str, overrides: Sequence[str] = ())
 
 
 def _merged(layers: Sequence[Layer], overrides: Sequence[str]) -> Config:
-    """Return the Config of layers of settings with overrides; raise ConfigError, which names all wrong settings."""
+    """Merge layers of settings and overrides to a Config. Raise a ConfigError that names all wrong settings."""
     config, sections, problems = deepcopy(_EMPTY), dict[str, Any](), list[str]()
     for origin, values in (*layers, *map(_parsed_override, overrides)):
         problems += (f"{origin}: {problem}" for problem in _assign_all(config, values))
     origin = layers[-1][0] + (" with the command line" if overrides else "")
-    missing = sorted(OmegaConf.missing_keys(config))  # `???` in a recipe
+    missing = sorted(OmegaConf.missing_keys(config))  # `???` in a recipe marks them
     problems += [f"{origin}: {key} is missing; add {key}=… to the command line" for key in missing]
     for section in [] if missing else _SECTIONS:
         try:
@@ -163,7 +163,7 @@ def _merged(layers: Sequence[Layer], overrides: Sequence[str]) -> Config:
         except ConfigError as error:
             problems += [f"{origin}: {problem}" for problem in error.problems]
     if not problems:
-        from configs.rules import check_rules  # imports torch, which mistakes in a file need not wait for
+        from configs.rules import check_rules  # imports torch, so report other mistakes first
 
         result = Config(**sections)
         try:
@@ -175,12 +175,12 @@ def _merged(layers: Sequence[Layer], overrides: Sequence[str]) -> Config:
 
 
 def config_to_dict(config: Config) -> dict[str, Any]:
-    """Return the settings as nested dicts of plain types, as a checkpoint holds them."""
+    """Return the settings as nested dicts of plain types, the format in checkpoints."""
     return asdict(config)
 
 
 def config_to_yaml(config: Config) -> str:
-    """Return the settings as YAML that `load_config` reads."""
+    """Return the settings as YAML for `load_config`."""
     return yaml.dump(config_to_dict(config), Dumper=yaml.SafeDumper, allow_unicode=True, sort_keys=False)
 
 
@@ -192,11 +192,11 @@ def _parsed_override(override: str) -> Layer:
         expected = f"--config {override}" if is_file else "section.key=value without spaces, for instance run.seed=1"
         raise ConfigError(f"{where}: write {expected}")
     is_text = key == "data.source_folder" or key in _OF_NETWORKS or _TYPES.get(key) in (str, str | None)
-    return where, {key: value if is_text and value != "null" else parse_yaml(value, where)}  # texts need no quotes
+    return where, {key: value if is_text and value != "null" else parse_yaml(value, where)}  # text needs no quotes
 
 
 def _assign_all(config: DictConfig, values: object) -> Iterator[str]:
-    """Assign values to the settings of `config`; yield the problems of the others."""
+    """Assign values to the settings of `config`. Yield a message for each wrong setting."""
     if not isinstance(values, Mapping):
         yield f"expected sections such as `run:` and `data:`, found {shortened(values)}"
         return
@@ -211,7 +211,7 @@ def _assign_all(config: DictConfig, values: object) -> Iterator[str]:
 
 
 def _settings(values: Mapping[Any, object], prefix: str = "") -> Iterator[tuple[str, object]]:
-    """Yield `section.key` and value of each setting in nested mappings."""
+    """Yield the name `section.key` and the value of each setting in nested mappings."""
     for key, value in values.items():
         name = f"{prefix}{key}"
         if name in (*_SECTIONS, *FORMER_SECTIONS) and isinstance(value, Mapping):
@@ -221,8 +221,8 @@ def _settings(values: Mapping[Any, object], prefix: str = "") -> Iterator[tuple[
 
 
 def _assign(config: DictConfig, key: str, value: object) -> str | None:
-    """Assign a value to its setting; return the problem, or None."""
-    if key in _SECTIONS:  # null if all of its keys are comments
+    """Assign a value to a setting. Return an error message, or None."""
+    if key in _SECTIONS:  # a section without keys is None
         return None if value is None else f"{key} is a section; write {key}.key=value or keys below it"
     if key not in _TYPES:
         if key == BASE:
@@ -250,7 +250,7 @@ def _assign(config: DictConfig, key: str, value: object) -> str | None:
 
 
 def _known_keys(key: str) -> str:
-    """Return the keys that the user may have meant by one that does not exist."""
+    """Return a hint about existing keys for the unknown `key`."""
     section, _, name = key.rpartition(".")
     if elsewhere := [known for known in _TYPES if known.rpartition(".")[2] == name]:
         return f"did you mean {' or '.join(elsewhere)}?"
@@ -260,7 +260,7 @@ def _known_keys(key: str) -> str:
 
 
 def _expectation(kind: Any, text: str) -> str:
-    """Describe the values of a setting of type `kind`; name a choice that is similar to `text`."""
+    """Describe the values of a setting of type `kind`. Suggest a choice that is similar to `text`."""
     if get_origin(kind) is Literal:
         choices = get_args(kind)
         meant = did_you_mean(text, choices)
@@ -277,6 +277,6 @@ _SECTIONS = get_type_hints(Config)
 _TYPES = {f"{name}.{key}": kind for name, section in _SECTIONS.items() for key, kind in get_type_hints(section).items()}
 _NETWORKS = {"generator", "discriminator"} | {name for method in METHODS.values() for name in method.networks}
 _OF_NETWORKS = {f"init.{name}": name for name in _NETWORKS}
-_EMPTY: DictConfig = OmegaConf.structured(Config)  # made once: it takes longer than all else that reads a configuration
-for _section in _SECTIONS:  # frozen dataclasses come read-only, but the values come before they exist
+_EMPTY: DictConfig = OmegaConf.structured(Config)  # created once, because this is the slowest step of reading
+for _section in _SECTIONS:  # sections of frozen dataclasses are read-only by default
     OmegaConf.set_readonly(OmegaConf.select(_EMPTY, _section), False)

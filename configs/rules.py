@@ -1,4 +1,4 @@
-"""Rules between settings, from what the chosen layout, method, networks, losses and metrics declare."""
+"""Check settings against each other and against the chosen layout, method, networks, losses and metrics."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,11 +18,11 @@ from utils.text import did_you_mean
 from utils.yaml_file import shortened
 
 Rule = tuple[object, str, str]
-"""Whether a rule is met, the setting that breaks it, and the values that are expected."""
+"""Whether the rule is met, the setting that the rule is about, and a text about the expected values."""
 
 
 def check_rules(config: Config) -> None:
-    """Raise ConfigError if settings contradict each other, or a chosen part does not support them."""
+    """Raise ConfigError if settings contradict each other, or a chosen component does not support them."""
     for rules in (_layout_rules, _network_rules, _method_rules, _loss_rules, _feature_rules):
         for is_met, key, expected in rules(config):
             config.require(bool(is_met), key, expected)
@@ -43,9 +43,9 @@ def _layout_rules(config: Config) -> Iterator[Rule]:
         yield config.generator.scale == 1, "generator.scale", expected
     is_possible = data.direction == "AtoB" or not data.has_labels or layout.drawn or not layout.pairs
     yield is_possible, "data.direction", "AtoB if data.n_classes or data.label_colors is set"
-    expected = "a folder: sources are RGB images, unless data.n_classes or data.label_colors is set"
+    expected = "a folder, because RGB sources are not label maps (data.n_classes, data.label_colors)"
     yield data.has_labels or not data.makes_instances, "data.instances", expected
-    if data.is_stacked:  # the first folder may hold label maps
+    if data.is_stacked:  # the first folder can hold label maps
         folders = data.source_folder
         require(len({*folders}) == len(folders), "data.source_folder", f"[{','.join(folders)}]", "each folder once")
         expected = "AtoB with several folders in data.source_folder. For BtoA, exchange the two folder settings"
@@ -103,7 +103,7 @@ def _rules_without_pairs(config: Config, chosen: str) -> Iterator[Rule]:
         compares[name] = generator.translates == "images" and bool(layers or not method.compares_features)
     fitting = [name for name in GENERATORS if compares[name]]
     yield config.generator.name in fitting, "generator.name", f"one of {', '.join(fitting)} {chosen}"
-    reason = "because features of both are compared" if method.compares_features else ""
+    reason = "because features of sources and targets are compared" if method.compares_features else ""
     reason = reason or ("or cycle.identity=0" if len(method.translators) > 1 and config.cycle.identity else "")
     if loss.outside_mask:
         are_ids = loss.class_weights and all(name.isdecimal() for name in loss.class_weights)
@@ -148,7 +148,7 @@ def _loss_rules(config: Config) -> Iterator[Rule]:
     fitting = [n for n, mode in ADVERSARIAL_LOSSES.items() if mode.classifies_pixels == discriminator.classifies_pixels]
     yield loss.gan_mode in fitting, "loss.gan_mode", f"one of {', '.join(fitting)} {chosen}"
     if discriminator.classifies_pixels:
-        expected = f"above 0 {chosen}, which classifies pixels: it needs label maps"
+        expected = f"above 0 {chosen}, which classifies pixels by label maps"
         yield config.data.has_labels, "data.n_classes", expected
         wrong = [name for name, term in terms.items() if term.needs_features]
         wrong += [name for name, penalty in penalties.items() if not penalty.classifies_pixels]
@@ -158,24 +158,24 @@ def _loss_rules(config: Config) -> Iterator[Rule]:
 
 
 def _feature_rules(config: Config) -> Iterator[Rule]:
-    """Check the appearance that the generator gets in addition to its source: instance features or a style."""
+    """Yield the rules about instance features and styles, the generator's inputs in addition to the source."""
     if config.features.n_channels:
         features, maps = config.features, LAYOUTS[config.data.layout].file_maps
         chosen = f"with data.layout={config.data.layout}"
-        yield "pair" not in maps, "features.n_channels", f"0 {chosen}, without instances and labels"
+        yield "pair" not in maps, "features.n_channels", f"0 {chosen}, which has no instances and labels"
         yield features.origin == "encoded" or "features" in maps, "features.origin", f"encoded {chosen}"
         has_regions = config.data.has_labels or features.regions != "labels"
         yield has_regions, "features.regions", "instances if data.n_classes is 0"
         expected = "1 with features.n_channels, because features have the size of the target"
         yield config.generator.scale == 1, "generator.scale", expected
-        expected = "0 with features.n_channels: a generator has only one of the two"
+        expected = "0 with features.n_channels: a generator has features or a style"
         yield config.style.channels == 0, "style.channels", expected
 
 
 def unused_settings(config: Config) -> list[str]:
-    """Return `section.key=value` of every setting that has no effect, and differs from its default.
+    """Return `section.key=value` of every setting that has no effect and differs from its default.
 
-    Weights of losses that the method does not compute are listed at their defaults too, since recipes set them to 0.
+    Weights of losses that the method does not compute are also listed at their defaults, since recipes set them to 0.
     """
     changed, weights = changed_settings(config), config.loss.weights_of_images
     listed = {key: changed[key] for key in _unused(config) if key in changed}
@@ -184,7 +184,7 @@ def unused_settings(config: Config) -> list[str]:
 
 
 def _unused(config: Config) -> Iterator[str]:
-    """Yield the settings that the chosen parts do not take, and those without effect with the values of others."""
+    """Yield settings that the chosen components do not use, or that have no effect because of other settings."""
     data, features, generator = config.data, config.features, GENERATORS[config.generator.name]
     layouts = {name: layout.open for name, layout in LAYOUTS.items()}
     terms = {name: term.make for name, term in GENERATOR_LOSSES.items()}
@@ -223,7 +223,7 @@ def _unused(config: Config) -> Iterator[str]:
 
 
 def _not_taken(section: str, registry: Mapping[str, Callable[..., Any]], chosen: Iterable[str]) -> list[str]:
-    """Return the settings that other entries of a registry have as arguments, and the chosen entries do not."""
+    """Return settings that are arguments of other entries of a registry, but not of the chosen entries."""
     taken = frozenset().union(*(argument_names(registry[name]) for name in chosen))
     known = frozenset().union(*(argument_names(maker) for maker in registry.values()))
     return sorted(f"{section}.{name}" for name in known - taken)

@@ -1,4 +1,4 @@
-"""A contact sheet: sources, translations and targets of the first images in one picture, with their names."""
+"""Contact sheet: one picture that shows the first sources, translations and targets side by side."""
 
 import unicodedata
 from collections.abc import Mapping
@@ -13,26 +13,26 @@ from utils.text import counted, printable
 
 SHEET_WIDTH = 1200  # pixels
 GAP = 4  # pixels between the images of a sample
-MARGIN = 16  # pixels between samples, and around all
-LINE = 20  # pixels of height of a line of text
+MARGIN = 16  # pixels between samples, and at the edges of the sheet
+LINE = 20  # height of a line of text in pixels
 FONT_SIZE = 13  # pixels
-LEAST_CELL = 80  # pixels of width, so that the head of a column fits
+LEAST_CELL = 80  # minimum width of a column in pixels, so that its heading fits
 
 
 def thumbnail(image: Tensor, width: int) -> Tensor:
-    """Return a (3, H, W) uint8 image, scaled down to a width of at most `width` pixels."""
+    """Return a (3, H, W) uint8 image, scaled down if it is wider than `width` pixels."""
     if image.shape[2] <= width:
         return image
     return resize(image, max(1, image.shape[1] * width // image.shape[2]), width)
 
 
 def contact_sheet(samples: Mapping[str, Mapping[str, Tensor]], n_images: int) -> Tensor:
-    """Return samples as one (3, H, W) uint8 image of at most about SHEET_WIDTH pixels: a title, heads and names.
+    """Return a (3, H, W) uint8 picture of samples with their names, at most about SHEET_WIDTH pixels wide.
 
-    samples: (3, h, w) uint8 images by name of the sample and head of the column.
-    n_images: Number of all images; the samples are the first of them.
+    samples: (3, h, w) uint8 images by sample name and column heading.
+    n_images: Number of all translated images, for the title of the sheet.
     """
-    heads = list(dict.fromkeys(kind for of_sample in samples.values() for kind in of_sample))
+    heads = list(dict.fromkeys(head for sample in samples.values() for head in sample))
     widest = max((SHEET_WIDTH - 2 * MARGIN) // len(heads) - GAP, 1)
     names = list(samples)
     images = [{kind: thumbnail(image, widest) for kind, image in shown.items()} for shown in samples.values()]
@@ -61,8 +61,8 @@ def contact_sheet(samples: Mapping[str, Mapping[str, Tensor]], n_images: int) ->
 
 
 def _write(draw: ImageDraw.ImageDraw, left: int, top: int, text: str, width: int, color: str = "black") -> None:
-    """Write one line of text, or its end, where names differ, if it is wider than `width` pixels."""
-    shown = line = _drawable(text[-SHEET_WIDTH:])  # no letter is narrower than a pixel
+    """Write one line of text. If it is wider than `width` pixels, write only its end, because names differ there."""
+    shown = line = _drawable(text[-SHEET_WIDTH:])  # every letter is at least one pixel wide
     while len(line) > 1 and draw.textlength(shown) > width:
         line = line[1:]
         shown = f"...{line}"
@@ -70,6 +70,6 @@ def _write(draw: ImageDraw.ImageDraw, left: int, top: int, text: str, width: int
 
 
 def _drawable(text: str) -> str:
-    """Return the text in ASCII, because Pillow's font has no other letters: without accents, or as "?"."""
+    """Return the text in ASCII, because Pillow's font has no other letters. Remove accents, replace others by "?"."""
     letters = (c for c in unicodedata.normalize("NFKD", printable(text)) if not unicodedata.combining(c))
     return "".join(letters).encode("ascii", "replace").decode()

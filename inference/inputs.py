@@ -1,4 +1,4 @@
-"""The images to translate: a split of the data set, a folder, or a list of files and folders."""
+"""Find the images to translate: a split of the data set, a folder, or a list of files and folders."""
 
 import os
 import unicodedata
@@ -22,7 +22,7 @@ from utils.files import without_dots
 
 
 def build_input(loaded: LoadedGenerator, request: Request) -> Layout:
-    """Return the samples to translate, of --input or of a split; raise DataError if files or options are missing."""
+    """Return the samples to translate, from --input or a split. Raise DataError if files or options are missing."""
     config, conditioning = loaded.reading_config, loaded.conditioning
     if request.input:
         _check_maps_are_named(request, loaded)
@@ -39,22 +39,22 @@ def build_input(loaded: LoadedGenerator, request: Request) -> Layout:
         layout = open_split(config, split, needs_targets=False, allows_missing=True)
     if loaded.clusters is None and conditioning.features == "encoded":
         if not isinstance(loaded.generator, FeatureConditionedGenerator):
-            raise DataError("--features given: this file has no encoder. Remove the option, or add --feature-maps DIR.")
+            raise DataError("--features given: this file has no encoder. Omit the option, or add --feature-maps DIR.")
         if not has_targets(layout):
             raise DataError(
-                f"{loaded.file}: encodes its instance features from targets, and the input has none. Create clusters "
+                f"{loaded.file}: needs targets to compute instance features, but the input has none. Create clusters "
                 f"with python -m tools.cluster_features --checkpoint {loaded.file}."
             )
     return layout
 
 
 def _check_maps_are_named(request: Request, loaded: LoadedGenerator) -> None:
-    """Raise DataError unless the options name the other maps that the generator needs."""
+    """Raise DataError if an option for instance maps or instance features is needed and missing."""
     conditioning = loaded.conditioning
     if loaded.data_facts.reads_instances and request.instances is None:
         can_take_labels = loaded.clusters is not None and not conditioning.instance_edges
         other = ", or set features.regions=labels" if can_take_labels else ""
-        other += ", or make them from the label maps: data.instances=connected" if conditioning.n_classes else ""
+        other += ", or set data.instances=connected to make them from label maps" if conditioning.n_classes else ""
         raise DataError(f"--input: this generator also needs instance maps. Add --instances DIR{other}.")
     if conditioning.features == "precomputed" and request.feature_maps is None:
         raise DataError(
@@ -63,7 +63,7 @@ def _check_maps_are_named(request: Request, loaded: LoadedGenerator) -> None:
 
 
 def _named_input(request: Request, loaded: LoadedGenerator) -> Layout:
-    """Return the samples of --input. If it is one folder, the names of partners may end differently."""
+    """Return the samples of --input. If --input is one folder, other maps can have names with another ending."""
     facts, conditioning = loaded.data_facts, loaded.conditioning
     instances = request.instances if conditioning.needs_instances else None
     features = request.feature_maps if conditioning.features == "precomputed" else None
@@ -83,12 +83,12 @@ def _named_input(request: Request, loaded: LoadedGenerator) -> Layout:
 
 
 def _is_folder(path: Path) -> bool:
-    """Return whether a path, which may not exist, names a folder."""
+    """Return whether a path names a folder. A missing path counts as a folder if it has no suffix."""
     return path.is_dir() or not path.suffix
 
 
 def _check_stack(paths: Sequence[Path], names: Sequence[str]) -> None:
-    """Raise DataError unless --input is a folder for each of the source folders `names`, or a file for each."""
+    """Raise DataError unless --input has one folder, or one file, for each source folder in `names`."""
     n_paths, kinds = len({without_dots(path) for path in paths}), {_is_folder(path) for path in paths}
     if n_paths != len(names) or n_paths < len(paths) or len(kinds) > 1:
         listed = ", ".join(map(str, paths))
@@ -97,20 +97,20 @@ def _check_stack(paths: Sequence[Path], names: Sequence[str]) -> None:
 
 
 def has_targets(layout: Layout) -> bool:
-    """Return whether samples have targets, without reading files of the first one, which may be too large."""
+    """Return whether samples have targets. Do not read image files for this, because they can be very large."""
     files = layout.provenance(0).files
     return not files.keys().isdisjoint({"pair", "target"}) if files else layout.read(0).target is not None
 
 
 class ListedImages(PairedFolders):
-    """Samples of the files and folders that the user lists, named by their paths from the folder that contains all.
+    """Samples from a list of files and folders. A sample is named by its path below the common parent folder.
 
-    partners: Folders of other maps by type, None without. Their files have the same names with any suffix.
-    further_files: Images that are stacked behind the image of the only path, which is a file.
+    partners: Folder of each other type of map, or None. Files have the names of the sources, with any suffix.
+    further_files: Images whose channels are appended to the source. `paths` must then be a single file.
     reader: Reader of the maps.
 
     Raises:
-        DataError: A file is missing or lacks a partner, a folder holds no image, or two files have the same name.
+        DataError: A source or another map is missing, a folder holds no image, or two files have the same name.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class ListedImages(PairedFolders):
         maps |= {kind: find_images(folder, problems) for kind, folder in partners.items() if folder}
         self.names = sorted(maps["source"])
         self.folders = [local_folder(path) for path in (*paths, *partners.values()) if path and path.is_dir()]
-        if not problems:  # otherwise missing partners are a consequence, and would hide the cause
+        if not problems:  # other problems can cause missing maps, so report the cause first
             problems += [
                 f"{maps['source'][name]}: has no partner {name} in {partners[kind]}"
                 for name in self.names
@@ -142,7 +142,7 @@ class ListedImages(PairedFolders):
 
 
 def _listed(paths: Sequence[Path], problems: list[str]) -> dict[str, Blob]:
-    """Return the images by name."""
+    """Return the image files by sample name. Add messages to `problems`."""
     files: list[Path] = []
     for path in dict.fromkeys(paths):
         if path.is_dir():
@@ -161,7 +161,7 @@ def _listed(paths: Sequence[Path], problems: list[str]) -> dict[str, Blob]:
 
 
 def common_folder(paths: Sequence[Path]) -> Path:
-    """Return the innermost folder that contains all paths; for a single folder, that folder."""
+    """Return the innermost folder that contains all paths. For a single folder, return the folder itself."""
     if len(paths) == 1 and paths[0].is_dir():
         return paths[0].resolve()
     return Path(os.path.commonpath([without_dots(path).parent for path in paths]))

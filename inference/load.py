@@ -1,4 +1,4 @@
-"""Trained networks from files: checkpoints, exported .safetensors files and the originals' weight files."""
+"""Load trained networks from checkpoints, exports, or weight files of the original programs (originals)."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -46,23 +46,23 @@ T = TypeVar("T")
 
 EXPORT_FORMAT = "pairgan-generator"
 EXPORT_VERSION = "1"
-SCALED_EXPORT_VERSION = "2"  # the output has another size; readers of version 1 would cut it wrongly
-_MOST_TAPS = 1000  # layers of a projection; torch's time for them grows with the square of their number
+SCALED_EXPORT_VERSION = "2"  # the output has another size, which readers of version 1 would crop wrongly
+_MOST_TAPS = 1000  # maximum number of layers of a projection, because construction takes quadratic time
 
 
 @dataclass(frozen=True)
 class LoadedGenerator:
     """A generator with its weights, on the CPU.
 
-    config: Settings as the direction sees them: data.source_… describes the generator's input, data.target_… its
-        output. For an original's file they follow from its shapes.
-    step: Training step of the weights; None for an original's file, which does not hold it.
+    config: Settings for the direction: data.source_… describes the generator's input, data.target_… its output. For
+        an original's file, the settings are derived from the shapes of the weights.
+    step: Training step of the weights, or None for an original's file.
     direction: Direction of the translation, see `MethodConfig.translators`.
-    weights: "average" for a moving average, otherwise "raw". An exported file counts as raw.
-    sha256: Digest of the file that was read, which a training may replace; None if it was not computed.
-    n_samples: Number of training samples; None if the file does not hold it.
-    stack: Folders of the other domain if several are stacked, because `config` cannot name them.
-    clusters: Clusters to draw instance features from; None without features, or if the samples provide them.
+    weights: "average" if the weights are a moving average, otherwise "raw". An exported file counts as raw.
+    sha256: Digest of the file when it was read, or None if not computed. Training can replace the file later.
+    n_samples: Number of training samples, or None if the file does not record it.
+    stack: Source folders of the training if their images are stacked and `direction` is BtoA. Otherwise None.
+    clusters: Clusters to sample instance features from. None if there are no features or samples provide them.
     card: Model card of an exported file; empty for other files.
     """
 
@@ -89,20 +89,20 @@ class LoadedGenerator:
 
     @property
     def directions(self) -> list[str]:
-        """The directions that the generators of the file translate in."""
+        """All directions that the file has a generator for."""
         return list(self.config.method.translators) if self._is_in_run else [self.direction]
 
     @property
     def reading_config(self) -> Config:
-        """The settings that samples are read with: drawn features only need instance maps."""
+        """The settings for reading samples. If features are sampled from clusters, samples need no feature maps."""
         if self.clusters is None:
             return self.config
-        # no encoder runs, so its n_downsamplings must not restrict the sizes of images
+        # the encoder does not run, so its n_downsamplings must not restrict image sizes
         return replace(self.config, features=replace(self.config.features, origin="encoded", n_downsamplings=1))
 
     @cached_property
     def data_facts(self) -> DataFacts:
-        """Facts about sources and targets that follow from the settings."""
+        """Properties of sources and targets, derived from the settings."""
         return build.data_facts(self.reading_config)
 
     @property
@@ -112,12 +112,12 @@ class LoadedGenerator:
 
     @property
     def named_direction(self) -> str | None:
-        """The direction if there is also a generator of the other direction; otherwise None."""
+        """The direction if a generator for the reverse direction also exists, otherwise None."""
         has_other = len(self.config.method.translators) > 1 or original_direction(self.file) is not None
         return self.direction if has_other else None
 
     def facts(self) -> dict[str, str]:
-        """Return the metadata of an exported file, without paths, because a file may be published."""
+        """Return the metadata for an exported file. Omit paths, because users publish such files."""
         sides = image_sides(self.config)
         return {
             "format": EXPORT_FORMAT,
@@ -134,13 +134,13 @@ class LoadedGenerator:
 def load_from(
     checkpoint: Path | None, load: Callable[[Path], T], role: FileRole = "generator", direction: str | None = None
 ) -> tuple[Path, T]:
-    """Return the named file or the latest valid file of a run, and what `load` reads from it.
+    """Load a named file, or the latest valid checkpoint of a run. Return its path and the result of `load`.
 
-    checkpoint: A file, the folder of a run or of an original's run, or None for the newest run in runs/.
-    role, direction: Network to look for in an original's folder, which has a file for each.
+    checkpoint: File, folder of a run, folder of an original's run, or None for the newest run in runs/.
+    role, direction: Network to choose in an original's folder, which has one file per network.
 
     Raises:
-        CheckpointError: There is no such file, or `load` raises it.
+        CheckpointError: The file does not exist, or `load` raises this error.
     """
     chosen = checkpoint or newest_run(Path("runs"))
     if chosen is None:
@@ -159,13 +159,13 @@ def load_from(
     files = ", ".join(sorted(path.name for path in chosen.glob("*.pth"))[:MOST_NAMED]) or "none"
     what = f"{role} {direction}" if direction else role
     raise CheckpointError(
-        f"{chosen}: the folder holds no checkpoint, and no {what} of an original. Name one of its files: {files}, or "
-        f"of the runs below it: {_runs_in(chosen)}."
+        f"{chosen}: the folder holds no checkpoint and no {what} of an original. Name one of these files: {files}, or "
+        f"one of these runs: {_runs_in(chosen)}."
     )
 
 
 def _runs_in(folder: Path) -> str:
-    """Return the names of the folders of runs, also of originals, in a folder."""
+    """Return the names of run folders in a folder, including runs of the originals, as text."""
     patterns = ("*/checkpoint-*.pt", "*/*_net_G*.pth", "*/models/*_EMA.pth")
     names = {path.relative_to(folder).parts[0] for pattern in patterns for path in folder.glob(pattern)}
     return ", ".join(sorted(names)) or "none"
@@ -181,10 +181,10 @@ def load_generator(
 ) -> LoadedGenerator:
     """Read a generator from a checkpoint, an exported .safetensors file or an original's file.
 
-    overrides: Settings `section.key=value` that replace the file's, as the direction sees them.
-    direction: Direction of the translation; None for the direction of the file, or the default of its method.
-    original: Inputs of the generator of an original's file.
-    raw_weights: Whether to read a checkpoint's trained weights instead of their moving average.
+    overrides: Settings `section.key=value` that replace settings of the file, see `LoadedGenerator.config`.
+    direction: Direction of the translation. None: the only direction of the file, or the default of its method.
+    original: Input channels that an original's file does not identify.
+    raw_weights: Whether to load the trained weights of a checkpoint instead of their moving average.
 
     Raises:
         CheckpointError, OriginalWeightsError, ConfigError: The file or an override cannot be used.
@@ -202,7 +202,7 @@ def load_generator(
     if direction is not None:
         config = config_from_dict(settings, str(file))
         direction = config.direction(direction)
-        if direction == "BtoA":  # overrides replace what that direction sees
+        if direction == "BtoA":  # exchange source and target before overrides are applied
             stack = config.data.source_folder if config.data.is_stacked else None
             settings = config_to_dict(replace(config, data=config.data_of(direction)))
     config = config_from_dict(settings, str(file), overrides)
@@ -232,12 +232,12 @@ def load_generator(
 def load_network(
     file: Path, role: FileRole, name: str | None = None, *, direction: str | None = None, keeps_biases: bool = False
 ) -> nn.Module:
-    """Read one network from a checkpoint, an exported file or an original's file; raise as `load_generator` does.
+    """Read one network from a checkpoint, an exported file or an original's file. Raise as `load_generator`.
 
     A checkpoint's generator includes its encoder.
 
     name: Name of the network in a checkpoint. direction: Direction of the network if `name` is None.
-    keeps_biases: Whether a ResNet of an original keeps biases before norms, where CUT compares features.
+    keeps_biases: Whether an original's ResNet keeps biases before norms. CUT needs them to compare features there.
     """
     is_exported = file.suffix == SUFFIX
     state = {} if is_exported else read_weights_file(file)
@@ -253,7 +253,7 @@ def load_network(
     if role == "generator":
         return generator
     if not isinstance(generator, EncodedGenerator):
-        raise CheckpointError(f"{file}: its generator has no encoder")
+        raise CheckpointError(f"{file}: its generator has no encoder. Name another file.")
     return generator.encoder
 
 
@@ -273,16 +273,16 @@ def _projection(file: Path, state: dict[str, Any]) -> nn.Module:
     weights = state["networks"]["projection"]
     shapes = [value.shape for key, value in weights.items() if key.endswith(".0.weight")]
     if not 1 <= len(shapes) <= _MOST_TAPS or any(len(shape) != 2 for shape in shapes):
-        raise CheckpointError(f"{file}: its projection is none of up to {_MOST_TAPS} layers. Name another file.")
+        raise CheckpointError(f"{file}: expected a projection with 1 to {_MOST_TAPS} layers. Name another file.")
     features, channels = [shape[1] for shape in shapes], shapes[0][0]
     return _loaded(partial(PatchProjection, features, channels=channels), weights, file)
 
 
-def _check_direction(file: Path, of_file: str, wanted: str | None) -> None:
-    """Raise CheckpointError if the only generator of a file does not translate in the wanted direction."""
-    if wanted not in (None, of_file):
+def _check_direction(file: Path, found: str, wanted: str | None) -> None:
+    """Raise CheckpointError if `found`, the only direction of a file, is not the wanted direction."""
+    if wanted not in (None, found):
         remedy = f"Leave --direction out, or name the file of {wanted}."
-        raise CheckpointError(f"{file}: its generator translates {of_file}, not {wanted}. {remedy}")
+        raise CheckpointError(f"{file}: its generator translates {found}, not {wanted}. {remedy}")
 
 
 def _load_exported(file: Path, overrides: Sequence[str], wanted: str | None) -> LoadedGenerator:
@@ -291,7 +291,7 @@ def _load_exported(file: Path, overrides: Sequence[str], wanted: str | None) -> 
     if found not in ((EXPORT_FORMAT, EXPORT_VERSION), (EXPORT_FORMAT, SCALED_EXPORT_VERSION)):
         expected = f"{EXPORT_FORMAT} {EXPORT_VERSION} or {SCALED_EXPORT_VERSION}"
         raise CheckpointError(f"{file}: has format {found[0]} {found[1]}, expected {expected}. Name another file.")
-    facts = {"card": "{}", **facts}  # files of earlier versions have none
+    facts = {"card": "{}", **facts}  # files of earlier versions have no card
     try:
         settings, step, card = (read_json(facts[name]) for name in ("config", "step", "card"))
         if not (isinstance(settings, dict) and isinstance(step, int | None) and isinstance(card, dict)):
@@ -299,23 +299,23 @@ def _load_exported(file: Path, overrides: Sequence[str], wanted: str | None) -> 
     except (KeyError, ValueError) as error:
         raise CheckpointError(f"{file}: its settings cannot be read. Export it again.") from error
     config = config_from_dict(settings, str(file), overrides)
-    direction = facts.get("direction", config.method.default_direction)  # files of earlier versions do not name it
+    direction = facts.get("direction", config.method.default_direction)  # files of earlier versions have no direction
     _check_direction(file, direction, config.direction(wanted))
     generator = _loaded(partial(build.build_generator, config), weights, file)
     return LoadedGenerator(file, config, step, generator, direction, card=card)
 
 
 def _loaded(build_network: Callable[[], nn.Module], weights: Mapping[str, Tensor], file: Path) -> nn.Module:
-    """Return a network with the weights of a file; raise CheckpointError if they do not fit.
+    """Return a network with the weights of a file. Raise CheckpointError if the weights do not fit.
 
-    Shapes are compared on the meta device first, so that no setting of a file can fill the memory.
+    Compare shapes on the meta device first. Otherwise wrong settings in a file could fill the memory.
     """
-    weights = dict(weights)  # without torch's metadata, which would keep `assign` for the second call
+    weights = dict(weights)  # drop torch's metadata, which would pass `assign` on to the second call
     try:
         with torch.device("meta"):
             build_network().load_state_dict(weights, assign=True)
     except (RuntimeError, OverflowError) as error:
-        # torch lists every weight that does not fit; the first is enough
+        # torch lists all weights that do not fit; report only the first
         first = next((line.strip() for line in str(error).splitlines()[1:]), str(error)).rstrip(".")
         raise CheckpointError(
             f"{file}: its weights do not fit its configuration: {first}. Remove overrides of network settings."

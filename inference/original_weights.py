@@ -1,4 +1,7 @@
-"""Finds and reads the originals' weight files. They hold no settings, which follow from the shapes of the weights."""
+"""Find and load weight files of the original programs (originals), such as pix2pixHD and CycleGAN.
+
+These files hold no settings. The shapes of the weights determine the settings.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -36,27 +39,27 @@ _FIXED_BY_SHAPES = (
     *("data.n_classes", "data.source_channels", "data.target_channels", "data.instance_edges"),
     *("generator.scale", "generator.output", "style.channels"),
 )
-_LETTERS: dict[FileRole, tuple[str, ...]] = {  # parts of file names, the preferred first; OASIS translates with EMA
+_LETTERS: dict[FileRole, tuple[str, ...]] = {  # parts of file names by preference; OASIS uses EMA
     "generator": ("EMA", "G", "G_A", "G_B"),
     "encoder": ("E",),
     "discriminator": ("D", "D_A", "D_B"),
     "projection": ("F",),
 }
-_DIRECTIONS = {"G_A": "AtoB", "G_B": "BtoA", "D_A": "AtoB", "D_B": "BtoA"}  # D_A judges what G_A makes
+_DIRECTIONS = {"G_A": "AtoB", "G_B": "BtoA", "D_A": "AtoB", "D_B": "BtoA"}  # D_A judges images from G_A
 _FILE_NAME = re.compile(r"(?P<when>latest|best|(iter_)?(?P<number>\d+))_(net_)?(?P<letter>EMA|[GD](_[AB])?|E|F)\.pth")
-_FOLDER_OF_OASIS = "models"  # a folder in the run's folder
+_FOLDER_OF_OASIS = "models"  # subfolder of a run's folder
 
 
 def original_direction(file: Path) -> str | None:
-    """Return the direction of the network in a CycleGAN's file, by its name; None for others."""
+    """Return the direction of a CycleGAN network from its file name, or None for other files."""
     match = _FILE_NAME.fullmatch(file.name)
     return _DIRECTIONS.get(match["letter"]) if match else None
 
 
 def original_file(folder: Path, role: FileRole, direction: str | None = None) -> Path | None:
-    """Return the file of a network in a folder, and log the choice: the latest, the best, or the highest number.
+    """Return the file of a network in a folder, or None. Prefer latest, then best, then the highest number.
 
-    direction: Direction of a generator, or of the generator that a discriminator judges; None for any, AtoB first.
+    direction: Direction of the generator, or of the discriminator's generator. None: any, preferably AtoB.
     """
     found: dict[Path, tuple[bool, bool, int, int]] = {}
     letters = [letter for letter in _LETTERS[role] if direction in (None, _DIRECTIONS.get(letter, "AtoB"))]
@@ -72,7 +75,7 @@ def original_file(folder: Path, role: FileRole, direction: str | None = None) ->
         names = ", ".join(path.name for path in others)
         has_both = direction is None and len({original_direction(path) for path in found}) > 1
         logger.info(
-            "chosen       %s, not %s: name a file%s to choose another", chosen.name, names, " or --direction" * has_both
+            "chosen       %s, not %s. To change this, name a file%s", chosen.name, names, " or --direction" * has_both
         )
     return chosen
 
@@ -83,7 +86,7 @@ def original_network(
     """Return the network of an original's file in float32. chosen: See `import_original`.
 
     Raises:
-        OriginalWeightsError: The weights belong to no network of the originals, or to one with another role.
+        OriginalWeightsError: The weights belong to no network of the originals, or to a network with another role.
     """
     floats = {
         key: value.float() for key, value in state.items() if torch.is_tensor(value) and value.is_floating_point()
@@ -100,11 +103,11 @@ def original_network(
 
 @dataclass(frozen=True)
 class OriginalInputs:
-    """Further input channels of an original's generator, which its file does not name.
+    """Input channels of an original's generator that its file does not identify.
 
     has_instances: Whether one channel holds the instance edges.
     n_features: Number of channels of instance features.
-    features_are_drawn: Whether features are sampled from clusters. Otherwise they are precomputed maps.
+    features_are_drawn: Whether features are sampled from clusters. If not, features are precomputed maps.
     """
 
     has_instances: bool = False
@@ -118,7 +121,7 @@ SOURCE_ALONE = OriginalInputs()
 def original_generator(
     file: Path, state: dict[str, Any], overrides: Sequence[str], inputs: OriginalInputs
 ) -> tuple[nn.Module, Config]:
-    """Return the generator of an original's file, and its settings from shapes and overrides; see `load_generator`."""
+    """Return an original's generator and its settings, derived from weight shapes and overrides."""
     imported = original_network(file, state, "generator")
     config, chosen = _settings(file, imported, inputs, overrides)
     wanted = {key: getattr(chosen.generator, key) for key in FORMATS[imported.scheme].left_open}
@@ -129,11 +132,9 @@ def original_generator(
         if key in _FIXED_BY_SHAPES:
             n_noise = config.generator.noise_channels
             remedy = f", or change generator.noise_channels={n_noise}" if n_noise and key == "data.n_classes" else ""
-            raise ConfigError(
-                f"{file}: {key} is {fixed} by the shapes of its weights, not {other}. Remove the override{remedy}."
-            )
+            raise ConfigError(f"{file}: the weights need {key}={fixed}, not {other}. Remove the override{remedy}.")
     if chosen.data.is_stacked:
-        raise ConfigError(f"{file}: takes sources of one folder. Name one folder with data.source_folder.")
+        raise ConfigError(f"{file}: takes sources from only one folder. Name one folder with data.source_folder.")
     if not takes_style(imported.network):
         return imported.network, chosen
     return _with_style(file, imported, chosen.style), chosen
@@ -142,7 +143,7 @@ def original_generator(
 def _settings(
     file: Path, imported: ImportedNetwork, inputs: OriginalInputs, overrides: Sequence[str]
 ) -> tuple[Config, Config]:
-    """Return the settings that follow from the shapes of a network: without overrides, and with them."""
+    """Return settings derived from the shapes of a network: first without overrides, then with overrides."""
     shapes, network_class = imported.settings, FORMATS[imported.scheme].network
     n_others = int(inputs.has_instances) + inputs.n_features
     channels, out_channels = shapes["in_channels"] - n_others, shapes["out_channels"]
@@ -150,9 +151,9 @@ def _settings(
         others = " besides instance edges or features" if n_others else ""
         raise OriginalWeightsError(
             f"{file}: translates {channels} channels{others} into {out_channels}. Only label maps, RGB and grey images "
-            "can be translated, and only into RGB or grey images."
+            "are supported as sources, and only RGB and grey images as targets."
         )
-    is_image = channels in (1, 3)  # any other number are one-hot labels
+    is_image = channels in (1, 3)  # other numbers of channels mean one-hot labels
     generator = accepted(GeneratorConfig, shapes)
     generator["name"] = next(name for name, known in GENERATORS.items() if known is network_class)
     if spectral_norms(imported.network):
@@ -181,14 +182,14 @@ def _settings(
 
 
 def encoder_file(file: Path) -> Path:
-    """Return the file of the encoder that belongs to an original's generator file: latest_net_E.pth."""
+    """Return the path of the encoder for an original's generator file, for example latest_net_E.pth."""
     return file.with_name(file.name.replace("_G.", "_E.") if "_G." in file.name else f"E_{file.name}")
 
 
 def _with_style(file: Path, imported: ImportedNetwork, style: StyleConfig) -> nn.Module:
-    """Return a generator with the size of its style's map from the settings, and with the encoder of its folder.
+    """Return the generator with `style.size` from the settings and, if its file exists, with the style encoder.
 
-    The weights only give the number of pixels of that map.
+    The weights only determine the number of pixels of the first feature map, not its sides.
     """
     generator = imported.network
     assert isinstance(generator, Generator)
@@ -197,8 +198,8 @@ def _with_style(file: Path, imported: ImportedNetwork, style: StyleConfig) -> nn
     height, width = style.size
     if height * width != stem.height * stem.width:
         raise ConfigError(
-            f"{file}: style.size=[{height},{width}] is {height * width} pixels, its weights have "
-            f"{stem.height * stem.width}, for instance [{stem.height},{stem.width}]. Change the override."
+            f"{file}: style.size=[{height},{width}] is {height * width} pixels, the weights need "
+            f"{stem.height * stem.width}, for example [{stem.height},{stem.width}]. Change the override."
         )
     stem.height, stem.width = height, width
     encoder_path = encoder_file(file)
@@ -207,5 +208,5 @@ def _with_style(file: Path, imported: ImportedNetwork, style: StyleConfig) -> nn
     found = import_original(read_weights_file(encoder_path))
     expected = {key: imported.settings[key] for key in ("style_channels", "base_channels")}
     if not isinstance(found.network, StyleEncoder) or not expected.items() <= found.settings.items():
-        raise OriginalWeightsError(f"{encoder_path}: is not the style encoder of {file}. Move it to another folder.")
+        raise OriginalWeightsError(f"{encoder_path}: is not the style encoder of {file}. Move it elsewhere.")
     return StyleConditionedGenerator(generator, found.network.float())

@@ -1,4 +1,4 @@
-"""The folder of the results of test.py: its files, existing results, and the record of what made them."""
+"""The output folder of test.py: paths, checks of existing results, and a record of the settings."""
 
 import errno
 import hashlib
@@ -42,21 +42,21 @@ KINDS = ("source", "translated", "target", "difference")
 SOURCES = f"{GALLERY}/{KINDS[0]}"
 RECORD = f"{GALLERY}/origin.json"
 _REPORTS = (f"{SHEET}.png", INDEX, METRICS)
-_MIXED = "mixed"  # whether the folder also holds translations of other images that have another origin
+_MIXED = "mixed"  # whether the folder also holds images from runs with other settings
 
-_NOT_COMPARED = ("step", "checkpoint", "folders")  # they change when files move, or follow from other facts
+_NOT_COMPARED = ("step", "checkpoint", "folders")  # these facts change when files move, or depend on other facts
 _OPTIONS_NOT_RECORDED = (
-    *("device", "compile", "batch_size", "max_pixels", "output", "existing"),  # they change no translation
+    *("device", "compile", "batch_size", "max_pixels", "output", "existing"),  # without effect on translations
     *("checkpoint", "direction", "weights", "overrides", "opt_level", "dtype", "tile", "clusters", "style", "size"),
-    *("input", "split", "instances", "targets", "feature_maps"),  # like the line above, recorded under other names
+    *("input", "split", "instances", "targets", "feature_maps"),  # this line and the last are recorded otherwise
 )
-_SECTIONS = ("data.", "generator.", "features.", "style.")  # sections whose settings change translations, except:
+_SECTIONS = ("data.", "generator.", "features.", "style.")  # sections that change translations, except for:
 _SETTINGS_WITHOUT_EFFECT = (
     *("data.root", "data.workers", "data.timeout_s", "data.cache"),
     *("data.flip", "data.quarter_turns", "data.rotation_degrees", "data.zoom", "data.elastic", "data.on_bad_sample"),
     *("data.validation_split", "data.weight_folder"),
-    *("data.preprocess", "data.load_", "data.crop_"),  # see "resizing"
-    "data.synthetic_",  # numbers of samples, and sizes, which an image that is kept must have
+    *("data.preprocess", "data.load_", "data.crop_"),  # recorded as "resizing"
+    "data.synthetic_",  # number and size of samples; sizes of kept images are checked separately
 )
 
 
@@ -66,7 +66,7 @@ class ImageStore:
 
     form: Storage format of images that are not 8-bit RGB; None for 8-bit RGB.
     suffix: Suffix of the files.
-    follows_sources: Whether the translation of a TIFF with tags is a TIFF.
+    follows_sources: Whether a source TIFF with tags, such as coordinates, is translated to a TIFF.
     scale: Height of a translated image divided by the height of its source.
     """
 
@@ -76,13 +76,13 @@ class ImageStore:
     scale: float = 1.0
 
     def suffix_of(self, source: File | None) -> str:
-        """Return the suffix of the translation of a source; None for a source without a file."""
+        """Return the file suffix of a translation. source: File of the source, or None."""
         return ".tif" if self.follows_sources and file_tags(source) else self.suffix
 
     def write(self, path: Path, image: Tensor, source: File | None, no_data: NoData | None = None) -> None:
-        """Write a (C, H, W) image with its pixels without data, and create its folders. A TIFF gets its source's tags.
+        """Write a (C, H, W) image, and mark its pixels without data. A TIFF gets the tags of its source.
 
-        The file appears under its name when it is complete.
+        Create missing folders. The file gets its name when it is complete.
         """
         image = no_data.marked(image) if no_data else image
         with replacing(path) as unfinished:
@@ -104,7 +104,7 @@ class ImageStore:
 
 
 def image_store(facts: DataFacts) -> ImageStore:
-    """Return the store of images that are translated into the targets of a data set."""
+    """Return the store for translations, with the storage format of the data set's targets."""
     form, files, scale = facts.storage.get("target"), facts.target_files, facts.conditioning.target_scale
     if files is None:
         return ImageStore(follows_sources=True, scale=scale)
@@ -114,9 +114,9 @@ def image_store(facts: DataFacts) -> ImageStore:
 
 
 def default_output(loaded: LoadedGenerator, request: Request) -> Path:
-    """Return results/RUN/SPLIT_stepSTEP, or results/RUN/INPUT_stepSTEP with the name of --input.
+    """Return results/RUN/NAME_stepSTEP. NAME is the name of --input, or of the split without --input.
 
-    If the run has generators of two directions, the direction follows the name.
+    If the run has generators for two directions, append the direction to NAME.
     """
     if request.input:
         first, *others = request.input
@@ -124,7 +124,7 @@ def default_output(loaded: LoadedGenerator, request: Request) -> Path:
         name = first.resolve().stem if is_file else common_folder(request.input).name or "input"
     else:
         name = request.split or translated_split(loaded.config)
-    name = name.replace("/", "_")  # a split may be a nested folder; its results are not
+    name = name.replace("/", "_")  # a split can be a nested folder, its results cannot
     step = None if loaded.step is None else f"step{loaded.step}"
     return Path("results") / loaded.name / "_".join(filter(None, [name, loaded.named_direction, step]))
 
@@ -136,9 +136,9 @@ def gallery_image(kind: str, name: str) -> str:
 
 @dataclass(frozen=True)
 class OutputFolder:
-    """The folder of the translations of a layout's samples, with their contact sheet, gallery and metrics.
+    """The folder of translated images, with a contact sheet, a gallery and metrics.
 
-    store: Writes and reads the translated images.
+    layout: Samples to translate.
     """
 
     path: Path
@@ -146,7 +146,7 @@ class OutputFolder:
     store: ImageStore
 
     def source(self, index: int) -> File | None:
-        """Return the file that the translation of sample `index` covers the same area as; None for drawn samples."""
+        """Return the source file of sample `index`, or None for synthetic samples."""
         return self.layout.provenance(index).files.get("source")
 
     @cached_property
@@ -154,18 +154,18 @@ class OutputFolder:
         return {name: self.store.suffix_of(self.source(index)) for index, name in enumerate(self.layout.names)}
 
     def image(self, name: str) -> Path:
-        """Return the file of a sample's translated image, also of a sample of an earlier translation."""
+        """Return the path of a sample's translated image. The sample can be from an earlier run."""
         suffix = self._suffixes.get(name)
         if suffix is None and self.store.follows_sources and (file := self.path / f"{name}.tif").exists():
             return file
         return self.path / f"{name}{suffix or self.store.suffix}"
 
     def prepare(self, existing: Existing) -> None:
-        """Create the folder.
+        """Create the folder, after a check that all results can be written.
 
         Raises:
-            DataError: Results would overwrite inputs, each other or, unless `existing` is "replace", files that test.py
-                did not write. Or they would be outside the folder.
+            DataError: Results would overwrite inputs or each other, or would be outside the folder. Or `existing` is
+                not "replace", and results would overwrite files that test.py did not write.
             OSError: The folder cannot be created or written to.
         """
         output, names, written = self.path, self.layout.names, self.path.resolve()
@@ -173,7 +173,7 @@ class OutputFolder:
             raise DataError(f"--output: {output} is a file. Choose another --output.")
         for folder in (Path(str(folder)) for folder in self.layout.folders):
             if folder.resolve() in (written, *written.parents):
-                raise DataError(f"--output: {folder} holds inputs. Choose an --output outside of it.")
+                raise DataError(f"--output: {folder} holds inputs. Choose an --output outside this folder.")
         if taken := next((name for name in names if name == SHEET or name.split("/")[0] == GALLERY), None):
             raise DataError(f"--input: {taken} has the name of a result file. Rename the input.")
         for place, file in self._results().items():
@@ -185,14 +185,14 @@ class OutputFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from writing results into the folder; raise DataError if another process does."""
+        """Lock the folder for this process. Raise DataError if another process writes to the folder."""
         gallery = self.path / GALLERY
         gallery.mkdir(exist_ok=True)
         with output_lock(gallery / ".lock", self.path):
             yield
 
     def _results(self) -> dict[Path, Path]:
-        """Return the files to be written, by their resolved paths; raise DataError if two of them collide."""
+        """Return the result files by resolved path. Raise DataError if they collide with each other or with inputs."""
         names = self.layout.names
         files = [self.image(name) for name in names]
         files += [self.path / name for name in _REPORTS]
@@ -205,9 +205,9 @@ class OutputFolder:
         return results
 
     def _refuse_foreign(self) -> None:
-        """Raise DataError if there is an image or a report that test.py did not write.
+        """Raise DataError if results would overwrite an image or a report that test.py did not write.
 
-        Before each image, test.py writes its source to the gallery.
+        test.py writes the source to the gallery before each image. Images without this source are from elsewhere.
         """
         written = {name: (self.path / gallery_image(KINDS[0], name)).exists() for name in self.layout.names}
         foreign = [self.image(name) for name, is_own in written.items() if not is_own and self.image(name).exists()]
@@ -219,18 +219,18 @@ class OutputFolder:
             raise DataError(f"--output: test.py did not write {files}, and would overwrite it. {remedy}")
 
     def record(self, origin: Mapping[str, Any], existing: Existing) -> None:
-        """Record what makes this run's translations, and delete older translations that were made otherwise.
+        """Record the settings of this run, and delete older translations of its samples with other settings.
 
-        If this run were interrupted, `--existing keep` would otherwise keep the older images as results of this run.
-        Raise DataError instead if `existing` is "keep".
+        Otherwise, after an interruption of this run, `--existing keep` would treat older images as its results.
+        Raise DataError instead if `existing` is "keep", or if it is "refuse" and the direction differs.
         """
         facts = {name: fact for name, fact in origin.items() if name not in _NOT_COMPARED}
-        record = dict(json.loads(json.dumps(facts))) | {_MIXED: False}  # the same types as `recorded`
+        record = dict(json.loads(json.dumps(facts))) | {_MIXED: False}  # JSON types, to compare with `recorded`
         sources = self.path / SOURCES
         names = {file.relative_to(sources).as_posix().removesuffix(".png") for file in sources.rglob("*.png")}
         present = {name for name in names if self.image(name).is_file()}
         recorded: Any = None if present else record
-        with suppress(OSError, ValueError):  # none, or one that cannot be read
+        with suppress(OSError, ValueError):  # the record is missing or damaged
             recorded = read_json((self.path / RECORD).read_text(encoding="utf-8")) if present else record
         if recorded != record:
             replaced, found, is_reversed = present & set(self.layout.names), "settings that are not recorded", False
@@ -254,18 +254,18 @@ class OutputFolder:
 
 @contextmanager
 def output_lock(file: Path, output: Path) -> Iterator[None]:
-    """Hold the lock of an output, a file that is deleted at the end; raise DataError if another process holds it."""
+    """Hold a lock file, and delete it at the end. Raise DataError if another process holds this lock."""
     refusal = f"--output: another process writes to {output}. Wait for it, or choose another --output."
     with locked(file, DataError(refusal)):
         try:
             yield
         finally:
-            with suppress(OSError):  # Windows deletes no open files
+            with suppress(OSError):  # Windows cannot delete open files
                 file.unlink()
 
 
 def create_writable(folder: Path) -> None:
-    """Create a folder; raise OSError if it cannot be created, or not be written to."""
+    """Create a folder. Raise OSError if this fails or the folder is not writable."""
     folder.mkdir(parents=True, exist_ok=True)
     if not os.access(folder, os.W_OK | os.X_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
@@ -274,7 +274,7 @@ def create_writable(folder: Path) -> None:
 def origin(
     loaded: LoadedGenerator, predictor: Predictor, request: Request, split: str | None, folders: list[str]
 ) -> dict[str, Any]:
-    """Return what makes translations: facts about the checkpoint, options and settings by name, for JSON.
+    """Return everything that determines the translations, as JSON values by name: checkpoint, options, settings.
 
     split: Name of the translated split, or None. folders: Folders of the inputs.
     """
@@ -303,7 +303,7 @@ def origin(
 def settings_of(config: Config) -> dict[str, object]:
     """Return the settings that change translations and differ from their defaults, by `section.key`.
 
-    A mapping, whose order matters, is represented by its SHA-256.
+    A mapping is represented by the SHA-256 of its JSON, because its order matters.
     """
     return {
         key: hashlib.sha256(json.dumps(value).encode()).hexdigest() if isinstance(value, dict) else value

@@ -32,21 +32,21 @@ from utils.plain_values import strict_json
 from utils.text import counted
 
 SHEET_SAMPLES = 24
-FEW_FOR_FID = 2048  # images: with fewer, the covariance of 2048 features does not have full rank
+FEW_FOR_FID = 2048  # images; with fewer images, the covariance of 2048 features does not have full rank
 MEASURED_ON = {TRAIN: "training samples", HELD_BACK: "training samples kept for validation"}
-GALLERY_WIDTH = 512  # pixels; browsers cannot open a page of thousands of large images
+GALLERY_WIDTH = 512  # pixels; browsers cannot show thousands of large images on a page
 
-_BASELINES = ("l1", "l1_weighted")  # figures of the best constant colours
+_BASELINES = ("l1", "l1_weighted")  # metrics that are compared with the best constant colours
 
 
 @dataclass
 class SetMeasures:
-    """Measures translations without targets, as a set, against real images of the target domain.
+    """Metrics of unpaired data, which compare the set of translations with real images of the target domain.
 
-    It collects the features of the images in one process, and compares the features of all processes.
+    Each process collects the features of its images. `gather` compares the features of all processes.
 
-    of_sources: Evaluator of the source domain.
-    reals: Images of the target domain, as sources.
+    evaluator, of_sources: Evaluators of the target domain and of the source domain.
+    reals: Images of the target domain. The layout reads them as sources.
     """
 
     evaluator: Evaluator
@@ -55,14 +55,14 @@ class SetMeasures:
     _found: dict[tuple[str, int], Features] = field(default_factory=dict)
 
     def add(self, number: int, source: Tensor, fake: Tensor) -> None:
-        """Add source `number` and its translation."""
+        """Add the features of source `number` and of its translation."""
         self._found["source", number] = self.of_sources.features(source, number)
         self._found["fake", number] = self.evaluator.features(fake, number)
 
     def add_reals(self, preprocessing: Preprocessing, world: World, problems: list[str], *, keeps_sizes: bool) -> None:
-        """Add this process's share of the real images, in the size of sources.
+        """Add this process's share of the real images, resized in the same way as sources.
 
-        problems: Gets the problems of images that cannot be read, which are left out.
+        problems: List that receives messages about unreadable images. These images are skipped.
         """
         for number in range(world.rank, len(self.reals), world.size):
             with collected(problems):
@@ -70,10 +70,10 @@ class SetMeasures:
                 self._found["real", number] = self.evaluator.features(image, number)
 
     def gather(self, world: World) -> dict[str, Any] | None:
-        """Return figures ("whole"), numbers of images and `References` of all processes, or None without images."""
+        """Return metrics ("whole"), numbers of images and `References` over all processes, or None without images."""
         found = {key: features for part in world.gather(self._found) for key, features in part.items()}
         in_order = [(key[0], found[key]) for key in sorted(found)]
-        sources, fakes, reals = ([one for of, one in in_order if of == kind] for kind in ("source", "fake", "real"))
+        sources, fakes, reals = ([x for key, x in in_order if key == kind] for kind in ("source", "fake", "real"))
         if not fakes or not reals:
             return None
         counts, figures = {"n_images": len(fakes), "n_real": len(reals)}, self.evaluator.set_figures(fakes, reals)
@@ -81,7 +81,7 @@ class SetMeasures:
 
 
 def open_reals(loaded: LoadedGenerator, split: str) -> Layout | None:
-    """Return the images of the target domain of a split, as sources; None if there are none, or there are pairs."""
+    """Return the target images of a split, read as sources. Return None for paired data or without such images."""
     config, data = loaded.config, loaded.config.data.reversed
     other = replace(config, data=replace(data, source_folder=loaded.stack or data.source_folder))
     has_reals = bool(config.method.declaration.metrics) and has_split(other, split)
@@ -100,12 +100,12 @@ class _Record:
 
 @dataclass
 class Results:
-    """Writes the results of one process. At the end the main process reports the results of all processes.
+    """Writes the results of one process. At the end, the main process reports the results of all processes.
 
     folder: Folder of the results, with the samples of all processes.
-    predictor: Predictor of the translations, which it also shows.
-    legend: Classes of label maps, for the gallery.
-    sets: Measures of translations of unpaired images, which have no figures of their own.
+    predictor: Predictor that makes the translations and converts them to RGB pictures.
+    legend: Names and colours of classes for the gallery.
+    sets: Metrics of unpaired data. Such data has no metrics per image.
     """
 
     folder: OutputFolder
@@ -120,21 +120,21 @@ class Results:
         self._indices = {name: index for index, name in enumerate(layout.names)}
         self._baselines = {name: ConstantColorBaseline(layout.n_classes, n_channels) for name in _BASELINES}
         self._records: dict[str, _Record] = {}
-        self._counts: Counter[str] = Counter()  # images by what was done with them
+        self._counts: Counter[str] = Counter()  # kept images, and images with missing pixels
 
     def add(self, sample: Sample, fake: Tensor, no_data: NoData | None = None) -> None:
-        """Write a translated image and its images in the gallery; several threads may do so.
+        """Write a translated image and its gallery images. Several threads can call this method.
 
-        no_data: Pixels without data of the image. Gallery and figures show what the network made of them.
+        no_data: Pixels without data. The gallery and the metrics use the network's output for these pixels.
         """
         self._counts["no_data"] += no_data is not None and no_data.missing is not None
         self._record(sample, fake)
-        # after its source in the gallery: see OutputFolder.prepare
+        # the source must be in the gallery first, see OutputFolder._refuse_foreign
         source = self.folder.source(self._indices[sample.name])
         self.folder.store.write(self.folder.image(sample.name), fake, source, no_data)
 
     def add_to_baseline(self, sample: Sample) -> None:
-        """Add the target of a sample to the targets of the best constant colours. The order matters."""
+        """Add the target of a sample to the baseline of constant colours. The order of samples affects rounding."""
         if sample.target is None:
             return
         levels, weights = self.evaluator.levels(sample.target), self.predictor.weights(sample)
@@ -143,10 +143,10 @@ class Results:
             self._baselines["l1_weighted"].add(sample.source, levels, weights)
 
     def keep(self, sample: Sample) -> bool:
-        """Record the existing image of a sample as its translation; return False if the image is incomplete.
+        """Use the existing image of a sample as its translation. Return False if this image is incomplete.
 
         Raises:
-            DataError: The image does not have the size of the sample, or is too large to be read at once.
+            DataError: The image has a wrong size, or is too large to be read at once.
         """
         file, store = self.folder.image(sample.name), self.folder.store
         try:
@@ -165,10 +165,10 @@ class Results:
         return True
 
     def _record(self, sample: Sample, fake: Tensor) -> None:
-        """Measure a translated image, and write its images in the gallery."""
+        """Compute the metrics of a translated image, and write its gallery images."""
         name, show, size = sample.name, self.predictor.show_target, _size(fake)
         if sample.target is None and self.predictor.tiles_for(*sample.source.shape[-2:]):
-            # nothing is measured at full size
+            # no metric needs the full size
             images = None if sample.source_images is None else reduced(sample.source_images)
             source = reduced(sample.source, is_ids=self.folder.layout.n_classes > 0)
             sample, fake = Sample(name, source=source, source_images=images), reduced(fake)
@@ -194,9 +194,9 @@ class Results:
         self._records[name] = _Record(row, size, measured, on_sheet)
 
     def finish(self, world: World, title: str, origin: Mapping[str, Any]) -> None:
-        """Gather the results of all processes; the main one writes sheet, gallery and, with targets, metrics.json.
+        """Gather the results of all processes. The main process writes contact sheet, gallery and metrics.json.
 
-        origin: Description of the generator and its input for metrics.json.
+        origin: Description of the generator and its input, for metrics.json.
         """
         gathered = world.gather((self._records, self._baselines, self._counts))
         compared = self.sets.gather(world) if self.sets else None
@@ -249,10 +249,10 @@ def report_metrics(
     about: Mapping[str, Any],
     output: Path,
 ) -> None:
-    """Print the figures of all images together, and write metrics.json, with `about` and the figures of each image.
+    """Print the metrics over all images. Write metrics.json, with `about` and the metrics of each image.
 
-    floor: L1 of the best constant colours, "l1" and, with weights of pixels, "l1_weighted". If it has both, the
-        printed comparison is the weighted one, because the generator did not learn pixels of weight 0.
+    floor: L1 of the best constant colours: "l1" and, if pixels have weights, "l1_weighted". If both exist,
+        "l1_weighted" is printed, because the generator does not learn pixels of weight 0.
     """
     below = {name: 1 - summary.mean[name] / l1 if l1 > 0 else 0.0 for name, l1 in floor.items() if name in summary.mean}
     report = {
@@ -273,7 +273,7 @@ def report_metrics(
 
 
 def _write_report(report: Mapping[str, Any], lines: Sequence[str], output: Path) -> None:
-    """Write metrics.json, print lines about it, and warn if the figures are easily misread."""
+    """Write metrics.json, print `lines`, and warn about metrics that are easy to misread."""
     path, split, step = output / METRICS, report["origin"].get("split"), report["origin"].get("step")
     measured_on = MEASURED_ON.get(split, "other samples")
     with path_in_errors(path):
@@ -287,7 +287,7 @@ def _write_report(report: Mapping[str, Any], lines: Sequence[str], output: Path)
         logger.info("measured on  %s", MEASURED_ON[split])
     if "fid" in report["whole"] and report["n_images"] < FEW_FOR_FID:
         logger.warning(
-            "FID of %s: compare it only with the FID of as many images. Published values use thousands",
+            "FID of %s: compare it only with an FID of the same number of images. Published values use thousands",
             counted(report["n_images"], "image"),
         )
     logger.info("report       %s", path)

@@ -22,21 +22,21 @@ from utils.device import Precision
 from utils.mapped_memory import mapped_tensor
 from utils.pictures import colorize, picture, scaled_picture
 
-_COPIES = 1.3  # convolutions on a CPU copy their inputs: 1.2 to 1.6 times the tensors, measured on four generators
+_COPIES = 1.3  # factor for copies of inputs in CPU convolutions; 1.2 to 1.6 on four generators
 
 
 @dataclass(frozen=True)
 class Predictor:
     """Translates batches with one generator.
 
-    colors: (K, 3) uint8 colours of the classes, unused for sources that are RGB images.
-    clusters: Clusters to draw the instance features of each image from. None: the samples provide features.
-    seed: Seed of features, noise channels, style and dropout of an image, together with its name.
-    toward: Another seed, and how far noise channels and style are from `seed` to it, 0 to 1.
-    style: Style of all translations, (1, style_channels). None: draw a style for each image by its seed.
-    noise: Whether to translate in training mode, with dropout and the image's own batch statistics, as pix2pix does.
-    tiles: Network that computes images larger than a tile. None: translate every image in one piece.
-    target_dtype: Type of the translated values, if targets are not 8-bit RGB.
+    colors: (K, 3) uint8 colours of the classes. Unused if sources are RGB images.
+    clusters: Clusters to sample instance features from. None: samples provide the features.
+    seed: Seed of features, noise channels, style and dropout. It is combined with the name of the image.
+    toward: Second seed and interpolation factor of noise channels and style, 0 (`seed`) to 1 (second seed).
+    style: Style of all translations, (1, style_channels). None: sample a style for each image with its seed.
+    noise: Whether to use dropout and the image's own batch statistics in the translation, as pix2pix does.
+    tiles: Network that computes large images in tiles. None: translate every image in one piece.
+    target_dtype: Dtype of translations if targets are not 8-bit RGB.
     """
 
     generator: nn.Module
@@ -53,19 +53,19 @@ class Predictor:
     target_dtype: torch.dtype = torch.uint8
 
     def tiles_for(self, height: int, width: int) -> TiledNetwork | None:
-        """Return the network in tiles for a source of some size; None if it is translated in one piece."""
+        """Return `tiles` if a source of this size needs tiles, otherwise None."""
         longest = max(height, width) * max(1.0, self.conditioning.target_scale)
         return self.tiles if self.tiles and longest > self.tiles.at_once else None
 
     @property
     def uses_statistics_of_images(self) -> bool:
-        """Whether instance norm uses the statistics of a whole image, and not of a window."""
+        """Whether the generator has instance norm with statistics of the whole image, not of windows."""
         is_windowed = self.tiles is not None and self.tiles.is_windowed
         return has_instance_norm(self.generator) and not is_windowed
 
     @property
     def draws_latents(self) -> bool:
-        """Whether noise channels or styles are drawn by `seed`."""
+        """Whether noise channels or styles are sampled with `seed`."""
         return takes_noise(self.generator) or (self.style is None and takes_style(self.generator))
 
     @property
@@ -75,7 +75,7 @@ class Predictor:
 
     @torch.inference_mode()
     def translate(self, batch: Batch) -> Tensor:
-        """Return (N, 3, H, W) uint8 images, or values in the targets' range, on the CPU; N is 1 with noise or tiles."""
+        """Return (N, 3, H, W) uint8 images or values in the targets' range on the CPU. N is 1 with noise or tiles."""
         if tiles := self.tiles_for(*batch.source.shape[-2:]):
             return self._in_tiles(batch, tiles)
         with self._drawn(batch.names):
@@ -85,7 +85,7 @@ class Predictor:
     def bytes_per_pixel(self, part: Batch) -> float:
         """Return the memory that a translation needs per pixel of the source, measured on a part of an image."""
         with self._drawn(part.names), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Using `torch.compile")  # the count runs the plain network
+            warnings.filterwarnings("ignore", message="Using `torch.compile")  # this pass is not compiled
             with _LiveBytes() as live:
                 self._generate(part)
         return _COPIES * live.most / part.source[:, 0].numel()
@@ -104,7 +104,7 @@ class Predictor:
 
     @contextmanager
     def _drawn(self, names: Sequence[str]) -> Iterator[None]:
-        """Set the generator's mode, and draw noise and styles for some images. Restore the mode at the end."""
+        """Set the generator's mode, and sample noise and styles for the named images. Restore the mode at the end."""
         was_training = self.generator.training
         self.generator.train(self.noise)
         try:
@@ -134,9 +134,9 @@ class Predictor:
         return fake
 
     def _drawn_features(self, batch: Batch, clusters: FeatureClusters) -> Tensor:
-        """Return (N, C, H, W) float32 features, drawn for each instance from the clusters of its class.
+        """Return (N, C, H, W) float32 features, sampled for each instance from the clusters of its class.
 
-        Without classes there is one set of clusters. The features of an image depend only on `seed` and its name.
+        Without classes, all instances share one set of clusters. Features depend on `seed` and the image's name.
         """
         features = []
         for name, source, region in zip(batch.names, batch.source, self.conditioning.region_map(batch), strict=True):
@@ -146,13 +146,13 @@ class Predictor:
         return torch.cat(features)
 
     def _parts(self, batch: Batch, tiles: TiledNetwork) -> Iterator[tuple[Window, Tensor]]:
-        """Yield the generator's output for one image in parts with their windows."""
+        """Yield the windows of one image, each with the generator's output inside the window."""
         height, width = batch.source.shape[-2:]
         whole = Window(0, height, 0, width)
         features = None if self.clusters is None else self._drawn_features(batch, self.clusters)
 
         def read_input(window: Window) -> Tensor:
-            seen = window.grown(1, whole)  # an edge between instances depends on the next pixel
+            seen = window.grown(1, whole)  # instance edges depend on neighbouring pixels
             part = batch.mapped(seen.cut).to(self.device)
             condition = self.conditioning(part)
             if features is not None:
@@ -164,7 +164,7 @@ class Predictor:
         return tiles.parts(read_input, height, width)
 
     def show_source(self, sample: Sample) -> Tensor:
-        """Return the source as (3, H, W) uint8 RGB of the size of its translation, a label map in its colours."""
+        """Return the source as (3, H, W) uint8 RGB in the size of its translation. Label maps get class colours."""
         scale = self.conditioning.target_scale
         if self.conditioning.n_classes:
             return scaled_picture(colorize(sample.source, self.colors), scale)
@@ -172,17 +172,17 @@ class Predictor:
         return scaled_picture(sample.source if is_rgb else picture(sample.source), scale)
 
     def show_target(self, image: Tensor, like: Tensor | None = None) -> Tensor:
-        """Return a target or a translation as (3, H, W) uint8 RGB. like: Image with the range of values to show."""
+        """Return a target or a translation as (3, H, W) uint8 RGB. like: Image that sets the value range."""
         return image if self.conditioning.target_is_rgb else picture(image, like)
 
     def weights(self, sample: Sample) -> Tensor | None:
-        """Return the weights of a sample's pixels, (1, H, W) float32 on the CPU; None if all weigh the same."""
+        """Return the weights of a sample's pixels, (1, H, W) float32 on the CPU; None if all weights are equal."""
         weights = self.conditioning.weights(Batch.of([sample]))
         return None if weights is None else weights[0]
 
 
 class _LiveBytes(TorchDispatchMode):
-    """Counts the bytes of the tensors that operations create and that are alive. `most` is the largest count so far."""
+    """Counts the bytes of live tensors that operations have created. `most` is the peak so far."""
 
     def __init__(self) -> None:
         super().__init__()

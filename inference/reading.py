@@ -1,4 +1,4 @@
-"""Samples as a network takes them: pixels without data filled, resized and padded by reflection, values checked."""
+"""Prepare samples for a network: fill pixels without data, resize, pad by reflection, and check values."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -26,32 +26,32 @@ from utils.mapped_memory import strips
 from utils.pictures import means_of_squares
 from utils.text import counted, exact
 
-_MOST_PADDED = 2**20  # pixels of a padded image of any size; a file's settings may ask for 65536x65536
-_MOST_TIMES = 64  # largest number of pixels of a larger padded image per pixel of the image
-_REDUCED = 2**21  # pixels; a reduced image has up to four times as many
-_MUCH_OUTSIDE = 0.5  # share of an image's values
-_NARROW = 0.01  # share of the range
-_HIGHEST = 99.9  # percentile that counts as the highest value
-_TIMES = 6.0  # largest ratio of the highest values: units differ by 10 and more, contrasts by less
-_MAX_PIXELS = 2**16  # pixels among which the highest values are searched
-_RESULTS = {torch.float32: float("nan"), torch.int16: -32768.0}  # values for no data; 0 in other types
+_MOST_PADDED = 2**20  # pixels; padding is always allowed up to this size. Settings could ask for 65536x65536
+_MOST_TIMES = 64  # largest ratio of padded pixels to original pixels above _MOST_PADDED
+_REDUCED = 2**21  # pixels; a reduced image has at most four times as many
+_MUCH_OUTSIDE = 0.5  # largest share of an image's values outside the training range
+_NARROW = 0.01  # smallest difference of an image's values, as a share of the training range
+_HIGHEST = 99.9  # percentile that counts as the maximum
+_TIMES = 6.0  # largest ratio of two maxima in the same unit; other units differ by at least 10
+_MAX_PIXELS = 2**16  # number of pixels to compute the percentile from
+_RESULTS = {torch.float32: float("nan"), torch.int16: -32768.0}  # values of pixels without data; 0 for other types
 
 
 @dataclass(frozen=True)
 class NoData:
-    """Pixels without data of a result.
+    """The pixels of a translation that have no data in the source.
 
-    value: Value of these pixels.
-    missing: (H, W) bool, True for such pixels of the source, or None if it has none.
+    value: Value of these pixels in the translation.
+    missing: (H, W) bool, True for source pixels without data. None if all source pixels have data.
     """
 
     value: float
     missing: Tensor | None
 
     def marked(self, image: Tensor) -> Tensor:
-        """Return a result (C, H, W) with the value in these pixels. It may have another size than its source.
+        """Return a (C, H, W) translation with `value` in pixels without data. `image` and `missing` can differ in size.
 
-        Integers that equal the value by chance are changed by one level, as GDAL does.
+        Integers that equal `value` by chance are changed by one level, as GDAL does.
         """
         result, sides = large_copy(image.numpy()), image.shape[1:]
         is_integer = result.dtype.kind != "f"
@@ -71,10 +71,10 @@ class NoData:
 class NoDataRule:
     """Finds and fills pixels without data in sources.
 
-    value: Value of such pixels by --nodata, or None: the value that each TIFF names. NaN and infinity always are.
-    images: Map of a sample that holds images, "source" or "source_images", or None if sources are only label maps.
-    source_range: Range of the sources' values, or None for 8-bit RGB.
-    result_dtype: Type of the results.
+    value: Value of --nodata. None: the value that each TIFF names. NaN and infinity always mean no data.
+    images: Map of a sample with images, "source" or "source_images". None if sources are only label maps.
+    source_range: Value range of the sources, or None for 8-bit RGB.
+    result_dtype: Dtype of the translations.
     """
 
     value: float | None = None
@@ -84,15 +84,15 @@ class NoDataRule:
 
     @classmethod
     def of(cls, facts: DataFacts, value: float | None) -> Self:
-        """Return the rule of a data set. value: The option --nodata, or None."""
+        """Return the rule for a data set. value: Value of --nodata, or None."""
         dtype = torch.uint8 if facts.conditioning.target_is_rgb else facts.target_dtype
         images = facts.source_images if facts.has_source_images else None
         return cls(value, images, facts.ranges.get(facts.source_images), dtype)
 
     def fill(self, sample: Sample, files: Mapping[str, File]) -> tuple[Sample, NoData | None]:
-        """Return a sample with filled pixels, and these pixels of its result.
+        """Fill the pixels without data. Return the new sample and `NoData` for its translation.
 
-        The latter are None if all pixels have data and the source names no value for no data.
+        `NoData` is None if all pixels have data and the source names no value for missing data.
 
         files: Files of the sample by type of map.
         """
@@ -114,12 +114,12 @@ class NoDataRule:
             mask[rows] = missing.numpy()
             result[:, rows] = filled(image[:, rows], missing, middle).numpy()
         if mask is None:
-            return sample, None if value is None else NoData(self._of_result(value), None)
+            return sample, None if value is None else NoData(self._result_value(value), None)
         maps: dict[str, Any] = {self.images: torch.from_numpy(result)}
-        return replace(sample, **maps), NoData(self._of_result(value), torch.from_numpy(mask))
+        return replace(sample, **maps), NoData(self._result_value(value), torch.from_numpy(mask))
 
-    def _of_result(self, value: float | None) -> float:
-        """Return the value for no data in results: the sources' value if the type of results holds it."""
+    def _result_value(self, value: float | None) -> float:
+        """Return the value for missing data in translations: `value` if `result_dtype` can hold it, or a default."""
         if value is not None:
             dtype = self.result_dtype
             bounds = None if dtype.is_floating_point else torch.iinfo(dtype)
@@ -130,9 +130,10 @@ class NoDataRule:
 
 @dataclass(frozen=True)
 class PaddedSample:
-    """A sample, its padded copy for the network, and the window of the sample in the translation of the copy.
+    """A sample and its padded copy for the network.
 
-    no_data: Pixels without data of the translation, or None.
+    window: Window in the translation of the padded copy that holds the translation of the sample.
+    no_data: Pixels of the translation without data, or None.
     """
 
     sample: Sample
@@ -143,7 +144,7 @@ class PaddedSample:
 
 @contextmanager
 def collected(problems: list[str]) -> Iterator[None]:
-    """Collect the problems of a sample, which is skipped, instead of raising them."""
+    """Catch a DataError and append its messages to `problems`."""
     try:
         yield
     except DataError as error:
@@ -158,7 +159,7 @@ def read_padded(
     keeps_size: bool,
     no_data: NoDataRule = NoDataRule(),
 ) -> PaddedSample:
-    """Read sample `index`, fill its pixels without data, and fit it as `fitted` does; raise DataError if it cannot."""
+    """Read sample `index`, fill pixels without data, then resize and pad. Raise DataError if this is impossible."""
     sample, marks = no_data.fill(layout.read(index), layout.provenance(index).files)
     result = fitted(sample, preprocessing, keeps_size=keeps_size, source_is_ids=layout.n_classes > 0)
     if marks and marks.missing is not None and marks.missing.shape != result.sample.source.shape[-2:]:
@@ -169,8 +170,8 @@ def read_padded(
 
 
 def fitted(sample: Sample, preprocessing: Preprocessing, *, keeps_size: bool, source_is_ids: bool) -> PaddedSample:
-    """Return a sample padded at its own size, or at the size of `preprocessing` for testing; raise as `padded`."""
-    # the next steps would copy large images that are not contiguous into the memory
+    """Return a padded sample, resized by `preprocessing` unless `keeps_size` is set. Raise as `padded`."""
+    # map non-contiguous large images to files, because the next steps would copy them into memory
     sample = sample.mapped(lambda x: x if x.is_contiguous() else torch.from_numpy(large_copy(x.numpy())))
     height, width = sample.source.shape[-2:]
     own_size = Placement(height, width, 0, 0, height, width, flip=False, target_scale=preprocessing.target_scale)
@@ -181,18 +182,18 @@ def fitted(sample: Sample, preprocessing: Preprocessing, *, keeps_size: bool, so
 def padded(sample: Sample, rule: Preprocessing) -> PaddedSample:
     """Pad a sample to sides that are multiples of `rule.size_multiple` and at least `rule.min_size`.
 
-    All maps are reflected at their borders, repeatedly if the sample is small. A side of 1 pixel is repeated. The
-    padded sample has no target and no weights if their size differs from the source's, because padded sources of one
-    batch have the same size, but their targets might not. Sides of the window that are no whole numbers are rounded up.
+    All maps are reflected at their borders, repeatedly if the sample is small. A side of 1 pixel is repeated. If
+    the target has another size than the source, the padded sample has no target and no weights: such targets can differ
+    in size although all sources of a batch have one size. Sides of the window are rounded up.
 
     Raises:
-        DataError: The sample is far smaller than the sides that the network takes.
+        DataError: The sample is far smaller than the smallest input of the network.
     """
     own, multiple, scale = sample.source.shape[-2:], rule.size_multiple, rule.target_scale
     sides = [max(rule.min_size, -(-side // multiple) * multiple) for side in own]
     if math.prod(sides) > max(_MOST_PADDED, _MOST_TIMES * math.prod(own)):
         size = f"{sides[1]}x{sides[0]}"
-        raise DataError(f"{sample.name} is {own[1]}x{own[0]}, which this network pads to {size}: give larger images")
+        raise DataError(f"{sample.name} is {own[1]}x{own[0]}, but this network needs {size}: use larger images")
     unit = math.ceil(1 / scale)  # pixels of the source for one pixel of the translation
     starts = [(side - length) // 2 // unit * unit for side, length in zip(sides, own, strict=True)]
     ends = [start - (-length // unit * unit) for start, length in zip(starts, own, strict=True)]
@@ -208,7 +209,7 @@ def padded(sample: Sample, rule: Preprocessing) -> PaddedSample:
 
 
 def _at(image: Tensor, rows: np.ndarray, columns: np.ndarray) -> Tensor:
-    """Return the pixels of a (C, H, W) image in some rows and columns."""
+    """Return the given rows and columns of a (C, H, W) image."""
     result, pixels = large_array((len(image), len(rows), len(columns)), image.numpy().dtype), image.numpy()
     for part in strips(len(rows), len(columns)):
         result[:, part] = pixels[:, rows[part, None], columns]
@@ -216,19 +217,19 @@ def _at(image: Tensor, rows: np.ndarray, columns: np.ndarray) -> Tensor:
 
 
 def reduced(image: Tensor, *, is_ids: bool = False) -> Tensor:
-    """Return a (C, H, W) image, or map of ids, reduced to a few million pixels."""
+    """Return a (C, H, W) image or id map, scaled down to a few million pixels."""
     side = max(1, math.isqrt(math.prod(image.shape[1:]) // _REDUCED))
     return image[:, ::side, ::side] if is_ids else means_of_squares(image, side) if side > 1 else image
 
 
 @dataclass
 class SourceValues:
-    """Finds sources whose values suggest another unit than the values of the training.
+    """Finds sources with values that suggest another unit than in training.
 
-    They are mostly outside its range, nearly equal, or their maximum differs by a large factor.
+    Such values are mostly outside the training range, nearly constant, or have a very different maximum.
 
-    trained: Range of the training; None if sources are 8-bit RGB images or label maps.
-    images: Map of a sample that holds the images: "source" or "source_images".
+    trained: Value range in training, or None if sources are 8-bit RGB images or label maps.
+    images: Map of a sample with the images, "source" or "source_images".
     """
 
     trained: ValueRange | None
@@ -237,7 +238,7 @@ class SourceValues:
     _odd: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def add(self, sample: Sample) -> None:
-        """Compare the values of a source with the range."""
+        """Compare the values of a source with the training range."""
         if self.trained is None:
             return
         self._n_samples += 1
@@ -253,7 +254,7 @@ class SourceValues:
             self._odd[sample.name] = (exact(low.numpy()), exact(high.numpy()))
 
     def warn(self, world: World) -> None:
-        """Report the sources of all processes that do not fit, in one line."""
+        """Log one warning about all sources, from all processes, that do not fit."""
         gathered = world.gather((self._odd, self._n_samples))
         odd = {name: values for of_process, _ in gathered for name, values in of_process.items()}
         if self.trained is None or not odd or not world.is_main:
@@ -261,14 +262,14 @@ class SourceValues:
         name, n_samples = min(odd), sum(number for _, number in gathered)
         trained = f"{exact(min(self.trained.low))} to {exact(max(self.trained.high))}"
         text = (
-            "%d of %d sources do not fit the training values, %s, such as %s with values %s to %s: store them in the "
+            "%d of %d sources do not fit the training values, %s. For example, %s has %s to %s. Store them in the "
             "same unit, or set data.source_range=[LOW,HIGH]"
         )
         logger.warning(text, len(odd), n_samples, trained, name, *odd[name])
 
 
 def report_parts(layout: Layout) -> None:
-    """Report which page or level of TIFF files is read as a source, if they have several."""
+    """Log which page or pyramid level is read from TIFF sources that have several."""
     pages, levels = dict[str, str](), dict[str, str]()
     sources = (file for index in range(len(layout)) for file in list(layout.provenance(index).files.values())[:1])
     for file in (file for file in sources if file.suffix.lower() in TIFF_SUFFIXES):
@@ -278,8 +279,8 @@ def report_parts(layout: Layout) -> None:
         elif n_images > 1:
             pages[str(file)] = part
     if pages:
-        text = "%s with several images or bands: only one is translated, such as %s of %s. Save it as RGB"
+        text = "%s with several images or bands: only one is translated, for example %s of %s. Save it as RGB"
         logger.warning(text, counted(len(pages), "file"), next(iter(pages.values())), next(iter(pages)))
     if levels:
-        text = "pyramids     %s, only the full resolution is translated, such as %s of %s"
+        text = "pyramids     %s, only the full resolution is translated, for example %s of %s"
         logger.info(text, counted(len(levels), "file"), next(iter(levels.values())), next(iter(levels)))

@@ -1,4 +1,4 @@
-"""The options of test.py. The servers share some of them. Imports nothing slow."""
+"""Options of test.py and of the servers. This module has only fast imports."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,9 +14,9 @@ _SIZING = ("data.preprocess=", "data.load_", "data.crop_")
 
 @dataclass(frozen=True)
 class Request:
-    """The options of test.py by name, for the newest run unless `checkpoint` names another.
+    """The options of test.py by name. Without `checkpoint`, the newest run is used.
 
-    input: Images to translate, or nothing to translate a split of the data set.
+    input: Images to translate. Empty: translate a split of the data set.
     nodata: Value of pixels without data, in addition to NaN and infinity. None: the value that each TIFF names.
     size: "own" if images are translated at their own size, and "trained" if they are resized as in training.
     """
@@ -54,12 +54,12 @@ class Request:
         return self.size == "own"
 
     def with_size(self, preprocess: str) -> Self:
-        """Return the request with the default of --size, if the option was not set.
+        """Return the request. If --size is not set, set its default.
 
-        Images of --input keep their sizes, unless an override sets a size. So do all images for a generator that was
-        trained on crops without resizing.
+        The default is "own" for images of --input, unless an override sets a size. The default is always "own" for a
+        generator that was trained on crops without resizing.
 
-        preprocess: Value of `data.preprocess` in the training.
+        preprocess: Value of `data.preprocess` in training.
         """
         is_sized = any(word.startswith(_SIZING) for word in self.overrides)
         keeps_sizes = preprocess == "crop" or (bool(self.input) and not is_sized)
@@ -67,14 +67,14 @@ class Request:
 
 
 def add_generator_options(parser: ArgumentParser, checkpoint: str, *, most_seed: int | None = None) -> None:
-    """Add the options that name a generator and say how it computes.
+    """Add the options that choose a generator and how to run it.
 
     checkpoint: Help text of --checkpoint.
     most_seed: Largest value of --seed.
     """
     add = parser.add_argument
     add("--checkpoint", type=Path, metavar="RUN_OR_FILE", help=f"{checkpoint}; default: newest run")
-    direction_help = "direction, if a CycleGAN run or folder has two generators; default: AtoB"
+    direction_help = "direction of a CycleGAN run or folder with two generators; default: AtoB"
     add("--direction", choices=DIRECTIONS, help=direction_help)
     clusters_help = "clusters of instance features; default: feature_clusters.pt next to the checkpoint"
     add("--clusters", type=Path, metavar="FILE", help=clusters_help)
@@ -82,19 +82,19 @@ def add_generator_options(parser: ArgumentParser, checkpoint: str, *, most_seed:
     seed_help = "seed of sampled features, noise and styles"
     add("--seed", type=whole_number(0, most_seed), default=0, metavar="N", help=seed_help)
     add("--weights", choices=("ema", "raw"), default="ema", help="ema: the moving average if the run has one")
-    level_help = "O0: float32, default of the originals' files; O1: autocast; O2: weights cast, default; O3: norms too"
+    level_help = "O0: float32, default for originals' files; O1: autocast; O2: cast weights, default; O3: also norms"
     add("--opt-level", choices=("O0", "O1", "O2", "O3"), help=level_help)
-    add("--dtype", choices=("auto", "float16", "bfloat16"), default="auto", help="low precision of O1, O2, O3")
-    tile_help = "compute images larger than N pixels in tiles of that side, with the same result"
+    add("--dtype", choices=("auto", "float16", "bfloat16"), default="auto", help="16-bit type of O1, O2 and O3")
+    tile_help = "compute images larger than N pixels in tiles of N pixels, with the same result"
     add("--tile", type=whole_number(1), metavar="N", help=tile_help)
     window_help = "with instance norm, translate windows of N pixels, such as the training crop, and blend them"
     add("--norm-window", type=whole_number(4), metavar="N", help=window_help)
     add("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    add("overrides", nargs="*", metavar="section.key=value", help="settings that replace the checkpoint's")
+    add("overrides", nargs="*", metavar="section.key=value", help="settings that override the checkpoint")
 
 
 def contradictions(*, tile: int | None, norm_window: int | None, noise: bool) -> dict[str, object]:
-    """Return the messages about options that exclude each other, each with whether it applies."""
+    """Return messages about options that exclude each other, each with a value that is truthy if it applies."""
     return {
         "--tile and --noise exclude each other: leave one of them out": tile and noise,
         "--norm-window and --tile exclude each other: leave one of them out": norm_window and tile,

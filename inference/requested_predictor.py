@@ -30,7 +30,7 @@ from utils.text import counted
 
 
 def load_clusters(file: Path) -> FeatureClusters:
-    """Read feature clusters; raise CheckpointError if the file cannot be read or holds no clusters."""
+    """Load feature clusters. Raise CheckpointError if the file cannot be read or holds no clusters."""
     if file.suffix == ".npy":
         raise CheckpointError(
             f"{file}: pix2pixHD's clusters are a pickle, which is not safe to read. Create clusters with python -m "
@@ -44,7 +44,7 @@ def load_clusters(file: Path) -> FeatureClusters:
 
 
 def with_clusters(loaded: LoadedGenerator, request: Request) -> LoadedGenerator:
-    """Add the clusters that instance features are drawn from, unless the samples provide the features."""
+    """Return `loaded` with clusters to sample instance features from, unless samples provide the features."""
     n_features = loaded.config.features.n_channels
     if n_features == 0:
         if request.features or request.clusters:
@@ -65,9 +65,10 @@ def with_clusters(loaded: LoadedGenerator, request: Request) -> LoadedGenerator:
 
 
 def load_requested_generator(request: Request, *, has_instances: bool | None = None) -> LoadedGenerator:
-    """Read the generator of a request, with its clusters and the SHA-256 of its file, and log what was chosen.
+    """Load the generator of a request with its clusters and the SHA-256 of its file. Log the choices.
 
-    has_instances: Whether an original's generator takes instance edges. None: only if --instances is given.
+    has_instances: Whether a generator from a file of the original programs takes instance edges. None: only if
+        --instances is set.
 
     Raises:
         CheckpointError, OriginalWeightsError, ConfigError: A file or an override cannot be used.
@@ -93,7 +94,7 @@ def load_requested_generator(request: Request, *, has_instances: bool | None = N
 
 
 def load_generator_together(request: Request, world: World) -> LoadedGenerator:
-    """Return the generator of a request on each process, from the file that the main process finds."""
+    """Load the same generator in all processes. The main process chooses the file."""
     loaded = load_requested_generator(request) if world.is_main else None
     file = world.gather(loaded.file if loaded else None)[0]
     return loaded or load_requested_generator(replace(request, checkpoint=file))
@@ -101,9 +102,9 @@ def load_generator_together(request: Request, world: World) -> LoadedGenerator:
 
 @torch.inference_mode()
 def encode_style(loaded: LoadedGenerator, file: Path) -> Tensor:
-    """Return the mean style of the image of --style, (1, style_channels) float32 on the CPU.
+    """Return the mean style of an image, (1, style_channels) float32 on the CPU.
 
-    The encoder takes 256x256 pixels, so an image of another size is resized with antialiasing.
+    The image is resized with antialiasing to the encoder's input, 256x256 pixels.
 
     Raises:
         ConfigError, DataError: The generator has no style or no encoder, or the image cannot be read.
@@ -127,8 +128,8 @@ def encode_style(loaded: LoadedGenerator, file: Path) -> Tensor:
 def build_predictor(
     loaded: LoadedGenerator, device: torch.device, request: Request, style: Tensor | None = None
 ) -> Predictor:
-    """Return a predictor with the generator on `device`, without tiles; O2 and O3 cast its weights once."""
-    # The originals compute in float32, and half precision has fewer levels than images of more than 8 bits.
+    """Return a predictor without tiles. Move the generator to `device`, and cast its weights for O2 and O3."""
+    # The original programs compute in float32. 16-bit floats have too few levels for images of more than 8 bits.
     is_8_bit = loaded.conditioning.target_is_rgb
     level = request.opt_level or ("O2" if loaded.step is not None and is_8_bit else "O0")
     precision = choose_precision(level, request.dtype, device)
@@ -139,9 +140,9 @@ def build_predictor(
     if loaded.clusters is not None and isinstance(generator, FeatureConditionedGenerator):
         generator = generator.generator
     generator = precision.cast(generator.to(device)).to(memory_format=build.memory_format(device))
-    give_freed_memory_back()  # the weights in float32
+    give_freed_memory_back()  # the float32 weights are no longer in use
     if request.compile == "on":
-        # noise and styles are tensors of the generator, which change from image to image
+        # noise and style are tensors of the generator that change with each image, so it is not final
         is_drawn = takes_noise(generator) or takes_style(generator)
         generator = compiled(generator.eval(), device, is_final=not is_drawn)
     return Predictor(
@@ -163,20 +164,20 @@ def requested_predictor(
 ) -> Predictor:
     """Return the predictor of a request with its tiles, set up the device, and log the choices.
 
-    folder: Folder of temporary files. style: Style that `encode_style` returned for --style.
+    folder: Folder of temporary files. style: Result of `encode_style`, or None.
     """
     if device.type == "cpu":
         keep_freed_memory()
-    torch.backends.cudnn.benchmark = not request.keeps_sizes  # it searches the best algorithms again for each size
+    torch.backends.cudnn.benchmark = not request.keeps_sizes  # benchmarks are repeated for each image size
     predictor = build_predictor(loaded, device, request, style)
     _report_choices(loaded, predictor, request)
     generator = predictor.generator
     window = request.norm_window if has_instance_norm(generator) else None
-    tile = window // 2 if window else request.tile  # the other half is the overlap, a quarter on each side
+    tile = window // 2 if window else request.tile  # add a quarter of the window on each side
     if tile is None:
         return predictor
     if isinstance(generator, FeatureConditionedGenerator):
-        raise ConfigError("--tile: features of targets are not encoded in tiles. Use --features sampled, or no tiles.")
+        raise ConfigError("--tile: features of targets need whole images. Use --features sampled, or omit --tile.")
     sides = image_sides(loaded.reading_config)
     tiles = TiledNetwork(
         generator,
@@ -188,7 +189,7 @@ def requested_predictor(
         folder=folder,
     )
     if window:
-        logger.info(f"windows      {tiles.at_once} pixels, each with statistics of its own, blended")
+        logger.info(f"windows      {tiles.at_once} pixels, each with its own statistics, blended")
     else:
         logger.info(f"tiles        {tile} pixels, in {counted(tiles.n_segments, 'pass', 'passes')}")
     return replace(predictor, tiles=tiles)

@@ -1,4 +1,4 @@
-"""Cuts a convolutional network at its norms into segments that can be computed tile by tile."""
+"""Cut a convolutional network at its normalization layers (norms) into segments, to compute each tile by tile."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -11,7 +11,7 @@ from models.layers import InTiles
 from utils.errors import UserError
 
 IMAGE = "image"
-_POINTWISE = {  # functions of single pixels
+_POINTWISE = {  # functions that treat each pixel separately
     *("cat", "add", "iadd", "mul", "dropout", "relu", "leaky_relu", "tanh"),
     *("silu", "gelu", "sigmoid", "mish"),
 }
@@ -39,7 +39,7 @@ class WholeImageNorm(nn.Module):
         self._mean = self._squares = torch.zeros((), dtype=torch.float64)
 
     def add(self, part: Tensor) -> None:
-        """Add a part (1, C, h, w) to the statistics; parts must not overlap (Chan et al. 1979, equation 2.1)."""
+        """Add a part (1, C, h, w) to the statistics (Chan et al. 1979, equation 2.1). Parts must not overlap."""
         variance, mean = (x[0].double() for x in torch.var_mean(part.float(), dim=(2, 3), correction=0))
         n_new = part.shape[2] * part.shape[3]
         n_all, difference = self._n_pixels + n_new, mean - self._mean
@@ -56,13 +56,13 @@ class WholeImageNorm(nn.Module):
 
 @dataclass(frozen=True)
 class Segment:
-    """The layers from one norm up to the next. They need the statistics of the norms before them.
+    """The layers from one norm up to the next. To compute them, the statistics of the first norm must be complete.
 
     network: Network that maps the tensors of `reads` to the tensors of `writes`, each (1, C, h, w).
-    reads, writes: Strides of the tensors by name, in pixels of the image or of the output, whichever is larger. The
-        image itself is named IMAGE.
-    norms: Norms that need the statistics of a written tensor, by its name.
-    reach: Distance from which a pixel can affect another, in the same pixels; a multiple of all strides.
+    reads, writes: Stride of each input and output tensor by name. The unit of strides and of `reach` is a pixel of
+        the image or of the network's output, whichever is larger. The image itself is named IMAGE.
+    norms: Norms of the next segments by the name of the tensor in `writes` that they normalize.
+    reach: Largest distance between an input pixel and an output pixel that depends on it. A multiple of all strides.
     """
 
     network: nn.Module
@@ -76,13 +76,13 @@ class Segment:
 def cut_at_norms(network: nn.Module, *, image_stride: int = 1, is_windowed: bool = False) -> list[Segment]:
     """Cut a network into segments that start with a norm.
 
-    image_stride: Pixels of the output for a pixel of the image, in each direction, at least 1.
-    is_windowed: Whether a tile counts as an image with statistics of its own. There is one segment then.
+    image_stride: Height of the output divided by the height of the image, at least 1.
+    is_windowed: Whether each tile has its own statistics. The network is then a single segment.
 
     Raises:
-        NotInTilesError: A layer needs more of the image than a tile, or it is not known how much.
+        NotInTilesError: A layer needs, or may need, more of the image than a tile.
     """
-    # batch norms need no statistics, but segments that end there reach less far
+    # batch norms need no statistics of the image, but cuts there reduce the reach
     cut_at = () if is_windowed else (WholeImageNorm, nn.BatchNorm2d)
     traced = _Traced(network, cut_at, image_stride, is_windowed=is_windowed)
     return [traced.cut(number) for number in range(max(traced.segments.values()) + 1)]
@@ -96,7 +96,7 @@ class _Tracer(fx.Tracer):
 
 
 class _Traced:
-    """A network as a graph of its layers. segments, strides: By node; strides as in Segment."""
+    """A network as a graph of layers. segments, strides: Number of the segment, and stride, of each node."""
 
     def __init__(
         self, network: nn.Module, cut_at: tuple[type[nn.Module], ...], image_stride: int, *, is_windowed: bool
@@ -125,17 +125,17 @@ class _Traced:
                 self._module.set_submodule(name, WholeImageNorm(norm.eps))
 
     def layer(self, node: fx.Node) -> nn.Module | None:
-        """Return the layer of a node; None if it is a function or an input."""
+        """Return the layer of a node, or None if the node is a function or an input."""
         return self._module.get_submodule(str(node.target)) if node.op == "call_module" else None
 
     def extent(self, node: fx.Node) -> str:
-        """Return how a node is computed in tiles; see InTiles."""
+        """Return `InTiles.extent` of a node."""
         declared = getattr(self.layer(node), "in_tiles", InTiles())
         assert isinstance(declared, InTiles)
         return declared.extent
 
     def cut(self, number: int) -> Segment:
-        """Return a segment."""
+        """Return segment `number`."""
         nodes = self._nodes_of(number)
         inputs = dict.fromkeys(i for node in nodes for i in node.all_input_nodes if i not in nodes)
         result = next(node for node in self.graph.nodes if node.op == "output").all_input_nodes
@@ -161,7 +161,7 @@ class _Traced:
         )
 
     def _nodes_of(self, number: int) -> list[fx.Node]:
-        """Return the nodes that a segment computes, in order, with the nodes that each segment computes again."""
+        """Return the nodes of a segment in order. Include the shared nodes that each segment computes again."""
         chosen = {node for node, segment in self.segments.items() if segment == number and node.op != "placeholder"}
         missing = [*chosen]
         while missing:
@@ -172,10 +172,10 @@ class _Traced:
         return [node for node in self.graph.nodes if node in chosen]
 
     def _find_segments(self, cut_at: tuple[type[nn.Module], ...]) -> dict[fx.Node, int]:
-        """Return each node's segment: the earliest in which it can be computed.
+        """Return the number of each node's segment, the earliest segment that can compute the node.
 
-        A node of the first segment that only a later segment uses belongs to the later one, which saves a file. Scales
-        and shifts of SPADE layers are such nodes: they are computed only from the image.
+        If only later segments use a node of the first segment, move the node there. This saves a temporary file.
+        Examples are scales and shifts of SPADE layers, which depend only on the image.
         """
         segments: dict[fx.Node, int] = {}
         cuts = {node: int(isinstance(self.layer(node), cut_at)) for node in self.graph.nodes}
@@ -207,7 +207,7 @@ class _Traced:
 
 
 def _in_tiles(layer: nn.Module) -> InTiles | None:
-    """Return how a layer of ours or of torch is computed in tiles; None if it is unknown."""
+    """Return how a layer of this project or of torch is computed in tiles, or None if this is unknown."""
     if isinstance(declared := getattr(layer, "in_tiles", None), InTiles):
         return declared
     match layer:
@@ -218,7 +218,7 @@ def _in_tiles(layer: nn.Module) -> InTiles | None:
             return InTiles(-(-(layer.kernel_size[0] - 1) // (2 * layer.stride[0])), 1 / Fraction(layer.stride[0]))
         case nn.Upsample(mode="nearest" | "bilinear", scale_factor=int() | float() as factor):
             return InTiles(int(layer.mode == "bilinear"), 1 / Fraction(factor))
-        # padding counts as part of the convolution that follows
+        # the reach of the next convolution includes the padding
         case nn.ReflectionPad2d() | WholeImageNorm() | nn.BatchNorm2d() | nn.Dropout() | nn.Identity():
             return InTiles()
         case nn.InstanceNorm2d(affine=False, track_running_stats=False):
@@ -227,7 +227,7 @@ def _in_tiles(layer: nn.Module) -> InTiles | None:
 
 
 def _function_in_tiles(node: fx.Node) -> InTiles | None:
-    """Return how a function is computed in tiles; None if it is unknown."""
+    """Return how a function is computed in tiles, or None if this is unknown."""
     match str(getattr(node.target, "__name__", node.target)), node.kwargs:
         case "avg_pool2d", {"kernel_size": int(size), "stride": int(stride)}:
             return InTiles(size // 2, Fraction(stride))

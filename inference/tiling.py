@@ -1,6 +1,6 @@
-"""Computes a network tile by tile for an image that is too large for the memory.
+"""Compute a network tile by tile for an image that is too large for the memory.
 
-The result equals the result for the full image. Tensors between the segments are mapped to temporary files.
+The result is the same as for the full image. Intermediate tensors are stored in temporary files.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +20,7 @@ from utils.mapped_memory import mapped_tensor
 
 @dataclass(frozen=True)
 class Window:
-    """Rows top to bottom - 1 and columns left to right - 1 of an image, in pixels."""
+    """A rectangle of an image, in pixels. `bottom` and `right` are exclusive."""
 
     top: int
     bottom: int
@@ -28,7 +28,7 @@ class Window:
     right: int
 
     def grown(self, by: int, within: Self) -> Self:
-        """Return the window with up to `by` more pixels on each side, as far as `within` reaches."""
+        """Return the window, enlarged by `by` pixels on each side and clipped to `within`."""
         return type(self)(
             max(self.top - by, within.top),
             min(self.bottom + by, within.bottom),
@@ -37,11 +37,11 @@ class Window:
         )
 
     def at(self, stride: float) -> Self:
-        """Return the window in an image whose sides are divided by `stride`. Its ends are multiples of `stride`."""
+        """Return the window with bounds divided by `stride`. The bounds must be multiples of `stride`."""
         return type(self)(*(int(side // stride) for side in (self.top, self.bottom, self.left, self.right)))
 
     def seen_from(self, other: Self) -> Self:
-        """Return the window in coordinates that start at the top left of `other`."""
+        """Return the window in coordinates relative to the top left corner of `other`."""
         top, left = other.top, other.left
         return type(self)(self.top - top, self.bottom - top, self.left - left, self.right - left)
 
@@ -55,18 +55,18 @@ Read = Callable[[Window], Tensor]
 
 
 class TiledNetwork:
-    """Computes the output of a convolutional network for a full image in the memory of a tile.
+    """A convolutional network that is computed for a large image with the memory for one tile.
 
     Instance norm needs the statistics of the full image. The network is therefore cut at its norms into segments.
-    A segment is computed for all tiles before the next one. A tile includes as many pixels of its neighbours as the
-    segment's convolutions reach. The result differs from the result for the full image only by rounding. Batch norm
-    needs no cuts, but without them a tile would need hundreds of pixels of its neighbours.
+    Each segment is computed for all tiles before the next segment starts. A tile includes the neighbouring pixels that
+    the segment's convolutions need. The result differs from the result for the full image only by rounding. Batch norm
+    does not need cuts, but each cut reduces the number of neighbouring pixels.
 
-    tile: Side of a tile. All lengths here are in pixels of the image or of the output, whichever is larger.
-    size_multiple, min_size: Number that divides the sides of an image, and shortest side, in pixels of the image.
+    tile: Side of a tile. Lengths are in pixels of the image or of the output, whichever is larger.
+    size_multiple, min_size: Divisor and minimum of the sides of an image, in pixels of the image.
     scale: Height of the output divided by the height of the image, a power of 2.
-    overlap: Pixels around a tile that form a window with it, or None for no windows. A window is computed as an image
-        with statistics of its own. Windows are blended linearly. They need one pass and no files.
+    overlap: Number of pixels that enlarge a tile to a window on each side. None: no windows. Each window has its own
+        statistics. Windows are blended linearly. They need one pass and no temporary files.
     folder: Folder of the temporary files.
 
     Attributes: n_segments, the number of passes over the tiles; is_windowed, whether there are windows; at_once, the
@@ -91,7 +91,7 @@ class TiledNetwork:
         self._segments = cut_at_norms(network, image_stride=self._image_stride, is_windowed=self.is_windowed)
         self.n_segments = len(self._segments)
         self._overlap = -(-(overlap or 0) // size_multiple) * size_multiple
-        # without pixels of its neighbours, the smallest of nearly equal tiles must be large enough for an image
+        # tiles of an image can be up to half as long, and a window must have at least `min_size`
         least = 2 * min_size if self.is_windowed else size_multiple
         self.tile = max(tile // size_multiple * size_multiple, least)
         self.at_once = self.tile + 2 * self._overlap
@@ -100,7 +100,7 @@ class TiledNetwork:
     def parts(self, read: Read, height: int, width: int) -> Iterator[tuple[Window, Tensor]]:
         """Yield the output in parts (1, C, h, w) float32 on the CPU, each with its window in the output.
 
-        read: Returns the network's input inside a window, which is in pixels of the input.
+        read: Function that returns the network's input inside a window, in pixels of the input.
         height, width: Sides of the input.
         """
         height, width = height * self._image_stride, width * self._image_stride
@@ -120,7 +120,7 @@ class TiledNetwork:
             yield tile.at(stride), part.float().cpu()
 
     def _pass(self, segment: Segment, readers: Mapping[str, Read], whole: Window) -> dict[str, Read]:
-        """Compute a segment, tile by tile; return readers of what it writes, and set the statistics of its norms."""
+        """Compute a segment tile by tile. Set the statistics of `segment.norms`, and return readers of the output."""
         for norm in chain.from_iterable(segment.norms.values()):
             norm.reset()
         kept: dict[str, Tensor] = {}
@@ -131,7 +131,7 @@ class TiledNetwork:
                     norm.add(part)
                 sides = whole.at(stride := segment.writes[name])
                 if name not in kept:
-                    # a window is read from successive rows, with all channels of a pixel side by side
+                    # store all channels of a pixel together, so that a window is read from few places
                     shape = (sides.bottom, sides.right, part.shape[1])
                     kept[name] = mapped_tensor(self.folder, shape, part.dtype).permute(2, 0, 1)[None]
                     made[name] = partial(_read_kept, kept[name], part.device)
@@ -141,7 +141,7 @@ class TiledNetwork:
     def _blended_pass(
         self, segment: Segment, readers: Mapping[str, Read], whole: Window
     ) -> Iterator[tuple[Window, Tensor]]:
-        """Compute the only segment, row of tiles by row of tiles. Pixels that the next row overlaps wait for it."""
+        """Compute the only segment, one row of tiles at a time. Pixels are ready when no later row overlaps them."""
         (stride,) = segment.writes.values()
         rows = [[(tile, tile.grown(self._overlap, whole)) for tile in row] for row in self._rows_of_tiles(whole)]
         tops = [row[0][1].at(stride).top for row in rows] + [whole.at(stride).bottom]
@@ -172,7 +172,7 @@ class TiledNetwork:
 
 
 def has_instance_norm(network: nn.Module) -> bool:
-    """Return whether a network normalizes an image by its own statistics."""
+    """Return whether a network has instance norm."""
     return any(isinstance(module, nn.InstanceNorm2d) for module in network.modules())
 
 
@@ -194,14 +194,14 @@ def _tile_of(segment: Segment, tile: Window, readers: Mapping[str, Read], whole:
 
 
 def _pieces(length: int, longest: int, multiple: int) -> list[tuple[int, int]]:
-    """Cut a side at multiples of `multiple` into the fewest nearly equal pieces of at most `longest` pixels."""
+    """Return (start, end) of the fewest nearly equal pieces of at most `longest`. Cut at multiples of `multiple`."""
     n_pieces = -(-length // longest)
     ends = [length // multiple * number // n_pieces * multiple for number in range(n_pieces + 1)]
     return list(pairwise(ends))
 
 
 def _ramp(window: Window, tile: Window) -> Tensor:
-    """Return (h, w) weights of a tile's window: positive, 1 inside, rising over the pixels shared with neighbours."""
+    """Return positive (h, w) blending weights of a tile's window: 1 inside, and ramps where windows overlap."""
 
     def side(begin: int, end: int, tile_begin: int, tile_end: int) -> Tensor:
         position = np.arange(begin, end) + 0.5

@@ -1,4 +1,4 @@
-"""The work of test.py: from a request to images, a contact sheet, a gallery and metrics, or to a video."""
+"""Translate the images or the video of a request, and write all results of test.py."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
@@ -34,8 +34,8 @@ from utils.log import log_to_console, logger
 from utils.machine import memory_bytes
 from utils.worker_threads import MOST_THREADS, in_order, worker_threads
 
-_SMALL = 2**22  # pixels of a batch; fewer are translated without an estimate of the memory
-_PROBE = 256  # side of the part that gives the estimate, in pixels
+_SMALL = 2**22  # pixels; smaller batches are translated without a memory estimate
+_PROBE = 256  # side of the image part for the memory estimate, in pixels
 
 
 def translate(request: Request) -> None:
@@ -52,7 +52,7 @@ def translate(request: Request) -> None:
         request = request.with_size(loaded.config.data.preprocess)
         style = encode_style(loaded, request.style) if request.style else None
         if video:
-            from inference.video import translate_video  # PyAV takes a tenth of a second
+            from inference.video import translate_video  # importing PyAV takes a tenth of a second
 
             translate_video(video, loaded, request, world, style)
             return
@@ -69,15 +69,15 @@ def translate(request: Request) -> None:
 def translate_all(
     loaded: LoadedGenerator, predictor: Predictor, folder: OutputFolder, request: Request, world: World
 ) -> None:
-    """Write an image for each sample into a folder, with a contact sheet, a gallery and, for targets, metrics.json.
+    """Translate all samples of `folder`. Write images, a contact sheet, a gallery and, with targets, metrics.json.
 
-    Without pairs, all translations of a split together are measured against the images of its target domain.
+    For a split without pairs, compare the set of translations with the images of the target domain.
 
-    request: Request whose samples the folder has. Without --input they are a split of the data set.
-    world: Processes that share the samples; each takes every n-th.
+    request: Options of test.py. Without --input, the samples are a split of the data set.
+    world: Processes that share the samples. Each of n processes translates every n-th sample.
 
     Raises:
-        DataError: Some samples cannot be read; all others are translated. Or --existing keep is refused.
+        DataError: A sample cannot be read, although all other samples are translated. Or --existing keep is refused.
     """
     split = None if request.input else request.split or translated_split(loaded.config)
     config, facts, layout = loaded.reading_config, loaded.data_facts, folder.layout
@@ -100,7 +100,7 @@ def translate_all(
     indices: Sequence[int] = range(world.rank, len(layout), world.size)
     if request.existing == "keep":
         indices = [i for i in indices if not (folder.image(layout.names[i]).exists() and translator.keep(i))]
-    hidden = None if world.is_main else True  # None: hidden if standard error is no terminal
+    hidden = None if world.is_main else True  # None: show progress only in a terminal
     with tqdm(total=len(indices), unit="image", disable=hidden, dynamic_ncols=True) as progress:
         for _ in translator.translate(indices, request.batch_size):
             progress.update()
@@ -118,10 +118,10 @@ def translate_all(
 class SampleTranslator:
     """Translates the samples of the folder of `results`.
 
-    values: Gets the values of the sources.
+    values: Check of the sources' values.
     keeps_sizes: Whether images are translated at their own size.
-    problems: Problems of samples that cannot be used, which are skipped.
-    warned: Name of the image that a warning about its size named.
+    problems: Problems of skipped samples.
+    warned: Name of the image that was in the warning about large images, if any.
     """
 
     results: Results
@@ -133,19 +133,19 @@ class SampleTranslator:
     warned: list[str] = field(default_factory=list)
 
     def translate(self, indices: Sequence[int], batch_size: int) -> Iterator[None]:
-        """Translate samples, up to `batch_size` together; yield after each of them.
+        """Translate samples in batches of up to `batch_size`. Yield after each sample.
 
-        While the generator computes, other threads read the next samples, and measure and write the last ones.
+        While the generator computes, other threads read the next samples and write the last translations.
         """
         with worker_threads() as pool:
-            most = 1 if self.results.predictor.tiles else MOST_THREADS + 1  # tiles are for images that fill the memory
+            most = 1 if self.results.predictor.tiles else MOST_THREADS + 1  # large images fill the memory
             reads = self._usable(in_order(pool, self._read, indices, most))
             translated = chain.from_iterable(map(self._translated, _batches(reads, batch_size)))
             for written in in_order(pool, lambda parts: self.results.add(*parts), translated, most):
                 yield written.result()
 
     def keep(self, index: int) -> bool:
-        """Record sample `index`, whose image exists; return False if the image is incomplete, to translate it again."""
+        """Keep the existing image of sample `index`. Return False if this image is incomplete."""
         with collected(self.problems):
             return self.results.keep(self._read(index).sample)
         return True
@@ -161,7 +161,7 @@ class SampleTranslator:
                 yield read.result()
 
     def _translated(self, batch: Sequence[PaddedSample]) -> Iterator[tuple[Sample, Tensor, NoData | None]]:
-        """Yield the samples of a batch with their translations, unless a sample takes too much memory."""
+        """Yield the samples of a batch with their translations. Skip a sample that needs too much memory."""
         tiles = self.results.predictor.tiles_for(*batch[0].padded.source.shape[-2:])
         if not tiles and (problem := self._lack_of_memory(batch)):
             if len(batch) > 1:
@@ -177,14 +177,14 @@ class SampleTranslator:
             yield read.sample, read.window.cut(fake), read.no_data
 
     def _lack_of_memory(self, batch: Sequence[PaddedSample]) -> str | None:
-        """Return the problem if a batch is too large to be translated in one piece."""
+        """Return an error message if a batch does not fit into memory, otherwise None."""
         height, width = batch[0].padded.source.shape[-2:]
         n_pixels = len(batch) * height * width
         if n_pixels <= _SMALL:
             return None
         side = max(_PROBE // (m := self.preprocessing.size_multiple) * m, m, self.preprocessing.min_size)
         window = Window(0, min(side, height), 0, min(side, width))
-        part = Batch.of([batch[0].padded]).mapped(lambda image: window.cut(image).clone())  # no view of the full image
+        part = Batch.of([batch[0].padded]).mapped(lambda image: window.cut(image).clone())  # copy only the part
         needed = n_pixels * self.results.predictor.bytes_per_pixel(part)
         there_is = bytes_of_device(self.results.predictor.device)
         if needed <= there_is:
@@ -195,33 +195,33 @@ class SampleTranslator:
         )
 
     def _warn_of_statistics(self, name: str, height: int, width: int) -> None:
-        """Warn once if instance norm sees an image that is much larger than the crops of the training."""
+        """Warn once if a generator with instance norm gets an image that is much larger than the training crops."""
         rule = self.preprocessing
         is_large = rule.mode.endswith("crop") and height * width > 4 * rule.crop_height * rule.crop_width
         if self.warned or not is_large or not self.results.predictor.uses_statistics_of_images:
             return
         self.warned.append(name)
         logger.warning(
-            f"{name}: {width}x{height} pixels are more than four times the training crop, so values may be wrong, "
+            f"{name}: {width}x{height} pixels are more than four times the training crop. Values can be wrong, "
             f"because instance norm uses statistics of the whole image. Compare with --norm-window "
             f"{2 * max(rule.crop_width, rule.crop_height)}, or train with generator.norm=batch."
         )
 
 
 def bytes_of_device(device: torch.device) -> int:
-    """Return the memory of a GPU, or of the machine or its container."""
+    """Return the total memory of a GPU, or for the CPU, of the machine or container, in bytes."""
     return torch.cuda.mem_get_info(device)[1] if device.type == "cuda" else memory_bytes()
 
 
 def _batches(reads: Iterator[PaddedSample], batch_size: int) -> Iterator[list[PaddedSample]]:
-    """Yield samples in order, up to `batch_size` successive ones of equal padded size together."""
+    """Yield batches of up to `batch_size` consecutive samples of equal padded size."""
     for _, alike in groupby(reads, key=lambda read: read.padded.source.shape):
         while batch := list(islice(alike, batch_size)):
             yield batch
 
 
 def video_of(paths: Sequence[Path]) -> Path | None:
-    """Return the video among the paths of --input, or None; raise DataError if it cannot be translated."""
+    """Return the video among the paths of --input, or None. Raise DataError if the video cannot be translated."""
     video = next((path for path in paths if path.suffix.lower() in VIDEO_SUFFIXES and not path.is_dir()), None)
     if video and len(paths) > 1:
         raise DataError(f"--input: {video} is one of {len(paths)} inputs. Translate each video by itself.")

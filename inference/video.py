@@ -1,4 +1,4 @@
-"""The translation of a video: every frame in order, with the times and the sound of the source."""
+"""Translate a video frame by frame. Keep the times of frames and the sound."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -32,14 +32,14 @@ def translate_video(path: Path, loaded: LoadedGenerator, request: Request, world
     output, video = _prepared_output(path, loaded, request, world), VideoFile(path)
     rule = build.build_preprocessing(loaded.config)
     fit = partial(fitted, preprocessing=rule, keeps_size=request.keeps_sizes, source_is_ids=False)
-    with output_lock(output.with_name(f".{output.name}.lock"), output), GracefulStop():  # SIGTERM, too, cleans up
+    with output_lock(output.with_name(f".{output.name}.lock"), output), GracefulStop():  # clean up after SIGTERM too
         report_sizes(loaded, request)
         predictor = requested_predictor(loaded, request, world.device, output.parent, style)
 
         def translated() -> Iterator[Frame]:
             frames = video.frames()
             while group := list(islice(frames, request.batch_size)):
-                fits = [fit(Sample(path.stem, source=image)) for _, image in group]  # one name: one noise, one style
+                fits = [fit(Sample(path.stem, source=image)) for _, image in group]  # same name: same noise and style
                 fakes = predictor.translate(Batch.of([fit.padded for fit in fits]))
                 images = [fit.window.cut(fake) for fit, fake in zip(fits, fakes, strict=True)]
                 yield from zip([frame for frame, _ in group], images, strict=True)
@@ -53,7 +53,7 @@ def translate_video(path: Path, loaded: LoadedGenerator, request: Request, world
 
 
 def _prepared_output(path: Path, loaded: LoadedGenerator, request: Request, world: World) -> Path:
-    """Return the file to write; raise DataError if it, an option or the generator cannot be used with a video."""
+    """Return the output file. Raise DataError if the file, an option or the generator does not support video."""
     options = ("split", "instances", "targets", "feature_maps", "nodata")
     refused = [f"--{name.replace('_', '-')}" for name in options if getattr(request, name) is not None]
     refused += ["--existing keep"] * (request.existing == "keep") + ["torchrun"] * (world.size > 1)
@@ -62,7 +62,7 @@ def _prepared_output(path: Path, loaded: LoadedGenerator, request: Request, worl
     needed = loaded.conditioning
     takes_more = needed.n_classes or needed.needs_instances or needed.features != "none"
     if takes_more or loaded.data_facts.page_obstacle:
-        raise DataError(f"--input {path}: {loaded.file} does not translate RGB images only. Name a folder of images.")
+        raise DataError(f"--input {path}: {loaded.file} does not translate RGB images to RGB images. Name images.")
     default = default_output(loaded, request)
     suffix = path.suffix if path.suffix.lower() in FORMATS else ".mp4"
     output = request.output or default.with_name(default.name + suffix)

@@ -158,10 +158,10 @@ def test_a_folder_without_the_network_names_what_there_is(tmp_path: Path, monkey
     with pytest.raises(CheckpointError, match="is an ONNX export"):
         find_file(tmp_path / "generator.onnx")
     folder_of(tmp_path, "cyclegan/latest_net_G_A.pth", "mine/checkpoint-00000001.pt", "oasis/models/best_EMA.pth")
-    message = r"cyclegan: the folder holds no checkpoint, and no generator BtoA of an original\. Name one of its f"
+    message = r"cyclegan: the folder holds no checkpoint and no generator BtoA of an original\. Name one of these f"
     with pytest.raises(CheckpointError, match=message):
         find_file(tmp_path / "cyclegan", direction="BtoA")
-    with pytest.raises(CheckpointError, match=r"runs below it: cyclegan, mine, oasis\.$"):
+    with pytest.raises(CheckpointError, match=r"these runs: cyclegan, mine, oasis\.$"):
         find_file(tmp_path)
     with pytest.raises(CheckpointError, match=r"no such checkpoint file\. Runs in \S+: cyclegan, mine, oasis\.$"):
         find_file(tmp_path / "label2cities")

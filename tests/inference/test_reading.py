@@ -52,7 +52,7 @@ def test_the_window_holds_the_translation_of_the_sample(scale: float, height: in
 def test_a_small_image_is_not_padded_to_a_huge_one() -> None:
     sample = Sample("a.png", source=torch.zeros(3, 32, 32, dtype=torch.uint8))
     assert padded(sample, sides(1024, 1024)).padded.source.shape[-2:] == (1024, 1024)
-    with pytest.raises(DataError, match=r"a\.png is 32x32, which this network pads to 4096x4096: give larger"):
+    with pytest.raises(DataError, match=r"a\.png is 32x32, but this network needs 4096x4096: use larger"):
         padded(sample, sides(4096, 4096))
 
 

@@ -44,4 +44,4 @@ def test_lower_levels_of_a_pyramid_are_no_further_images(tmp_path: Path, caplog:
     warning, report = caplog.messages
     assert report.startswith("pyramids     2 files")
     assert warning.startswith("1 file with several images or bands")
-    assert re.search(r"such as page 1 of 2 of .*pages\.tif", warning)
+    assert re.search(r"for example page 1 of 2 of .*pages\.tif", warning)

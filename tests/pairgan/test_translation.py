@@ -122,7 +122,7 @@ def test_a_batch_of_mixed_sizes_equals_one_by_one(model: pairgan.Model) -> None:
         (LABELS.astype(float), LABELS, r"source: holds \(3, 5\) float64, expected array \(H, W\) ids"),
         (LABELS[:0], LABELS, r"\(0, 5\)"),
         (LABELS, None, r"generator\.onnx takes source, instances; given: source\. Give those"),
-        (LABELS, LABELS[:2], r"instances: is 5x2, its image 5x3\. Make them the same size"),
+        (LABELS, LABELS[:2], r"instances: is 5x2, not 5x3"),
         (Image.new("RGB", (5, 3)), LABELS, "source: holds RGB pixels, expected an id per pixel"),
         (__file__, LABELS, r"test_translation\.py: cannot be read as an image"),
         (None, LABELS, r"source: .*NoneType"),
@@ -195,9 +195,9 @@ def test_a_folder_is_translated_and_a_bad_file_reported(
         assert_alike(Image.open(results / f"{name}.png"), expected)
     save_image(results / "a.bmp", LABELS)
     for source, output, problem in (
-        (sources, sources / "new", "lies within"),
-        (sources, tmp_path, "or around it"),
-        (sources, instances, "lies within"),
+        (sources, sources / "new", "is inside"),
+        (sources, tmp_path, "or contains it"),
+        (sources, instances, "is inside"),
         (tmp_path / "missing", results, "missing: is missing. Name another folder"),
         (results, tmp_path / "new", f"{results / 'a.bmp'} and a.png: would write the same result. Keep one of them"),
     ):

@@ -65,7 +65,7 @@ def save_deep_colours(path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        (np.zeros((8, 8), np.uint8), r"source: holds 8 bits, the training images values up to 50000\. Give such"),
+        (np.zeros((8, 8), np.uint8), r"source: holds 8 bits, .* 50000\."),
         (np.full((8, 8), np.nan, np.float32), r"expected array \(H, W, 1\) finite values"),
         (np.broadcast_to(np.uint16(1), (10_000, 10_000)), r"\(H, W, 1\) finite values of 1 to 89478485 pixels"),
         (np.zeros((0, 8), np.uint16), r"\(0, 8, 1\) uint16, expected"),
@@ -88,7 +88,7 @@ def test_a_tiff_with_other_pixels_than_pillow_reads_is_refused(tmp_path: Path, t
     for holds in ("RGB", "ids", pairgan.VALUES):
         if holds == pairgan.VALUES and tags == {339: 2}:
             continue  # tifffile reads signed numbers
-        with pytest.raises(pairgan.ImageError, match=r"x: has values of the TIFF tags \[\d+\] that are not read"):
+        with pytest.raises(pairgan.ImageError, match=r"x: has unsupported values of the TIFF tags \[\d+\]"):
             pairgan._read(tmp_path / "x.tif", "x", holds, 1)
 
 

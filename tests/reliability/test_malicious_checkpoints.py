@@ -198,5 +198,5 @@ def test_a_projection_of_very_many_layers_is_not_built(tmp_path: Path) -> None:
     weights = {f"taps.{tap}.0.weight": torch.ones(1, 1) for tap in range(1001)}
     networks = {"networks": {"projection": weights}}
     as_zip(path, {"format": "pairgan-training", "format_version": 3, "config": {}, "step": 1, **networks})
-    with pytest.raises(CheckpointError, match=r"01\.pt: its projection is none of up to 1000 layers\. "):
+    with pytest.raises(CheckpointError, match=r"01\.pt: expected a projection with 1 to 1000 layers\. "):
         load_network(path, "projection")
