@@ -4,7 +4,7 @@
     model = pairgan.load("generator.onnx")
     model("photo.jpg").save("translated.png")
 
-python -m pairgan MODEL IN OUT takes files and folders. Needs numpy, Pillow and onnxruntime, and tifffile for TIFFs.
+python -m pairgan MODEL IN OUT translates files or folders. Requires numpy, Pillow, onnxruntime; tifffile for TIFFs.
 """
 
 import argparse
@@ -38,8 +38,8 @@ HIDDEN = re.compile(  # names that begin with a dot, and folders that systems an
 OWN_CLASSES = {"synthetic_facades": 12}  # number of classes by layout, if settings do not hold it
 BYTES, FLOATS, VALUES = "uint8", "float32 in [-1, 1]", "finite values"
 _TYPES: dict[str, tuple[type, ...]] = {BYTES: (np.uint8,), FLOATS: (np.floating,), VALUES: (np.integer, np.floating)}
-_DIGEST = b"rJ\n\x06sha256\x12@"  # a file's last metadata entry starts so, and holds the digest of all earlier bytes
-_TIFF = {254: (0, 2), 255: (0, 1), 258: (8, 16, 32, 64), 262: (1, 2), 274: (0, 1), 338: (0, 2)}  # values; 0: no tag
+_DIGEST = b"rJ\n\x06sha256\x12@"  # start of the last metadata entry, which holds the digest of all bytes before it
+_TIFF = {254: (0, 2), 255: (0, 1), 258: (8, 16, 32, 64), 262: (1, 2), 274: (0, 1), 338: (0, 2)}  # allowed; 0: unset
 _PILLOWS_TIFF = _TIFF | {258: (0, 1, 8, 16, 32), 262: (1, 2, 3, 5, 6), 284: (0, 1), 339: (0, 1, 3)}
 
 
@@ -72,7 +72,7 @@ class Model:
     n_classes: Number of classes of label maps; 0 for RGB images. ignore_id: Id of pixels without a class, or None.
     size_multiple, min_size: Sides of images are padded to multiples of `size_multiple`, and at least to `min_size`.
     step: Training step, or None for weights of the original programs. direction: AtoB or BtoA. card: See Card.
-    settings: Settings of the run; data.source_… describes the model's input. run: Translate padded (N, C, H, W) maps.
+    settings: Settings of the run; data.source_… describes the input. run: Function that takes padded (N, C, H, W) maps.
     """
 
     path: Path
@@ -97,7 +97,7 @@ class Model:
         EXIF orientation is applied. The model's scale multiplies the sides.
         source: Path, PIL image or array: RGB (H, W, 3) uint8, (H, W) class ids, or values in the unit of the training
             images, (C, H, W), (H, W, C) or (H, W). instances: Ids, as for source. source_images: Values, as for source.
-        features: uint8: path, PIL image or (H, W, 3) uint8, of any size. float32: (H, W, C) floats in [-1, 1].
+        features: Path, PIL image or (H, W, 3) uint8, of any size. For a float32 input: (H, W, C) floats in [-1, 1].
         Raises ImageError if a map is missing, cannot be read, has a wrong type or size, or holds an unknown class id.
         """
         others = (None if maps is None else [maps] for maps in (instances, features, source_images))
@@ -172,7 +172,7 @@ class Model:
 
 
 def load(path: str | os.PathLike[str], device: Device = "auto") -> Model:
-    """Load a generator from a .onnx file of tools.export, which includes the input encoding. The file holds no code.
+    """Load a generator from a .onnx file of tools.export. The file includes the input encoding and holds no code.
 
     device: auto uses a GPU if possible. Raises ModelError if the file, onnxruntime or the device cannot be used.
     """

@@ -35,7 +35,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--split", metavar="NAME", help="split of the data set, without --input; default: the test split")
     output_help = "folder of the results, or file of a translated video; default: results/RUN/SPLIT_stepSTEP"
     add("--output", type=Path, metavar="PATH", help=output_help)
-    existing_help = "refuse: replace only results of test.py; replace: all files; keep: only translate missing images"
+    existing_help = "refuse: replace only results of test.py; replace: also other files; keep: only add missing images"
     add("--existing", choices=("refuse", "replace", "keep"), default="refuse", help=existing_help)
     compile_help = "compile the generator before the first image, which is faster for many images of one size"
     add("--compile", choices=("on", "off"), default="off", help=compile_help)

@@ -40,7 +40,7 @@ FOLDER = Path(__file__).parent
 BASE = "base"
 _RUN_SETTINGS = "config.yaml"  # a file in the folder of each run
 Layer = tuple[str, object]
-"""Settings with their origin for error messages, such as the name of a file: (origin, settings)."""
+"""(origin, settings). The origin is a name for error messages, such as the path of a YAML file."""
 
 READERS: dict[str, Callable[[object, str], object]] = {  # convert a value in YAML to the value of a setting
     "data.label_colors": read_color_table,  # replaces a file name by the file's content
@@ -122,7 +122,7 @@ def load_config(path: Path | str, overrides: Sequence[str] = ()) -> Config:
 
     Raises:
         OSError: The file cannot be read.
-        ConfigError: The file does not exist or is no YAML, or settings are wrong. The error lists all of them.
+        ConfigError: The file does not exist or is no YAML, or settings are wrong. The error lists all faults.
     """
     return config_of(read_recipe(Path(path)), overrides)
 

@@ -43,7 +43,7 @@ def _layout_rules(config: Config) -> Iterator[Rule]:
         yield config.generator.scale == 1, "generator.scale", expected
     is_possible = data.direction == "AtoB" or not data.has_labels or layout.drawn or not layout.pairs
     yield is_possible, "data.direction", "AtoB if data.n_classes or data.label_colors is set"
-    expected = "a folder, because RGB sources are not label maps (data.n_classes, data.label_colors)"
+    expected = "a folder, because connected needs label maps (data.n_classes or data.label_colors)"
     yield data.has_labels or not data.makes_instances, "data.instances", expected
     if data.is_stacked:  # the first folder can hold label maps
         folders = data.source_folder

@@ -58,7 +58,7 @@ class LoadedGenerator:
         an original's file, the settings are derived from the shapes of the weights.
     step: Training step of the weights, or None for an original's file.
     direction: Direction of the translation, see `MethodConfig.translators`.
-    weights: "average" if the weights are a moving average, otherwise "raw". An exported file counts as raw.
+    weights: "average" if the weights are a moving average, otherwise "raw". Exported files count as "raw".
     sha256: Digest of the file when it was read, or None if not computed. Training can replace the file later.
     n_samples: Number of training samples, or None if the file does not record it.
     stack: Source folders of the training if their images are stacked and `direction` is BtoA. Otherwise None.

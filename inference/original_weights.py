@@ -1,7 +1,4 @@
-"""Find and load weight files of the original programs (originals), such as pix2pixHD and CycleGAN.
-
-These files hold no settings. The shapes of the weights determine the settings.
-"""
+"""Load weight files of the original programs (originals). The shapes of the weights determine the settings."""
 
 import re
 from collections.abc import Mapping, Sequence

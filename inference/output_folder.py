@@ -46,9 +46,9 @@ _MIXED = "mixed"  # whether the folder also holds images from runs with other se
 
 _NOT_COMPARED = ("step", "checkpoint", "folders")  # these facts change when files move, or depend on other facts
 _OPTIONS_NOT_RECORDED = (
-    *("device", "compile", "batch_size", "max_pixels", "output", "existing"),  # without effect on translations
+    *("device", "compile", "batch_size", "max_pixels", "output", "existing"),  # do not change translations
     *("checkpoint", "direction", "weights", "overrides", "opt_level", "dtype", "tile", "clusters", "style", "size"),
-    *("input", "split", "instances", "targets", "feature_maps"),  # this line and the last are recorded otherwise
+    *("input", "split", "instances", "targets", "feature_maps"),  # recorded under other names, as is the line above
 )
 _SECTIONS = ("data.", "generator.", "features.", "style.")  # sections that change translations, except for:
 _SETTINGS_WITHOUT_EFFECT = (
@@ -96,7 +96,7 @@ class ImageStore:
                     write_tiff(unfinished, image, source, self.scale, no_data.value if no_data else None)
 
     def read(self, path: Path) -> Tensor:
-        """Read a translated image, with NaN as 0; raise DataError if it is damaged or has another storage format."""
+        """Read a translated image with 0 for NaN. Raise DataError if the file is damaged or has another format."""
         if self.form is None:
             return read_rgb(path)
         image = read_stored(path, replace(self.form, allows_missing=True))
@@ -124,7 +124,7 @@ def default_output(loaded: LoadedGenerator, request: Request) -> Path:
         name = first.resolve().stem if is_file else common_folder(request.input).name or "input"
     else:
         name = request.split or translated_split(loaded.config)
-    name = name.replace("/", "_")  # a split can be a nested folder, its results cannot
+    name = name.replace("/", "_")  # a split can be a nested folder, but its results are in one folder
     step = None if loaded.step is None else f"step{loaded.step}"
     return Path("results") / loaded.name / "_".join(filter(None, [name, loaded.named_direction, step]))
 
@@ -216,7 +216,7 @@ class OutputFolder:
         if foreign:
             files = f"{foreign[0]}" + (f" and {counted(len(foreign) - 1, 'other file')}" if foreign[1:] else "")
             remedy = "Choose another --output, or --existing replace."
-            raise DataError(f"--output: test.py did not write {files}, and would overwrite it. {remedy}")
+            raise DataError(f"--output: results would overwrite {files}, which test.py did not write. {remedy}")
 
     def record(self, origin: Mapping[str, Any], existing: Existing) -> None:
         """Record the settings of this run, and delete older translations of its samples with other settings.

@@ -41,7 +41,7 @@ _BASELINES = ("l1", "l1_weighted")  # metrics that are compared with the best co
 
 @dataclass
 class SetMeasures:
-    """Metrics of unpaired data, which compare the set of translations with real images of the target domain.
+    """Compares the set of translations with real images of the target domain, for unpaired data.
 
     Each process collects the features of its images. `gather` compares the features of all processes.
 

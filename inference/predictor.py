@@ -33,7 +33,7 @@ class Predictor:
     clusters: Clusters to sample instance features from. None: samples provide the features.
     seed: Seed of features, noise channels, style and dropout. It is combined with the name of the image.
     toward: Second seed and interpolation factor of noise channels and style, 0 (`seed`) to 1 (second seed).
-    style: Style of all translations, (1, style_channels). None: sample a style for each image with its seed.
+    style: Style of all translations, (1, style_channels). None: sample a style for each image with `seed`.
     noise: Whether to use dropout and the image's own batch statistics in the translation, as pix2pix does.
     tiles: Network that computes large images in tiles. None: translate every image in one piece.
     target_dtype: Dtype of translations if targets are not 8-bit RGB.

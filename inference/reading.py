@@ -182,9 +182,8 @@ def fitted(sample: Sample, preprocessing: Preprocessing, *, keeps_size: bool, so
 def padded(sample: Sample, rule: Preprocessing) -> PaddedSample:
     """Pad a sample to sides that are multiples of `rule.size_multiple` and at least `rule.min_size`.
 
-    All maps are reflected at their borders, repeatedly if the sample is small. A side of 1 pixel is repeated. If
-    the target has another size than the source, the padded sample has no target and no weights: such targets can differ
-    in size although all sources of a batch have one size. Sides of the window are rounded up.
+    Reflect all maps at their borders, repeatedly for small samples. Repeat a side of 1 pixel. Round the window up. If
+    source and target differ in size, omit target and weights, because their sizes can differ within a batch.
 
     Raises:
         DataError: The sample is far smaller than the smallest input of the network.

@@ -67,8 +67,7 @@ def with_clusters(loaded: LoadedGenerator, request: Request) -> LoadedGenerator:
 def load_requested_generator(request: Request, *, has_instances: bool | None = None) -> LoadedGenerator:
     """Load the generator of a request with its clusters and the SHA-256 of its file. Log the choices.
 
-    has_instances: Whether a generator from a file of the original programs takes instance edges. None: only if
-        --instances is set.
+    has_instances: Whether weights of an original program take instance edges. None: only if --instances is set.
 
     Raises:
         CheckpointError, OriginalWeightsError, ConfigError: A file or an override cannot be used.
@@ -173,11 +172,11 @@ def requested_predictor(
     _report_choices(loaded, predictor, request)
     generator = predictor.generator
     window = request.norm_window if has_instance_norm(generator) else None
-    tile = window // 2 if window else request.tile  # add a quarter of the window on each side
+    tile = window // 2 if window else request.tile  # the overlap adds a quarter of the window on each side
     if tile is None:
         return predictor
     if isinstance(generator, FeatureConditionedGenerator):
-        raise ConfigError("--tile: features of targets need whole images. Use --features sampled, or omit --tile.")
+        raise ConfigError("--tile: features cannot be encoded in tiles. Use --features sampled, or omit --tile.")
     sides = image_sides(loaded.reading_config)
     tiles = TiledNetwork(
         generator,

@@ -56,7 +56,7 @@ class WholeImageNorm(nn.Module):
 
 @dataclass(frozen=True)
 class Segment:
-    """The layers from one norm up to the next. To compute them, the statistics of the first norm must be complete.
+    """The layers from one norm up to the next. They can be computed when the statistics of the first norm are known.
 
     network: Network that maps the tensors of `reads` to the tensors of `writes`, each (1, C, h, w).
     reads, writes: Stride of each input and output tensor by name. The unit of strides and of `reach` is a pixel of

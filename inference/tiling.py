@@ -69,8 +69,8 @@ class TiledNetwork:
         statistics. Windows are blended linearly. They need one pass and no temporary files.
     folder: Folder of the temporary files.
 
-    Attributes: n_segments, the number of passes over the tiles; is_windowed, whether there are windows; at_once, the
-    longest side of an image that is computed in one piece.
+    n_segments: Number of passes over the tiles.
+    is_windowed, at_once: Whether there are windows, and the longest side of an image that is computed in one piece.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class TiledNetwork:
         self._segments = cut_at_norms(network, image_stride=self._image_stride, is_windowed=self.is_windowed)
         self.n_segments = len(self._segments)
         self._overlap = -(-(overlap or 0) // size_multiple) * size_multiple
-        # tiles of an image can be up to half as long, and a window must have at least `min_size`
+        # nearly equal tiles can be half as long as `tile`, and a window must be at least `min_size` long
         least = 2 * min_size if self.is_windowed else size_multiple
         self.tile = max(tile // size_multiple * size_multiple, least)
         self.at_once = self.tile + 2 * self._overlap

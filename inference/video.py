@@ -62,7 +62,7 @@ def _prepared_output(path: Path, loaded: LoadedGenerator, request: Request, worl
     needed = loaded.conditioning
     takes_more = needed.n_classes or needed.needs_instances or needed.features != "none"
     if takes_more or loaded.data_facts.page_obstacle:
-        raise DataError(f"--input {path}: {loaded.file} does not translate RGB images to RGB images. Name images.")
+        raise DataError(f"--input {path}: {loaded.file} does not translate RGB to RGB images. Name a folder of images.")
     default = default_output(loaded, request)
     suffix = path.suffix if path.suffix.lower() in FORMATS else ".mp4"
     output = request.output or default.with_name(default.name + suffix)

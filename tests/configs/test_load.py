@@ -90,7 +90,7 @@ def test_the_former_name_of_a_loss_is_read_everywhere(tmp_path: Path) -> None:
         (DRAWN, ["data.label_colors=nowhere.yaml"], r"data\.label_colors: no such file: nowhere\.yaml; expected city"),
         (HALVES, [COLORS], r"data\.label_colors is .*side_by_side: it holds RGB"),
         (DRAWN, ["data.direction=BtoA"], r"data\.direction is BtoA, expected AtoB if data\.n_classes or data"),
-        (PAIRS, ["data.instances=connected"], r"data\.instances is connected, expected a folder, because RGB"),
+        (PAIRS, ["data.instances=connected"], r"data\.instances is connected, expected a folder, because"),
         (PAIRS, ["data.source_folder=[a,a]", "data.source_channels=2"], r"\[a,a\], expected each folder once"),
         (PAIRS, ["data.source_folder=[a,b,c]", "data.source_channels=2"], r"channels is 2, expected at least 3: "),
         (PAIRS, [*TWO_FOLDERS, "data.direction=BtoA"], r"direction is BtoA, expected AtoB with several folders"),
