@@ -1,4 +1,4 @@
-"""Data sets: from the files of a layout, or from drawings, to batches on the device."""
+"""Data sets. Layouts find or draw samples, and the loader combines samples to batches."""
 
 from data.facades.dataset import SyntheticDayNight, SyntheticFacades
 from data.layout import RegisteredLayout
@@ -12,4 +12,4 @@ LAYOUTS: dict[str, type[RegisteredLayout]] = {
     "unpaired_folders": UnpairedFolders,
     "synthetic_day_night": SyntheticDayNight,
 }
-"""The layouts by the names that `data.layout` takes."""
+"""Layout classes, by their names in the setting `data.layout`."""

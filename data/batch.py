@@ -1,4 +1,4 @@
-"""Samples and batches: shapes, dtypes and ranges of their maps, and the transfer of a batch to the device."""
+"""Samples, batches, and the transfer of a batch to a device. The tensors of a sample are called its maps."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -11,13 +11,13 @@ from torch import Tensor
 from utils.errors import UserError
 
 _LISTED = 5
-_LARGEST_WEIGHT = {torch.uint8: 255.0, torch.uint16: 65535.0}  # stored value of weight 1; other types hold weights
+_LARGEST_WEIGHT = {torch.uint8: 255.0, torch.uint16: 65535.0}  # value that stores weight 1; other dtypes: 1
 
 
 class DataError(UserError):
     """The data set cannot be used.
 
-    problems: One or more lines that each name a file or folder and the remedy. The error's text lists the first ones.
+    problems: One or more lines. Each line names a file or folder and the remedy. `str` returns the first lines.
     """
 
     def __str__(self) -> str:
@@ -27,12 +27,12 @@ class DataError(UserError):
 
 
 class LoadingError(DataError):
-    """Loading failed, and not because of a sample: memory, a process that died or hangs, a bug in this program."""
+    """Loading failed for a reason outside the data: too little memory, a process that died or hangs, or a bug."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Maps:
-    """The maps of a sample or a batch. Some may be None; see Sample."""
+    """The maps of a sample or a batch, described in `Sample`. All maps except `source` can be None."""
 
     source: Tensor
     instances: Tensor | None = None
@@ -44,7 +44,7 @@ class _Maps:
 
     @property
     def maps(self) -> dict[str, Tensor]:
-        """The maps that exist, by name."""
+        """The maps that are not None, by name."""
         return {name: tensor for name in MAPS if (tensor := getattr(self, name)) is not None}
 
     def mapped(self, function: Callable[[Tensor], Tensor]) -> Self:
@@ -53,7 +53,7 @@ class _Maps:
         return replace(self, **mapped)
 
     def exchanged(self) -> Self:
-        """Return a copy with source and target exchanged, for the translation back. Both must be images."""
+        """Return a copy for the reverse translation: source and target, both images, are exchanged."""
         return replace(self, source=self.maps["target"], target=self.source)
 
 
@@ -62,7 +62,7 @@ MAPS = tuple(field.name for field in fields(_Maps))
 
 @dataclass(frozen=True)
 class BadSample:
-    """A sample of a domain (side 0 or 1) that cannot be used, and the reason."""
+    """A sample that cannot be used: its domain (`side`: 0 is the source, 1 the target), its index and the reason."""
 
     side: int
     index: int
@@ -71,19 +71,19 @@ class BadSample:
 
 @dataclass(frozen=True)
 class Sample(_Maps):
-    """One pair on the CPU, as a layout reads it.
+    """A source and, in most cases, its target, on the CPU. Images are 8-bit RGB, or have the type of their files.
 
     name: Relative path without suffix, unique in the split.
-    source: RGB image, (3, H, W) uint8. Or class ids, (1, H, W), uint8 for up to 255 classes, otherwise int32: 0 .. K-1,
-        and K for ignored pixels. Or a stored image, (C, H, W) uint8, uint16, int16 or float32.
+    source: RGB image, (3, H, W) uint8. Or image of another type, (C, H, W) uint8, uint16, int16 or float32. Or ids of K
+        classes, 0 .. K-1, and K for ignored pixels, (1, H, W) uint8 (int32 for more than 255 classes).
     instances: Instance ids, (1, H, W) int32.
-    target: RGB or stored image like `source`, of the source's size times the generator's scale.
+    target: Image of either type. Its sides are the source's sides times `generator.scale`.
     features: Precomputed instance features, (3, H, W) uint8.
-    weights: Weights of the target's pixels, (1, H, W): uint8 (of 255), uint16 (of 65535), int16 or float32.
-    source_images: Images of the other source folders if the first one holds label maps, (C, H, W). If all folders hold
-        images, `source` is their stack.
-    labels: Stored ids of a label map in addition to a source that is an image, (1, H, W) int32.
-    replaces: Samples that cannot be used. This sample was read instead.
+    weights: Weights of target pixels, (1, H, W) int16 or float32; or uint8 or uint16, with 255 or 65535 for weight 1.
+    source_images: Images of all source folders except the first, if the first folder holds label maps, (C, H, W). If
+        all source folders hold images, `source` has the channels of all of them.
+    labels: Ids of a label map that is read in addition to a source image, (1, H, W) int32.
+    replaces: Bad samples. This sample was read instead of them.
     """
 
     name: str
@@ -92,7 +92,7 @@ class Sample(_Maps):
 
 @dataclass(frozen=True)
 class Batch(_Maps):
-    """N samples of one size: the maps of `Sample` with a first dimension of N."""
+    """N samples of equal size. The maps of `Sample` get a first dimension of length N."""
 
     names: tuple[str, ...]
     replaces: tuple[BadSample, ...] = ()
@@ -106,15 +106,15 @@ class Batch(_Maps):
         return cls(names=tuple(sample.name for sample in samples), replaces=replaces, **maps)
 
     def to(self, device: torch.device) -> Self:
-        """Return the batch on `device`. The copy is asynchronous if the batch is pinned."""
+        """Return the batch on `device`. The copy is asynchronous if the batch is in page-locked memory."""
         return self.mapped(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin_memory(self) -> Self:
-        """Return the batch in page-locked memory."""
+        """Return a copy of the batch in page-locked memory."""
         return self.mapped(Tensor.pin_memory)
 
     def __reduce__(self) -> Any:
-        """Pickle maps as arrays. Torch would send them through shared memory, and containers have only 64 MB of it."""
+        """Pickle maps as NumPy arrays. Torch would pickle tensors to shared memory, often only 64 MB in containers."""
         return _batch, (self.names, self.replaces, {name: tensor.numpy() for name, tensor in self.maps.items()})
 
 
@@ -124,20 +124,20 @@ def _batch(names: tuple[str, ...], replaces: tuple[BadSample, ...], arrays: Mapp
 
 
 def check_one_size(samples: Sequence[tuple[str, int, int]]) -> None:
-    """Raise DataError unless samples, given as (name, height, width), can be stacked."""
+    """Raise DataError unless all samples have the same size. Each sample is given as (name, height, width)."""
     for sample in samples:
         if sample[1:] != samples[0][1:]:
             sizes = ", ".join(f"{name} {width}x{height}" for name, height, width in (samples[0], sample))
             raise DataError(
-                f"one batch holds images of different sizes ({sizes}): choose a data.preprocess that makes "
-                "them equal (resize_and_crop, scale_width_and_crop, crop) or train.batch_size=1"
+                f"one batch holds images of different sizes ({sizes}). Set data.preprocess to resize_and_crop, "
+                "scale_width_and_crop or crop, or set train.batch_size=1"
             )
 
 
 def _stacked(name: str, samples: Sequence[Sample]) -> Tensor | None:
-    """Return a map of all samples as one tensor, or None if they lack it; raise DataError if shapes differ."""
+    """Stack the map `name` of all samples, or return None if no sample has it; raise DataError if shapes differ."""
     maps = [tensor for sample in samples if (tensor := getattr(sample, name)) is not None]
-    assert len(maps) in (0, len(samples)), f"a layout reads {name} for some samples"
+    assert len(maps) in (0, len(samples)), f"only some samples have {name}"
     if name == "weights" and len({tensor.dtype for tensor in maps}) > 1:
         maps = [weights_to_float(tensor) for tensor in maps]
     found = {f"{tuple(tensor.shape)} {tensor.dtype}" for tensor in maps}
@@ -152,20 +152,20 @@ def weights_to_float(weights: Tensor) -> Tensor:
 
 
 class DeviceTransfer:
-    """Copies batches to a device. A GPU copies in a separate stream while it still computes the previous step."""
+    """Copies batches to a device. On a GPU, a separate CUDA stream copies during the previous training step."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
 
     def __call__(self, batch: Batch) -> Batch:
-        """Return the batch on the device with unchanged dtypes; the current stream waits for the copy."""
+        """Return a copy of the batch on the device. The current CUDA stream waits for the copy."""
         if self._stream is None:
             return batch.to(self._device)
         computing = torch.cuda.current_stream(self._device)
         with torch.cuda.stream(self._stream):
             copied = batch.to(self._device)
         computing.wait_stream(self._stream)
-        for tensor in copied.maps.values():  # the memory belongs to the other stream, which would reuse it too soon
+        for tensor in copied.maps.values():  # otherwise the copying stream could reuse the memory too early
             tensor.record_stream(computing)
         return copied

@@ -1,4 +1,4 @@
-"""A cache of decoded and resized samples for later epochs."""
+"""A cache of decoded and resized samples, so that later epochs do not decode them again."""
 
 import shutil
 from contextlib import suppress
@@ -13,17 +13,16 @@ from data.layout import DerivedLayout, Layout, Provenance
 from data.preprocessing import Preprocessing, place
 from utils.torch_private import is_system_error
 
-_FORMAT = 2  # version of the files; part of the keys
+_FORMAT = 2  # version of the cache files, part of each key
 
 
 class SampleCache:
-    """Samples as files in one folder, for all processes and runs.
+    """A folder with one file for each cached sample. All processes and runs share the folder.
 
-    A cache that is full keeps what it has.
+    If the disk space is used up, the cache neither adds nor removes samples.
 
-    folder: Created when the first sample is written.
-    spare_share: Share of the file system that stays free for checkpoints, or for other users of shared memory.
-        Processes that write at the same time may take a few samples of it.
+    folder: Folder of the cache, created when the first sample is written.
+    spare_share: Share of the file system, 0 to 1, that the cache leaves free. Parallel writers can exceed it slightly.
     """
 
     def __init__(self, folder: Path, *, spare_share: float = 0.0) -> None:
@@ -31,24 +30,24 @@ class SampleCache:
         self._spare_share = spare_share
 
     def read(self, key: str, name: str) -> Sample | None:
-        """Return the sample of a key, or None if there is none or its file is damaged."""
+        """Return the cached sample of a key, or None if its file is missing or damaged."""
         path = self._path(key)
         try:
-            maps = torch.load(path, weights_only=True)  # not memory-mapped: if such a file is truncated, SIGBUS follows
-            return Sample(name, **{kind: maps[kind] for kind in MAPS if kind in maps})  # earlier versions have fewer
+            maps = torch.load(path, weights_only=True)  # not memory-mapped, because a truncated file would cause SIGBUS
+            return Sample(name, **{kind: maps[kind] for kind in MAPS if kind in maps})  # older files have fewer maps
         except FileNotFoundError:
             return None
-        except Exception as error:  # noqa: BLE001  a damaged file can raise anything; its sample is decoded again
+        except Exception as error:  # noqa: BLE001  a damaged file can raise any error
             if not is_system_error(error):
                 with suppress(OSError):
                     path.unlink()
             return None
 
     def write(self, key: str, sample: Sample) -> None:
-        """Write a sample, if there is room. Its file appears only once it is complete."""
+        """Write a sample if there is enough space. Other processes never see an incomplete file."""
         path = self._path(key)
         incomplete = path.with_name(f"{path.name}.{uuid4().hex}.writing")
-        with suppress(OSError, RuntimeError):  # a full disk: the sample is decoded again next time
+        with suppress(OSError, RuntimeError):  # if the disk is full, the sample stays uncached
             if self.free_bytes() >= _n_bytes(sample):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 try:
@@ -59,7 +58,7 @@ class SampleCache:
                     incomplete.unlink(missing_ok=True)
 
     def free_bytes(self) -> int:
-        """Return the bytes of the file system that the cache may still take."""
+        """Return how many more bytes the cache can use."""
         folder = next(folder for folder in (self._folder, *self._folder.parents) if folder.exists())
         disk = shutil.disk_usage(folder)
         return max(disk.free - int(self._spare_share * disk.total), 0)
@@ -69,9 +68,9 @@ class SampleCache:
 
 
 class CachedLayout(DerivedLayout):
-    """A layout whose samples are resized for training, and read from the cache if they are in it.
+    """A layout that reads resized samples from a cache, and adds missing samples to the cache.
 
-    Only the part of preprocessing that is not random is cached. Cropping and mirroring follow.
+    Random cropping and mirroring follow later. They are not cached.
     """
 
     def __init__(self, layout: Layout, preprocessing: Preprocessing, cache: SampleCache) -> None:
@@ -80,31 +79,31 @@ class CachedLayout(DerivedLayout):
         self.cache = cache
 
     def provenance(self, index: int) -> Provenance:
-        """Return what the content of sample `index` depends on, including the settings of resizing."""
+        """Return the files and settings that determine sample `index`, including the resize settings."""
         provenance = self._layout.provenance(index)
         return replace(provenance, rule=f"{_FORMAT} {provenance.rule} {self._preprocessing.size_rule}")
 
     def read(self, index: int) -> Sample:
-        """Read sample `index`, resized; see Layout."""
+        """Return the resized sample `index`, from the cache if possible; see Layout."""
         provenance = self.provenance(index)
         key = provenance.key()
         sample = self.cache.read(key, self.names[index])
         if sample is None:
             sample = self.resized(index)
-            if provenance.key() == key:  # otherwise a file may have changed before it was decoded
+            if provenance.key() == key:  # otherwise a file changed during reading
                 self.cache.write(key, sample)
         return sample
 
     def resized(self, index: int) -> Sample:
-        """Read sample `index`, resized, without the cache; raises as `read`."""
+        """Read sample `index` from its files and resize it, without the cache; raise DataError like `read`."""
         sample = self._layout.read(index)
         return place(sample, self._preprocessing.whole(sample), source_is_ids=self.n_classes > 0)
 
 
 def room(layout: Layout, index: int) -> tuple[int, int]:
-    """Return the bytes that all samples take in the cache, estimated from sample `index`, and the free bytes.
+    """Return the bytes that the cache needs for all samples, estimated from sample `index`, and the free bytes.
 
-    layout: A layout of CachedLayouts.
+    layout: Layout whose `sides` are CachedLayouts.
 
     Raises:
         DataError: The sample cannot be read.

@@ -1,4 +1,4 @@
-"""Folders of data sets and their files, on a disk of this machine or packed in tar files."""
+"""Folders of data sets and their files, on a local disk or in tar files."""
 
 import errno
 import io
@@ -26,24 +26,24 @@ SPLITS = ("train", "val", "test")
 
 
 class File(Protocol):
-    """A file that can be read: a Blob or a Path. `str` names it in messages."""
+    """A file that can be read: a Blob or a Path. Messages contain `str(file)`."""
 
     @property
     def suffix(self) -> str:
-        """The end of its name, from the last dot on."""
+        """The end of the file's name, from the last dot on."""
         ...
 
     def open(self, mode: Literal["rb"], /) -> BinaryIO:
-        """Open it for reading."""
+        """Open the file for reading."""
         ...
 
 
 @dataclass(frozen=True)
 class Blob(ABC):
-    """A file of a data set. `str` names it in messages.
+    """A file of a data set. Messages contain `str(blob)`.
 
-    folder: Folder that lists it.
-    name: Path below that folder, with "/" between parts.
+    folder: Folder whose method `files` returned this file.
+    name: Path below this folder, with "/" between parts.
     """
 
     folder: "Folder"
@@ -54,28 +54,28 @@ class Blob(ABC):
 
     @property
     def suffix(self) -> str:
-        """The end of its name, from the last dot on."""
+        """The end of the file's name, from the last dot on."""
         return PurePath(self.name).suffix
 
     @abstractmethod
     def open(self, mode: Literal["rb"] = "rb", /) -> BinaryIO:
-        """Open it for reading. The opened file can seek; a file on a disk has a descriptor (`fileno`).
+        """Open the file for reading. The result can seek. If the file is on a disk, the result also has `fileno`.
 
         Raise OSError if the file is missing or cannot be read.
         """
 
     @abstractmethod
     def size(self) -> int:
-        """Return its size in bytes; raises OSError as `open`."""
+        """Return the size in bytes; raise OSError like `open`."""
 
     @abstractmethod
     def state(self) -> str:
-        """Return a text that changes when the file is written to or replaced, without reading it; raises OSError."""
+        """Return a text that changes when the file changes. The file is not read. Raise OSError like `open`."""
 
 
 @dataclass(frozen=True)
 class Folder(ABC):
-    """A folder of a data set. `str` names it in messages. Equal folders hold the same files."""
+    """A folder of a data set. Messages contain `str(folder)`. Folders that compare equal hold the same files."""
 
     path: PurePath
 
@@ -87,26 +87,26 @@ class Folder(ABC):
 
     @abstractmethod
     def files(self) -> Sequence[Blob]:
-        """Return the files at any depth that are not hidden; none if the folder does not exist.
+        """Return the files at any depth that are not hidden. A missing folder has no files.
 
         Raise DataError if a folder cannot be listed.
         """
 
     @abstractmethod
     def folders(self) -> Sequence[str]:
-        """Return the sorted names of the folders in this one that are not hidden; raises DataError as `files`."""
+        """Return the sorted names of direct subfolders that are not hidden; raise DataError like `files`."""
 
     def exists(self) -> bool:
         """Return whether the folder exists."""
         return bool(self.files())
 
     def absence(self) -> str:
-        """Return the end of the message that the folder does not exist."""
+        """Return the end of an error message about this missing folder."""
         return "no such folder"
 
 
 class LocalFolder(Folder):
-    """A folder on a disk of this machine."""
+    """A folder on a local disk."""
 
     def __init__(self, path: str | Path) -> None:
         super().__init__(Path(path))
@@ -114,7 +114,7 @@ class LocalFolder(Folder):
     def files(self) -> list[Blob]:
         """See Folder. Links to folders are not followed.
 
-        Broken links are files: otherwise nobody would notice that their samples are missing.
+        Broken links count as files, because the user must notice that these samples are missing.
         """
 
         def fail(error: OSError) -> None:
@@ -135,11 +135,11 @@ class LocalFolder(Folder):
         return [path.name for path in visible_entries(Path(self.path)) if path.is_dir()] if self.exists() else []
 
     def exists(self) -> bool:
-        """Return whether the path is a folder, which may be empty."""
+        """Return whether the path is a folder. The folder can be empty."""
         return Path(self.path).is_dir()
 
     def absence(self) -> str:
-        """Return what is wrong with the path, and which folders are next to it."""
+        """Return the problem with the path, the folders next to it, and a remedy."""
         path = Path(self.path)
         entries = visible_entries(path.parent) if path.parent.is_dir() else []
         names = listed([entry.name for entry in entries if entry.is_dir()], 8) or "none"
@@ -153,7 +153,7 @@ class LocalFolder(Folder):
 
 
 class LocalFile(Blob):
-    """A file on a disk of this machine."""
+    """A file on a local disk."""
 
     @classmethod
     def of(cls, path: Path) -> Blob:
@@ -165,7 +165,7 @@ class LocalFile(Blob):
 
     @cached_property
     def path(self) -> Path:
-        """The path of the file. It is cached because a sample is read many times."""
+        """The path of the file, cached because each sample is read many times."""
         return Path(self.folder.path, self.name)
 
     def open(self, mode: Literal["rb"] = "rb", /) -> BinaryIO:
@@ -177,20 +177,20 @@ class LocalFile(Blob):
         return self.path.stat().st_size
 
     def state(self) -> str:
-        """Return the path without links, the size, the time and the inode."""
+        """Return the path with links resolved, the size, the time of the last change and the inode."""
         path, state = self.path, self.path.stat()
         return f"{path.resolve()}:{state.st_size}:{state.st_mtime_ns}:{state.st_ino}"
 
 
 def local_folder(folder: Folder | Path) -> Folder:
-    """Return `folder` as a Folder."""
+    """Return `folder` as a Folder. A Path becomes a LocalFolder."""
     return LocalFolder(folder) if isinstance(folder, Path) else folder
 
 
 def is_hidden(name: str) -> bool:
-    """Return whether a file or folder is no data: its name begins with a dot, or a system or a NAS has made it.
+    """Return whether a name begins with a dot, or is a folder that operating systems or NAS devices add.
 
-    Otherwise thumbnails and deleted images would count as images.
+    Such folders hold thumbnails and deleted images, which must not count as images.
     """
     return HIDDEN.search(f"/{name}/") is not None
 
@@ -205,7 +205,7 @@ _VERSION = "tar_index 1"
 
 
 class Member(NamedTuple):
-    """A file in a tar file, as a line of the index lists it.
+    """A line of the index: the position of a file in a tar file.
 
     tar: Path of the tar file below the root.
     name: Path of the file below the root of the packed data set.
@@ -221,18 +221,18 @@ class Member(NamedTuple):
 
 
 def index_lines(members: Collection[Member]) -> Iterator[str]:
-    """Yield the lines of an index; the first one holds the number of the others."""
+    """Yield the lines of an index. The first line holds the version and the number of members."""
     for row in ([_VERSION, len(members)], *members):
         yield f"{json.dumps(row)}\n"
 
 
 @dataclass(frozen=True)
 class TarFolder(Folder):
-    """A folder in tar files. An index says where each file is.
+    """A folder in tar files. An index lists the position of each file.
 
     path: Path below the root of the packed data set.
     root: Folder of the index and the tar files.
-    members: All packed files by their names.
+    members: All files in the tar files, by name.
     """
 
     root: Path
@@ -255,7 +255,7 @@ class TarFolder(Folder):
         return f"no such folder; folders next to it: {listed(others, 8) or 'none'}"
 
     def _below(self) -> Iterator[tuple[str, Member]]:
-        """Yield the members below the folder, with their paths below it."""
+        """Yield the path below this folder, and the member, of each file in this folder."""
         prefix = "/".join([*self.path.parts, ""])
         for name, member in self.members.items():
             if name.startswith(prefix):
@@ -264,7 +264,7 @@ class TarFolder(Folder):
 
 @dataclass(frozen=True)
 class TarBlob(Blob):
-    """A file in a tar file, which is read as a whole."""
+    """A file in a tar file. Opening it reads the whole file."""
 
     folder: TarFolder
     member: Member
@@ -275,7 +275,7 @@ class TarBlob(Blob):
             with (self.folder.root / self.member.tar).open("rb") as file:
                 file.seek(self.member.offset)
                 content = file.read(self.member.n_bytes)
-        except OSError as error:  # names the tar file, not the image
+        except OSError as error:  # otherwise the message would not name the image
             raise OSError(errno.EIO, f"{self.member.tar}: {error.strerror}") from error
         if len(content) < self.member.n_bytes or zlib.crc32(content) != self.member.crc:
             raise OSError(errno.EIO, f"{self.member.tar} differs from {INDEX}")
@@ -286,12 +286,12 @@ class TarBlob(Blob):
         return self.member.n_bytes
 
     def state(self) -> str:
-        """Return the place and the checksum of the content."""
+        """Return the position of the content in the tar file and its checksum."""
         return f"{self.folder.root.resolve()} {self.member}"
 
 
 def _read_index(root: Path) -> dict[str, Member]:
-    """Return the members that an index lists by their names; raise DataError if it is damaged."""
+    """Read the index in a folder, and return its members by name; raise DataError if the index is damaged."""
     try:
         with (root / INDEX).open(encoding="utf-8") as lines:
             return _checked(root, map(json.loads, lines))
@@ -302,12 +302,12 @@ def _read_index(root: Path) -> dict[str, Member]:
 
 
 def _checked(root: Path, rows: Iterator[Any]) -> dict[str, Member]:
-    """Return the members in the rows of an index by their names.
+    """Check the rows of an index, and return its members by name.
 
     Raises:
         DataError: A tar file is shorter than the index says.
         OSError: A tar file is missing.
-        ValueError: The rows are not as `index_lines` writes them, or members repeat or overlap.
+        ValueError: The rows do not have the format of `index_lines`, or members repeat or overlap.
     """
     head = next(rows, None)
     members, sizes, end = dict[str, Member](), dict[str, int](), 0
@@ -327,7 +327,7 @@ def _checked(root: Path, rows: Iterator[Any]) -> dict[str, Member]:
 
 
 def _member(row: Any) -> Member:
-    """Return the member in a row of an index; raise ValueError if there is none."""
+    """Convert a row of an index to a member; raise ValueError if its format is wrong."""
     match row:
         case [str(tar), str(name), int(), int(), int()] if is_inside(tar) and is_inside(name):
             if all(0 <= number < 2**63 for number in row[2:]):
@@ -336,9 +336,9 @@ def _member(row: Any) -> Member:
 
 
 def is_inside(name: str) -> bool:
-    """Return whether a name is a path below a folder on any system.
+    """Return whether a name is a path below a folder on every operating system.
 
-    Bytes that are not UTF-8 are surrogate escapes in it. Other surrogates raise UnicodeEncodeError, a ValueError.
+    A name can contain surrogate escapes (bytes that are not UTF-8). Other surrogates raise UnicodeEncodeError.
     """
     name.encode("utf-8", "surrogateescape")
     return {"", ".", ".."}.isdisjoint(name.split("/")) and not any(mark in name for mark in "\\:\0")
@@ -349,9 +349,9 @@ def _again(root: Path) -> str:
 
 
 def data_set_folder(root: str) -> Folder:
-    """Return the folder that `data.root` names, where `~` is the user's home: of tar files if it has an index of them.
+    """Return the folder `root`: a TarFolder if it contains an index of tar files, otherwise a LocalFolder.
 
-    Raise DataError if there is no such folder, its index is damaged, or a tar file is missing or shorter than it says.
+    `~` is expanded. Raise DataError if the folder is missing, or its index is damaged or does not fit the tar files.
     """
     if problem := data_root_problem(root):
         raise DataError(problem)

@@ -1,4 +1,4 @@
-"""The interface of every layout, and the types and checks that layouts share."""
+"""The interface of layouts, which find and read the samples of a data set, and types that all layouts use."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -15,55 +15,55 @@ from utils.label_colors import LabelColors
 
 @dataclass(frozen=True)
 class Provenance:
-    """All that the content of a sample depends on.
+    """The files and settings that determine a sample.
 
-    rule: Content of each file and all settings that matter; for a drawn sample, the numbers that determine it.
-    files: File of each map, in the order of the rule; "pair" is a file with both images.
+    rule: Names of the maps and all settings that matter. For a drawn sample, the numbers that determine the drawing.
+    files: File of each map, in the order of the rule. "pair" is a file that holds both images.
     """
 
     rule: str
     files: Mapping[str, Blob] = field(default_factory=dict)
 
     def key(self) -> str:
-        """Return a digest that changes with the rule and with the files; raise DataError if one cannot be read."""
+        """Return a digest that changes with the rule and the files; raise DataError if a file cannot be read."""
         texts = [self.rule]
         for file in self.files.values():
             try:
                 texts.append(file.state())
             except OSError as error:
                 raise DataError(f"{file}: {error.strerror}") from error
-        return hashlib.sha256(
-            " ".join(texts).encode("utf-8", "surrogateescape")
-        ).hexdigest()  # file names may hold any bytes
+        text = " ".join(texts).encode("utf-8", "surrogateescape")  # file names can contain any bytes
+        return hashlib.sha256(text).hexdigest()
 
 
 class Layout(ABC):
     """One split of a data set.
 
-    Samples are pairs unless the layout has two `sides` (domains). Each side is a layout that has only sources, and a
-    sample joins an image of each side. Indices below the length go through both sides in order, higher ones through all
-    other combinations. Reading, placing, caching, splitting and skipping are done for each side.
+    A layout of pairs reads source and target together. An unpaired layout has two `sides`, one for each domain. A side
+    is a layout that has only sources, and a sample joins an image of each side. Indices from 0 to len(layout) - 1 use
+    the images of both sides in order. Higher indices make all other combinations. The caller caches, resizes, splits
+    and skips samples of each side separately.
     """
 
     n_classes: int = 0
-    """Number of classes; 0 if the source is an image."""
+    """Number of classes of label maps; 0 if sources are images."""
     names: Sequence[str]
     """Names of the samples, by index."""
     folders: Sequence[Folder] = ()
-    """Folders that are read; none for drawn samples."""
+    """Folders of the files; empty if samples are drawn."""
 
     def __len__(self) -> int:
         return len(self.names)
 
     @property
     def files(self) -> Iterator[Blob]:
-        """Files that are read, below the folders."""
+        """The files of all samples."""
         for side in self.sides:
             yield from (file for index in range(len(side)) for file in side.provenance(index).files.values())
 
     @property
     def sides(self) -> Sequence["Layout"]:
-        """The layouts that read images: this one, or one for the sources and one for the targets."""
+        """The layouts that read images: only this layout, or a layout for sources and a layout for targets."""
         return (self,)
 
     def by_side(self, function: Callable[["Layout"], "Layout"]) -> "Layout":
@@ -71,32 +71,32 @@ class Layout(ABC):
         return function(self)
 
     def places(self, index: int) -> Sequence[tuple["Layout", int]]:
-        """Return the sides, each with the index of the sample's image in it."""
+        """Return the images that sample `index` joins: each side, with the index of the image in this side."""
         return ((self, index),)
 
     def joined(self, samples: Sequence[Sample]) -> Sample:
-        """Return a sample that consists of a sample of each side."""
+        """Join the samples of all sides to one sample."""
         return samples[0]
 
     def epoch_order(self, seed: int, epoch: int, n_used: int) -> np.ndarray:
-        """Return the indices of the samples that an epoch uses, (n_used,) int64; n_used is the same in each epoch."""
+        """Return the indices of an epoch's samples, (n_used,) int64. Each epoch must use the same `n_used`."""
         return self.permutations(np.random.default_rng([seed, epoch]), 1)[:n_used]
 
     def permutations(self, random: np.random.Generator, number: int) -> np.ndarray:
-        """Return concatenated permutations of the indices, (number * len(self),) int64."""
+        """Return `number` concatenated permutations of the indices, (number * len(self),) int64."""
         return random.permuted(np.tile(np.arange(len(self)), (number, 1)), axis=1).ravel()
 
     @abstractmethod
     def provenance(self, index: int) -> Provenance:
-        """Return what the content of sample `index` depends on."""
+        """Return the files and settings that determine sample `index`."""
 
     @abstractmethod
     def read(self, index: int) -> Sample:
-        """Read sample `index` at full size; raise DataError with the problems of all its files."""
+        """Read sample `index` at full size; raise DataError that lists the problems of all its files."""
 
 
 class DerivedLayout(Layout):
-    """A layout that takes its samples from another layout."""
+    """A layout that gets its samples from another layout."""
 
     def __init__(self, layout: Layout) -> None:
         self.n_classes, self.names, self.folders = layout.n_classes, layout.names, layout.folders
@@ -104,26 +104,26 @@ class DerivedLayout(Layout):
 
 
 class RegisteredLayout(Layout):
-    """A layout that `data.layout` can name: an entry of `data.LAYOUTS`.
+    """A layout that the setting `data.layout` can select: an entry of `data.LAYOUTS`.
 
-    `open` and `has_split` take the settings of section `data` that the layout reads as keyword arguments. `root` is a
-    Folder. They may also take:
+    The keyword arguments of `open` and `has_split` are the settings of section `data` that the layout needs. `root` is
+    a Folder. Each layout chooses which of these further arguments it has:
 
-    seed: `run.seed`.
-    needs_targets: If False, targets are read if they exist.
+    seed: Value of `run.seed`.
+    needs_targets: Whether samples must have targets. If False, targets are optional.
     needs_instances, needs_features, needs_labels: Whether samples must have these maps.
     reader: MapReader of the data set.
-    target_scale: Height of a target divided by the height of its source. Layouts without it have pairs of one size.
+    target_scale: Height of a target divided by the height of its source. If a layout lacks it, both heights are equal.
     """
 
     pairs: ClassVar[bool] = True
     """Whether samples are pairs. If not, images of two domains are joined at random."""
     drawn: ClassVar[bool] = False
-    """Whether samples are drawn, without files and `data.root`."""
+    """Whether samples are drawn. A drawn layout has no files and does not use `data.root`."""
     file_maps: ClassVar[frozenset[str]] = frozenset()
-    """Maps that have their own files, such as "target"; "pair" is a file with both images."""
+    """Maps that have their own files, such as "target". "pair" is a file that holds both images."""
     own_classes: ClassVar[LabelColors | None] = None
-    """The classes that the data set defines, by id. None if `data.n_classes` says how many there are."""
+    """Classes that the layout itself defines. None if the user sets `data.n_classes`."""
 
     @classmethod
     @abstractmethod
@@ -138,14 +138,14 @@ class RegisteredLayout(Layout):
     @classmethod
     @abstractmethod
     def has_split(cls, split: str, *args: Any, **settings: Any) -> bool:
-        """Return whether the data set has sources of a split."""
+        """Return whether the data set has sources for a split."""
 
 
 class PairingError(DataError):
     """Some samples of a split lack a file.
 
     rest: Layout of the complete samples.
-    remedy: Remedy for all problems together, or an empty text.
+    remedy: One remedy for all problems, or an empty text.
     """
 
     def __init__(self, *problems: str, rest: Layout, remedy: str = "") -> None:
@@ -158,7 +158,7 @@ class PairingError(DataError):
 
 
 def describe_sample(layout: Layout, index: int) -> str:
-    """Return the name of sample `index` and its folder, for each side, for messages."""
+    """Return a text for messages: the name and the folder of sample `index`, or of its image in each side."""
     return " and ".join(
         f"sample {side.names[place]}" + (f" of {side.folders[0]}" if side.folders else "")
         for side, place in layout.places(index)

@@ -1,6 +1,6 @@
-"""The stream of training batches: the order of the samples, their loading, and the fingerprint of a data set.
+"""Load training batches in the right order, load validation samples, and compute the fingerprint of a data set.
 
-A resumed run compares fingerprints to notice a changed data set.
+A resumed run compares fingerprints to notice that the data set has changed.
 """
 
 import hashlib
@@ -25,13 +25,12 @@ from utils.text import listed
 
 logger = logging.getLogger("pairgan")  # the logger of the run
 
-# Loader processes return errors as values: raised there, they would arrive wrapped in a traceback.
-Loaded = Sample | DataError
+Loaded = Sample | DataError  # errors are returned, because a raised error would end the loader process
 
 
 @dataclass(frozen=True)
 class SampleKey:
-    """Identifies one augmented sample."""
+    """The key of an augmented sample. Together with the seed, it determines the augmentation."""
 
     epoch: int
     index: int
@@ -39,13 +38,13 @@ class SampleKey:
 
 @dataclass(frozen=True)
 class TrainingSampler:
-    """An endless stream of batches of keys. It can start at any batch without drawing the earlier ones.
+    """An endless stream of batches of sample keys. It can start at any batch without computing earlier batches.
 
-    The order of the layout is cut into joint batches of batch_size * world_size samples in each epoch. Samples that do
-    not fill one are dropped, as in pix2pixHD. Each rank takes a contiguous share of a joint batch, so N ranks together
-    get the samples of one process with N times the batch size.
+    The samples of an epoch are divided into joint batches of batch_size * world_size samples. As in pix2pixHD, an
+    incomplete joint batch is dropped. Each rank gets a contiguous part of each joint batch. N ranks together therefore
+    get the same samples as one process with N times the batch size.
 
-    first_batch: Number of joint batches since the start of the first epoch.
+    first_batch: Joint batch at which the stream starts, counted from 0 at the start of the first epoch.
     """
 
     layout: Layout
@@ -57,7 +56,7 @@ class TrainingSampler:
 
     @property
     def batches_per_epoch(self) -> int:
-        """Joint batches of an epoch, at least one."""
+        """Number of joint batches in an epoch. Callers must ensure that it is at least 1."""
         return len(self.layout) // (self.batch_size * self.world_size)
 
     def __iter__(self) -> Iterator[list[SampleKey]]:
@@ -72,7 +71,7 @@ class TrainingSampler:
 
 
 def max_bad_samples(n_samples: int) -> int:
-    """Return how many different samples may be skipped: 1 %, or 10 if that is more."""
+    """Return how many different samples can be skipped: 1 % of the samples, but at least 10."""
     return max(10, n_samples // 100)
 
 
@@ -84,7 +83,7 @@ class BadSamples:
         self._known: set[tuple[int, int]] = set()
 
     def add(self, samples: Iterable[BadSample]) -> None:
-        """Add samples, with a warning for each that is new.
+        """Add bad samples, and log a warning for each new sample.
 
         Raise DataError if there are more than `max_bad_samples`.
         """
@@ -96,16 +95,16 @@ class BadSamples:
             if len(self._known) > most:
                 raise DataError(
                     f"more than {most} of {self._n_samples} samples cannot be used, too many for "
-                    f"data.on_bad_sample=skip; the last one: {sample.reason}. List all with python -m tools.check_data."
+                    f"data.on_bad_sample=skip; last sample: {sample.reason}. List all with python -m tools.check_data."
                 )
             count = f"{len(self._known)} of at most {most}"
-            logger.warning("skipped a bad sample, replaced by another one (%s): %s", count, sample.reason)
+            logger.warning("skipped a bad sample, replaced by another sample (%s): %s", count, sample.reason)
 
 
 class TrainingDataset(MonitoredDataset):
-    """Samples of a layout. The draw of each domain depends only on (seed, epoch, index).
+    """Augmented samples of a layout. All random choices depend only on seed, epoch, index and domain.
 
-    on_bad_sample: "skip" replaces a bad sample by another one of its domain. These three numbers decide which.
+    on_bad_sample: "skip" replaces a bad sample by a random sample of the same domain. "error" returns the error.
     """
 
     def __init__(
@@ -135,7 +134,7 @@ class TrainingDataset(MonitoredDataset):
         return replace(self.layout.joined(samples), replaces=tuple(bad))
 
     def _candidates(self, key: SampleKey, side: int, first: int) -> Iterator[int]:
-        """Yield the index of a sample and, if bad samples are skipped, those that may replace it."""
+        """Yield the index `first` and, if bad samples are skipped, the indices of samples that can replace it."""
         yield first
         if self._skips:
             n_samples = len(self.layout.sides[side])
@@ -146,10 +145,10 @@ class TrainingDataset(MonitoredDataset):
         layout = self.layout.sides[side]
         try:
             sample = layout.read(index)
-            named = replace(sample, name=describe_sample(layout, index))  # name in errors
+            named = replace(sample, name=describe_sample(layout, index))  # errors contain this name
             placement = self._preprocessing.draw(named, self._rng(key, 2 * side))
             return place(sample, placement, source_is_ids=layout.n_classes > 0)
-        except Exception as error:  # noqa: BLE001  a bug too: raised here, it would block the processes
+        except Exception as error:  # noqa: BLE001  bugs are also returned, like all errors of a loader process
             return as_data_error(error, describe_sample(layout, index))
 
     def _rng(self, key: SampleKey, purpose: int) -> np.random.Generator:
@@ -157,7 +156,7 @@ class TrainingDataset(MonitoredDataset):
 
 
 def read_fixed(layout: Layout, preprocessing: Preprocessing, index: int) -> Sample:
-    """Read sample `index` of a layout, placed for validation and testing.
+    """Read sample `index` of a layout, resized for validation and testing without random changes.
 
     Raise DataError if its files cannot be used.
     """
@@ -170,12 +169,12 @@ def read_fixed(layout: Layout, preprocessing: Preprocessing, index: int) -> Samp
 def read_fixed_samples(
     layout: Layout, preprocessing: Preprocessing, n_samples: int, on_bad_sample: Literal["error", "skip"]
 ) -> list[Sample]:
-    """Read the first `n_samples` of a layout, or all if there are fewer, placed for validation.
+    """Read the first `n_samples` samples of a layout, or all if there are fewer, resized for validation.
 
-    on_bad_sample: "skip" replaces a bad sample by the next one and reports it.
+    on_bad_sample: "skip" logs a bad sample and reads one more sample. "error" raises its error.
 
     Raises:
-        DataError: A sample cannot be used, or too many cannot.
+        DataError: A sample cannot be used. With "skip": too many samples cannot be used.
     """
     samples, bad_samples, reasons = list[Sample](), BadSamples(len(layout)), list[str]()
     for index in range(len(layout)):
@@ -202,13 +201,13 @@ def training_batches(
     timeout_s: float = 0.0,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Generator[Batch]:
-    """Yield batches without end; closing the generator ends the loader processes.
+    """Yield batches without end. Close the generator to end the loader processes.
 
     n_workers: Number of loader processes; 0 loads in this process.
     timeout_s, should_stop: See WorkerMonitor.
 
     Raises:
-        DataError: A sample cannot be used, or too many cannot if bad samples are skipped.
+        DataError: A sample cannot be used. If bad samples are skipped: too many samples cannot be used.
         LoadingError: Loading failed for another reason.
         StoppedWaiting: `should_stop` returned True.
     """
@@ -228,8 +227,8 @@ def training_batches(
 
 
 def _collate(loaded: Sequence[Loaded]) -> Batch | DataError:
-    """Stack samples; return the error if one of them has one, or if they do not fit together."""
-    if problem := next((one for one in loaded if isinstance(one, DataError)), None):
+    """Stack samples to a batch. Return an error if `loaded` contains an error, or if samples do not fit together."""
+    if problem := next((item for item in loaded if isinstance(item, DataError)), None):
         return problem
     samples = cast(Sequence[Sample], loaded)
     try:
@@ -239,7 +238,7 @@ def _collate(loaded: Sequence[Loaded]) -> Batch | DataError:
 
 
 def as_data_error(error: Exception, what: str) -> DataError:
-    """Return the error for the user, given an exception from reading `what`."""
+    """Convert an exception to an error for the user. `what` names the sample or batch that was being loaded."""
     if isinstance(error, DataError):
         return error
     text = str(error)
@@ -250,15 +249,15 @@ def as_data_error(error: Exception, what: str) -> DataError:
 
 
 def fingerprint(layout: Layout) -> Tensor:
-    """Return (M,) int64 digests of the names of samples, and of the sizes and names of files below their folders.
+    """Return (M,) int64: a digest of the name of each sample, and of the name and size of each file.
 
-    Moving, copying or packing a data set into tar files does not change them. Raise DataError if a file is missing.
+    Moving a data set or packing it into tar files does not change the digests. Raise DataError if a file is missing.
     """
     return torch.tensor([digest for digest, _ in _digests(layout)], dtype=torch.int64)
 
 
 def difference(saved: Tensor, layout: Layout) -> str | None:
-    """Describe how a data set differs from a saved fingerprint, or return None; raise DataError as `fingerprint`."""
+    """Return a text about the differences to a saved fingerprint, or None; raise DataError like `fingerprint`."""
     left = Counter(saved.tolist())
     new = []
     for digest, what in _digests(layout):

@@ -1,4 +1,4 @@
-"""Reads the maps of a sample from their files: classes from ids or colours, instances, stacks of several folders."""
+"""Read the maps (tensors) of a sample from their files: classes from ids or colours, instances, images."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,7 +28,7 @@ from utils.label_colors import LabelColors
 from utils.limits import MAX_CHANNELS, TARGET_SCALES
 from utils.text import counted
 
-IGNORE_ID = 255  # pixels without a class, in ids that convert_data makes from colours
+IGNORE_ID = 255  # id of pixels without a class in files that convert_data writes
 GREY_LEVELS = (
     "these look like grey levels of black and white masks: list them as colours in a file for data.label_colors, "
     "with lines such as background: [0, 0, 0] and object: [255, 255, 255]"
@@ -37,12 +37,12 @@ GREY_LEVELS = (
 
 @dataclass(frozen=True)
 class MapReader:
-    """Reads samples from the files of their maps: the maps of a Sample, and "source_2", "source_3" and so on.
+    """A reader of samples, given the file of each map: a map of `Sample`, or "source_2", "source_3" and so on.
 
     n_classes: Number of classes of label maps; 0 if sources are images.
     ignore_id: Id of pixels without a class.
-    forms: Expected pixels of maps that are not converted. Other images are 8-bit RGB. "source" describes the
-        stack of all source folders, "source_images" the stack of the folders after one of label maps.
+    forms: Expected pixels of images, by map. Images of other maps are read as 8-bit RGB. The images of several source
+        folders become one stack. "source" describes the stack, or "source_images" if the first folder has label maps.
     colors: Colours of the classes, or None if label maps hold ids.
     divided_classes: Argument of `connected_parts` if instances are computed from label maps, otherwise None.
     target_scale: Height of a target divided by the height of its source.
@@ -56,26 +56,26 @@ class MapReader:
     target_scale: float = 1.0
 
     def read(self, name: str, files: Mapping[str, File]) -> Sample:
-        """Read the maps of a sample at full size; raise DataError with the problems of all files."""
+        """Read the maps of a sample at full size; raise DataError that lists the problems of all files."""
         problems, maps = list[str](), dict[str, Tensor]()
         later = [kind for kind in files if is_later_source(kind)]
         for kind, file in files.items():
             with _collected(problems):
                 maps[kind] = self._read(kind, file, is_stacked=bool(later))
-        # features may have any size
-        others = dict.fromkeys(("instances", "labels", *later, "target"), "source") | {"weights": "target"}
-        for kind, other in others.items():
-            if kind in maps and other in maps:
+        # features can have any size
+        references = dict.fromkeys(("instances", "labels", *later, "target"), "source") | {"weights": "target"}
+        for kind, reference in references.items():
+            if kind in maps and reference in maps:
                 scale = self.target_scale if kind == "target" else 1
-                problems += _size_problem(maps[other], files[other], maps[kind], files[kind], scale)
+                problems += _size_problem(maps[reference], files[reference], maps[kind], files[kind], scale)
         if self.n_classes and "source" in maps:
             with _collected(problems):
                 maps["source"] = self._classes(maps["source"], files["source"])
         if later and not problems:
-            kinds, of_stack = (later, "source_images") if self.n_classes else (["source", *later], "source")
-            images, of_images = [maps[kind] for kind in kinds], [files[kind] for kind in kinds]
+            kinds, stack = (later, "source_images") if self.n_classes else (["source", *later], "source")
+            images, image_files = [maps[kind] for kind in kinds], [files[kind] for kind in kinds]
             with _collected(problems):
-                maps[of_stack] = stacked(images, of_images, self.forms[of_stack])
+                maps[stack] = stacked(images, image_files, self.forms[stack])
         if problems:
             raise DataError(*problems)
         if self.divided_classes is not None:
@@ -93,7 +93,7 @@ class MapReader:
         return read_stored(file, self.forms[kind]) if kind in self.forms else read_rgb(file)
 
     def provenance(self, files: Mapping[str, Blob]) -> Provenance:
-        """Return what the content of a sample depends on."""
+        """Return the files and settings that determine a sample."""
         rule = f"{list(files)} {self.n_classes} {self.ignore_id}"
         rule += f" {sorted(self.forms.items())}" if self.forms else ""
         rule += f" {self.colors.table()}" if self.colors else ""
@@ -101,7 +101,7 @@ class MapReader:
         return Provenance(rule, files)
 
     def _classes(self, stored: Tensor, file: File) -> Tensor:
-        """Return the classes of a stored label map; raise DataError if a pixel has none."""
+        """Convert the ids or colours of a label map to classes; raise DataError if a pixel has no class."""
         if self.colors:
             return classes_of_colors(stored, self.colors, str(file))
         return checked_classes(stored, str(file), n_classes=self.n_classes, ignore_id=self.ignore_id)
@@ -111,38 +111,38 @@ RGB_IMAGES = MapReader()
 
 
 def source_kinds(n_folders: int) -> list[str]:
-    """Return the names of the maps in source folders: source, source_2 and so on."""
+    """Return the names of the maps in `n_folders` source folders: source, source_2 and so on."""
     return ["source", *(f"source_{number}" for number in range(2, n_folders + 1))]
 
 
 def is_later_source(kind: str) -> bool:
-    """Return whether a map is from a source folder after the first."""
+    """Return whether a map is from the second or a later source folder."""
     return kind.removeprefix("source_").isdecimal()
 
 
 def stack_files(layout: Layout, index: int) -> list[Blob]:
-    """Return the files of the images that are stacked in sample `index`, or none."""
+    """Return the files of the images that sample `index` stacks. Without a stack, the list is empty."""
     files = layout.provenance(index).files
     kinds = [kind for kind in files if is_later_source(kind) or (kind == "source" and not layout.n_classes)]
     return [files[kind] for kind in kinds] if any(map(is_later_source, kinds)) else []
 
 
 def stacked(images: Sequence[Tensor], files: Sequence[File], form: StoredForm) -> Tensor:
-    """Return images of one size as one (C, H, W) image, in a type that holds all values exactly.
+    """Concatenate images of one size to one (C, H, W) image, in a type that holds all values exactly.
 
-    form: Expected pixels of the stack; otherwise raise DataError.
+    form: Expected pixels of the result. Raise DataError if the images do not fit.
     """
     images = fitting(images, files, form)
     for number, (image, file) in enumerate(zip(images, files, strict=True)):
         check_depth(image, file, form, first_channel=sum(map(len, images[:number])))
     stack = torch.from_numpy(np.concatenate([image.numpy() for image in images]))
-    return stack.float() if stack.dtype == torch.int32 else stack  # uint16 and int16 images
+    return stack.float() if stack.dtype == torch.int32 else stack  # uint16 with int16
 
 
 def fitting(images: Sequence[Tensor], files: Sequence[File], form: StoredForm) -> Sequence[Tensor]:
-    """Return images that together have the channels of a stack, without transparency if they fit without it.
+    """Return the images. If they have too many channels for a stack, read them again without transparency.
 
-    form: Expected pixels of the stack; otherwise raise DataError.
+    form: Expected pixels of the stack. Raise DataError if the total number of channels differs.
     """
     if sum(map(len, images)) > form.n_channels:
         opaque = [read_pixels(file, len(image) - 1) for image, file in zip(images, files, strict=True)]
@@ -158,7 +158,7 @@ def fitting(images: Sequence[Tensor], files: Sequence[File], form: StoredForm) -
 
 
 def _size_problem(first: Tensor, first_file: File, second: Tensor, second_file: File, scale: float) -> list[str]:
-    """Return the problem if the size of `second` is not `scale` times the size of `first`."""
+    """Return the problem (at most one) if the size of `second` is not `scale` times the size of `first`."""
     ratios = {own / side for side, own in zip(first.shape[-2:], second.shape[-2:], strict=True)}
     if ratios == {scale}:
         return []
@@ -177,7 +177,7 @@ def _size_problem(first: Tensor, first_file: File, second: Tensor, second_file: 
 
 @contextmanager
 def _collected(problems: list[str]) -> Iterator[None]:
-    """Collect the problems of a file instead of raising them, so that the other files are read too."""
+    """Append the problems of a DataError to a list instead of raising it, so that other files are also read."""
     try:
         yield
     except (LoadingError, TooLargeError):
@@ -187,16 +187,16 @@ def _collected(problems: list[str]) -> Iterator[None]:
 
 
 def label_maps(layout: Layout, most: int | None = None) -> list[Blob]:
-    """Return the files of label maps, at most `most` from all over the layout. Drawn samples have none."""
+    """Return the files of label maps, at most `most` at regular distances. Drawn samples have no files."""
     step = -(-len(layout) // most) if most else 1
     samples = range(0, len(layout) if layout.n_classes else 0, step)
     return [file for index in samples if (file := layout.provenance(index).files.get("source"))]
 
 
 def palette_problems(files: Iterable[File]) -> list[str]:
-    """Return a problem that names two files with different palettes, or nothing if all palettes agree.
+    """Return a problem that names two files with different palettes, or an empty list if all palettes agree.
 
-    This reads only headers. A palette may have fewer colours than another one.
+    Only headers are read. Two palettes agree if the shorter palette is the beginning of the longer palette.
     """
     longest, longest_file = b"", None
     for file in files:
@@ -214,7 +214,7 @@ def palette_problems(files: Iterable[File]) -> list[str]:
 
 
 def checked_classes(ids: Tensor, name: str, *, n_classes: int, ignore_id: int | None) -> Tensor:
-    """Return class ids as in `Sample.source`, from a (1, H, W) int32 map; raise DataError for other ids.
+    """Convert a (1, H, W) int32 map to class ids as in `Sample.source`; raise DataError for unknown ids.
 
     name: Name of the map, for messages.
     """
@@ -237,14 +237,14 @@ def checked_classes(ids: Tensor, name: str, *, n_classes: int, ignore_id: int | 
 
 def _remedy(ids: Tensor, wrong: int) -> str:
     if wrong < 0:
-        return "ids are not negative; replace it in the files, by 255 for instance, and set data.ignore_id=255"
+        return "ids cannot be negative; replace it in the files, for example by 255, and set data.ignore_id=255"
     if bool(torch.isin(ids, torch.tensor([0, 255])).all()):
         return f"{GREY_LEVELS}, or set data.ignore_id=255 if white pixels have no class"
     return f"raise data.n_classes, or set data.ignore_id={wrong} to leave such pixels out"
 
 
 def classes_of_colors(picture: Tensor, colors: LabelColors, name: str) -> Tensor:
-    """Return the classes of a (3, H, W) uint8 picture as in `Sample.source`; raise DataError for other colours.
+    """Convert a (3, H, W) uint8 picture to class ids as in `Sample.source`; raise DataError for unknown colours.
 
     name: Name of the map, for messages.
     """
@@ -252,7 +252,7 @@ def classes_of_colors(picture: Tensor, colors: LabelColors, name: str) -> Tensor
     table = packed_colors(colors.colors.numpy().T)
     order = np.argsort(table)
     pixels = packed_colors(picture.numpy()).ravel()
-    starts = np.flatnonzero(np.diff(pixels, prepend=-1))  # runs of one colour, because label maps have few
+    starts = np.flatnonzero(np.diff(pixels, prepend=-1))  # starts of runs of one colour; label maps have few runs
     found = pixels[starts]
     rows = order[np.searchsorted(table[order], found).clip(max=len(table) - 1)]
     lengths = np.diff(starts, append=len(pixels))
@@ -261,12 +261,12 @@ def classes_of_colors(picture: Tensor, colors: LabelColors, name: str) -> Tensor
         row, column = divmod(int(starts[is_wrong][0]), picture.shape[2])
         share = lengths[is_wrong].sum() / len(pixels)
         remedy = (
-            "Smoothed borders and JPEG cause such colours: python -m tools.convert_data colors-to-ids gives them the "
-            "nearest class; or list the colour in the file"
+            "Smoothed borders and JPEG cause such colours: python -m tools.convert_data colors-to-ids converts them to "
+            "the nearest class; or list the colour in data.label_colors"
         )
         raise DataError(
             f"{name}: pixel (row {row}, column {column}) has the colour {picture[:, row, column].tolist()}, which is "
-            f"none of data.label_colors, as {share:.2%} of its pixels. {remedy}"
+            f"none of data.label_colors. {share:.2%} of the pixels have such colours. {remedy}"
         )
     dtype = np.uint8 if n_classes <= 255 else np.int32
     classes = np.repeat(rows.clip(max=n_classes).astype(dtype), lengths)
@@ -274,25 +274,25 @@ def classes_of_colors(picture: Tensor, colors: LabelColors, name: str) -> Tensor
 
 
 def packed_colors(channels: np.ndarray) -> np.ndarray:
-    """Return (...) int32 0xRRGGBB of (3, ...) uint8."""
+    """Convert (3, ...) uint8 RGB to (...) int32 0xRRGGBB."""
     red, green, blue = channels.astype(np.int32)
     packed: np.ndarray = red << 16 | green << 8 | blue
     return packed
 
 
 def connected_parts(classes: Tensor, divided: Collection[int]) -> Tensor:
-    """Return (1, H, W) int32 instance ids of a (1, H, W) map of classes, like skimage.measure.label.
+    """Compute (1, H, W) int32 instance ids from a (1, H, W) map of classes, like skimage.measure.label.
 
-    Each part of a class in `divided` that is connected by 4 neighbours is an instance. Every other class is one
-    instance. divided: Ids of classes; empty: all classes.
+    Each connected part of a class in `divided` is an instance. A pixel is connected to its 4 neighbours. Every other
+    class is one instance. divided: Class ids. If it is empty, all classes are divided.
     """
     ids = classes[0].numpy().astype(np.int32)
     height, width = ids.shape
-    is_start = np.ones((height, width), bool)  # runs of one class in a row
+    is_start = np.ones((height, width), bool)  # starts of runs of one class in a row
     is_start[:, 1:] = ids[:, 1:] != ids[:, :-1]
     run_of = np.cumsum(is_start, dtype=np.int32).reshape(height, width) - 1
     class_of_run = ids[is_start]
-    touches = (ids[1:] == ids[:-1]) & (is_start[1:] | is_start[:-1])  # a run and one below it meet first
+    touches = (ids[1:] == ids[:-1]) & (is_start[1:] | is_start[:-1])  # first contact of two runs
     parts = _joined(len(class_of_run), run_of[:-1][touches], run_of[1:][touches])
     n_classes = int(class_of_run.max()) + 1
     if divided:
@@ -303,9 +303,9 @@ def connected_parts(classes: Tensor, divided: Collection[int]) -> Tensor:
 
 
 def _joined(n_nodes: int, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return the smallest node of the connected component of each node (Shiloach and Vishkin 1982).
+    """Return, for each node, the smallest node in its connected component (Shiloach and Vishkin 1982).
 
-    first, second: Ends of the edges.
+    first, second: The two nodes of each edge.
     """
     root = np.arange(n_nodes, dtype=np.int32)
     while not np.array_equal(a := root[first], b := root[second]):

@@ -1,6 +1,6 @@
 """Augmentation of training pairs: quarter turns, rotation, scale and elastic deformation of all maps of a sample.
 
-Importing torchvision takes a second. `configs/build.py` therefore imports this module only if something is augmented.
+The import of torchvision takes a second. Import this module only if augmentation is turned on.
 """
 
 import math
@@ -22,12 +22,12 @@ Window = tuple[int, int, int, int]  # top, left, height and width in pixels
 
 @dataclass(frozen=True, eq=False)
 class Warp:
-    """One draw of rotation, scale and elastic deformation about the centre of a window, at any resolution.
+    """A rotation, scale and elastic deformation about the centre of a window, for images of any resolution.
 
-    Beyond its borders an image continues as its reflection.
+    Outside its borders, an image continues as its reflection.
 
-    inverse: ((a, b), (c, d)), from a place (x, y) in the output to the place in the image that it shows.
-    controls: Displacements of control points in x and y, (2, rows, columns) float32, as shares of the shorter side.
+    inverse: Matrix ((a, b), (c, d)) that converts a position (x, y) in the output to a position in the input.
+    controls: Displacements of control points in x and y divided by the shorter side, (2, rows, columns) float32.
     """
 
     inverse: tuple[tuple[float, float], tuple[float, float]]
@@ -35,13 +35,13 @@ class Warp:
 
     @classmethod
     def of(cls, rotation_degrees: float, scale: float, controls: Tensor | None = None) -> "Warp":
-        """Return a magnification and a counter-clockwise rotation."""
+        """Return a warp that rotates counter-clockwise, and enlarges by the factor `scale`."""
         angle = math.radians(rotation_degrees)
         cosine, sine = math.cos(angle) / scale, math.sin(angle) / scale
         return cls(((cosine, -sine), (sine, cosine)), controls)
 
     def image(self, image: Tensor, window: Window) -> Tensor:
-        """Return a window of a (C, H, W) image, interpolated bicubically within the range of each channel."""
+        """Return the warped window of a (C, H, W) image: bicubic, and clamped to the range of each channel."""
         low, high = (
             torch.from_numpy(end(image.numpy(), axis=(1, 2), keepdims=True)).float() for end in (np.min, np.max)
         )
@@ -49,15 +49,15 @@ class Warp:
         return values if image.is_floating_point() else values.round().to(image.dtype)
 
     def ids(self, ids: Tensor, window: Window) -> Tensor:
-        """Return a window of a (C, H, W) integer map. Each pixel has the exact value of the nearest one."""
+        """Return the warped window of a (C, H, W) integer map, with nearest-neighbour interpolation."""
         return self._read(ids.double(), window, "nearest").to(ids.dtype)
 
     def weights(self, weights: Tensor, window: Window) -> Tensor:
-        """Return a window of a (1, H, W) map of weights, from the nearest pixels.
+        """Return the warped window of a (1, H, W) weight map, with nearest-neighbour interpolation.
 
-        The weight is 0 beyond the borders, and where `image` reads a pixel of weight 0.
+        The weight is 0 outside the image. It is also 0 if `image` uses a pixel of weight 0 at this position.
         """
-        near_0 = max_pool2d((weights == 0).double(), kernel_size=5, stride=1, padding=2)  # bicubic reads 2 pixels away
+        near_0 = max_pool2d((weights == 0).double(), kernel_size=5, stride=1, padding=2)  # bicubic uses 2 pixels
         return self._read(weights.double().masked_fill(near_0 > 0, 0), window, "nearest", "zeros").to(weights.dtype)
 
     def _read(self, image: Tensor, window: Window, mode: str, beyond: str = "reflection") -> Tensor:
@@ -67,9 +67,9 @@ class Warp:
         return grid_sample(image[None], grid[None].to(image.dtype), mode, beyond, align_corners=False)[0]
 
 
-@lru_cache(maxsize=2)  # source and target
+@lru_cache(maxsize=2)  # for source and target
 def _positions(warp: Warp, height: int, width: int) -> Tensor:
-    """Return the x and y that each pixel of a window shows, from its centre, (height, width, 2) float32 in pixels."""
+    """Return the input position (x, y) of each output pixel from the centre, (height, width, 2) float32, in pixels."""
     x = torch.arange(width) + 0.5 - width / 2
     y = (torch.arange(height) + 0.5 - height / 2)[:, None]
     positions = torch.stack([from_x * x + from_y * y for from_x, from_y in warp.inverse])
@@ -81,9 +81,9 @@ def _positions(warp: Warp, height: int, width: int) -> Tensor:
 
 @dataclass(frozen=True)
 class PairChange:
-    """One draw for a sample.
+    """The random change of one sample.
 
-    n_quarter_turns: Counter-clockwise, 0 to 3; odd ones only for squares.
+    n_quarter_turns: Number of counter-clockwise quarter turns, 0 to 3. Odd numbers occur only for squares.
     """
 
     n_quarter_turns: int = 0
@@ -92,7 +92,7 @@ class PairChange:
 
 @dataclass(frozen=True)
 class PairAugmentation:
-    """The changes that are drawn for a training pair. Ranges are [lowest, highest]; an empty one draws nothing."""
+    """Settings of the random changes of training pairs. Ranges are [lowest, highest], or empty for no change."""
 
     rotation_degrees: Sequence[float] = ()
     scale: Sequence[float] = ()
@@ -105,19 +105,19 @@ class PairAugmentation:
         warp = None
         if self.rotation_degrees or self.scale or self.elastic:
             rotation = _drawn(self.rotation_degrees, rng)
-            scale = math.exp(_drawn([math.log(bound) for bound in self.scale], rng))  # 1/2 as often as 2
+            scale = math.exp(_drawn([math.log(bound) for bound in self.scale], rng))  # 1/2 is as likely as 2
             controls = _draw_controls(_drawn(self.elastic, rng), height, width, rng) if self.elastic else None
             warp = Warp.of(rotation, scale, controls)
         return PairChange(n_turns if height == width else 2 * (n_turns % 2), warp)
 
 
 def _drawn(bounds: Sequence[float], rng: np.random.Generator) -> float:
-    """Return a number drawn evenly from a range, or 0 if it is empty."""
+    """Draw a number uniformly from a range. Return 0 if the range is empty."""
     return float(rng.uniform(bounds[0], bounds[1])) if bounds else 0.0
 
 
 def _draw_controls(largest: float, height: int, width: int, rng: np.random.Generator) -> Tensor:
-    """Draw `Warp.controls` up to `largest` for a window, smoothed like cubic B-splines so that nothing folds."""
+    """Draw `Warp.controls` of at most `largest`, smoothed like cubic B-splines, so that the image does not fold."""
     rows, columns = (round(CONTROLS_PER_SIDE * side / min(height, width)) for side in (height, width))
     controls = rng.uniform(-largest, largest, (2, rows + 2, columns + 2))
     controls = (controls[:, :-2] + 4 * controls[:, 1:-1] + controls[:, 2:]) / 6

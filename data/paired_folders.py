@@ -1,4 +1,4 @@
-"""Layouts of pairs: `paired_folders`, a folder for each map (pix2pixHD); `side_by_side`, halves of images (pix2pix)."""
+"""Layouts of pairs: one folder for each map (`paired_folders`), or two images in one file (`side_by_side`)."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from data.map_reader import RGB_IMAGES, MapReader, is_later_source, source_kinds
 
 FEATURE_FOLDER = "{split}_feat"  # precomputed instance features
 
-FolderNames = str | Sequence[str] | None  # one or more source folders; None is the default
+FolderNames = str | Sequence[str] | None  # one or more source folders, or None for the default folder
 _PARTNERS = ("target", "instances", "features", "weights", "labels")
 _Index = dict[str, Blob]  # files by name
 IF_MISSING = {  # remedies if the folder of a map is missing
@@ -30,14 +30,14 @@ _NO_PAIRS = "for images that are not pairs set data.layout=unpaired_folders and 
 
 
 class PairedFolders(RegisteredLayout):
-    """Samples whose maps are in separate folders under the same name.
+    """A layout with one folder for each map, as in pix2pixHD. The files of a sample have the same name.
 
-    Names may end in different words if all names of a folder have the same ending: Cityscapes' `x_gtFine_labelIds.png`
-    and `x_leftImg8bit.png` are partners.
+    If all names in a folder end in the same words, this ending is ignored. For example, `x_gtFine_labelIds.png` and
+    `x_leftImg8bit.png` of Cityscapes are partners.
 
-    folders: Folder of each map, or None: "source", whose files name the samples, further `source_kinds`, "target",
-        "instances", "features" (precomputed, RGB images), "weights" of the targets' pixels, and "labels" in addition to
-        sources that are images.
+    folders: Folder of each map, or None: "source" (its files name the samples), further `source_kinds`, "target",
+        "instances", "features" (precomputed, RGB images), "weights" (of target pixels), and "labels" (label maps in
+        addition to source images).
 
     Raises:
         PairingError: A folder is missing or empty, two files have the same name, or a file has no partner.
@@ -53,7 +53,7 @@ class PairedFolders(RegisteredLayout):
         places = {kind: local_folder(folder) for kind in kinds if (folder := folders.get(kind))}
         problems: list[str] = []
         self.names, maps = _match(places, problems)
-        order = ("source", *later, *_PARTNERS)  # the rule in `provenance` depends on it
+        order = ("source", *later, *_PARTNERS)  # part of the rule in `provenance`
         self._maps = {kind: maps[kind] for kind in order if kind in places}
         self.folders = list(places.values())
         if problems:
@@ -119,21 +119,21 @@ class PairedFolders(RegisteredLayout):
 
 
 def folder_patterns(source_folder: FolderNames) -> Sequence[str | None]:
-    """Return the patterns of one or more source folders. None is the default of the first."""
+    """Return the patterns of the source folders as a list. None stands for the default folder."""
     return [source_folder] if source_folder is None or isinstance(source_folder, str) else source_folder
 
 
 def check_own_folders(split: str, patterns: Sequence[str | None], key: str) -> None:
-    """Raise DataError if a map of a split has no folder of its own. key: Setting that has the patterns."""
+    """Raise DataError if a pattern names no folder for a split. key: Name of the setting with the patterns."""
     if lacking := next((pattern for pattern in patterns if not has_own_folder(split, pattern)), None):
         raise DataError(
-            f"{key}={lacking} has no {{split}}, so train is the only split, and there is no {split}: name another "
-            "folder with --input DIR, or choose --split train"
+            f"{key}={lacking} does not contain {{split}}, so train is the only split, and there is no {split}: name "
+            "another folder with --input DIR, or choose --split train"
         )
 
 
 def has_own_folder(split: str, pattern: str | None) -> bool:
-    """Return whether the maps of a split have their own folder. A folder without {split} in its name is for train."""
+    """Return whether a pattern names a folder for a split. A pattern without {split} names a folder only for train."""
     return split == "train" or pattern is None or "{split}" in pattern
 
 
@@ -151,12 +151,12 @@ def _of_split(root: Folder, pattern: str, split: str) -> Folder:
 
 
 def _match(folders: Mapping[str, Folder], problems: list[str]) -> tuple[list[str], dict[str, list[Blob]]]:
-    """Return names and files of the complete samples, by map. Add files without a partner to `problems`.
+    """Return the names of the complete samples, and their files by map. Report other files in `problems`.
 
-    folders: Folder of each map, the sources first.
+    folders: Folder of each map, sources first.
     """
     indices = {kind: find_images(folder, problems, IF_MISSING.get(kind, "")) for kind, folder in folders.items()}
-    if not all(indices.values()):  # the problem of this folder is enough: no file has a partner
+    if not all(indices.values()):  # one folder is empty, which is already reported
         return [], {kind: [] for kind in folders}
     shortened = {kind: _without_common_ending(index) for kind, index in indices.items()}
     matching = min(indices, shortened, key=_count_unmatched)
@@ -167,7 +167,7 @@ def _match(folders: Mapping[str, Folder], problems: list[str]) -> tuple[list[str
             near = (in_lower_case[kind].get(key.lower()) for kind in lacking)
             similar = [PurePath(there.name).name for there in near if there]
             if lacking:
-                hint = f"; {similar[0]} there differs in upper and lower case: rename one" if similar else ""
+                hint = f"; {similar[0]} there differs only in upper and lower case: rename one" if similar else ""
                 where = ", ".join(str(folders[kind]) for kind in lacking)
                 problems.append(f"{file}: {_UNMATCHED} in {where}{hint}")
     names = dict(zip(matching["source"], indices["source"], strict=True))
@@ -180,9 +180,9 @@ def _count_unmatched(indices: Mapping[str, _Index]) -> int:
 
 
 def _without_common_ending(index: _Index) -> _Index:
-    """Return the index with names without the longest ending that all share and that consists of words.
+    """Return the index without the longest ending of words that all names have in common.
 
-    A number is not a word: frames 1 and 2 stay different. A single name has no ending.
+    A number is not a word, so numbered frames keep different names. A single name is not shortened.
     """
     if len(index) < 2:
         return index
@@ -196,9 +196,9 @@ def _without_common_ending(index: _Index) -> _Index:
 
 
 class SideBySide(RegisteredLayout):
-    """RGB pairs from the two halves of each image of a folder.
+    """A layout of RGB pairs. Each image file holds A in its left half and B in its right half, as in pix2pix.
 
-    a_to_b: Whether A, the left half, is the source.
+    a_to_b: Whether A is the source.
 
     Raises:
         PairingError: The folder is missing or empty, or two files have the same name.
@@ -237,7 +237,7 @@ class SideBySide(RegisteredLayout):
 
 
 def halves(picture: Tensor, file: File, *, a_is_first: bool) -> tuple[Tensor, Tensor]:
-    """Return A, the left half of a picture, and B, or B and A; raise DataError if the width is odd."""
+    """Return the left half A and the right half B, or B and A if not `a_is_first`; raise DataError for odd widths."""
     width = picture.shape[-1]
     if width % 2:
         raise DataError(f"{file}: is {width} pixels wide, expected two halves of equal width")

@@ -1,4 +1,4 @@
-"""Resizing, cropping, mirroring and augmentation, with one draw for each pair. Pixels without data are filled."""
+"""Resize, crop, mirror and augment all maps of a sample in the same way. Find and fill pixels without data."""
 
 import math
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from data.files.tiff_tags import file_tags
 from data.folder import File
 from utils.pictures import resize
 
-if TYPE_CHECKING:  # it imports torchvision, which takes a second
+if TYPE_CHECKING:  # this module imports torchvision, which takes a second
     from data.pair_augmentation import PairAugmentation, PairChange, Warp, Window
 
 Mode = Literal["resize_and_crop", "scale_width", "scale_width_and_crop", "crop", "none"]
@@ -23,7 +23,7 @@ Mode = Literal["resize_and_crop", "scale_width", "scale_width_and_crop", "crop",
 
 @dataclass(frozen=True)
 class Placement:
-    """One random draw: resize to height x width, crop, mirror, augment. Lengths are in pixels of the source.
+    """The changes of one sample: resize to height x width, crop, mirror, augment. Lengths are in source pixels.
 
     target_scale: Height of the target divided by the height of the source.
     """
@@ -40,7 +40,7 @@ class Placement:
 
     @property
     def of_target(self) -> "Placement":
-        """The same placement in pixels of the target. The scaled lengths must be whole numbers."""
+        """The same placement in target pixels. The scaled lengths must be whole numbers."""
         if self.target_scale == 1:
             return self
         lengths = ("height", "width", "top", "left", "crop_height", "crop_width")
@@ -48,20 +48,20 @@ class Placement:
         return Placement(**scaled, flip=self.flip, change=self.change)
 
     def image(self, image: Tensor) -> Tensor:
-        """Apply to a (C, H, W) image of any type."""
+        """Apply the placement to a (C, H, W) image of any type."""
         if image.shape[-2:] != (self.height, self.width):
             image = resize_image(image, self.height, self.width)
         return self._cut(image, self._warp.image if self._warp else None)
 
     def weights(self, weights: Tensor) -> Tensor:
-        """Apply to a (1, H, W) map of weights. A warp gives weight 0 beyond the image."""
+        """Apply the placement to a (1, H, W) weight map. Pixels from outside the image get weight 0."""
         if weights.shape[-2:] != (self.height, self.width):
             resized = resize(weights.float(), self.height, self.width)  # bilinear does not overshoot
             weights = resized if weights.is_floating_point() else resized.round_().to(weights.dtype)
         return self._cut(weights, self._warp.weights if self._warp else None)
 
     def ids(self, ids: Tensor) -> Tensor:
-        """Apply to a (C, H, W) integer map. Every pixel has the exact value of the nearest one."""
+        """Apply the placement to a (C, H, W) integer map, with nearest-neighbour interpolation."""
         height, width = ids.shape[-2:]
         if (height, width) != (self.height, self.width):
             rows = ((torch.arange(self.height) + 0.5) * (height / self.height)).long()
@@ -81,7 +81,7 @@ class Placement:
 
 
 class LeastSide(NamedTuple):
-    """The shortest side that can be trained on, in pixels of the source, and the settings that need it."""
+    """The minimum side of training samples in source pixels, and the settings that require it (`reason`)."""
 
     pixels: int = 1
     reason: str = ""
@@ -89,11 +89,11 @@ class LeastSide(NamedTuple):
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """The settings of `data.preprocess`. Lengths are in pixels of sources.
+    """Settings of resizing, cropping, mirroring and augmentation. Lengths are in source pixels.
 
-    size_multiple: Divisor of all sides. Sides that depend on the image are rounded to its multiples.
-    min_size: Minimum of a side that depends on the image.
-    least: Shortest side of a placement for training.
+    size_multiple: Divisor of all sides. Sides that depend on the image are rounded to a multiple of this number.
+    min_size: Minimum for sides that depend on the image.
+    least: Minimum for sides of training samples.
     target_scale: Height of a target divided by the height of its source, a power of 2.
     """
 
@@ -115,7 +115,7 @@ class Preprocessing:
         if min(placement.crop_height, placement.crop_width) < self.least.pixels:
             height, width = sample.source.shape[-2:]
             raise DataError(
-                f"{sample.name} is {width}x{height}, which data.preprocess={self.mode} makes {placement.crop_width}x"
+                f"{sample.name} is {width}x{height}, and data.preprocess={self.mode} makes it {placement.crop_width}x"
                 f"{placement.crop_height}, but {self.least.reason} needs sides of at least {self.least.pixels}: set "
                 "data.on_bad_sample=skip to leave it out, or change these settings or data.preprocess"
             )
@@ -170,13 +170,13 @@ class Preprocessing:
 
     @property
     def size_rule(self) -> str:
-        """All settings of `whole` as a text."""
+        """Text with all settings that `whole` uses."""
         scale = "" if self.target_scale == 1 else f" {self.target_scale:g}"
         return f"{self.mode} {self.load_height} {self.load_width} {self.size_multiple} {self.min_size}{scale}"
 
     def fixed(self, sample: Sample) -> Placement:
         """Return the placement of the whole image for validation and testing; raise DataError like `whole`."""
-        if self.mode == "resize_and_crop":  # pix2pix tests at the size of the crop
+        if self.mode == "resize_and_crop":  # pix2pix tests at the crop size
             return self._all_of(self.crop_height, self.crop_width)
         resized = self.whole(sample)
         return self._all_of(self._rounded(resized.height), self._rounded(resized.width))
@@ -194,7 +194,7 @@ class Preprocessing:
 
 
 def place(sample: Sample, source: Placement, source_is_ids: bool) -> Sample:
-    """Apply a placement, given in pixels of the source, to all maps of a sample."""
+    """Apply a placement, given in source pixels, to all maps of a sample."""
     target = source.of_target
     placing = {
         "source": source.ids if source_is_ids else source.image,
@@ -208,9 +208,9 @@ def place(sample: Sample, source: Placement, source_is_ids: bool) -> Sample:
 
 
 def resize_image(image: Tensor, height: int, width: int) -> Tensor:
-    """Resize a (C, H, W) image with antialiased bicubic interpolation, as Pillow's BICUBIC, which the originals use.
+    """Resize a (C, H, W) image with antialiased bicubic interpolation, like Pillow in the original pix2pix.
 
-    Images that are not 8-bit are clamped to their range, so that no depth becomes negative.
+    Images that are not 8-bit are clamped to their own range. For example, no depth becomes negative.
     """
     if image.dtype == torch.uint8:
         return resize(image, height, width, "bicubic")
@@ -222,16 +222,16 @@ def resize_image(image: Tensor, height: int, width: int) -> Tensor:
 
 # no-data values of ArcGIS and GDAL, and netCDF's default _FillValue for floats
 _NO_DATA = (-9999.0, -99999.0, -999.0, 1e20, 9.969209968386869e36, -3.4028234663852886e38)
-_LIMITS = (-32768.0, -32767.0, 65535.0)  # 16-bit integers; saturated pixels have them too
+_LIMITS = (-32768.0, -32767.0, 65535.0)  # limits of 16-bit integers, which saturated pixels have too
 _LEAST_GAP = 0.05  # minimum distance of a _NO_DATA value from all other values, divided by their range
-_CT_PADDING = (-3024.0, -2000.0, -32768.0)  # outside the circle or the gantry, in Hounsfield units
-_LEAST_OF_CT = -1100.0  # air has -1000, and scanners store no less than -1024
+_CT_PADDING = (-3024.0, -2000.0, -32768.0)  # values outside the field of view of CT, in Hounsfield units
+_CT_MINIMUM = -1100.0  # lowest value inside; air has -1000, and the lowest value of scanners is -1024
 
 
 def no_data(image: Tensor, file: File | None) -> tuple[float, int] | None:
-    """Return the value that stands for no data in a (C, H, W) image, and the number of its pixels, or None.
+    """Find the no-data value of a (C, H, W) image. Return the value and the number of its pixels, or None.
 
-    It is the value of GDAL's tag in a TIFF, or a usual value that is far from all others. 8-bit images have none.
+    The value is in GDAL's tag of a TIFF, or is a common no-data value far from all other values. 8-bit images lack it.
     """
     if image.dtype == torch.uint8:
         return None
@@ -249,7 +249,7 @@ def _is_apart(value: float, others: np.ndarray) -> bool:
     if not others.size:
         return False
     low, high = float(others.min()), float(others.max())
-    if value in _CT_PADDING and low >= _LEAST_OF_CT > value:
+    if value in _CT_PADDING and low >= _CT_MINIMUM > value:
         return True
     gap = min(abs(low - value), abs(high - value)) / max(high - low, 1e-30)
     is_usual = any(math.isclose(value, usual, rel_tol=1e-6) for usual in _NO_DATA)
@@ -257,9 +257,9 @@ def _is_apart(value: float, others: np.ndarray) -> bool:
 
 
 def missing_pixels(image: Tensor, value: float | None) -> Tensor | None:
-    """Return (H, W) bool, True for pixels without data of a (C, H, W) image, or None if all pixels have data.
+    """Return the mask of pixels without data in a (C, H, W) image, (H, W) bool, or None if all pixels have data.
 
-    A float pixel is missing if any channel is NaN, infinity or `value`; an integer pixel, if all channels are `value`.
+    A float pixel is missing if any channel is NaN, infinity or `value`; an integer pixel if all channels are `value`.
     """
     is_value = torch.zeros((), dtype=torch.bool)
     if image.is_floating_point():
@@ -268,15 +268,15 @@ def missing_pixels(image: Tensor, value: float | None) -> Tensor | None:
         is_value = is_value | (image == value if image.is_floating_point() else image.to(torch.float64) == value)
     if not bool(is_value.any()):
         return None
-    missing = is_value.any(dim=0) if image.is_floating_point() else is_value.all(dim=0)  # one channel may be dark
+    missing = is_value.any(dim=0) if image.is_floating_point() else is_value.all(dim=0)  # one channel can be 0
     return missing if bool(missing.any()) else None
 
 
 def filled(image: Tensor, missing: Tensor | None, otherwise: Tensor) -> Tensor:
-    """Return a (C, H, W) image whose missing pixels repeat the nearest pixel of their row.
+    """Return a (C, H, W) image in which each missing pixel gets the value of the nearest pixel in its row.
 
-    missing: (H, W) bool, or None if no pixel is missing.
-    otherwise: (C, 1, 1), values of rows that are missing as a whole.
+    missing: Mask of missing pixels, (H, W) bool, or None if no pixel is missing.
+    otherwise: Values for rows in which all pixels are missing, (C, 1, 1).
     """
     if missing is None:
         return image

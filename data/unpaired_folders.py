@@ -1,4 +1,4 @@
-"""Layout `unpaired_folders`: images of two domains without pairs, a folder for each domain."""
+"""Layout `unpaired_folders`: images of two domains without pairs, with a folder for each domain."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,19 +11,19 @@ from data.layout import Layout, PairingError, Provenance, RegisteredLayout
 from data.map_reader import MapReader, source_kinds
 from data.paired_folders import FolderNames, PairedFolders, check_own_folders, folder_patterns, has_own_folder
 
-_DEFAULTS = {"data.source_folder": "A", "data.target_folder": "B"}  # endings of the folders' names
+_DEFAULTS = {"data.source_folder": "A", "data.target_folder": "B"}  # endings of the default folder names
 _SAME = "is the folder of both domains. Set data.source_folder and data.target_folder to two folders."
 _NO_REALS = "; validation needs both domains: put images there, or set data.validation_split to a split that has both"
-_OF_CYCLES = (0, 0, 1)  # seeds of the shorter side's order; no sample has these numbers
+_ORDER_SEED = (0, 0, 1)  # for the order of the shorter side; the seeds of samples differ from it
 
 
 class UnpairedFolders(RegisteredLayout):
-    """Any number of images in each domain (side). An epoch goes through the longer side once.
+    """A layout with two sides, the domains. Each side has any number of images. An epoch uses the longer side once.
 
-    With L images on the longer side and n on the other, sample i + L * d joins image i of the longer side with image
-    (i + d) % n of the other. It has the name of the longer side's image.
+    If the longer side has L images and the shorter side n images, sample i + L * d joins image i of the longer side
+    with image (i + d) % n of the shorter side. The image of the longer side names the sample.
 
-    source, target: Layouts that have only sources. The sources of `target` are the targets.
+    source, target: Layouts that have only sources. The sources of `target` become targets.
     """
 
     pairs = False
@@ -52,7 +52,7 @@ class UnpairedFolders(RegisteredLayout):
     ) -> Layout:
         """Return a split of the data set, or only its sources if targets are not needed. See RegisteredLayout.
 
-        The folder of label maps has the name of the source folder with _label at the end.
+        The folder of label maps is named like the source folder, with _label added.
         """
         patterns = _patterns(source_folder, target_folder, direction)
         sides, problems = list[Layout](), list[str]()
@@ -107,17 +107,17 @@ class UnpairedFolders(RegisteredLayout):
         return replace(source, name=samples[self._longer].name, target=target.source)
 
     def epoch_order(self, seed: int, epoch: int, n_used: int) -> np.ndarray:
-        """See Layout. The longer side is permuted in each epoch.
+        """See Layout. Each epoch draws a new permutation of the longer side.
 
-        The shorter side is permuted again when all of its images have been used, also across epochs. Its permutations
-        are drawn together for about an epoch.
+        The shorter side gets a new permutation after all of its images were used, also in the middle of an epoch.
+        Permutations for about one epoch are drawn at once.
         """
         longer = self._sides[self._longer].epoch_order(seed, epoch, n_used)
         n_cycles = -(-len(self) // self._n_shorter)
         n_drawn = n_cycles * self._n_shorter
         positions = np.arange(epoch * n_used, (epoch + 1) * n_used)
         first, last = positions[0] // n_drawn, positions[-1] // n_drawn
-        draws = (np.random.default_rng([seed, number, *_OF_CYCLES]) for number in range(first, last + 1))
+        draws = (np.random.default_rng([seed, number, *_ORDER_SEED]) for number in range(first, last + 1))
         shorter = np.concatenate([self._sides[1 - self._longer].permutations(draw, n_cycles) for draw in draws])
         shorter = shorter[positions - first * n_drawn]
         return longer + len(self) * ((shorter - longer) % self._n_shorter)
@@ -136,20 +136,20 @@ class UnpairedFolders(RegisteredLayout):
 def _patterns(
     source_folder: FolderNames, target_folder: str | None, direction: str
 ) -> list[tuple[str, Sequence[str | None]]]:
-    """Return the setting of the folders and its patterns, for sources and for targets."""
+    """Return the name of the folder setting and its patterns, first for sources, then for targets."""
     patterns = [("data.source_folder", folder_patterns(source_folder)), ("data.target_folder", [target_folder])]
     return patterns if direction == "AtoB" else patterns[::-1]
 
 
 def readers_of_sides(reader: MapReader) -> tuple[MapReader, MapReader]:
-    """Return the readers of both sides, given the reader of the data set."""
+    """Return a reader for sources and a reader for targets, given the reader of the data set."""
     of_source = dict(reader.forms)
     of_target = {"source": of_source.pop("target")} if "target" in of_source else {}
     return replace(reader, forms=of_source), MapReader(forms=of_target)
 
 
 def _folders(root: Folder, split: str, key: str, patterns: Sequence[str | None]) -> list[Folder]:
-    """Return the folders of a side; the default is train_A, or trainA if there is no train_A."""
+    """Return the folders of a domain. The default is, for example, train_A, or trainA if train_A is missing."""
     named = [root / pattern.replace("{split}", split) if pattern else None for pattern in patterns]
     usual = [root / f"{split}_{_DEFAULTS[key]}", root / f"{split}{_DEFAULTS[key]}"]
     present = [folder for folder in usual if folder.exists()] if None in named else []

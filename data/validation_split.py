@@ -1,4 +1,4 @@
-"""The validation split: samples that training leaves out, and groups that stay together, such as a patient's."""
+"""Split samples into training and validation. A group, such as all images of a patient, stays in one split."""
 
 import hashlib
 import re
@@ -13,11 +13,11 @@ from utils.errors import ConfigError
 from utils.text import counted
 
 KEY = "train.validation_group"
-_BEGINNING = re.compile(r".*\d\D+(?=\d)", re.DOTALL)  # text with a number, before the last number
+_BEGINNING = re.compile(r".*\d\D+(?=\d)", re.DOTALL)  # text before the last number, if it contains a number
 
 
 class Subset(DerivedLayout):
-    """The samples of a layout at some indices, in that order."""
+    """A layout with the samples of another layout at `indices`, in this order."""
 
     def __init__(self, layout: Layout, indices: Sequence[int]) -> None:
         super().__init__(layout)
@@ -34,27 +34,27 @@ class Subset(DerivedLayout):
 
 
 def split_validation(layout: Layout, share: float, group: str | None = None) -> tuple[Layout, Layout]:
-    """Split each side of a layout into training samples and about a `share` of samples for validation.
+    """Split each side of a layout. Return the training samples, and about a `share` of the samples for validation.
 
-    The hash of a sample's name decides. So new samples do not move other ones.
+    The hash of its name decides in which split a sample is. New samples therefore do not move other samples.
 
-    group: Regular expression of `groups_of`. Groups stay together, and `share` is a share of the groups.
+    group: Regular expression for `groups_of`. A group stays in one split, and `share` is a share of the groups.
 
     Raises:
         ConfigError: A name has no group.
     """
 
-    def subset(is_held_back: bool, side: Layout) -> Layout:
+    def subset(is_validation: bool, side: Layout) -> Layout:
         positions = enumerate(_positions(side, group))
-        return Subset(side, [index for index, position in positions if (position < share) is is_held_back])
+        return Subset(side, [index for index, position in positions if (position < share) is is_validation])
 
     return layout.by_side(partial(subset, False)), layout.by_side(partial(subset, True))
 
 
 def possible_shares(layout: Layout, group: str | None = None) -> tuple[float, float]:
-    """Return the smallest and the largest share, in hundredths, that leave each part a sample of each domain.
+    """Return the smallest and the largest `share` with which both splits get a sample of each domain.
 
-    The largest is below the smallest if no share does.
+    Shares are multiples of 0.01. If no share is possible, the largest share is below the smallest share.
     """
     positions = [sorted(_positions(side, group)) or [1.0] for side in layout.sides]
     least, most = max(of_side[0] for of_side in positions), min(of_side[-1] for of_side in positions)
@@ -62,7 +62,7 @@ def possible_shares(layout: Layout, group: str | None = None) -> tuple[float, fl
 
 
 def _positions(layout: Layout, group: str | None) -> Iterator[float]:
-    """Yield a number in [0, 1) for each sample, independent of the splits that tools.convert_data draws."""
+    """Yield a hash in [0, 1) for each sample. It is independent of the splits that tools.convert_data draws."""
     for name in layout.names if group is None else groups_of(layout.names, group):
         digest = hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=8, person=b"validation").digest()
         yield int.from_bytes(digest) / 2**64
@@ -83,9 +83,9 @@ def groups_of(names: Sequence[str], pattern: str) -> list[str]:
 
 
 def shared_groups(splits: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Yield a line for each two splits that share a prefix of names, such as p001_slice of p001_slice03.
+    """Yield a message for each two splits with a common prefix of names, such as p001_slice in p001_slice03.
 
-    A prefix ends before the last number. It is a group if it contains a number and there are several prefixes.
+    A prefix ends before the last number, and must contain a number. If all names have the same prefix, it is ignored.
 
     splits: Names of samples, by split.
     """
@@ -97,17 +97,17 @@ def shared_groups(splits: Mapping[str, Sequence[str]]) -> Iterator[str]:
             yield (
                 f"{first} and {second} share {counted(len(shared), 'name prefix', 'name prefixes')}, as in {name} "
                 f"and {other}: if these show one patient, scene or video, metrics are too good. Keep such samples in "
-                f"one split; without a split val, {suggested_setting(name)} keeps them together"
+                f"one split; if there is no split val, {suggested_setting(name)} keeps them together"
             )
 
 
 def suggested_setting(name: str) -> str:
-    """Return the setting that makes a group of the samples whose names begin like `name`."""
+    """Return a setting that groups samples by the prefix of their names. `name` is an example."""
     beginning = _BEGINNING.match(name)
     pattern = re.sub(r"\d+", r"\\d+", re.escape(beginning[0] if beginning else name)).replace(r"\ ", r"\s")
     return f"{KEY}={shlex.quote(pattern)}"
 
 
 def _by_beginning(names: Sequence[str]) -> Mapping[str, str]:
-    """Return the first name of each beginning."""
+    """Return the first name with each prefix, by prefix."""
     return {match[0]: name for name in reversed(names) if (match := _BEGINNING.match(name))}

@@ -1,6 +1,6 @@
 """Loader processes. If a process dies or hangs, the run gets an error with the cause. No process outlives the run.
 
-Each process has its own connection, so no lock that a killed process has taken can block the others.
+The processes share no lock. A killed process therefore cannot block other processes.
 """
 
 import ctypes
@@ -38,14 +38,14 @@ class StoppedWaiting(Exception):  # noqa: N818  not an error: the run was asked 
 
 
 class MonitoredDataset(ABC):
-    """Samples of a layout. Each key has an `index`. A loader process records which sample it is reading."""
+    """Samples of a layout, by keys that have an `index`. A loader process records which sample it is reading."""
 
     layout: Layout
     reading: _Reading | None = None
-    """Domain and index of the sample, in memory that the main process reads; None outside loader processes."""
+    """Domain and index of the sample, in memory shared with the main process; None outside loader processes."""
 
     def record(self, side: int = _NOTHING, index: int = _NOTHING) -> None:
-        """Record the sample that this process now begins to read. The default values mean none."""
+        """Record which sample this process starts to read. Without arguments, record that it reads no sample."""
         if self.reading is not None:
             self.reading[:] = [side, index]
 
@@ -63,13 +63,13 @@ class _Worker:
 
 @dataclass
 class WorkerMonitor:
-    """Loads batches in processes, in order; ends the processes on exit.
+    """A context manager that loads batches in processes, yields them in order, and ends the processes on exit.
 
     batches: Keys of each batch.
-    collate: Function that makes a batch from a list of samples.
+    collate: Function that converts a list of samples to a batch.
     timeout_s: Maximum time for a batch in seconds; 0: no limit.
     should_stop: Called every POLL_S while waiting.
-    lost: Index of the sample that a process read when it ended, or first index of a batch that did not arrive.
+    lost: Index of the sample that a process was reading when it died, or first index of a batch that did not arrive.
     """
 
     dataset: MonitoredDataset
@@ -82,12 +82,12 @@ class WorkerMonitor:
 
     def __enter__(self) -> Self:
         context = multiprocessing.get_context()
-        if context.get_start_method() == "forkserver":  # start it unblocked: its processes inherit its mask
+        if context.get_start_method() == "forkserver":  # start it before signals are blocked
             from multiprocessing import forkserver
 
             forkserver.ensure_running()
         self._workers = list[_Worker]()
-        with signals.blocked(signals.STOPPING):  # until the processes ignore them
+        with signals.blocked(signals.STOPPING):  # until the processes ignore these signals
             for _ in range(self.n_processes):
                 connection, of_process = multiprocessing.Pipe()
                 reading = RawArray("q", [_NOTHING, _NOTHING])
@@ -124,7 +124,7 @@ class WorkerMonitor:
             yield self._receive(*requested.popleft())
 
     def _receive(self, worker: _Worker, keys: list[Any]) -> object:
-        """Wait for the batch of some keys."""
+        """Wait for the batch of `keys` from `worker`, and return it."""
         by_sentinel = {other.process.sentinel: other for other in self._workers}
         deadline_s = time.monotonic() + (self.timeout_s or math.inf)
         while not (ready := wait([worker.connection, *by_sentinel], POLL_S)):
@@ -132,7 +132,7 @@ class WorkerMonitor:
                 self.lost = keys[0].index
                 samples = ", ".join(describe_sample(self.dataset.layout, key.index) for key in keys)
                 raise LoadingError(
-                    f"nothing came from the loader processes for {exact(self.timeout_s)} s; "
+                    f"no batch came from the loader processes for {exact(self.timeout_s)} s; "
                     f"waited for {samples}: check that their files can be read, or raise data.timeout_s"
                 )
             if self.should_stop():
@@ -159,9 +159,9 @@ class WorkerMonitor:
 
 
 def _work(connection: Any, dataset: MonitoredDataset, collate: Callable[[Any], object], reading: _Reading) -> None:
-    """Send the batch of each list of keys that arrives, until the main process ends.
+    """Receive lists of keys and send back batches, until the main process ends.
 
-    Ctrl-C and other signals reach the whole process group. The main process handles them, and ends this one.
+    Ctrl-C and other signals reach the whole process group. The main process handles them, and ends this process.
     """
     signals.ignore(signals.STOPPING)
     torch.set_num_threads(1)

@@ -1,1 +1,1 @@
-"""The embedded data set: procedural house fronts, drawn when they are read."""
+"""Synthetic data sets: house fronts that are drawn when they are read."""

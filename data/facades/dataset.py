@@ -1,4 +1,4 @@
-"""Layouts `synthetic_facades` and `synthetic_day_night`: procedural house fronts, drawn when they are read."""
+"""Layouts `synthetic_facades` and `synthetic_day_night`: random house fronts, drawn when they are read."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -14,19 +14,19 @@ from data.layout import Layout, Provenance, RegisteredLayout
 from data.unpaired_folders import UnpairedFolders
 from utils.label_colors import LabelColors
 
-_BAY_WIDTHS = (19.0, 44.0)
-# A storey is a whole number of courses high, so that courses meet windows and cornices in the same way everywhere.
-_STOREY_COURSES = (4, 5, 6, 7)
-_WALL_SHARES = (0.5, 0.76)  # least and largest height of the wall, as shares of the image
-_ROOF_SHARES = {"flat": 0.2, "hip": 0.3, "mansard": 0.3, "gable": 0.2}
+_BAY_WIDTHS = (19.0, 44.0)  # minimum and maximum width of a bay, a column of windows
+_STOREY_COURSES = (4, 5, 6, 7)  # possible heights of a storey in courses (rows of bricks)
+_WALL_SHARES = (0.5, 0.76)  # minimum and maximum height of the wall divided by the image height
+_ROOF_SHARES = {"flat": 0.2, "hip": 0.3, "mansard": 0.3, "gable": 0.2}  # probability of each roof
 
 
 class _DrawnHouses(RegisteredLayout):
-    """House fronts. Each is a function of (seed, split, number) and the size; nothing is downloaded or stored.
+    """Images of random house fronts. An image depends only on the seed, the split, the house number and the size.
 
-    split: One of SPLITS; no house is in two splits.
+    split: One of SPLITS. No house is in two splits.
     height, width: Size of the images in pixels, at least 32.
-    first: Number of the first house. lights: "day" or "night" for each image, with a space between them.
+    first: Number of the first house.
+    lights: Light of each image of a sample: "day", "night", or both with a space between them.
     """
 
     drawn = True
@@ -45,7 +45,7 @@ class _DrawnHouses(RegisteredLayout):
 
     @classmethod
     def _of_split(cls, split: str, samples: Sequence[int], size: Sequence[int], seed: int) -> partial[Self]:
-        """Return the constructor of a split's houses; raise DataError for other splits than SPLITS."""
+        """Return a constructor for the houses of a split; raise DataError if it is not one of SPLITS."""
         if split not in SPLITS:
             raise DataError(f"the synthetic data set has no split {split!r}. Choose one of {', '.join(SPLITS)}")
         n_samples = samples[SPLITS.index(split)]
@@ -57,7 +57,7 @@ class _DrawnHouses(RegisteredLayout):
         return Provenance(f"{type(self).__name__} v3 {self._lights} {self._seed} {self._size} 1 {number}")
 
     def _drawn(self, index: int) -> Canvas:
-        # separate streams: the geometry does not depend on the random numbers of the appearance
+        # two streams, so that drawing the appearance does not change the random numbers of the geometry
         geometry_rng, appearance_rng = np.random.default_rng([*self._seed, self._first + index]).spawn(2)
         canvas = Canvas(appearance_rng, *self._size)
         HouseFront(geometry_rng, canvas).draw()
@@ -65,7 +65,7 @@ class _DrawnHouses(RegisteredLayout):
 
 
 class SyntheticFacades(_DrawnHouses):
-    """Label maps and photos of house fronts."""
+    """Pairs of a label map and a photo of a house front."""
 
     n_classes = len(CLASS_COLORS)
     own_classes = LabelColors("synthetic_facades", tuple(CLASS_COLORS), tuple(CLASS_COLORS.values()))
@@ -83,10 +83,10 @@ class SyntheticFacades(_DrawnHouses):
 
 
 class SyntheticDayNight(_DrawnHouses):
-    """The house fronts of SyntheticFacades by day and on winter nights.
+    """House fronts by day (one domain) and on winter nights (the other domain).
 
-    The train split has two domains without pairs: no house is in both. In the other splits a sample is one house in
-    both lights, so that metrics measure what the training cannot see.
+    In the train split, no house is in both domains. In the other splits, a sample shows one house by day and by night.
+    Metrics can therefore compare a translation with the true image.
     """
 
     pairs = False
@@ -95,7 +95,7 @@ class SyntheticDayNight(_DrawnHouses):
     def open(
         cls, split: str, *, synthetic_samples: Sequence[int], synthetic_size: Sequence[int], seed: int, direction: str
     ) -> Layout:
-        """Return a split of the data set with this many samples in each domain. See RegisteredLayout."""
+        """Return a split of the data set. Each domain has `synthetic_samples` samples. See RegisteredLayout."""
         houses = cls._of_split(split, synthetic_samples, synthetic_size, seed)
         lights = "day night" if direction == "AtoB" else "night day"
         if split != "train":
@@ -111,11 +111,11 @@ class SyntheticDayNight(_DrawnHouses):
 
 
 class HouseFront:
-    """A random house that fits a canvas. Its geometry depends only on `rng` and on the size of the canvas.
+    """A random house that fits on `canvas`. Its geometry depends only on `rng` and the size of the canvas.
 
-    Lengths are in units of the canvas. All storeys have the same number of courses and of bays. A terraced house spans
-    the width.
-    balcony_storey: 0 if there are no balconies.
+    Lengths are in units of the canvas. All storeys have the same number of courses (rows of bricks) and bays (columns
+    of windows). A terraced house is as wide as the canvas.
+    balcony_storey: Storey with balconies, or 0 if the house has no balconies.
     """
 
     def __init__(self, rng: np.random.Generator, canvas: Canvas) -> None:
@@ -144,7 +144,7 @@ class HouseFront:
         self.has_balcony = rng.random(self.bays) < rng.choice([0.5, 1.0])
 
     def draw(self) -> None:
-        """Draw the house and its surroundings on the canvas, which is empty."""
+        """Draw the house and its surroundings on the empty canvas."""
         self.add("sky", 0, 0, self.ground, self.canvas.width)
         self.add("pavement", self.ground, 0, self.canvas.height, self.canvas.width)
         self.add("wall", self.top, self.left, self.ground, self.right)
@@ -168,13 +168,13 @@ class HouseFront:
         self.draw_plants()
 
     def draw_trapezoid(self, name: str, top: float, bottom: float, middle: float, upper: float, lower: float) -> None:
-        """Draw a shape about a vertical axis, whose width changes linearly from 2 * `upper` to 2 * `lower`."""
+        """Draw a trapezoid around the axis x = `middle`. `upper` and `lower` are half its width at top and bottom."""
         slope, reach = (lower - upper) / (bottom - top), max(upper, lower)
         left, right = middle - reach, middle + reach
         self.add(name, top, left, bottom, right, inside=lambda y, x: abs(x - middle) < upper + (y - top) * slope)
 
     def draw_roof(self, bottom: float) -> None:
-        """Draw a roof of a random shape. A house without space for it has a flat one."""
+        """Draw a roof of a random shape, or a flat roof if there is not enough space for this shape."""
         rng, half, middle = self.rng, self.half, self.middle
         height = min(rng.uniform(14, 30), bottom - 5)
         shape = rng.choice(list(_ROOF_SHARES), p=list(_ROOF_SHARES.values()))
@@ -201,7 +201,7 @@ class HouseFront:
                 self.add("chimney", max(top - 6, 1.5), chimney - 4, top + 3, chimney + 4)
 
     def draw_window(self, centre: float, bottom: float, *, has_balcony: bool) -> None:
-        """Draw a window above a sill, with shutters or below a lintel."""
+        """Draw a window with a sill, either shutters or a lintel, and a balcony if `has_balcony`."""
         half, top = self.window_half, bottom - self.window_height
         self.add("window", top, centre - half, bottom, centre + half)
         for left in (centre - 2.1 * half, centre + half) if self.has_shutters else ():
@@ -213,7 +213,7 @@ class HouseFront:
             self.add("balcony", bottom + COURSE - 13, centre - reach, bottom + COURSE - 2, centre + reach)
 
     def draw_plants(self) -> None:
-        """Draw bushes next to a free-standing house, and small ones in front of some houses."""
+        """Draw bushes next to a free-standing house, and small bushes in front of some bays."""
         rng, ground = self.rng, self.ground
         for left, right in [] if self.is_terraced else [(0.0, self.left), (self.right, self.canvas.width)]:
             if rng.random() < 0.7:
@@ -227,7 +227,7 @@ class HouseFront:
             self.draw_bush(rows, np.array([edge, edge]), radius * 1.2, radius)
 
     def draw_bush(self, rows: np.ndarray, columns: np.ndarray, height: float, width: float) -> None:
-        """Draw one plant of equal ellipses with these half sides around some places."""
+        """Draw a plant of ellipses. `rows` and `columns` are their centres, `height` and `width` their half axes."""
         box = rows.min() - height, columns.min() - width, rows.max() + height, columns.max() + width
 
         def inside(y: np.ndarray, x: np.ndarray) -> np.ndarray:

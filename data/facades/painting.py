@@ -1,7 +1,7 @@
-"""A canvas of house fronts: their materials and shadows, by day and on winter nights.
+"""Paint house fronts on a canvas: materials and shadows, by day and on winter nights.
 
-Lengths are in units of 1/128 of the shorter image side, so that fronts are similar at every size. Light comes from the
-upper left.
+A unit of length is 1/128 of the shorter image side. House fronts therefore look similar at every image size. The light
+comes from the upper left.
 """
 
 from collections.abc import Callable
@@ -16,15 +16,16 @@ Floats = NDArray[np.floating]
 Colour = tuple[float, float, float]
 
 COURSE = 6.0
-"""Height of one course of bricks or slates."""
+"""Height of a course (a row of bricks or slates), in units."""
 
 
 class _Material(NamedTuple):
-    """A class of surfaces.
+    """The appearance of all surfaces of a class.
 
-    label_color, colour: Its colour in label maps, and the main colour in images.
-    is_object: Whether each surface is an instance.
-    shadow: Depth of its shadow. snow: Depth of the snow at its top, and the share of snow below.
+    label_color, colour: RGB colour in label maps, and main RGB colour in images.
+    is_object: Whether each surface has its own instance id.
+    shadow: Height of the shadow below a surface, in units.
+    snow: Height of the snow on the upper edge, in units, and share of snow (0 to 1) on the rest of the surface.
     """
 
     label_color: tuple[int, int, int]
@@ -49,7 +50,7 @@ _MATERIALS = {
     "pavement": _Material((185, 185, 185), (186, 178, 166), snow=(2, 0.7)),
 }
 CLASS_COLORS = {name: material.label_color for name, material in _MATERIALS.items()}
-"""The classes in the order of their ids, and the RGB colours in which they are shown."""
+"""RGB colour of each class in label maps, in the order of the class ids."""
 
 _IDS = {name: number for number, name in enumerate(_MATERIALS)}
 _OPENINGS = ("window", "door", "shutter", "balcony", "shop")
@@ -58,11 +59,11 @@ _MOONLIGHT, _NIGHT_SKY, _LAMP, _SNOW = (0.34, 0.37, 0.52), (12, 16, 44), (255, 2
 
 
 class Canvas:
-    """An image of a house front. Each surface is painted over earlier surfaces.
+    """An image of a house front. New surfaces cover earlier surfaces.
 
     labels: Class of each pixel, (H, W) uint8.
-    instances: (H, W) int32. Each window and other object has its own id from len(CLASS_COLORS) upwards. The pixels of
-        other classes have their class id.
+    instances: Instance id of each pixel, (H, W) int32. Each object, such as a window, has its own id, at least
+        len(CLASS_COLORS). Pixels of other classes have their class id.
     height, width: Size of the image in units.
     """
 
@@ -71,19 +72,19 @@ class Canvas:
         self.instances: NDArray[np.int32] = np.zeros((height, width), np.int32)
         self._unit = min(height, width) / 128  # pixels
         self.height, self.width = height / self._unit, width / self._unit
-        self._planes = np.zeros((5, height, width), np.float32)  # red, green, blue, lamps and snow
+        self._planes = np.zeros((5, height, width), np.float32)  # red, green, blue, share of lamplight, share of snow
         self._painted: dict[tuple[str, int, int], Floats] = {}
         self._rng, self._n_instances = rng, len(CLASS_COLORS)
 
     def add(self, name: str, *box: float, inside: Callable[..., np.ndarray] | None = None) -> None:
-        """Paint a surface: the box (top, left, bottom, right), or the part of it where `inside(y, x)` holds."""
+        """Paint a surface on the box (top, left, bottom, right). `inside(y, x)` can limit it to a part of the box."""
         places = zip(box, self.labels.shape * 2, strict=True)
         top, left, bottom, right = (min(max(round(place * self._unit), 0), side) for place, side in places)
         if top >= bottom or left >= right:
             return
         material, key = _MATERIALS[name], (name, bottom - top, right - left)
         self._cast_shadow(min(round(material.shadow * self._unit), bottom - top), left, bottom, right)
-        if key not in self._painted:  # equal windows of a house are painted once
+        if key not in self._painted:  # surfaces of equal class and size look the same
             surface = _Surface(self._rng, *key, 1 / self._unit)
             (_paint_opening if name in _OPENINGS else _paint_shell)(surface, name)
             surface.planes[4] = surface.rows(0, material.snow[0]).clip(material.snow[1])
@@ -96,14 +97,14 @@ class Canvas:
             np.copyto(plane[area], value, where=mask)
 
     def _cast_shadow(self, reach: int, left: int, bottom: int, right: int) -> None:
-        """Darken the next rows below a box and a little to the right, except for the sky."""
+        """Darken `reach` rows of pixels below a box, a little to the right, except for the sky."""
         area = np.s_[bottom : bottom + reach, left + round(0.3 * reach) : right + round(0.3 * reach)]
         is_sky = self.labels[area] == _IDS["sky"]
         ramp = np.arange(len(is_sky), dtype=np.float32)[:, None] * 0.45 / max(reach, 1) + 0.5
         self._planes[:3, *area] *= np.where(is_sky, np.float32(1), ramp)
 
     def photo(self, *, is_night: bool = False) -> NDArray[np.uint8]:
-        """Return the image under random light, weather and wear, (3, H, W) uint8 RGB."""
+        """Return the image with random light, stains and noise, (3, H, W) uint8 RGB."""
         rng, labels, (height, width) = self._rng, self.labels, self.labels.shape
         y, x = np.linspace(0, 1, height, dtype=np.float32)[:, None], np.linspace(0, 1, width, dtype=np.float32)
         is_sky = labels == _IDS["sky"]
@@ -127,18 +128,19 @@ def _column(colour: tuple[float, ...]) -> Floats:
 
 
 def _smooth_noise(rng: np.random.Generator, shape: tuple[int, ...], rows: int, columns: int) -> Floats:
-    """Return (H, W) noise of about unit variance that varies over an H / `rows` and a W / `columns`."""
+    """Return (H, W) noise: a grid of `rows` x `columns` normal random numbers, interpolated to the size `shape`."""
     nodes = Image.fromarray(rng.standard_normal((rows, columns), np.float32))
     return np.asarray(nodes.resize((shape[1], shape[0]), Image.Resampling.BICUBIC))
 
 
 class _Surface:
-    """The planes of a surface, and covers: shares of each pixel, between 0 and 1.
+    """A surface while it is painted. The cover of a shape is the share (0 to 1) of each pixel that the shape covers.
 
-    A strip that ends inside a pixel covers a part of it, so that a joint thinner than a pixel stays visible.
-
-    y, x: Distances from the upper left corner, (H, 1) and (W,). height, width: Size. pixel: Side of a pixel.
-    down, across: Distances as shares of the size. rows, columns: Functions that return the cover of a strip.
+    planes: Red, green, blue, share of lamplight and share of snow of each pixel, (5, H, W) float32.
+    y, x: Distances of pixels from the upper left corner, in units, (H, 1) and (W,).
+    height, width, pixel: Size of the surface, and side of a pixel, in units.
+    down, across: `y` divided by `height`, and `x` divided by `width`.
+    rows, columns: Functions that return the cover of a horizontal or vertical strip.
     """
 
     def __init__(self, rng: np.random.Generator, name: str, height: int, width: int, pixel: float) -> None:
@@ -150,28 +152,28 @@ class _Surface:
         self.rows, self.columns = partial(self.strip, self.y), partial(self.strip, self.x)
 
     def lay(self, colour: Colour, cover: Floats, lamp: float = 0.0) -> None:
-        """Blend in a colour, and the share of lamplight that shines through it at night."""
+        """Blend a colour into the planes. `lamp` is the share of lamplight that shines through it at night."""
         self.planes[:4] += cover * (_column((*colour, lamp)) - self.planes[:4])
 
     def shade(self, factor: Floats) -> None:
         self.planes[:3] *= factor
 
     def strip(self, places: Floats, start: float, end: float) -> Floats:
-        """Return the cover of a strip between two `places`, which are y or x."""
+        """Return the cover of the strip from `start` to `end`. `places` are the positions of pixels, y or x."""
         half = self.pixel / 2
         return ((np.minimum(places + half, end) - np.maximum(places - half, start)) / self.pixel).clip(0, 1)
 
     def inner(self, margin: float) -> Floats:
-        """Return the cover of everything except a frame along the edges."""
+        """Return the cover of the whole surface except a frame of width `margin`."""
         return self.rows(margin, self.height - margin) * self.columns(margin, self.width - margin)
 
     def bars(self, places: Floats, period: float, thickness: float, offset: float = 0.0) -> Floats:
-        """Return the cover of bars at every offset + k * period."""
+        """Return the cover of parallel bars that start at offset + k * period, for all integers k."""
         place = (places - offset) % period
         return self.strip(place, 0, thickness) + self.strip(place - period, 0, thickness)
 
     def lay_courses(self, height: float, length: float, sigma: float, joint: Colour, opacity: float) -> None:
-        """Divide the surface into bricks, slates, slabs or leaves of random brightness with joints."""
+        """Divide the surface into bricks, slabs or leaves of random brightness, with joints between them."""
         row = (self.y // height).astype(np.intp)
         shifted = self.x + np.float32(length / 2) * (row % 2)
         part = (shifted // length).astype(np.intp)
@@ -181,7 +183,7 @@ class _Surface:
 
 
 def _paint_shell(surface: _Surface, name: str) -> None:
-    """Paint a surface of the house's shell or of its surroundings."""
+    """Paint a wall, a roof, or another surface of the house or its surroundings that is no opening."""
     y, x, down, height, rows = surface.y, surface.x, surface.down, surface.height, surface.rows
     match name:
         case "sky":
@@ -199,14 +201,14 @@ def _paint_shell(surface: _Surface, name: str) -> None:
             surface.shade((1.3 - 0.5 * (y / COURSE % 1)) * (1.12 - 0.22 * down))
             surface.lay_courses(COURSE, COURSE, 0.05, (44, 48, 58), 0.75)
             surface.lay((150, 156, 166), rows(0, 1.5))
-        case "cornice":  # moulded stone, with a row of dentils if it is high
+        case "cornice":  # stone, with a row of small blocks (dentils) if it is high
             surface.shade(1.14 - 0.28 * down)
             dentils = surface.bars(x, 4, 1.8) * rows(0.45 * height, 0.85 * height)
             surface.lay((122, 110, 92), (0.8 if 2.6 < height < surface.width else 0) * dentils)
             surface.lay((132, 120, 102), 0.8 * rows(height - 0.7, height))
         case "plant":
             surface.shade(1.45 - 0.5 * down - 0.23 * surface.across)
-            for size, strength in ((7.3, 0.2), (3.1, 0.16)):  # round clumps of leaves, of two sizes
+            for size, strength in ((7.3, 0.2), (3.1, 0.16)):  # round clumps of leaves in two sizes
                 above, beside = y / size % 1 - 0.35, (x / (1.3 * size) + 0.5 * (y // size % 2)) % 1 - 0.35
                 surface.shade(1 + strength * (1 - 4 * above**2 - 4 * beside**2))
             surface.lay_courses(1.6, 1.6, 0.13, _JOINT, 0)
@@ -218,7 +220,7 @@ def _paint_shell(surface: _Surface, name: str) -> None:
 
 
 def _paint_opening(surface: _Surface, name: str) -> None:
-    """Paint a window, a door, or something in front of one."""
+    """Paint a window, a door, or an object in front of a window."""
     y, x, down, height, width = surface.y, surface.x, surface.down, surface.height, surface.width
     rows, columns, across = surface.rows, surface.columns, surface.across
     match name:
@@ -229,7 +231,7 @@ def _paint_opening(surface: _Surface, name: str) -> None:
             surface.planes[3] = 1 - 0.22 * down
             bars = np.maximum(1 - surface.inner(1.5), rows(height / 3 - 0.55, height / 3 + 0.55))
             surface.lay(_WHITE, np.maximum(bars, columns(width / 2 - 0.55, width / 2 + 0.55)))
-        case "door":  # two columns of sunk panels below a fanlight, and a knob
+        case "door":  # two columns of panels below a small window, and a knob
             surface.shade(1.15 - 0.35 * down)
             panel_width, panel_height = (width - 2) / 2, (height - 2) / 4
             for edge, colour, opacity in ((0, (12, 32, 38), 0.65), (0.9, (84, 130, 136), 0.5)):

@@ -1,4 +1,4 @@
-"""Find image files, read them as 8-bit images or with the channels and type of the file, and write 8-bit images."""
+"""Find image files, read them as 8-bit RGB, as ids or with the channels and type of the file, and write images."""
 
 import math
 import unicodedata
@@ -27,12 +27,12 @@ from utils.text import counted, exact, listed
 
 _Read = TypeVar("_Read")
 IMAGE_FORMATS = (*PILLOW_FORMATS, "TIFF")
-ARRAY_SUFFIX = ".npy"  # arrays are images in folders without other images
+ARRAY_SUFFIX = ".npy"  # arrays are read only in folders without other images
 JPEG_QUALITY = 95
-_PNG_LEVEL = 5  # the default 6 takes longer for 1 % less space
+_PNG_LEVEL = 5  # zlib's default 6 takes longer and saves only 1 % of space
 _OTHER_FILES = {
-    b"version https://git-lfs": "it is a pointer of Git LFS: git lfs pull",
-    b"<": "it is a page of HTML or XML, as a failed download leaves: download it again",
+    b"version https://git-lfs": "it is a Git LFS pointer: run git lfs pull",
+    b"<": "it is an HTML or XML page, perhaps from a failed download: download it again",
     b"\x1f\x8b": "it is compressed with gzip: unpack it",
     b"GIF8": "it is a GIF; save it as PNG",
     b"\x93NUMPY": "it is a NumPy array, expected an 8-bit image: save it as PNG",
@@ -40,11 +40,11 @@ _OTHER_FILES = {
 
 
 def find_images(folder: Folder | Path, problems: list[str], if_missing: str = "") -> dict[str, Blob]:
-    """Return the image files below a folder by name: the path below it without suffix, in Unicode's form NFC.
+    """Return the image files below a folder, by name: their path below the folder, without suffix, in Unicode NFC.
 
-    If no file has one of IMAGE_SUFFIXES, arrays (.npy) are the images. Hidden files and links to folders are left out.
+    Arrays (.npy) are used only if no file has one of IMAGE_SUFFIXES. Hidden files and links to folders are left out.
 
-    problems: Gets a line if the folder is missing or empty, or if two files have one name. The first file then counts.
+    problems: Gets a line if the folder is missing or empty, and for each file with the same name as an earlier file.
     if_missing: Remedy for a missing folder.
 
     Raises:
@@ -67,12 +67,12 @@ def find_images(folder: Folder | Path, problems: list[str], if_missing: str = ""
 
 
 def find_image_paths(folder: Path, problems: list[str]) -> dict[str, Path]:
-    """Return the paths of the image files below a folder of this machine by name; see `find_images`."""
+    """Return the paths of the image files below a local folder, by name; see `find_images`."""
     return {name: Path(str(image)) for name, image in find_images(folder, problems).items()}
 
 
 def count_other_files(folders: Iterable[Folder | Path]) -> str:
-    """Return the number of files below folders that `find_images` leaves out, such as "2 .gif, 1 .txt"."""
+    """Return a text that counts the files that `find_images` leaves out, such as "2 .gif, 1 .txt"."""
     kinds = Counter[str]()
     for folder in map(local_folder, folders):
         files = folder.files()
@@ -84,7 +84,7 @@ def count_other_files(folders: Iterable[Folder | Path]) -> str:
 
 
 def _images(files: Sequence[Blob]) -> list[Blob]:
-    """Return the images among the files of a folder, in order."""
+    """Return the images among the files of a folder, sorted by path."""
     for suffixes in (IMAGE_SUFFIXES, {ARRAY_SUFFIX}):
         if images := [file for file in files if file.suffix.lower() in suffixes]:
             return sorted(images, key=lambda image: image.name.split("/"))
@@ -95,15 +95,15 @@ def _images(files: Sequence[Blob]) -> list[Blob]:
 def open_image(file: File, n_channels: int = 0) -> Iterator[StoredImage]:
     """Open an image and read its header.
 
-    n_channels: Expected channels. An array may have them first or last.
+    n_channels: Expected number of channels, or 0 if unknown. It decides which axis of an array holds the channels.
 
     Raises:
-        DataError: The file is missing, damaged, too large or of an unknown format, or its pixels do not fit their use.
+        DataError: The file is missing, damaged or too large, or has an unknown format or unsuitable pixels.
         LoadingError: There is too little memory.
     """
     try:
         with warnings.catch_warnings(), file.open("rb") as opened:
-            warnings.simplefilter("ignore", UserWarning)  # damaged metadata next to intact pixels
+            warnings.simplefilter("ignore", UserWarning)  # metadata is damaged, but the pixels are intact
             if is_tiff(opened):
                 yield TiffImage(opened, str(file))
             elif file.suffix.lower() == ARRAY_SUFFIX:
@@ -123,51 +123,51 @@ def open_image(file: File, n_channels: int = 0) -> Iterator[StoredImage]:
 
 
 def read_rgb(file: File) -> Tensor:
-    """Read an image as (3, H, W) uint8 RGB, upright by its EXIF orientation.
+    """Read an image as (3, H, W) uint8 RGB, and turn it by its EXIF orientation.
 
-    16-bit grey keeps its high byte, transparency is dropped, and only the first of several frames is read.
+    Only the high byte of 16-bit grey is kept. Transparency is dropped. If a file has several frames, the first is read.
     """
     with open_image(file) as image:
         return torch.from_numpy(image.rgb()).permute(2, 0, 1)
 
 
 def read_ids(file: File) -> Tensor:
-    """Read an integer map as (1, H, W) int32, as stored: grey levels of 1, 8, 16 or 32 bits, or palette indices."""
+    """Read a map of ids as (1, H, W) int32. Ids are grey levels of 1, 8, 16 or 32 bits, or palette indices."""
     with open_image(file) as image:
         return torch.from_numpy(image.ids()).unsqueeze(0)
 
 
 def read_size(file: File) -> tuple[int, int]:
-    """Return height and width of an image, upright by its EXIF orientation, from its header."""
+    """Return the height and width in the header of an image. Its EXIF orientation can exchange them."""
     with open_image(file) as image:
         return image.size
 
 
 def seen_in(file: File, read: Callable[[StoredImage], _Read], otherwise: _Read) -> _Read:
-    """Return the result of `read` for an open image, or `otherwise` if the image cannot be read."""
+    """Open an image and return `read(image)`, or return `otherwise` if the image cannot be read."""
     with suppress(DataError), open_image(file) as image:
         return read(image)
     return otherwise
 
 
 def read_palette(file: File) -> bytes:
-    """Return the palette of an image from its header, as RGB without black at its end; empty if it has none."""
+    """Return the palette in the header of an image as RGB bytes, without black colours at its end, or b"" if none."""
     levels = seen_in(file, lambda image: image.palette, otherwise=b"").rstrip(b"\0")
     return levels + bytes(-len(levels) % 3)
 
 
 def write_jpeg(path: Path, image: Tensor) -> None:
-    """Write a (3, H, W) uint8 RGB image as JPEG of quality 95 with colours at full resolution; create its folders."""
+    """Write a (3, H, W) uint8 RGB image as JPEG, quality 95, without chroma subsampling. Create missing folders."""
     _write(path, image, format="JPEG", quality=JPEG_QUALITY, subsampling=0)
 
 
 def write_png(path: Path, image: Tensor) -> None:
     """Write a (C, H, W) uint8 or uint16 image as PNG: grey or RGB, with or without transparency. Create its folders.
 
-    If most pixels differ from their neighbours, as in photos, compression does not search for repetitions. This takes
-    a fifth of the time and less space.
+    If most pixels differ from their neighbours, as in photos, zlib compresses only runs of equal bytes. This takes a
+    fifth of the time, and the files are smaller.
     """
-    if image.dtype == torch.uint16:  # Pillow writes no colours of 16 bits
+    if image.dtype == torch.uint16:  # Pillow cannot write 16-bit colours
         from imagecodecs import png_encode
 
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -189,7 +189,7 @@ def _write(path: Path, image: Tensor, **options: Any) -> None:
 
 
 def _interleaved(image: Tensor) -> np.ndarray:
-    """Return (H, W, C), or (H, W) for one channel."""
+    """Return the pixels as (H, W, C), or as (H, W) if there is one channel."""
     pixels = image.permute(1, 2, 0).contiguous().cpu().numpy()
     return pixels[..., 0] if len(image) == 1 else pixels
 
@@ -202,45 +202,45 @@ def _reason(error: Exception, file: File) -> str:
             begin = opened.read(64).lstrip(b"\xef\xbb\xbf \r\n\t")
         if other := next((what for mark, what in _OTHER_FILES.items() if begin.startswith(mark)), None):
             return other
-        reason = f"it is damaged, or none of {', '.join(IMAGE_FORMATS)}" if begin else "it is empty"
+        reason = f"it is damaged, or its format is none of {', '.join(IMAGE_FORMATS)}" if begin else "it is empty"
     elif isinstance(error, OSError) and error.strerror:
         reason = error.strerror
     return f"{reason}; copy it again, or leave it out"
 
 
-MAX_WEIGHT = 1e15  # larger numbers stand for missing values, and would dominate the sum of a batch
+MAX_WEIGHT = 1e15  # larger values usually mean missing data, and would dominate the sum of a batch
 
 
 @dataclass(frozen=True)
 class StoredForm:
-    """The expected pixels of images that are not read as 8-bit RGB.
+    """The expected pixels of stored images: images with the channels and type of their files, instead of 8-bit RGB.
 
-    n_channels: Number of channels. setting: Name of its setting, for messages.
-    is_8_bit: Whether files of another type are refused, because no range is known for their values.
-    highest: Highest value of each channel that a trained network knows; None for the files of the training.
-    allows_missing: Whether NaN and infinity, which stand for pixels without data, are read. The reader fills them.
+    n_channels, setting: Number of channels, and the setting that defines this number, for messages.
+    is_8_bit: Whether all files must have 8 bits. Other types need a setting for the range of values.
+    highest: Highest value of each channel in the training images; None if these are the training images.
+    allows_missing: Whether NaN and infinity are accepted as pixels without data.
     """
 
     n_channels: int
     setting: str
     is_8_bit: bool
-    highest: tuple[float, ...] | None = field(default=None, repr=False)  # caches know a sample by the other fields
+    highest: tuple[float, ...] | None = field(default=None, repr=False)  # not in cache keys
     allows_missing: bool = field(default=False, repr=False)
 
 
 def is_8_bit_rgb(file: File) -> bool:
-    """Return whether an image is grey or RGB of 8 bits, from its header; True for a file that cannot be read."""
+    """Return whether the header of an image says 8-bit grey or RGB. Also return True if the file cannot be read."""
     return seen_in(file, lambda image: image.is_8_bit_rgb, otherwise=True)
 
 
 def read_pixels(file: File, n_channels: int = 0, check: Callable[[int], None] = lambda n_channels: None) -> Tensor:
     """Read an image as (C, H, W) uint8, uint16, int16 or float32.
 
-    Other integers and floats become float32. A TIFF may hold its channels in each pixel, or one to a page; an array has
-    the shape (H, W), (C, H, W) or (H, W, C).
+    Other integer and float types become float32. A TIFF can have all channels on one page, or one channel per page. An
+    array has the shape (H, W), (C, H, W) or (H, W, C).
 
-    n_channels: Expected channels. Transparency is dropped if one channel less is expected; 0 keeps it.
-    check: Takes the number of channels, and may raise DataError before pixels are decoded.
+    n_channels: Expected number of channels. Transparency is dropped if the image has this number without transparency.
+    check: Function that gets the number of channels. It can raise DataError before pixels are decoded.
 
     Raises:
         DataError: The file is missing, damaged or too large, or has too many channels.
@@ -253,19 +253,19 @@ def read_pixels(file: File, n_channels: int = 0, check: Callable[[int], None] = 
         check(n_found)
         pixels = image.pixels()
         if alpha is not None:
-            pixels = pixels[:alpha] if alpha == n_found else np.delete(pixels, alpha, axis=0)  # the slice needs no copy
+            pixels = pixels[:alpha] if alpha == n_found else np.delete(pixels, alpha, axis=0)  # a slice is no copy
         return _supported(pixels, str(file))
 
 
 def read_stored(file: File, form: StoredForm) -> Tensor:
-    """Read an image as `read_pixels` does; raise DataError also for other channels, another type, NaN or infinity."""
+    """Read an image like `read_pixels`, but also raise DataError if it does not fit `form`."""
 
     def check(n_channels: int) -> None:
         if n_channels == form.n_channels:
             return
         found = counted(n_channels, "channel")
         if form.highest is not None:
-            raise DataError(f"{file}: has {found}, the training images {form.n_channels}: give images like those")
+            raise DataError(f"{file}: has {found}, training images have {form.n_channels}: give images like these")
         raise DataError(f"{file}: has {found}, {form.setting} is {form.n_channels}: set {form.setting}={n_channels}")
 
     image = read_pixels(file, form.n_channels, check)
@@ -274,13 +274,13 @@ def read_stored(file: File, form: StoredForm) -> Tensor:
 
 
 def read_part(file: File, form: StoredForm) -> Tensor:
-    """Read one of the images of a stack as `read_stored` does, with any number of channels that the stack may have.
+    """Read an image whose channels are a part of a stack of images. Check it like `read_stored`.
 
-    form: Expected pixels of the whole stack.
+    form: Expected pixels of the whole stack. One image can have fewer channels.
     """
 
     def check(n_channels: int) -> None:
-        if n_channels > form.n_channels + 1:  # `fitting` may drop transparency
+        if n_channels > form.n_channels + 1:  # + 1: `fitting` can drop transparency
             found = f"has {n_channels} channels, {form.setting} is {form.n_channels} for all source folders together"
             raise DataError(f"{file}: {found}. Set {form.setting} to the number of all channels.")
 
@@ -288,15 +288,15 @@ def read_part(file: File, form: StoredForm) -> Tensor:
 
 
 def read_weights(file: File) -> Tensor:
-    """Read a map of weights, (1, H, W), as `read_pixels` does.
+    """Read a weight map, (1, H, W), with a type as in `read_pixels`.
 
     Raises:
-        DataError: See `read_pixels`. Or a weight is negative, above MAX_WEIGHT or no number.
+        DataError: See `read_pixels`, or a weight is negative, NaN or above MAX_WEIGHT.
     """
 
     def check(n_channels: int) -> None:
         if n_channels != 1:
-            raise DataError(f"{file}: has {counted(n_channels, 'channel')}, a weight map has 1: save it in grey")
+            raise DataError(f"{file}: has {counted(n_channels, 'channel')}, a weight map has 1: save it as grey")
 
     weights = read_pixels(file, 1, check)
     values = weights.float()
@@ -312,9 +312,9 @@ def read_weights(file: File) -> Tensor:
 
 
 def check_depth(image: Tensor, file: File, form: StoredForm, first_channel: int = 0) -> None:
-    """Raise DataError if an image of 8 bits is given to a network that was trained on more.
+    """Raise DataError if an image has 8 bits but the training images have more bits.
 
-    first_channel: Channel of a stack that is the first channel of the image.
+    first_channel: Index of the image's first channel in its stack.
     """
     highest = form.highest and max(form.highest[first_channel : first_channel + len(image)])
     if highest and highest > 255 and image.dtype == torch.uint8:
@@ -326,7 +326,7 @@ def check_depth(image: Tensor, file: File, form: StoredForm, first_channel: int 
 
 
 def _checked_values(image: Tensor, file: File, form: StoredForm) -> Tensor:
-    """Return an image; raise DataError if it has another type than expected, or holds NaN or infinity."""
+    """Return the image unchanged; raise DataError if `form` does not allow its type or its values."""
     if form.is_8_bit and image.dtype != torch.uint8:
         kind = form.setting.removesuffix("_channels")
         raise DataError(
@@ -345,14 +345,14 @@ def _checked_values(image: Tensor, file: File, form: StoredForm) -> Tensor:
 
 
 def _supported(pixels: np.ndarray, name: str) -> Tensor:
-    """Return (C, H, W) integers or floats of any byte order in a type that samples may have."""
+    """Convert a (C, H, W) array to a tensor of one of the types in `read_pixels`."""
     wanted = {"u1": np.uint8, "u2": np.uint16, "i1": np.int16, "i2": np.int16}.get(pixels.dtype.str[1:], np.float32)
     wanted = np.uint8 if pixels.dtype.kind == "b" else wanted
     if pixels.dtype == wanted and pixels.flags.c_contiguous and pixels.flags.writeable:
         return torch.from_numpy(pixels)
     channels, height, width = pixels.shape
     result = pixel_array(name, (channels, height, width), wanted)
-    with np.errstate(over="ignore"):  # what float32 does not hold becomes infinity, which `_checked_values` reports
+    with np.errstate(over="ignore"):  # too large values become infinity, which `_checked_values` reports
         result[:] = pixels
     if pixels.dtype.kind == "b":
         result *= 255

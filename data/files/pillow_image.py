@@ -1,7 +1,7 @@
 """Images that Pillow decodes: all formats except TIFF and .npy.
 
-kornia-rs decodes some PNG and JPEG to the same pixels in less time, if it is installed. It is written in Rust, except
-for libjpeg-turbo, which Pillow uses too. It refuses more damaged files than Pillow.
+If the package kornia-rs is installed, it decodes some PNG and JPEG files to the same pixels in less time. It refuses
+more damaged files than Pillow. Pillow then decodes these files.
 """
 
 import struct
@@ -26,22 +26,22 @@ _DECODERS: dict[tuple[str | None, str], Callable[[bytes, tuple[int, int]], np.nd
     ("PNG", "I;16B"): lambda content, size: kornia.decode_image_png_u16(content, size, "mono")[..., 0],
     ("JPEG", "RGB"): lambda content, _: kornia.decode_image_jpegturbo(content, "rgb"),
 }
-# Pillow's pixels do not depend on these chunks
+# chunks of PNG files that do not change the pixels that Pillow returns
 _WITHOUT_EFFECT = b"IHDR IDAT IEND gAMA cHRM sRGB iCCP pHYs sBIT tIME bKGD tEXt zTXt iTXt".split()
-_ORIENTATIONS = (b"Raw profile type exif", b"XML:com.adobe.xmp")  # names of texts that may hold one
+_ORIENTATIONS = (b"Raw profile type exif", b"XML:com.adobe.xmp")  # names of PNG texts that can hold an orientation
 
 PILLOW_FORMATS = ("PNG", "JPEG", "PPM", "BMP", "WEBP")
-Image.MAX_IMAGE_PIXELS = None  # check_size is the guard
-_CHANNELS = {"L": 1, "LA": 2, "RGB": 3, "RGBA": 4}  # keys: modes
-_ALPHA = {"LA": 1, "RGBA": 3}  # channel of transparency; keys: modes
+Image.MAX_IMAGE_PIXELS = None  # `check_size` limits the size
+_CHANNELS = {"L": 1, "LA": 2, "RGB": 3, "RGBA": 4}  # number of channels, by mode
+_ALPHA = {"LA": 1, "RGBA": 3}  # channel of transparency, by mode
 _ID_MODES = ("1", "L", "P", "I", "I;16", "I;16L", "I;16B")
 
 
 class PillowImage(StoredImage):
-    """An open image of PILLOW_FORMATS.
+    """An open image in one of PILLOW_FORMATS.
 
     Raises:
-        TooLargeError: The pixels do not fit into the memory.
+        TooLargeError: The image is too large for the memory.
     """
 
     def __init__(self, file: BinaryIO, name: str) -> None:
@@ -49,7 +49,7 @@ class PillowImage(StoredImage):
         self._image = image = self._opened()
         check_size(name, image.height, image.width)
         self._layout = _raw_mode(image)
-        self._mode = image.mode  # Pillow returns all channels in this mode
+        self._mode = image.mode  # mode in which Pillow returns all channels
         if image.mode not in _CHANNELS and not image.mode.startswith(("I", "F")):
             self._mode = "L" if image.mode == "1" else "RGBA" if image.has_transparency_data else "RGB"
         self.alpha = _ALPHA.get(self._mode)
@@ -57,9 +57,9 @@ class PillowImage(StoredImage):
 
     @property
     def size(self) -> tuple[int, int]:
-        """Height and width, upright if the orientation is in the header."""
+        """Height and width. An EXIF orientation in the header can exchange them."""
         image = self._image
-        if image.format != "PNG" or "exif" in image.info:  # otherwise Pillow decodes a PNG to look for EXIF
+        if image.format != "PNG" or "exif" in image.info:  # for other PNGs, getexif would decode all pixels
             with suppress(Exception):  # damaged EXIF
                 if image.getexif().get(ExifTags.Base.Orientation) in (5, 6, 7, 8):
                     return image.width, image.height
@@ -67,12 +67,12 @@ class PillowImage(StoredImage):
 
     @property
     def n_channels(self) -> int:
-        """Number of channels, with transparency."""
+        """Number of channels, including transparency."""
         return _CHANNELS.get(self._mode, 1)
 
     @property
     def palette(self) -> bytes:
-        """Colours as RGB by index; empty for an image without a palette."""
+        """RGB bytes of the palette; empty if the image has no palette."""
         if self._image.mode != "P" or self._image.palette is None:
             return b""
         raw_mode, colors = self._image.palette.getdata()
@@ -81,7 +81,7 @@ class PillowImage(StoredImage):
         return bytes(holder.getpalette("RGB") or ())
 
     def rgb(self) -> np.ndarray:
-        """Return (H, W, 3) uint8; raise UnfitError for integers of 32 bits and floats."""
+        """Return (H, W, 3) uint8; raise UnfitError for 32-bit integers and floats."""
         if self._image.mode == "RGB" and (pixels := decode_quickly(self._image)) is not None:
             return pixels
         image = _upright(self._image)
@@ -94,7 +94,7 @@ class PillowImage(StoredImage):
         return np.array(image if image.mode == "RGB" else image.convert("RGB"))
 
     def ids(self) -> np.ndarray:
-        """Return (H, W) int32; raise UnfitError if the image does not hold an integer per pixel as stored."""
+        """Return (H, W) int32; raise UnfitError if the file does not store one integer per pixel."""
         if self._image.mode not in _ID_MODES:
             raise not_ids(self._image.mode)
         if self._image.format in ("JPEG", "MPO"):
@@ -110,7 +110,7 @@ class PillowImage(StoredImage):
             raise DataError(f"{self._name}: is 16-bit grey with transparency. Save it without transparency.")
         pixels = self._decoded(self._image)
         if self._layout.endswith(";16B") and pixels.dtype == np.uint8:
-            # Pillow decodes the first byte of colours of 16 bits. In the other byte order it decodes the second one.
+            # Pillow decodes only the first byte of 16-bit colours, or the second byte if the byte order is swapped.
             other = self._opened()
             other.tile = [other.tile[0]._replace(args=self._layout.replace(";16B", ";16L"))]
             pixels = pixels.astype(np.uint16) << 8 | self._decoded(other)
@@ -121,7 +121,7 @@ class PillowImage(StoredImage):
         return Image.open(with_few_scans(self._file), formats=PILLOW_FORMATS)
 
     def _decoded(self, file_image: ImageFile) -> np.ndarray:
-        """Return (H, W, C)."""
+        """Return all channels, (H, W, C)."""
         image = _upright(file_image)
         if _is_16_bit_grey(image):
             return np.asarray(image).astype(np.uint16)[..., None]
@@ -130,9 +130,9 @@ class PillowImage(StoredImage):
         return np.atleast_3d(np.array(image if image.mode == self._mode else image.convert(self._mode)))
 
     def _is_rescaled(self) -> bool:
-        """Return whether Pillow rescales grey levels.
+        """Return whether Pillow rescales the grey levels.
 
-        It rescales levels of 2 and 4 bits. It also rescales a PGM with a maximum that is not the maximum of its type.
+        Pillow rescales 2-bit and 4-bit levels. It also rescales a PGM with another maximum than 255 or 65535.
         """
         decoder, _, _, parameters = self._image.tile[0]
         if decoder in ("ppm", "ppm_plain"):
@@ -141,7 +141,7 @@ class PillowImage(StoredImage):
 
 
 def _is_16_bit_grey(image: Image.Image) -> bool:
-    """Return whether a loaded image has one channel of 16 bits. Pillow gives 32 bits to a PGM of 16 bits."""
+    """Return whether a loaded image is 16-bit grey. Pillow loads 16-bit PGM files as 32-bit integers."""
     return image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PPM")
 
 
@@ -156,16 +156,16 @@ def _upright(image: ImageFile) -> Image.Image:
 
 
 def _raw_mode(image: ImageFile) -> str:
-    """Return Pillow's name of the layout of the pixels in a file that is not loaded yet; empty if it has none."""
+    """Return Pillow's name for the pixel format in the file, or "" if there is none. The image must not be loaded."""
     arguments = image.tile[0].args if image.tile else ""
     name: Any = arguments[0] if isinstance(arguments, tuple) and arguments else arguments
     return name if isinstance(name, str) else ""
 
 
 def decode_quickly(image: ImageFile) -> np.ndarray | None:
-    """Return the pixels of an image that is not loaded yet, (H, W, 3) or (H, W); None if Pillow has to decode it.
+    """Decode an image that is not loaded yet with kornia-rs, (H, W, 3) or (H, W). Return None if Pillow must decode it.
 
-    Pillow decodes other pixels, images with transparency, an orientation or damage, and all images without kornia-rs.
+    Pillow decodes other formats, images with transparency, an orientation or damage, and all images without kornia-rs.
     """
     decode = _DECODERS.get((image.format, _raw_mode(image)))
     if kornia is None or decode is None or image.fp is None:
@@ -179,12 +179,12 @@ def decode_quickly(image: ImageFile) -> np.ndarray | None:
         if is_turned or (image.format == "PNG" and not _is_plain(content)):
             return None
         return decode(content, (image.height, image.width))
-    except Exception:  # noqa: BLE001  kornia-rs raises no narrower type, and Pillow's message names what is wrong
+    except Exception:  # noqa: BLE001  kornia-rs has no error class of its own; Pillow will report the problem
         return None
 
 
 def _is_plain(content: bytes) -> bool:
-    """Return whether a PNG file is complete, and holds nothing that turns its pixels or makes some transparent."""
+    """Return whether a PNG file is complete and has no orientation, transparency or unknown chunk."""
     position, kind = 8, b""
     while kind != b"IEND" and position + 8 <= len(content):
         length, kind = struct.unpack_from(">I4s", content, position)

@@ -1,7 +1,7 @@
-"""The interface of open image files, limits of their size, and NumPy arrays as images.
+"""The interface of open image files, limits for their size, and images in NumPy files.
 
-A file of a few bytes can expand to more than the memory holds. A JPEG of 1 MB may hold 30,000 scans, and each one
-costs a pass over all pixels.
+The limits protect the memory and the time: a small file can hold a huge image. A JPEG of 1 MB can hold 30,000 scans,
+and a decoder goes through all pixels for each scan.
 """
 
 import re
@@ -26,19 +26,19 @@ class UnfitError(Exception):
 
 
 def not_ids(pixels: str) -> UnfitError:
-    """Return the error of a label map that holds these pixels instead of an integer per pixel."""
+    """Return the error for a label map that does not hold one integer per pixel. `pixels` says what it holds."""
     return UnfitError(
         f"holds {pixels} pixels, expected one integer id per pixel (8-bit or 16-bit PNG, or palette PNG with one "
         "palette for all files). For maps in colours, set data.label_colors=FILE, or convert them: python -m "
-        "tools.convert_data colors-to-ids FROM TO, or set data.n_classes=0 to train on RGB pairs"
+        "tools.convert_data colors-to-ids FROM TO. To train on RGB pairs instead, set data.n_classes=0"
     )
 
 
 class StoredImage(ABC):
-    """An open image file. Opening it reads its header only. Its methods may raise any error if the file is damaged.
+    """An open image file. Opening reads only the header. The methods can raise any error if the file is damaged.
 
-    alpha: Channel with the transparency, or None.
-    is_8_bit_rgb: Whether the image is grey or RGB of up to 8 bits, as photographs are.
+    alpha: Index of the transparency channel, or None.
+    is_8_bit_rgb: Whether the image is grey or RGB with up to 8 bits, like most photographs.
     """
 
     alpha: int | None = None
@@ -47,12 +47,12 @@ class StoredImage(ABC):
     @property
     @abstractmethod
     def size(self) -> tuple[int, int]:
-        """Height and width, upright."""
+        """Height and width of the upright image."""
 
     @property
     @abstractmethod
     def n_channels(self) -> int:
-        """Number of channels, with transparency."""
+        """Number of channels, including transparency."""
 
     @property
     def n_images(self) -> int:
@@ -61,17 +61,17 @@ class StoredImage(ABC):
 
     @property
     def part(self) -> str:
-        """Which part of the file the image is, such as "page 2 of 5" or "level 1 of 3"; empty if it is the only one."""
+        """Part of the file that holds the image, such as "page 2 of 5" or "level 1 of 3". Empty for a single image."""
         return ""
 
     @property
     def palette(self) -> bytes:
-        """Colours as RGB by index; empty for an image without a palette."""
+        """RGB bytes of the palette; empty if the image has no palette."""
         return b""
 
     @abstractmethod
     def rgb(self) -> np.ndarray:
-        """Return (H, W, 3) uint8. Only the high byte of 16 bits is kept, and transparency is dropped."""
+        """Return (H, W, 3) uint8. Only the high byte of 16-bit values is kept, and transparency is dropped."""
 
     @abstractmethod
     def ids(self) -> np.ndarray:
@@ -82,9 +82,9 @@ class StoredImage(ABC):
         """Return all channels, (C, H, W), in the type of the file."""
 
 
-DECODED_BYTES = 4  # bytes of a pixel that Pillow decodes
-_SHARE = 4  # reading takes several times the memory of the pixels
-_MAPPED_BYTES = 2**28  # larger arrays are in temporary files, if there is a folder for them
+DECODED_BYTES = 4  # memory per pixel of an image that Pillow decodes
+_SHARE = 4  # pixels can use 1/4 of the memory, because reading an image needs several copies
+_MAPPED_BYTES = 2**28  # larger arrays are temporary files if `pixels_allowed` names a folder
 
 
 class TooLargeError(DataError):
@@ -102,9 +102,9 @@ _limits = _Limits()
 
 @contextmanager
 def pixels_allowed(n_pixels: int | None, mapped_in: Path | None = None) -> Iterator[None]:
-    """Let this process read images of up to `n_pixels` at once. None allows a quarter of the memory.
+    """Limit the size of images that this process reads to `n_pixels` pixels. None: a quarter of the memory.
 
-    mapped_in: Folder of temporary files for the pixels of larger TIFF and .npy files. None: refuse these files.
+    mapped_in: Folder of temporary files that hold the pixels of larger TIFF and .npy files. None: refuse such files.
     """
     before = _limits.n_pixels, _limits.folder
     _limits.n_pixels, _limits.folder = n_pixels, mapped_in
@@ -115,10 +115,10 @@ def pixels_allowed(n_pixels: int | None, mapped_in: Path | None = None) -> Itera
 
 
 def pixel_array(name: str, shape: tuple[int, int, int], dtype: DTypeLike) -> np.ndarray:
-    """Return a `large_array` for the pixels of an image file, (C, H, W).
+    """Return an uninitialized `large_array` for the pixels of the image `name`, (C, H, W).
 
     Raises:
-        TooLargeError: The array is too large for the memory. The message names the image, `name`.
+        TooLargeError: The array is too large for the memory.
     """
     if _limits.folder is None:
         check_size(name, *shape[1:], bytes_per_pixel=shape[0] * np.dtype(dtype).itemsize)
@@ -126,50 +126,50 @@ def pixel_array(name: str, shape: tuple[int, int, int], dtype: DTypeLike) -> np.
 
 
 def large_array(shape: Sequence[int], dtype: DTypeLike) -> np.ndarray:
-    """Return an array. It is in a temporary file if it is large and `pixels_allowed` names a folder."""
+    """Return an uninitialized array. If it is large and `pixels_allowed` names a folder, it is in a temporary file."""
     if _limits.folder and prod(shape) * np.dtype(dtype).itemsize > _MAPPED_BYTES:
         return mapped_array(_limits.folder, shape, dtype)
     return np.empty(shape, dtype)
 
 
 def large_copy(image: np.ndarray) -> np.ndarray:
-    """Return a copy as a `large_array`."""
+    """Return a copy of an image as a `large_array`."""
     copy = large_array(image.shape, image.dtype)
     copy[:] = image
     return copy
 
 
 def is_too_large(height: int, width: int, bytes_per_pixel: int) -> bool:
-    """Return whether an image is too large for the memory, or for `pixels_allowed`."""
+    """Return whether an image exceeds the limit of `pixels_allowed`."""
     if (n_pixels := _limits.n_pixels) is not None:
         return height * width > n_pixels
     return height * width * bytes_per_pixel > memory_bytes() // _SHARE
 
 
 def check_size(name: str, height: int, width: int, bytes_per_pixel: int = DECODED_BYTES) -> None:
-    """Raise TooLargeError, which names the image `name`, if the image is too large."""
+    """Raise TooLargeError if the image `name` exceeds the limit of `pixels_allowed`."""
     if is_too_large(height, width, bytes_per_pixel):
         size, n_pixels = f"{height * width * bytes_per_pixel / 1e9:.3g} GB", _limits.n_pixels
         limit = f"{n_pixels} pixels" if n_pixels else f"a quarter of this machine's {memory_bytes() / 1e9:.3g} GB"
         raise TooLargeError(
-            f"{name}: {width}x{height} pixels take {size}, more than {limit}: cut it into smaller images; test.py "
-            f"also takes --max-pixels {height * width}, and reads TIFF and .npy of any size with --tile 1024"
+            f"{name}: {width}x{height} pixels take {size}, more than {limit}: cut it into smaller images. test.py also "
+            f"accepts --max-pixels {height * width}, and reads TIFF and .npy files of any size with --tile 1024"
         )
 
 
-MAX_SCANS = 100  # an encoder writes about 10; 100 empty ones of 4096x4096 pixels take 1.1 s
-_HEAD = 2**16  # bytes that are read of most files
-_MAX_SEGMENTS = 10_000  # metadata of 64 MB, for example a depth map, has 1,000
+MAX_SCANS = 100  # an encoder writes about 10; decoding 100 empty scans of 4096x4096 pixels takes 1.1 s
+_HEAD = 2**16  # bytes; for most files, reading only the first bytes is enough
+_MAX_SEGMENTS = 10_000  # 64 MB of metadata, for example a depth map, has 1,000 segments
 _SOI, _SOS, _EOI = b"\xff\xd8", 0xDA, 0xD9
 _SEQUENTIAL, _PROGRESSIVE = (0xC0, 0xC1, 0xC9), (0xC2, 0xC6, 0xCA, 0xCE)
 _FRAMES = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # markers of headers that hold the size
-_MARKER = re.compile(rb"\xff+([^\x00\xff\xd0-\xd7])", re.DOTALL)  # neither a stuffed byte nor a restart marker
+_MARKER = re.compile(rb"\xff+([^\x00\xff\xd0-\xd7])", re.DOTALL)  # no stuffed bytes and no restart markers
 
 
 def with_few_scans(file: BinaryIO) -> BinaryIO:
-    """Return a file at its start; raise ValueError if it is a JPEG with too many scans or segments.
+    """Return the file, rewound to its start; raise ValueError if it is a JPEG with too many scans or segments.
 
-    Files of other formats pass. Only the head is read if the file has one scan, as most photographs have.
+    Other formats are not checked. If a JPEG has one scan, as in most photographs, only its first bytes are read.
     """
     content = file.read(_HEAD)
     if content.startswith(_SOI) and not _is_bounded(content):
@@ -179,7 +179,7 @@ def with_few_scans(file: BinaryIO) -> BinaryIO:
 
 
 def _is_bounded(content: bytes) -> bool:
-    """Return whether the bytes so far show that the number of scans is bounded; raise ValueError if it is too large."""
+    """Return whether the start of a JPEG shows that there are few scans; raise ValueError if there are too many."""
     n_scans, n_components = 0, 0
     for number, (marker, start) in enumerate(_segments(content)):
         if number == _MAX_SEGMENTS:
@@ -190,7 +190,7 @@ def _is_bounded(content: bytes) -> bool:
             n_components = content[start + 7] if marker in _SEQUENTIAL and start + 7 < len(content) else -1
         elif marker == _SOS:
             if n_scans == 0 and content[start + 2 : start + 3] == bytes([n_components % 256]):
-                return True  # all components in the first scan: a decoder reads no other one
+                return True  # the first scan holds all components, so it is the only scan
             n_scans += 1
             if n_scans > MAX_SCANS:
                 raise ValueError(f"it has more than {MAX_SCANS} scans; save it again")
@@ -198,7 +198,7 @@ def _is_bounded(content: bytes) -> bool:
 
 
 def jpeg_size(content: bytes) -> tuple[int, int]:
-    """Return height and width of a JPEG, or (0, 0) if its bytes do not hold them."""
+    """Return the height and width in the header of a JPEG, or (0, 0) if there is no header."""
     for marker, start in _segments(content):
         if marker in _FRAMES:
             height, width = content[start + 3 : start + 5], content[start + 5 : start + 7]
@@ -209,7 +209,7 @@ def jpeg_size(content: bytes) -> tuple[int, int]:
 
 
 def _segments(content: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the marker of each segment of a JPEG, and the position of the bytes after it."""
+    """Yield the marker of each segment of a JPEG, and the position after the marker."""
     position = len(_SOI)
     while found := _MARKER.search(content, position):
         yield found[1][0], found.end()
@@ -221,9 +221,9 @@ _HEADERS = {1: _FORMAT.read_array_header_1_0, 2: _FORMAT.read_array_header_2_0, 
 
 
 class NpyImage(StoredImage):
-    """An open array of the shape (H, W), (C, H, W) or (H, W, C).
+    """An open .npy file with an array of the shape (H, W), (C, H, W) or (H, W, C).
 
-    n_channels: Expected channels. They are the first or the last axis of an array.
+    n_channels: Expected number of channels. It decides whether the first or the last axis holds the channels.
 
     Raises:
         DataError: The array has another shape or type.
@@ -240,21 +240,21 @@ class NpyImage(StoredImage):
             raise DataError(f"{name}: has the shape {shape}, expected (H, W), (C, H, W) or (H, W, C)")
         self._file, self._name, self._shape = file, name, shape if len(shape) == 3 else (1, *shape)
         first, _, last = self._shape
-        self._is_last = len(shape) == 3 and first != n_channels and (last == n_channels or last < first)
+        self._has_channels_last = len(shape) == 3 and first != n_channels and (last == n_channels or last < first)
 
     @property
     def size(self) -> tuple[int, int]:
         """Height and width."""
         first, second, last = self._shape
-        return (first, second) if self._is_last else (second, last)
+        return (first, second) if self._has_channels_last else (second, last)
 
     @property
     def n_channels(self) -> int:
         """Number of channels."""
-        return self._shape[2] if self._is_last else self._shape[0]
+        return self._shape[2] if self._has_channels_last else self._shape[0]
 
     def rgb(self) -> np.ndarray:
-        """Raise UnfitError, because arrays are only read with the type of their file."""
+        """Raise UnfitError, because an array is not an 8-bit image."""
         raise UnfitError("it is a NumPy array, expected an 8-bit image: save it as PNG")
 
     ids = rgb
@@ -269,4 +269,4 @@ class NpyImage(StoredImage):
         flat = pixel_array(self._name, (self.n_channels, *self.size), self._dtype).reshape(-1)
         self._file.readinto(flat.view(np.uint8))  # type: ignore[attr-defined]
         values = flat.reshape(self._shape[::-1]).T if self._is_fortran else flat.reshape(self._shape)
-        return np.moveaxis(values, -1, 0) if self._is_last else values
+        return np.moveaxis(values, -1, 0) if self._has_channels_last else values

@@ -1,6 +1,6 @@
-"""Read the tags that describe the pixels of a TIFF. Write a TIFF with the tags, tiles and pyramid of its source.
+"""Read the tags of a TIFF, and write an image as a TIFF with the tags, tiles and pyramid of its source file.
 
-Georeferencing follows GeoTIFF 1.1, section 7.1. Band names and the value for no data follow GDAL.
+Georeferencing follows GeoTIFF 1.1, section 7.1. Band names and the no-data value follow GDAL.
 """
 
 import logging
@@ -20,43 +20,43 @@ from data.folder import File
 from utils.pictures import means_of_squares
 
 TIFF_SUFFIXES = (".tif", ".tiff", ".svs")
-PIXEL_SCALE = 33550  # (x, y, z) of a pixel
+PIXEL_SCALE = 33550  # size of a pixel, (x, y, z)
 TIE_POINTS = 33922  # (column, row, level, x, y, z) of each point
 TRANSFORMATION = 34264  # 4 x 4, row by row, from (column, row, level, 1) to (x, y, z, 1)
 KEYS = 34735  # (version, revision, minor revision, number), then (key, tag, count, value) of each key
 _RASTER_TYPE, _PIXEL_IS_POINT = 1025, 2
-# pixel scale, tie points, transformation, directory of keys, its numbers and its texts
+# the last two tags hold numbers and texts that KEYS refers to
 GEO_TAGS = (PIXEL_SCALE, TIE_POINTS, TRANSFORMATION, KEYS, 34736, 34737)
-_ASCII = 2  # type of a tag
+_ASCII = 2  # type of text tags
 _GDAL_METADATA = 42112  # XML
 _GDAL_NO_DATA = 42113  # a number as text
 _ORIENTATION, _X_RESOLUTION, _Y_RESOLUTION, _RESOLUTION_UNIT = 274, 282, 283, 296
 _TURNED = (5, 6, 7, 8)  # orientations that exchange rows and columns
 _CENTIMETER = 3
-_PER_CENTIMETER = {2: 1 / 2.54, 3: 1.0}  # keys: values of _RESOLUTION_UNIT, inch and centimetre
+_PER_CENTIMETER = {2: 1 / 2.54, 3: 1.0}  # keys: inch and centimetre as values of _RESOLUTION_UNIT
 _MICRONS_PER_PIXEL = (r"\bMPP ?= ?([\d.]+)()", r'PhysicalSizeX="([\d.]+)".*?PhysicalSizeY="([\d.]+)"')  # SVS, OME
-_OF_IMAGEJ = {"micron": 1e4, "um": 1e4, "\\u00B5m": 1e4, "µm": 1e4, "mm": 10.0, "cm": 1.0}  # units in a centimetre
+_IMAGEJ_UNITS = {"micron": 1e4, "um": 1e4, "\\u00B5m": 1e4, "µm": 1e4, "mm": 10.0, "cm": 1.0}  # per centimetre
 _ITEM = re.compile(r"<Item\b([^>]*)>([^<]*)</Item>")
 _ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')
 
-_MAX_CLASSIC_BYTES = 2**32 - 2**25  # most bytes of pixels for 32-bit offsets; compression may add bytes
+_MAX_CLASSIC_BYTES = 2**32 - 2**25  # maximum bytes of pixels in a file with 32-bit offsets; compression can add bytes
 _REDUCED = 1  # NewSubfileType of the lower levels of a pyramid
-_TILE_UNIT = 16  # sides of tiles are multiples of it: TIFF 6.0, section 15
+_TILE_UNIT = 16  # sides of tiles must be multiples of 16 (TIFF 6.0, section 15)
 
 ExtraTag = tuple[int, int, int | None, Any, bool]
-"""A tag as tifffile's `extratags`: code, type, count, value, whether only the first page has it."""
+"""A tag in the format of tifffile's `extratags`: code, type, count, value, and whether only the first page has it."""
 
 
 @dataclass(frozen=True)
 class TiffTags:
-    """Description of the pixels of a TIFF by its tags.
+    """The tags of an image in a TIFF.
 
-    height, width, n_channels: Shape of its full image, upright.
+    height, width, n_channels: Shape of the upright image at full resolution.
     georeferencing: GeoTIFF tags. Empty if the file stores the image turned or mirrored.
-    pixels_per_cm: Resolution across and down, or None.
-    band_names: Names of channels as XML text, by channel from 0. Some channels may have no name.
+    pixels_per_cm: Horizontal and vertical resolution, or None.
+    band_names: Channel names as XML text, by channel index. A channel without a name has no entry.
     no_data: Value of pixels without data, or None.
-    tile: Height and width of its tiles, or None if it has strips.
+    tile: Height and width of tiles in pixels, or None if the image is stored in strips.
     is_pyramid: Whether the file also holds the image at lower resolutions.
     """
 
@@ -72,7 +72,7 @@ class TiffTags:
 
     @classmethod
     def of(cls, series: Any) -> Self:
-        """Return the tags of a series of pages of tifffile."""
+        """Return the tags of a series of pages, as tifffile returns it."""
         page = series.keyframe
         values = {tag.code: tag.value for tag in page.tags.values()}
         orientation = int(values.get(_ORIENTATION, 1))
@@ -92,14 +92,14 @@ class TiffTags:
         )
 
     def __bool__(self) -> bool:
-        """Return whether the file has tags that another format would lose."""
+        """Return whether there are tags that other formats cannot hold."""
         return any((self.georeferencing, self.pixels_per_cm, self.band_names, self.no_data is not None, self.tile))
 
 
 def file_tags(file: File | None) -> TiffTags:
-    """Return the tags of the image in a TIFF; no tags for None, other formats and damaged files."""
+    """Return the tags of the image in a TIFF. For None, other formats and damaged files, return empty TiffTags."""
     if file is not None and file.suffix.lower() in TIFF_SUFFIXES:
-        with suppress(Exception), file.open("rb") as opened:  # reading the pixels says what is damaged
+        with suppress(Exception), file.open("rb") as opened:  # reading the pixels reports damage
             all_series = tifffile_package().TiffFile(opened).series
             full = (each for each in all_series if not each.keyframe.is_reduced and not each.keyframe.is_mask)
             return TiffTags.of(next(full, all_series[0]))
@@ -107,24 +107,24 @@ def file_tags(file: File | None) -> TiffTags:
 
 
 def tifffile_package() -> ModuleType:
-    """Return the package tifffile without its warnings, because they do not name the file."""
-    import tifffile  # takes a tenth of a second
+    """Import the package tifffile, and turn off its warnings, because they do not name the file."""
+    import tifffile  # takes 0.1 s
 
     log = logging.getLogger("tifffile")
-    if log.level != logging.CRITICAL:  # setting it empties a cache of every logger
+    if log.level != logging.CRITICAL:  # each call of setLevel clears the caches of all loggers
         log.setLevel(logging.CRITICAL)
     return tifffile
 
 
 def _number(text: object) -> float | None:
-    """Return the number in GDAL's tag, or None."""
+    """Return the value of GDAL's no-data tag as a number, or None if it is not a number."""
     with suppress(ValueError):
         return None if text is None else float(str(text).strip("\0 "))
     return None
 
 
 def _band_names(xml: str) -> dict[int, str]:
-    """Return the XML texts of the names of channels in GDAL's metadata, by channel."""
+    """Return the channel names in GDAL's metadata as XML text, by channel index."""
     names = {}
     for attributes, text in _ITEM.findall(xml):
         found = dict(_ATTRIBUTE.findall(attributes))
@@ -134,36 +134,36 @@ def _band_names(xml: str) -> dict[int, str]:
 
 
 def _resolution(tags: Mapping[int, Any], description: str) -> tuple[float, float] | None:
-    """Return the pixels per centimetre across and down, or None.
+    """Return the horizontal and the vertical number of pixels per centimetre, or None.
 
-    description: Text of the page. Microscopes, OME and ImageJ write sizes of pixels there.
+    description: Description of the page. Microscopes, OME and ImageJ write the size of a pixel there.
     """
     for pattern in _MICRONS_PER_PIXEL:
         if (found := re.search(pattern, description, re.DOTALL)) and float(found[1]):
             return 1e4 / float(found[1]), 1e4 / (float(found[2] or 0) or float(found[1]))
     per_cm = _PER_CENTIMETER.get(int(tags.get(_RESOLUTION_UNIT, 2)))
     if unit := re.search(r"^unit=(\S+)", description, re.MULTILINE):
-        per_cm = _OF_IMAGEJ.get(unit[1], per_cm)
-    sides = [tags[code] for code in (_X_RESOLUTION, _Y_RESOLUTION) if code in tags]
-    if per_cm is None or len(sides) < 2 or not all(number and divisor for number, divisor in sides):
+        per_cm = _IMAGEJ_UNITS.get(unit[1], per_cm)
+    ratios = [tags[code] for code in (_X_RESOLUTION, _Y_RESOLUTION) if code in tags]
+    if per_cm is None or len(ratios) < 2 or not all(number and divisor for number, divisor in ratios):
         return None
-    across, down = (number / divisor * per_cm for number, divisor in sides)
+    across, down = (number / divisor * per_cm for number, divisor in ratios)
     return across, down
 
 
 def scaled_georeference(tags: Mapping[int, Any], down: float, across: float) -> dict[int, Any]:
-    """Return the values of GeoTIFF tags, by code, for an image of another size that covers the same area.
+    """Return the values of GeoTIFF tags, by code, for a resized image that covers the same area.
 
-    Positions in a raster start at the upper left corner of its first pixel. If pixels are points, positions start
-    at the middle of that pixel.
+    Row 0 and column 0 are at the upper left corner of the first pixel. If the tags say that pixels are points, row 0
+    and column 0 are at the centre of the first pixel.
 
-    down, across: Sides of the new image divided by the sides of the image with `tags`.
+    down, across: Height and width of the resized image divided by height and width of the image with `tags`.
     """
     if down == across == 1:
         return dict(tags)
     keys = _groups(tags.get(KEYS, ()), 4)[1:]
     is_point = any(key == _RASTER_TYPE and value == _PIXEL_IS_POINT for key, _, _, value in keys)
-    before = 0.5 if is_point else 0.0  # pixels between the corner and position 0
+    before = 0.5 if is_point else 0.0  # distance from the corner to position 0, in pixels
     scaled = dict(tags)
     if PIXEL_SCALE in tags:
         x, y, *others = tags[PIXEL_SCALE]
@@ -175,7 +175,7 @@ def scaled_georeference(tags: Mapping[int, Any], down: float, across: float) -> 
             for value in ((column + before) * across - before, (row + before) * down - before, *others)
         )
     if TRANSFORMATION in tags:
-        # position 0 of the new image, in the image with `tags`
+        # position 0 of the resized image, as a position in the image with `tags`
         column, row = before / across - before, before / down - before
         scaled[TRANSFORMATION] = tuple(
             value
@@ -186,19 +186,19 @@ def scaled_georeference(tags: Mapping[int, Any], down: float, across: float) -> 
 
 
 def _groups(values: Sequence[Any], length: int) -> list[Sequence[Any]]:
-    """Return successive groups of `length` values, without an incomplete one at the end."""
+    """Split values into groups of `length` values. Leave out an incomplete group at the end."""
     return [values[start : start + length] for start in range(0, len(values) - length + 1, length)]
 
 
 def write_tiff(
     path: Path, image: Tensor, like: File | None = None, scale: float = 1.0, no_data: float | None = None
 ) -> None:
-    """Write a (C, H, W) image, compressed without loss; as BigTIFF if it may have more than 4 GB.
+    """Write a (C, H, W) image with lossless compression, as BigTIFF if the file can exceed 4 GB.
 
-    like: Source of the image, which covers the same area. If it is a TIFF, the image gets its georeferencing, its
-        resolution and its tiles. If both have the same number of bands, it also gets the band names. The lower levels
-        of a pyramid are computed in memory.
-    scale: Sides of the image divided by the sides of the source, before rounding.
+    like: Source file, which covers the same area. If it is a TIFF, its georeferencing, resolution and tiles are
+        copied. Its band names are copied if both images have the same number of channels. If it is a pyramid, the lower
+        levels of the new pyramid are computed in memory.
+    scale: Height of the image divided by the height of the source, before rounding.
     no_data: Value of pixels without data, or None.
     """
     tags, (n_channels, height, width) = file_tags(like), image.shape
@@ -214,16 +214,16 @@ def write_tiff(
         "buffersize": 2**24,  # bytes that are compressed at once
         "metadata": None,
     }
-    of_first: dict[str, Any] = {"extratags": [*_extra_tags(tags, n_channels, down, across, no_data)]}
+    first_page: dict[str, Any] = {"extratags": [*_extra_tags(tags, n_channels, down, across, no_data)]}
     if tags.pixels_per_cm:
         x, y = tags.pixels_per_cm
-        of_first |= {"resolution": (x * across, y * down), "resolutionunit": _CENTIMETER}
+        first_page |= {"resolution": (x * across, y * down), "resolutionunit": _CENTIMETER}
     is_large = image.nbytes * (2 if tags.is_pyramid else 1) > _MAX_CLASSIC_BYTES
     with tifffile_package().TiffWriter(path, byteorder="<", bigtiff=is_large) as writer:
-        writer.write(_interleaved(image), **options, **of_first)
+        writer.write(_interleaved(image), **options, **first_page)
         level = image
         while tags.is_pyramid and tile and max(level.shape[1:]) > max(tile):
-            # means would mix values with pixels without data
+            # means would mix data with the no-data value
             level = means_of_squares(level, 2) if no_data is None else level[:, ::2, ::2]
             writer.write(_interleaved(level), subfiletype=_REDUCED, **options)
 
@@ -231,11 +231,11 @@ def write_tiff(
 def _extra_tags(
     tags: TiffTags, n_channels: int, down: float, across: float, no_data: float | None
 ) -> Iterator[ExtraTag]:
-    """Yield the tags of an image of the same area, whose height and width are scaled by `down` and `across`."""
+    """Yield the tags of an image of the same area. `down` and `across` scale its height and width."""
     scaled = scaled_georeference({code: value for code, _, _, value, _ in tags.georeferencing}, down, across)
     for code, kind, count, _, _ in tags.georeferencing:
         value = scaled[code]
-        # bytes may hold other characters than ASCII
+        # tifffile accepts only ASCII in str, but any characters in bytes
         yield code, kind, count, value.encode() + b"\0" if isinstance(value, str) else value, True
     if tags.band_names and n_channels == tags.n_channels:
         item = '  <Item name="DESCRIPTION" sample="{}" role="description">{}</Item>\n'
@@ -246,5 +246,5 @@ def _extra_tags(
 
 
 def _interleaved(image: Tensor) -> Any:
-    """Return (H, W, C), or (H, W) for one channel. It is a view, since the writer copies only a strip or tile."""
+    """Return a view of the image, (H, W, C), or (H, W) for one channel. The writer copies each strip or tile."""
     return image[0].numpy() if len(image) == 1 else image.permute(1, 2, 0).numpy()

@@ -1,4 +1,4 @@
-"""Videos: frames in, frames out, and a copy of the sound. Only this module uses PyAV; import it only for a video."""
+"""Read the frames of a video, and write a video with new frames and the same sound. This module needs PyAV."""
 
 import math
 from collections import deque
@@ -17,13 +17,13 @@ from torch import Tensor
 from data.batch import DataError
 from utils.text import counted
 
-FORMATS = {".mp4": "mp4", ".m4v": "mp4", ".mov": "mov", ".mkv": "matroska"}  # each can hold H.264 and a time per frame
-_H264 = {"crf": "18", "preset": "medium", "flags": "+frame_duration"}  # 18: no visible loss, says ffmpeg's guide
+FORMATS = {".mp4": "mp4", ".m4v": "mp4", ".mov": "mov", ".mkv": "matroska"}  # they hold H.264 and a time per frame
+_H264 = {"crf": "18", "preset": "medium", "flags": "+frame_duration"}  # 18: no visible loss (ffmpeg's guide)
 _COLORS = {"colorspace": "bt709", "color_primaries": "bt709", "color_trc": "bt709", "color_range": "tv"}
 _TRUSTED = {"format_whitelist": "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi", "protocol_whitelist": "file"}
 _BT709, _SCALER = Colorspace.ITU709, Interpolation.BICUBIC | Interpolation.ACCURATE_RND
 
-Frame = tuple[av.VideoFrame, Tensor]  # the time and duration, and the image, (3, H, W) uint8 RGB
+Frame = tuple[av.VideoFrame, Tensor]  # time and duration; image, (3, H, W) uint8 RGB
 
 
 class VideoFile:
@@ -31,9 +31,9 @@ class VideoFile:
 
     rate: Frames per second, the mean if it varies.
     n_frames, n_read: Number of frames according to the file (0: unknown), and number of frames read so far.
-    pixel_aspect: Pixel width divided by pixel height in upright frames. It is only correct once a frame was read.
-    sound, sound_packets: Sound tracks, and their packets that were read and not yet written.
-    problems: Lines about damage. They are complete when all frames were read.
+    pixel_aspect: Pixel width divided by pixel height in upright frames. It is correct after the first frame was read.
+    sound, sound_packets: Sound tracks, and sound packets that were read but not yet written.
+    problems: Messages about damage. The list is complete after all frames were read.
 
     Raises:
         DataError: The file is missing or is no video.
@@ -62,7 +62,7 @@ class VideoFile:
         self._stream, self.n_read, self._end_s, self._scale = stream, 0, 0.0, int(base / self.time_base)
 
     def frames(self) -> Iterator[Frame]:
-        """Yield the upright frames in presentation order; call it once. All have the first frame's size. Times rise."""
+        """Yield the upright frames with increasing times, all in the first frame's size. Call this only once."""
         start, step = (self._stream.start_time or 0) * self._scale, round(1 / self.rate / self.time_base)
         size, end, last = None, start, start - 1
         for frame in self._decoded():
@@ -86,7 +86,7 @@ class VideoFile:
             self.problems.append(f"{self.path}: ends after {lengths}, the rest is missing")
 
     def _packets(self) -> Iterator[av.Packet]:
-        """Yield the packets of the frames, and collect the packets of the sound."""
+        """Yield the packets of the video stream, and collect the sound packets."""
         try:
             for packet in self._container.demux(self._stream, *self.sound):
                 self._end_s = max(self._end_s, float((packet.dts or 0) * packet.time_base))
@@ -95,11 +95,11 @@ class VideoFile:
                 elif packet.size:
                     self.sound_packets.append(packet)
         except av.FFmpegError:
-            self.problems.append(f"{self.path}: is damaged, and cannot be read to its end")
+            self.problems.append(f"{self.path}: is damaged, and cannot be read to the end")
 
     def _decoded(self) -> Iterator[av.VideoFrame]:
         n_damaged = 0
-        for packet in chain(self._packets(), [None]):  # None: the decoder returns the frames that it still holds
+        for packet in chain(self._packets(), [None]):  # None flushes the decoder
             try:
                 for frame in self._stream.decode(packet):
                     n_damaged += frame.is_corrupt
@@ -112,7 +112,7 @@ class VideoFile:
 
 def _rgb(frame: av.VideoFrame, width: int, height: int) -> Tensor:
     is_hd = frame.width >= 1280 or frame.height >= 577
-    space = _BT709 if is_hd and frame.colorspace == 2 else None  # 2: not stated; players assume BT.709 for HD
+    space = _BT709 if is_hd and frame.colorspace == 2 else None  # 2: unknown; players assume BT.709 for HD
     scaler = _SCALER | Interpolation.FULL_CHR_H_INT
     rgb = frame.reformat(width, height, "rgb24", src_colorspace=space, interpolation=scaler)
     return torch.from_numpy(rgb.to_ndarray()).permute(2, 0, 1)
@@ -122,7 +122,7 @@ def write_video(path: Path, suffix: str, source: VideoFile, frames: Iterator[Fra
     """Write a video with the frame rate and the sound of `source`.
 
     suffix: One of FORMATS.
-    frames: Frames of `source` with their new images, (3, H, W) uint8, of one size.
+    frames: Frames of `source`, each with its new image, (3, H, W) uint8. All images must have the same size.
 
     Raises:
         DataError: The format cannot hold the sound.
@@ -135,21 +135,21 @@ def write_video(path: Path, suffix: str, source: VideoFile, frames: Iterator[Fra
             first = next(frames)
             stream, tracks = _started(output, source, *first[1].shape[1:])
             for coded in chain((_coded(*frame) for frame in chain([first], frames)), [None]):
-                output.mux(stream.encode(coded))  # None: the encoder returns the frames that it still holds
+                output.mux(stream.encode(coded))  # None flushes the encoder
                 while source.sound_packets:
                     packet = source.sound_packets.popleft()
                     packet.stream = tracks[packet.stream.index]
                     output.mux(packet)
-    except av.FFmpegError as error:  # such as a full disk
+    except av.FFmpegError as error:  # for example, the disk is full
         raise OSError(error.errno, error.strerror) from error
 
 
 def _started(
     output: av.container.OutputContainer, source: VideoFile, height: int, width: int
 ) -> tuple[Any, dict[int, Any]]:
-    """Add and return a stream of frames, then the sound tracks by index in `source`. Players want this order."""
+    """Add and return a video stream, and the sound tracks by index in `source`. Players expect the video first."""
     stream: Any = output.add_stream("libx264", rate=source.rate, options=_H264 | _COLORS)
-    stream.width, stream.height, stream.pix_fmt = width + width % 2, height + height % 2, "yuv420p"  # a colour per 2x2
+    stream.width, stream.height, stream.pix_fmt = width + width % 2, height + height % 2, "yuv420p"  # sides are even
     context = stream.codec_context
     context.time_base, context.sample_aspect_ratio = source.time_base, source.pixel_aspect
     try:
@@ -162,7 +162,7 @@ def _started(
 
 
 def _coded(frame: av.VideoFrame, image: Tensor) -> av.VideoFrame:
-    """Return `image` with the time of `frame`. Odd sides become even: the last row or column is repeated."""
+    """Return `image` as a frame with the time of `frame`. If a side is odd, the last row or column is repeated."""
     pixels = image.permute(1, 2, 0).contiguous().numpy()
     pixels = np.pad(pixels, ((0, pixels.shape[0] % 2), (0, pixels.shape[1] % 2), (0, 0)), mode="edge")
     rgb = av.VideoFrame.from_ndarray(pixels, format="rgb24")

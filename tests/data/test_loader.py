@@ -131,7 +131,7 @@ def sample(name: str, source: Tensor | None = None, **maps: Tensor) -> Sample:
     ("second", "problem"),
     [
         (torch.zeros(3, 8, 8), r"train\.batch_size=1"),
-        (torch.zeros(3, 8, 16, dtype=torch.uint8), r"\(a 8x8, b 16x8\): choose a data\.preprocess"),
+        (torch.zeros(3, 8, 16, dtype=torch.uint8), r"\(a 8x8, b 16x8\).* data\.preprocess"),
     ],
 )
 def test_sources_that_differ_do_not_fit_one_batch(second: Tensor, problem: str) -> None:
@@ -142,7 +142,7 @@ def test_sources_that_differ_do_not_fit_one_batch(second: Tensor, problem: str) 
 @pytest.mark.parametrize("kind", [kind for kind in MAPS if kind != "source"])
 def test_no_map_of_a_batch_is_dropped_because_one_sample_lacks_it(kind: str) -> None:
     complete = sample("b", **{kind: torch.zeros(1, 8, 8, dtype=torch.uint8)})
-    with pytest.raises(AssertionError, match=f"a layout reads {kind} for some samples"):
+    with pytest.raises(AssertionError, match=f"some samples have {kind}"):
         Batch.of([sample("a"), complete])
     batch = Batch.of([complete, complete])
     assert getattr(batch, kind).shape == (2, 1, 8, 8)

@@ -93,9 +93,9 @@ _TEXT_BOMB = zlib.compress(bytes(80_000_000))
 
 CASES = {
     "empty": Case(b"", _NOT_READ + "it is empty"),
-    "garbage": Case(bytes(range(256)) * 4, _NOT_READ + "it is damaged, or none of PNG, JPEG"),
-    "html": Case(b"\n<!DOCTYPE html><html>404</html>", _NOT_READ + "it is a page of HTML"),
-    "lfs pointer": Case(b"version https://git-lfs.github.com/spec/v1\noid", _NOT_READ + "it is a pointer of Git LFS"),
+    "garbage": Case(bytes(range(256)) * 4, _NOT_READ + "it is damaged, or its format is none of PNG, JPEG"),
+    "html": Case(b"\n<!DOCTYPE html><html>404</html>", _NOT_READ + "it is an HTML"),
+    "lfs pointer": Case(b"version https://git-lfs.github.com/spec/v1\noid", _NOT_READ + "it is a Git LFS pointer"),
     "gif": Case(encoded(IMAGE, "GIF"), _NOT_READ + "it is a GIF; save it as PNG"),
     "truncated png": Case(encoded(IMAGE)[:120], _NOT_READ),
     "truncated jpeg": Case(encoded(IMAGE, "JPEG")[:-300], _NOT_READ, suffix=".jpg"),

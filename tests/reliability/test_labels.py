@@ -50,7 +50,7 @@ FOUR_BITS = png(32, 32, 4, 0, b"".join(b"\0" + bytes(16) for _ in range(32)))
 REFUSED = {
     "off by one": (encoded(with_id(N_CLASSES)), pixel(N_CLASSES)),
     "16-bit beyond the classes": (encoded(with_id(26001, np.uint16)), pixel(26001)),
-    "negative": (encoded(with_id(-1, np.int32), "TIFF"), pixel(-1, "ids are not negative; replace it")),
+    "negative": (encoded(with_id(-1, np.int32), "TIFF"), pixel(-1, ".*data.ignore_id=255")),
     "palette beyond the classes": (encoded(palette(np.asarray(with_id(9)))), pixel(9)),
     "coloured": (encoded(with_id(1).convert("RGB")), "holds RGB pixels, expected one integer id per pixel"),
     "grey with transparency": (encoded(with_id(1).convert("LA")), "holds LA pixels, expected one integer id per pixel"),

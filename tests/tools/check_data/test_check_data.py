@@ -40,7 +40,7 @@ def test_a_configuration_names_splits_and_sizes(tiny_config: Path, tmp_path: Pat
     settings = ["data.layout=paired_folders", f"data.root={root}", "data.instance_edges=false"]
     code, lines = check(command_line, "--config", tiny_config, *settings, "train.batch_size=2")
     assert (code, lines[-1]) == (2, "1 problem in train, test, val")
-    assert "one batch holds images of different sizes (x 64x32, y 32x32)" in "\n".join(lines)
+    assert "images of different sizes (x 64x32, y 32x32)" in "\n".join(lines)
 
 
 def test_images_that_hold_both_sides(tmp_path: Path, command_line: CommandLine) -> None:

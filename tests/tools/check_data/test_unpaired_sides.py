@@ -40,7 +40,7 @@ def test_what_concerns_one_picture_is_checked_by_side(tmp_path: Path, command_li
         f"warning: train targets and test targets share 1 file, as {tmp_path}/trainB/leak.png and "
         f"{tmp_path}/testB/testB00.png. Remove them from one of the two",
         "warning: train sources and test sources share 1 name prefix, as in p2_1 and p2_2: if these show one "
-        "patient, scene or video, metrics are too good. Keep such samples in one split; without a split val, "
+        "patient, scene or video, metrics are too good. Keep such samples in one split; if there is no split val, "
         r"train.validation_group='p\d+_' keeps them together",
         "1 problem in train, test; 3 warnings",
     ]
