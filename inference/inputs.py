@@ -49,7 +49,7 @@ def build_input(loaded: LoadedGenerator, request: Request) -> Layout:
 
 
 def _check_maps_are_named(request: Request, loaded: LoadedGenerator) -> None:
-    """Raise DataError if an option for instance maps or instance features is needed and missing."""
+    """Raise DataError if --instances, --clusters or --feature-maps is needed but missing."""
     conditioning = loaded.conditioning
     if loaded.data_facts.reads_instances and request.instances is None:
         can_take_labels = loaded.clusters is not None and not conditioning.instance_edges
@@ -105,7 +105,7 @@ def has_targets(layout: Layout) -> bool:
 class ListedImages(PairedFolders):
     """Samples from a list of files and folders. A sample is named by its path below the common parent folder.
 
-    partners: Folder of each other type of map, or None. Files have the names of the sources, with any suffix.
+    partners: Folder by type of map other than the source, or None. Files are named like sources, with any suffix.
     further_files: Images whose channels are appended to the source. `paths` must then be a single file.
     reader: Reader of the maps.
 

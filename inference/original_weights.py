@@ -54,7 +54,7 @@ def original_direction(file: Path) -> str | None:
 
 
 def original_file(folder: Path, role: FileRole, direction: str | None = None) -> Path | None:
-    """Return the file of a network in a folder, or None. Prefer latest, then best, then the highest number.
+    """Return the file of a network in a folder, or None. Prefer "latest", then "best", then the highest number.
 
     direction: Direction of the generator, or of the discriminator's generator. None: any, preferably AtoB.
     """

@@ -1,4 +1,4 @@
-"""Translates batches with a generator, for test.py and for the validation of a training."""
+"""Translate batches with a generator, for test.py and for validation during training."""
 
 import warnings
 import weakref
@@ -136,7 +136,7 @@ class Predictor:
     def _drawn_features(self, batch: Batch, clusters: FeatureClusters) -> Tensor:
         """Return (N, C, H, W) float32 features, sampled for each instance from the clusters of its class.
 
-        Without classes, all instances share one set of clusters. Features depend on `seed` and the image's name.
+        Without classes, all instances share one set of clusters. Random choices depend only on `seed` and the name.
         """
         features = []
         for name, source, region in zip(batch.names, batch.source, self.conditioning.region_map(batch), strict=True):

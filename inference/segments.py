@@ -48,7 +48,7 @@ class WholeImageNorm(nn.Module):
         self._n_pixels = n_all
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise a part (1, C, h, w)."""
+        """Normalize a part (1, C, h, w)."""
         assert self._n_pixels > 0
         variance = self._squares / self._n_pixels
         return F.batch_norm(x, self._mean.float(), variance.float(), training=False, eps=self._eps)

@@ -120,7 +120,7 @@ class TiledNetwork:
             yield tile.at(stride), part.float().cpu()
 
     def _pass(self, segment: Segment, readers: Mapping[str, Read], whole: Window) -> dict[str, Read]:
-        """Compute a segment tile by tile. Set the statistics of `segment.norms`, and return readers of the output."""
+        """Compute a segment tile by tile. Set the statistics of `segment.norms`, and return output readers by name."""
         for norm in chain.from_iterable(segment.norms.values()):
             norm.reset()
         kept: dict[str, Tensor] = {}

@@ -77,7 +77,7 @@ def translate_all(
     world: Processes that share the samples. Each of n processes translates every n-th sample.
 
     Raises:
-        DataError: A sample cannot be read, although all other samples are translated. Or --existing keep is refused.
+        DataError: Samples cannot be read. All other samples are translated. Or --existing keep is refused.
     """
     split = None if request.input else request.split or translated_split(loaded.config)
     config, facts, layout = loaded.reading_config, loaded.data_facts, folder.layout
