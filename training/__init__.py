@@ -1,1 +1,1 @@
-"""From a configuration to a trained run."""
+"""Training of a run from a configuration."""

@@ -1,4 +1,4 @@
-"""Moving averages of the weights of networks that translate, and the statistics of batch norm that belong to them."""
+"""Moving averages of the generators' weights, and batch norm statistics for the averaged generators."""
 
 from collections.abc import Sequence
 
@@ -16,13 +16,13 @@ from training.methods.method import Averages, Method
 from utils.distributed import World
 from utils.torch_private import copy_all
 
-N_BATCHES = 20  # batch norm's running mean (momentum 0.1) varies as much as a mean of 19 batches
+N_BATCHES = 20  # the running mean of batch norm (momentum 0.1) averages about as many batches
 
 
 class WeightAverage(AveragedModel):
     """A moving average of a network's weights, with copies of its buffers.
 
-    torch's own update copies its count of updates to the device, and the host waits for that.
+    Unlike torch's class, this class counts its updates on the CPU, so that the host does not wait for the device.
     """
 
     def __init__(self, network: nn.Module, decay: float) -> None:
@@ -31,29 +31,29 @@ class WeightAverage(AveragedModel):
 
     @torch.no_grad()
     def update_parameters(self, model: nn.Module) -> None:
-        """Copy the weights of a network at the first update, and average them later. Copy its buffers."""
-        ours: list[Tensor] = [*self.module.parameters()]
-        theirs: list[Tensor] = [*model.parameters()]
-        if self.n_averaged:  # this count is on the CPU
+        """Add the weights of `model` to the average. The first update copies the weights. Buffers are always copied."""
+        averages: list[Tensor] = [*self.module.parameters()]
+        weights: list[Tensor] = [*model.parameters()]
+        if self.n_averaged:
             assert self.multi_avg_fn
-            self.multi_avg_fn(ours, theirs, 0)
+            self.multi_avg_fn(averages, weights, 0)
         else:
-            copy_all(ours, theirs)
-        for kept, present in zip(self.module.buffers(), model.buffers(), strict=True):
-            kept.copy_(present)
+            copy_all(averages, weights)
+        for ours, buffer in zip(self.module.buffers(), model.buffers(), strict=True):
+            ours.copy_(buffer)
         self.n_averaged += 1
 
 
 def make_averages(method: Method, decay: float) -> Averages:
-    """Return an average of each network that translates, by its name, or no average if the decay is 0."""
+    """Return a moving average of each generator, by the generator's name. Return {} if `decay` is 0."""
     names = {translator.network for translator in method.translators.values()} if decay else set()
     return {name: WeightAverage(network.module, decay) for name, network in method.networks.items() if name in names}
 
 
 def read_statistics_batches(averages: Averages, dataset: TrainingDataset, batch_size: int, world: World) -> list[Batch]:
-    """Read the batches of this process for `estimate_statistics`, on the CPU; none if no average has batch norm.
+    """Return the batches of this process for `estimate_statistics`, on the CPU, or [] if no average has batch norm.
 
-    Read them before training, so that saving needs no data set. The samples are spread evenly over the data set.
+    Call this before training, so that saving a checkpoint reads no data. Samples are spread evenly over the data set.
     """
     if not any(batch_norms(average.module) for average in averages.values()):
         return []
@@ -73,14 +73,14 @@ def read_statistics_batches(averages: Averages, dataset: TrainingDataset, batch_
 
 @torch.no_grad()
 def estimate_statistics(method: Method, averages: Averages, batches: Sequence[Batch]) -> None:
-    """Replace the running statistics of the averages by estimates from batches of training samples.
+    """Estimate the running statistics of the averages' batch norms from batches of training samples.
 
-    The copied statistics of the network in training do not fit the averaged weights. Random numbers come from separate
-    generators, so this has no effect on the training. SyncBatchNorm uses the batches of all processes.
+    Statistics copied from the trained network do not fit the averaged weights. The estimate uses its own random
+    generators, so it does not change the training. SyncBatchNorm uses the batches of all processes.
     """
     for direction, translator in method.translators.items():
         conditioning = translator.facts.conditioning
-        network = inference_network(averages[translator.network].module)  # no style encoder: styles are drawn
+        network = inference_network(averages[translator.network].module)  # without the style encoder: styles are random
         settle_spectral_norm(network)
         with estimating_statistics(network), method.precision.autocast():
             for on_cpu in batches:

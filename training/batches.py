@@ -1,4 +1,4 @@
-"""The batches of each step, and the speed of reading them."""
+"""Reads the batches of each training step, and measures the speed."""
 
 import shutil
 import time
@@ -19,9 +19,9 @@ from utils.signals import GracefulStop
 
 @dataclass
 class BatchReader:
-    """Reads the batches of a step from the endless stream of a loader, and measures how long it waits for them.
+    """Reads the batches of each step from a loader's endless stream, and measures the time spent waiting for data.
 
-    step: First step of the measurement.
+    step: First step of the measured interval.
     """
 
     stream: Iterator[Batch]
@@ -47,7 +47,7 @@ class BatchReader:
         return groups
 
     def lap(self, step: int) -> tuple[float, float]:
-        """Return the steps per second, and the share of the time spent waiting, 0 to 1, since the last call."""
+        """Return the steps per second and the share of time spent waiting (0 to 1), both since the last call."""
         now_s = time.perf_counter()
         elapsed_s = now_s - self._begin_s
         lap = (step - self.step) / elapsed_s, self._waited_s / elapsed_s
@@ -57,9 +57,9 @@ class BatchReader:
 
 @contextmanager
 def open_batches(training: Training, stop: GracefulStop) -> Iterator[BatchReader]:
-    """Read the batches of a run from its present position. Waiting ends if `stop` has a signal.
+    """Yield a reader that starts at the run's current position. It stops waiting for data when `stop` gets a signal.
 
-    At the end, remove the samples of data.cache=memory.
+    On exit, delete the cached samples of data.cache=memory.
     """
     config, world = training.config, training.world
     sampler = TrainingSampler(
@@ -81,7 +81,7 @@ def open_batches(training: Training, stop: GracefulStop) -> Iterator[BatchReader
     with ExitStack() as stack:
         folder = cache_folder(config, training.folder)
         if folder and config.data.cache == "memory":
-            stack.callback(shutil.rmtree, folder, ignore_errors=True)  # also files that another process still reads
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)  # other processes may still read
         stack.enter_context(closing(stream))
         yield BatchReader(
             stream=stream,

@@ -1,4 +1,4 @@
-"""A step that a GPU repeats as a CUDA graph: one launch instead of thousands."""
+"""Training steps as CUDA graphs: one launch for each step instead of thousands."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -15,8 +15,8 @@ from utils.log import logger
 
 Run = Callable[[], None]
 
-SPARE_SHARE = 1 / 4  # share of the GPU's memory for validation, which cannot use the memory of a graph
-WARM_UP_STEPS = 3  # they allocate the optimizer's state, choose cuDNN's algorithms and compile kernels
+SPARE_SHARE = 1 / 4  # share of the GPU's memory to leave for validation, which cannot use a graph's memory
+WARM_UP_STEPS = 3  # normal steps that allocate the optimizer's state, choose cuDNN's algorithms and compile kernels
 
 
 class CaptureError(UserError):
@@ -24,7 +24,7 @@ class CaptureError(UserError):
 
 
 def make_step(method: Method) -> Callable[[StepBatches], None]:
-    """Return the method's step, as a CUDA graph if possible. Registered losses may compute on the CPU: no graph."""
+    """Return the method's step, as a CUDA graph if possible. Registered losses exclude it: they may use the CPU."""
     return CudaGraphStep(method, CudaGraphs()) if method.repeats_steps and not REGISTERED_LOSSES else method.step
 
 
@@ -34,14 +34,14 @@ def _stream() -> torch.cuda.Stream:
 
 
 class CudaGraphs:
-    """Runs and captures work in a stream of its own, as torch requires. Graphs share memory."""
+    """Runs and captures functions in a separate CUDA stream, as torch requires. All graphs share a memory pool."""
 
     def __init__(self) -> None:
         self._pool: Any = None
         torch.cuda.reset_peak_memory_stats()
 
     def run(self, work: Run) -> None:
-        """Do the work in the stream that captures it later."""
+        """Run `work` in the stream that is used for captures."""
         stream, current = _stream(), torch.cuda.current_stream()
         stream.wait_stream(current)
         with torch.cuda.stream(stream):
@@ -49,22 +49,22 @@ class CudaGraphs:
         current.wait_stream(stream)
 
     def forget(self) -> None:
-        """Use new memory for the next graph, after the earlier graphs were deleted."""
+        """Use a new memory pool for the next graph. Call this after deleting the earlier graphs."""
         self._pool = None
 
     def capture(self, work: Run) -> Run | None:
-        """Return a function that repeats the work on the same memory, or None if too little memory would be left.
+        """Return a function that repeats `work` on the same memory, or None if the graph would leave too little memory.
 
         Raises:
-            RuntimeError: The work cannot be captured. torch may then be unusable (2.11: random numbers).
+            RuntimeError: `work` cannot be captured. torch may then be unusable (torch 2.11: its random numbers).
         """
         allocated, (free, total) = torch.cuda.memory_allocated(), torch.cuda.mem_get_info()
         free += torch.cuda.memory_reserved() - allocated
-        of_a_step = torch.cuda.max_memory_allocated() - allocated
-        if self._pool is None and free - of_a_step < SPARE_SHARE * total:
+        step_bytes = torch.cuda.max_memory_allocated() - allocated
+        if self._pool is None and free - step_bytes < SPARE_SHARE * total:
             return None
         graph = torch.cuda.CUDAGraph()
-        # thread_local: the loader's thread may continue to take page-locked memory meanwhile
+        # thread_local lets the loader's thread allocate page-locked memory during the capture
         with torch.cuda.graph(graph, pool=self._pool, stream=_stream(), capture_error_mode="thread_local"):
             work()
         self._pool = graph.pool()
@@ -72,54 +72,54 @@ class CudaGraphs:
 
 
 class CudaGraphStep:
-    """A method's step that is computed normally at first, and then repeated as a CUDA graph.
+    """A method's step that runs normally at first, and then as a CUDA graph.
 
-    With small images and networks, the CPU needs longer to launch kernels than a GPU to run them. A step may not read a
-    value from the GPU. Everything that changes between steps must be a tensor that changes in place. The CPU draws its
-    random numbers before the step. Steps are computed normally if the graph would leave too little memory, and as soon
-    as a batch has images of another size.
+    With small images and networks, the CPU takes longer to launch kernels than the GPU takes to run them. A captured
+    step must not read values from the GPU. Values that change between steps must be tensors that change in place. The
+    CPU draws its random numbers before the step. If a graph would leave too little memory, or the image size changes,
+    all later steps run normally.
     """
 
     def __init__(self, method: Method, graphs: CudaGraphs) -> None:
         self._method = method
         self._graphs = graphs
-        self._trained = self._what_is_trained()
+        self._frozen = self._frozen_parts()
         self._n_seen = Counter[tuple[str, object]]()
-        self._form: str | None = None
-        self._batches: list[list[Batch]] = []  # the graphs read their memory
+        self._shapes: str | None = None
+        self._batches: list[list[Batch]] = []  # input buffers of the graphs
         self._repeats: dict[object, Run] = {}  # key: result of `draw_ahead`, and the penalties
         self._may_repeat = True
 
     def __call__(self, batches: StepBatches) -> None:
-        """Make one step. Raise CaptureError if it cannot be captured."""
-        form = _form(batches)
-        if self._may_repeat and self._form not in (None, form):
+        """Run one step. Raise CaptureError if the step cannot be captured."""
+        shapes = _shapes_of(batches)
+        if self._may_repeat and self._shapes not in (None, shapes):
             self._give_up("images differ in size")
         if not self._may_repeat:
             self._method.step(batches)
             return
-        if (trained := self._what_is_trained()) != self._trained:
-            self._trained = trained
+        if (frozen := self._frozen_parts()) != self._frozen:
+            self._frozen = frozen
             self._forget()
         drawn = self._method.draw_ahead(batches)
         due = self._method.discriminator_objective.due
-        repeat = None if drawn is None else self._repeat((drawn, due), form, batches)
+        repeat = None if drawn is None else self._repeat((drawn, due), shapes, batches)
         if repeat is None:
             self._graphs.run(lambda: self._method.step(batches))
         else:
             repeat()
         self._method.settle()
 
-    def _what_is_trained(self) -> Mapping[str, object]:
+    def _frozen_parts(self) -> Mapping[str, object]:
         return {name: network.frozen for name, network in self._method.networks.items()}
 
-    def _repeat(self, drawn: object, form: str, batches: StepBatches) -> Run | None:
-        """Return a function that repeats the step with these batches, or None before enough steps of their form."""
-        self._n_seen[form, drawn] += 1
-        if self._n_seen[form, drawn] <= WARM_UP_STEPS:
+    def _repeat(self, drawn: object, shapes: str, batches: StepBatches) -> Run | None:
+        """Return a function that runs the step with these batches as a graph, or None if it must run normally."""
+        self._n_seen[shapes, drawn] += 1
+        if self._n_seen[shapes, drawn] <= WARM_UP_STEPS:
             return None
-        if self._form is None:
-            self._form = form
+        if self._shapes is None:
+            self._shapes = shapes
             self._batches = [[batch.mapped(torch.Tensor.clone) for batch in group] for group in batches]
         for kept, new in zip(_flat(self._batches), _flat(batches), strict=True):
             for name, maps in kept.maps.items():
@@ -129,7 +129,7 @@ class CudaGraphStep:
                 repeat = self._graphs.capture(lambda: self._method.step(self._batches))
             except RuntimeError as error:
                 cause: BaseException = error
-                while cause.__context__ is not None:  # torch raises another error from it
+                while cause.__context__ is not None:  # the first error explains the failure
                     cause = cause.__context__
                 reason = str(cause).strip().partition("\n")[0]
                 remedy = "Repeat the command with train.cuda_graph=false. It continues from the newest checkpoint."
@@ -147,7 +147,7 @@ class CudaGraphStep:
 
     def _forget(self) -> None:
         """Release the memory of the graphs."""
-        self._form, self._batches = None, []
+        self._shapes, self._batches = None, []
         self._n_seen.clear()
         self._repeats.clear()
         self._graphs.forget()
@@ -157,5 +157,5 @@ def _flat(batches: StepBatches) -> list[Batch]:
     return [batch for group in batches for batch in group]
 
 
-def _form(batches: StepBatches) -> str:
+def _shapes_of(batches: StepBatches) -> str:
     return str([[{name: (maps.shape, maps.dtype) for name, maps in one.maps.items()} for one in g] for g in batches])

@@ -1,4 +1,4 @@
-"""Hints for the user if translations without pairs look wrong."""
+"""Hints for the user if translations look wrong in unpaired training."""
 
 from collections import Counter
 
@@ -7,26 +7,26 @@ from torch import Tensor
 
 from utils.pictures import resize
 
-_IN_A_ROW = 3  # validations in a row, because one may be chance
+_IN_A_ROW = 3  # number of validations in a row that must show a problem before its hint is given
 _THUMBNAIL = 32  # pixels
-_NEGATIVE = -0.5  # correlation of brightness: -1 for a negative, 0.2 for two photos of streets
-_ALIKE = 0.1  # variety of translations / of sources: 0.01 if each is one photo mixed with 10 % of its source
-_LEAST_CONTRAST = 8.0  # levels of 255: less contrast looks grey
-_UNCHANGED = 2.0  # levels of 255: JPEG of quality 85 changes photos by 1.9
+_NEGATIVE = -0.5  # correlation between the brightness of source and translation; -1 for a negative image
+_ALIKE = 0.1  # variety of the translations divided by the variety of the sources
+_LEAST_CONTRAST = 8.0  # levels of 255; images with less contrast look grey
+_UNCHANGED = 2.0  # mean difference in levels of 255; JPEG of quality 85 changes photos by 1.9
 
 
 class TranslationHints:
-    """Gives hints on translations of unpaired images: colours inverted, all alike, nothing changed.
+    """Finds inverted colours, mode collapse and unchanged images in translations of unpaired training.
 
-    Each hint is given if it is true in several validations in a row, and again if its cause returns.
+    A hint is given when its problem appears in several validations in a row, and again if the problem returns.
     """
 
     def __init__(self) -> None:
         self._in_a_row = Counter[int]()
-        self._seen: list[tuple[Tensor, Tensor, Tensor]] = []  # thumbnails and difference of each pair
+        self._seen: list[tuple[Tensor, Tensor, Tensor]] = []  # two thumbnails and a difference
 
     def add(self, source: Tensor, fake: Tensor) -> None:
-        """Add the pictures of a source and its translation: (3, H, W) uint8, of one size."""
+        """Add a source and its translation, (3, H, W) uint8 each, of the same size."""
         small = [resize(image, _THUMBNAIL, _THUMBNAIL).float() for image in (source, fake)]
         self._seen.append((small[0], small[1], (source.float() - fake.float()).abs().mean()))
 
@@ -42,7 +42,7 @@ class TranslationHints:
             "checkpoint with a lower optimizer.learning_rate, or start again with another run.seed": len(fakes) > 1
             and _variety(fakes) < _ALIKE * _variety(sources),
             f"translations equal their sources: they differ by {difference:.1f} levels of 255. Train longer, or lower "
-            "the weights of the losses besides the adversarial loss": difference < _UNCHANGED,
+            "the weights of all losses except the adversarial loss": difference < _UNCHANGED,
         }
         for number, holds in enumerate(found.values()):
             self._in_a_row[number] = self._in_a_row[number] + 1 if holds else 0
@@ -50,14 +50,14 @@ class TranslationHints:
 
 
 def _correlation(sources: Tensor, fakes: Tensor) -> float:
-    """Return the mean correlation of the brightness of (N, 3, H, W) images."""
-    ours, others = (images.mean(1).flatten(1) for images in (sources, fakes))
-    ours, others = ours - ours.mean(1, keepdim=True), others - others.mean(1, keepdim=True)
-    return float(torch.cosine_similarity(ours, others).mean())
+    """Return the mean correlation between the brightness of sources and translations, (N, 3, H, W) each."""
+    source, fake = (images.mean(1).flatten(1) for images in (sources, fakes))
+    source, fake = source - source.mean(1, keepdim=True), fake - fake.mean(1, keepdim=True)
+    return float(torch.cosine_similarity(source, fake).mean())
 
 
 def _variety(images: Tensor) -> float:
-    """Return the variance between (N, 3, H, W) images, divided by all variance; 0 for equal or grey images."""
+    """Return the variance between (N, 3, H, W) images divided by their total variance. Grey images give 0."""
     between = images.var(0, correction=0).mean()
     whole = (images - images.mean((0, 2, 3), keepdim=True)).square().mean()
     return float(between / whole.clamp(min=_LEAST_CONTRAST**2))

@@ -1,4 +1,4 @@
-"""Start of a run: `train` for train.py and other programs, and the smoke test."""
+"""Starts a run: `train`, for train.py and other programs, and the smoke test."""
 
 import math
 import shlex
@@ -30,16 +30,16 @@ from utils.run_figures import METRICS_FILE, last_validation
 from utils.signals import GracefulStop
 
 Callback = Callable[[int, dict[str, float]], object]
-"""Gets the step and its own copy of figures by name. The result True ends the run. Other results have no effect."""
+"""Function of the step and a dict of figures by name. If it returns True, the run ends. Other results are ignored."""
 
 
 @dataclass
 class Callbacks:
     """Functions of the caller, which the main process calls. Their random numbers do not change the training.
 
-    on_report: Called every log.every_steps with the scalars of a report by tag.
-    on_validation: Called every log.images_every_steps with the figures of the validation samples by name.
-    error: Exception of a function, also SystemExit. The run ends as if it had returned True, and `train` raises it.
+    on_report: Called every log.every_steps steps with the scalars of the report by tag.
+    on_validation: Called every log.images_every_steps steps with the figures of the validation by name.
+    error: Exception that a function raised, including SystemExit. The run then ends, and `train` raises the exception.
     """
 
     on_report: Callback | None = None
@@ -47,7 +47,7 @@ class Callbacks:
     error: BaseException | None = None
 
     def call(self, name: str, step: int, figures: Mapping[str, float]) -> str | None:
-        """Call the function of a name, if there is one. Return why the run must end, or None if it continues."""
+        """Call the function in the field `name`, if any. Return why the run must end, or None if it continues."""
         callback: Callback | None = getattr(self, name)
         if callback is None or self.error:
             return None
@@ -69,16 +69,16 @@ def train(
     resume: str | Path = "auto",
     accepts_changed_data: bool = False,
 ) -> Run:
-    """Train a run to its end, as train.py does. Print progress, and record it in the run's folder.
+    """Train a run to its end, as train.py does. Print the progress, and write it to the run's folder.
 
-    on_report, on_validation: Functions for the main process; see `Callbacks`. If one returns True or raises an
-        exception, all processes save the run and end. The main process raises the exception here.
+    on_report, on_validation: Functions that the main process calls; see `Callbacks`. If a function returns True or
+        raises an exception, all processes save the run and stop. The main process then raises the exception.
     resume, accepts_changed_data: See `ResumeOptions`.
 
     Raises:
-        UserError, OSError: A setting, the data or a file cannot be used, this process trains already, or the run is
-            finished and would have another result with these settings.
-        Interrupted: A signal stopped the run, which is saved. Only the main thread gets signals.
+        UserError, OSError: A setting, the data or a file cannot be used. This process already trains a run. The run is
+            finished, and settings that affect its result have changed.
+        Interrupted: A signal stopped the run. Its state is saved. Only the main thread receives signals.
     """
     folder, options = run_folder(config), ResumeOptions(resume, accepts_changed_data)
     callbacks = Callbacks(on_report, on_validation)
@@ -131,9 +131,9 @@ def sinks_of(training: Training, session: Session) -> list[Sink]:
 def start_training(
     config: Config, world: World, options: ResumeOptions, stop: GracefulStop, session: Session | None
 ) -> Training | None:
-    """Return a run at its first step, with its folder, or None if it is finished already.
+    """Build a run, restore it, and prepare its folder. Return None if the run is already finished.
 
-    session: Record of the main process. Other processes write nothing.
+    session: Record of this start. Only the main process has a record.
     """
     build.prepare_device(config, world.device)
     folder = run_folder(config)
@@ -150,8 +150,8 @@ def start_training(
         logger.info("finished at step %d; raise train.epochs or train.max_steps to continue", step)
         return None
     check_space(training)
-    world.barrier()  # all processes have read the checkpoint, so that another run may be archived
-    stop.stop_between_steps()  # a signal now saves the state
+    world.barrier()  # all processes have read the checkpoint, so its folder can be renamed now
+    stop.stop_between_steps()  # signals now let the run save and stop
     if session:
         prepare_folder(training, found.damaged if found else [])
         session.begin(step)
@@ -161,9 +161,9 @@ def start_training(
 
 
 def smoke(config: Config) -> None:
-    """Make some steps, a validation, a checkpoint, and a step from it, in a folder that is removed.
+    """Run some steps, a validation and a checkpoint, and resume for one more step, in a temporary folder.
 
-    The folder is in run.root, which all machines of a run see, or above it if run.root does not exist.
+    The folder is in run.root, which all machines of a run can read, or in the nearest parent folder that exists.
     """
     root = expanded(config.run.root, "run.root")
     place = next(folder for folder in (root, *root.parents) if folder.is_dir())
@@ -177,6 +177,6 @@ def smoke(config: Config) -> None:
                 try:
                     run_to_end(replace(small, train=steps), world, ResumeOptions(), stop, Callbacks())
                 except Interrupted as error:
-                    raise Interrupted(error.signal_number) from None  # without the step: what it saved is removed
+                    raise Interrupted(error.signal_number) from None  # no step: its checkpoint is deleted
             world.barrier()
-        logger.info("smoke test passed: %d steps, validation, checkpoint, and a step from it", n_steps)
+        logger.info("smoke test passed: %d steps, validation, checkpoint, and a resumed step", n_steps)

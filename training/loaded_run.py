@@ -1,4 +1,4 @@
-"""A run that other programs load: its networks, its predictor and its losses."""
+"""Loads a trained run for other programs: its networks, predictor and losses."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,9 +29,9 @@ from utils.distributed import World
 class Run:
     """A run that has ended.
 
-    metrics: Finite figures of its last validation, by name.
-    best: Best checkpoint on the validation samples, or None.
-    best_metrics: Finite figures of the validation that chose `best`, by name.
+    metrics: Finite metrics of the last validation, by name.
+    best: Checkpoint with the best validation, or None.
+    best_metrics: Finite metrics of that validation, by name.
     """
 
     folder: Path
@@ -44,9 +44,9 @@ class Run:
 class Losses:
     """The losses of one pass.
 
-    generator, discriminator: Weighted sums over all directions, 0-d. They may share a graph. The first of two backward
-        passes needs retain_graph=True, and its gradients reach all networks unless it gets `inputs`.
-    terms: Losses without weights, and other scalars, by their tags in metrics.jsonl.
+    generator, discriminator: Weighted sums over all directions, 0-d. Both can share a graph, so the first backward pass
+        needs retain_graph=True. A backward pass fills the gradients of all networks. To prevent this, pass `inputs`.
+    terms: Unweighted losses and other scalars, by their tags in metrics.jsonl.
     """
 
     generator: Tensor
@@ -58,7 +58,7 @@ class Losses:
 class LoadedRun:
     """A run with the weights of one of its checkpoints.
 
-    predictor: Predictor of test.py. It uses the moving average of the weights if there is one.
+    predictor: Predictor that test.py uses. It has the moving average of the weights if there is one.
     method: Training method with all trained networks.
     """
 
@@ -74,17 +74,17 @@ class LoadedRun:
         return {name: network.module for name, network in self.method.networks.items()}
 
     def batch(self, split: str, indices: Iterable[int] = (0,)) -> Batch:
-        """Read samples of a split, with their targets, for `predictor` and `losses`. DataError: one is missing."""
+        """Return samples of a split with their targets, on the device. Raise DataError for an index out of range."""
         samples, wanted = self._samples(split), list(indices)
         if not wanted or any(index not in range(len(samples)) for index in wanted):
             raise DataError(f"split {split}: indices are {wanted}, expected some of 0 to {len(samples) - 1}")
         return Batch.of([samples[index] for index in wanted]).to(self.method.device)
 
     def evaluate(self, split: str) -> dict[str, float]:
-        """Translate a split. Return the figures of all its images by name, as `test.py` computes them.
+        """Translate a split. Return its metrics by name, as `test.py` computes them.
 
-        Images without pairs are compared as sets: `swd` and the metrics of metrics.extra. Raise UserError if a file
-        cannot be used, or the weights of a metric are not available.
+        Unpaired images are compared as sets, with `swd` and the metrics in metrics.extra. Raise UserError if a file
+        cannot be used, or if the weights of a metric are not available.
         """
         samples = self._samples(split)
         validation = build_validation(self.config, self.method, split, samples, {})
@@ -111,7 +111,7 @@ def load(run: Run | Path | str, device: Literal["auto", "cpu", "cuda"] = "auto")
     """
     chosen = choose_device(device, option="device=")
     own_gpus = [chosen] if chosen.type == "cuda" else []
-    with torch.random.fork_rng(own_gpus):  # networks draw weights before they load theirs
+    with torch.random.fork_rng(own_gpus):  # building a network draws random weights
         file, loaded = load_from(run.folder if isinstance(run, Run) else Path(run), load_generator)
         state = load_checkpoint(file)
         method = METHODS[loaded.config.method.name](loaded.config, World(0, 1, chosen))

@@ -1,4 +1,4 @@
-"""An optimizer group (networks with one Adam and one GradScaler), its rates and skipped updates, and running means."""
+"""Optimizer groups (networks with one Adam and one GradScaler), learning rates, skipped updates and running means."""
 
 import math
 from collections import defaultdict, deque
@@ -22,9 +22,9 @@ from utils.errors import UserError
 
 
 class RunningMeans:
-    """Sums and counts on the device, which change in place. Only `flush` transfers them.
+    """Running means of scalars. The sums and counts stay on the device and change in place until `flush` reads them.
 
-    Means ignore values that are not finite, because one overflow would hide all other values of an interval.
+    Means ignore NaN and infinity, because a single overflow would hide all other values of an interval.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class RunningMeans:
         self._totals[tags].add_(present)
 
     def flush(self, world: World, *, resets: bool = True) -> dict[str, float]:
-        """Return the means by tag, over all processes and the passes since the last reset. Then reset if `resets`.
+        """Return the mean of each tag over all processes and all passes since the last reset. Then reset if `resets`.
 
         A mean is NaN if no value is finite.
         """
@@ -55,7 +55,7 @@ class RunningMeans:
         return {tag: float(total / n_finite) for tag, (total, n_finite, n_seen) in summed.items() if n_seen}
 
     def state(self) -> list[tuple[list[str], Tensor]]:
-        """Return the tags of each pass since the last reset, with sums and counts, (3, tags) float32."""
+        """Return the tags of each `add` since the last reset, with their sums and counts, (3, tags) float32."""
         return [(list(tags), total.cpu()) for tags, total in self._totals.items() if total[2].any()]
 
     def load_state(self, state: Sequence[Any], device: torch.device) -> None:
@@ -66,9 +66,9 @@ class RunningMeans:
 
 @dataclass
 class OptimizerGroup:
-    """Networks that step together.
+    """Networks that are updated together.
 
-    optimizer: Fused Adam of all their parameters. It skips an update if `found_inf` is set on the device.
+    optimizer: Fused Adam for the parameters of all networks. It skips an update if `found_inf` is set on the device.
     skipped_steps: Number of updates that were skipped because a gradient was not finite, 0-d int64 on the device.
     skipped_in_a_row: Number of skipped updates since the latest update.
     """
@@ -88,7 +88,7 @@ class OptimizerGroup:
 
     @property
     def role(self) -> Role:
-        """The role of its networks. They have the same role, except for a projection."""
+        """The role of the first network. All networks of a group have this role, except a projection."""
         return next(iter(self.networks.values())).role
 
     @property
@@ -107,9 +107,9 @@ class OptimizerGroup:
         restore_broken(self._statistics, former, self.skipped_steps == n_skipped)
 
     def backward(self, loss: Tensor, *, retain_graph: bool = False) -> None:
-        """Add the gradients of a 0-d loss to the parameters of these networks, and to no others.
+        """Add the gradients of a 0-d loss to the trained parameters of this group only.
 
-        If a loss is not finite, the gradients become NaN. This includes infinite constants, which have no gradient.
+        If the loss is NaN or infinite, all gradients become NaN, even if only a constant in the loss is infinite.
         """
         loss = loss * torch.where(loss.detach().isfinite(), 1.0, torch.nan)
         receivers = [parameter for network in self.networks.values() for parameter in network.receivers]
@@ -118,7 +118,7 @@ class OptimizerGroup:
     def step(self, name: str, means: RunningMeans) -> None:
         """Update the weights from the accumulated gradients, or skip the update if a gradient is not finite.
 
-        The device decides this in every precision, so the host does not wait. Other groups still step.
+        The device checks the gradients in every precision, so the host does not wait. Other groups are still updated.
 
         means: Receives the gradient norm before clipping under `name`, if gradients are clipped.
         """
@@ -155,7 +155,7 @@ class OptimizerGroup:
 
     @property
     def moments(self) -> list[Tensor]:
-        """Adam's state."""
+        """All tensors of Adam's state."""
         return [value for state in self.optimizer.state.values() for value in state.values()]
 
     def state_dict(self) -> dict[str, Any]:
@@ -171,7 +171,7 @@ class OptimizerGroup:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load the state that `state_dict` returned. A scaler without a state starts from its first scale."""
+        """Load the state that `state_dict` returned. A scaler without a saved state keeps its initial scale."""
         self.optimizer.state.clear()
         for name, network in self.networks.items():
             saved_by_name, named = state["moments"][name], dict(network.module.named_parameters())
@@ -190,18 +190,18 @@ class OptimizerGroup:
 def all_finite(tensors: Sequence[Tensor]) -> Tensor:
     """Return whether all tensors (at least one) are finite, as a 0-d bool on the device. The host does not wait.
 
-    Check their extremes, because a sum of squares could overflow.
+    This checks minima and maxima, because a sum of squares could overflow.
     """
-    if tensors[0].device.type != "cpu":  # a few kernels for all tensors; on a CPU it is slower
+    if tensors[0].device.type != "cpu":  # few kernels for all tensors, but slower on a CPU
         return get_total_norm(tensors, norm_type=math.inf).isfinite()
     return torch.stack([bound.float() for tensor in tensors for bound in tensor.aminmax()]).isfinite().all()
 
 
 @dataclass
 class Plateau:
-    """A factor of the learning rates. It falls to a fifth when progress stops, as in pix2pix.
+    """A factor of the learning rates, which is divided by 5 when progress stops, as in pix2pix.
 
-    patience: Number of epochs without progress before it falls. Progress is a metric 1 % below the best.
+    patience: Number of epochs without progress before the division. Progress means a metric over 1 % below the best.
     """
 
     patience: int = 5
@@ -232,13 +232,13 @@ STEP_EPOCHS = 50  # pix2pix
 
 @dataclass(frozen=True)
 class LearningRateSchedule:
-    """Sets the learning rates of optimizer groups. Discriminators may have a rate of their own.
+    """Sets the learning rates of optimizer groups. Discriminators can have their own rate.
 
-    settings: Rates before the decay, and the decay, which multiplies all rates by a factor:
-        linear: 1 for constant_epochs + 1 epochs, then it falls to 1/decay_epochs in the last epoch (pix2pixHD).
-        linear_pix2pix: 1 for constant_epochs epochs, then it falls to 1/(decay_epochs + 1) in the last epoch (pix2pix).
-        step: a tenth after every 50 epochs.
-        cosine: half a wave from 1 to 0 at the end of all epochs (Loshchilov & Hutter 2017, without restarts).
+    settings: Initial rates, and the decay. All rates are multiplied by a factor, which depends on the decay:
+        linear: 1 for constant_epochs + 1 epochs, then falling to 1/decay_epochs in the last epoch (pix2pixHD).
+        linear_pix2pix: 1 for constant_epochs epochs, then falling to 1/(decay_epochs + 1) in the last epoch (pix2pix).
+        step: divided by 10 after every 50 epochs.
+        cosine: half a cosine wave that falls from 1 to 0 over all epochs (Loshchilov & Hutter 2017, without restarts).
         plateau: `plateau.factor`. The field `plateau` is None for other decays.
     """
 
@@ -248,7 +248,7 @@ class LearningRateSchedule:
     plateau: Plateau | None = None
 
     def factor(self, epoch: int) -> float:
-        """Return the factor of all rates in `epoch`, from 0."""
+        """Return the factor of all rates in `epoch`, which counts from 0."""
         decayed = epoch - self.constant_epochs
         match self.settings.decay:
             case "linear":
@@ -264,15 +264,15 @@ class LearningRateSchedule:
                 return self.plateau.factor
 
     def apply(self, optimizers: Mapping[str, OptimizerGroup], epoch: int) -> None:
-        """Set the rates of `epoch`."""
+        """Set the learning rates for `epoch`."""
         factor, rate, own = self.factor(epoch), self.settings.learning_rate, self.settings.discriminator_learning_rate
         for group in optimizers.values():
             group.set_learning_rate(factor * (own if group.role == "discriminator" and own is not None else rate))
 
 
 CHECKED_EVERY_STEPS = 10  # a check waits for the device
-MAX_SKIPPED = 10  # so many skipped updates in a row cannot be the fault of one batch
-MAX_SKIPPED_SCALED = 50  # float16: GradScaler skips updates until it finds a scale
+MAX_SKIPPED = 10  # skipped updates in a row; a single bad batch causes fewer
+MAX_SKIPPED_SCALED = 50  # limit for float16, because GradScaler skips updates until it finds a scale
 
 
 def are_finite(tensors: Iterable[Tensor]) -> bool:

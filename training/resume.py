@@ -28,17 +28,17 @@ from utils.errors import ConfigError
 from utils.files import expanded
 from utils.log import logger
 
-_OF_NETWORKS = (
+_NETWORK_SETTINGS = (
     *("method.", "generator.", "discriminator.", "features.", "style.", "contrastive.channels"),
     *("data.source_range", "data.target_range"),
 )
-_NOT_OF_RESULTS = (
+_NOT_FOR_RESULTS = (
     *("run.name", "run.root", "run.device", "log.", "checkpoint.every_steps", "checkpoint.keep"),
     *("data.root", "data.workers", "data.cache", "data.timeout_s"),
     *("train.activation_checkpointing", "train.compile", "train.cuda_graph"),
     "train.deterministic",
 )
-"""Settings of places, speed and reports. A finished run may be started again with others."""
+"""Settings that cannot change the results: paths, speed and reports. A finished run accepts other values."""
 
 _NEW_RUN = "start a new run with --resume never"
 _NEXT_EPOCH = "resume from the next epoch with --accept-changed-data"
@@ -51,8 +51,8 @@ Changes = dict[str, tuple[object, object]]
 class ResumeOptions:
     """Where a run starts.
 
-    source: "auto" resumes from the run's latest checkpoint, "never" starts a new run, and a path resumes from there.
-    accepts_changed_data: Whether to resume with a data set that has changed, from the next epoch.
+    source: "auto": the run's latest checkpoint. "never": a new run. A path: this checkpoint, or the latest of this run.
+    accepts_changed_data: Whether a run whose data set has changed resumes. It then starts at the next epoch.
     """
 
     source: str | Path = "auto"
@@ -60,18 +60,18 @@ class ResumeOptions:
 
 
 def start(training: Training, found: LoadedCheckpoint | None, options: ResumeOptions) -> list[str]:
-    """Restore a run from a checkpoint, or load the weights that `init` names. Return lines that list these weights."""
+    """Restore a run from a checkpoint, or load its initial weights (section init). Return log lines for the latter."""
     # only the main process knows the damaged checkpoints
     training.continues = training.world.gather(continues_in(training.folder, options.source, found))[0]
     if found is None:
         return initialize_networks(training)
     restore(training, found, accepts_changed_data=options.accepts_changed_data)
-    found.state.clear()  # the tensors are in the file, which the run may rename or delete
+    found.state.clear()  # the tensors keep their file open, which the run may rename or delete
     return []
 
 
 def find_checkpoint_together(folder: Path, source: str | Path, world: World) -> LoadedCheckpoint | None:
-    """Return the checkpoint that the main process finds, in all processes."""
+    """Let the main process find a checkpoint, and return this checkpoint in all processes."""
     found = find_checkpoint(folder, source) if world.is_main else None
     path = world.gather(found.path if found else None)[0]
     if world.is_main or path is None:
@@ -82,7 +82,7 @@ def find_checkpoint_together(folder: Path, source: str | Path, world: World) -> 
 
 
 def find_checkpoint(folder: Path, source: str | Path) -> LoadedCheckpoint | None:
-    """Return the checkpoint that a run resumes from: a file, or a folder's latest valid checkpoint. None: a new run."""
+    """Return the file `source`, or the latest valid checkpoint in the folder. Return None for a new run."""
     if source == "never":
         return None
     folder = folder if source == "auto" else Path(source)
@@ -90,12 +90,12 @@ def find_checkpoint(folder: Path, source: str | Path) -> LoadedCheckpoint | None
         return LoadedCheckpoint(folder, load_checkpoint(folder))
     found = latest_valid(folder)
     if found is None and source != "auto":
-        raise CheckpointError(f"resume {source}: no checkpoint and no run that has one{checkpoints_beside(folder)}")
+        raise CheckpointError(f"resume {source}: no checkpoint is there{checkpoints_beside(folder)}")
     return found
 
 
 def continues_in(folder: Path, source: str | Path, found: LoadedCheckpoint | None) -> bool:
-    """Return whether a run continues the run in its folder. It then resumes from the latest valid checkpoint there."""
+    """Return whether a start continues the run in `folder`: from its latest valid checkpoint, or with "auto"."""
     if source == "auto" or found is None:
         return source == "auto"
     valid = [path for path in list_checkpoints(folder) if path not in found.damaged]
@@ -103,7 +103,7 @@ def continues_in(folder: Path, source: str | Path, found: LoadedCheckpoint | Non
 
 
 def restore(training: Training, found: LoadedCheckpoint, *, accepts_changed_data: bool = False) -> None:
-    """Load a checkpoint of any batch size and any number of processes.
+    """Load a checkpoint. Its batch size and its number of processes may differ from the present run.
 
     accepts_changed_data: See `ResumeOptions`.
 
@@ -136,7 +136,7 @@ def restore(training: Training, found: LoadedCheckpoint, *, accepts_changed_data
     if (before := state.get("registered_losses", {})) != (now := registered_weights()):
         logger.warning("registered losses have changed: %s -> %s", before or "none", now or "none")
         changes["registered losses"] = before or "none", now or "none"
-    training.changes = _listed({key: of for key, of in changes.items() if not key.startswith(_NOT_OF_RESULTS)})
+    training.changes = _listed({key: of for key, of in changes.items() if not key.startswith(_NOT_FOR_RESULTS)})
     if training.continues:
         training.saved_step = training.loop.step
     freeze_parts(training.method.networks, training.config.train, training.loop.epoch)
@@ -144,10 +144,10 @@ def restore(training: Training, found: LoadedCheckpoint, *, accepts_changed_data
 
 
 def check_same_networks(saved: Config, wanted: Config, path: Path) -> Changes:
-    """Return the settings that have changed since a checkpoint, and log them."""
+    """Log and return the settings that have changed since a checkpoint. Raise CheckpointError for other networks."""
     changes = config_differences(saved, wanted)
     for key, (old, new) in changes.items():
-        if key.startswith(_OF_NETWORKS):
+        if key.startswith(_NETWORK_SETTINGS):
             raise CheckpointError(
                 f"{path} was trained with {key}={old}, now it is {new}. Set it back, or {_NEW_RUN} or another run.name."
             )
@@ -182,7 +182,7 @@ def _restore_scores(training: Training, state: dict[str, Any]) -> None:
     if plateau and "plateau" in state:
         can_go_on = can_be_compared(training.method.progress, state, measured_on)
         if not world.gather(can_go_on)[0]:  # only the main process validates
-            plateau.best, plateau.bad_epochs = math.inf, 0  # the factor stays
+            plateau.best, plateau.bad_epochs = math.inf, 0  # keep the factor
             restarted.append("optimizer.decay=plateau")
     if restarted:
         why = "earlier values may belong to other samples or another metric"
@@ -190,10 +190,10 @@ def _restore_scores(training: Training, state: dict[str, Any]) -> None:
 
 
 def initialize_networks(training: Training) -> list[str]:
-    """Load the weights that `init` names into the networks of a new run. Return lines that list them.
+    """Load initial weights (section init) into the networks of a new run. Return log lines on these weights.
 
-    A key is a network's name, or a role for all networks of this role. A checkpoint provides the network of the same
-    name. The folder of an original provides the file of the same direction, and the encoder's file next to it.
+    A key of init.networks is a network's name, or a role for all networks with this role. A checkpoint provides the
+    network of the same name. A folder of original weights provides the file of the same direction, and its encoder.
     """
     config, report = training.config, list[str]()
     given = config.init.networks
@@ -202,12 +202,13 @@ def initialize_networks(training: Training) -> list[str]:
         key = name if name in given else network.role
         if (setting := given.get(key)) is None:
             continue
-        way = config.method.direction_of(name) if len(config.method.translators) > 1 else None
-        file, line = _initialize(network, name, network.role, expanded(setting, f"init.{key}"), f"init.{key}", way)
-        if way and (of_file := original_direction(file) or way) != way:
+        direction = config.method.direction_of(name) if len(config.method.translators) > 1 else None
+        path = expanded(setting, f"init.{key}")
+        file, line = _initialize(network, name, network.role, path, f"init.{key}", direction)
+        if direction and (saved := original_direction(file) or direction) != direction:
             name_of = config.method.translator if network.role == "generator" else config.method.discriminator
-            remedy = f"Set init.{name_of(of_file)}, or use a copy with another name"
-            raise ConfigError(f"init.{key}: {file} has direction {of_file}, and {name} has {way}. {remedy}.")
+            remedy = f"Set init.{name_of(saved)}, or use a copy with another name"
+            raise ConfigError(f"init.{key}: {file} has direction {saved}, and {name} has {direction}. {remedy}.")
         report.append(line)
         if network.role == "generator" and encodes and encoder_file(file).is_file():
             report.append(_initialize(network, name, "encoder", encoder_file(file), "its encoder")[1])
@@ -217,7 +218,7 @@ def initialize_networks(training: Training) -> list[str]:
 def _initialize(
     network: TrainedNetwork, name: str, role: FileRole, place: Path, title: str, direction: str | None = None
 ) -> tuple[Path, str]:
-    """Load weights into a network. Return their file, and a line that begins with the title.
+    """Load weights into a network. Return the file of the weights, and a log line that begins with `title`.
 
     role, direction: Role and direction of the network in the file.
     """
@@ -227,10 +228,10 @@ def _initialize(
     transfer = transfer_weights(loaded, network.module)
     network.load_weights(network.module.state_dict())
     if not transfer.loaded:
-        raise ConfigError(f"{title}: no tensor of {file} fits this {role}. It holds {transfer.left[0]}, …")
+        raise ConfigError(f"{title}: no tensor in {file} fits this {role}. The file holds {transfer.left[0]}, …")
     where = "" if name in (role, network.role) else f" into {name}"
     counts = f"{len(transfer.loaded)} tensors loaded from {file}{where}"
-    return file, f"{title}  {counts}; left: {_some(transfer.left)}; new: {_some(transfer.new)}"
+    return file, f"{title}  {counts}; unused: {_some(transfer.left)}; newly initialized: {_some(transfer.new)}"
 
 
 def _some(names: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""The folder of a run: its lock, its files except reports, the space that they need, and an earlier run there."""
+"""The folder of a run: its lock, checkpoints, log and state, the free disk space, and an earlier run in the folder."""
 
 import json
 import logging
@@ -36,12 +36,12 @@ from utils.plain_values import read_json
 
 LOG_FILE, STATE_FILE, SETTINGS_FILE = "log.txt", "state.json", "config.yaml"
 MAX_FAILED_SAVES = 3
-RETRY_S = 2.0  # time between tries at the end of a run
+RETRY_S = 2.0  # time between attempts to save at the end of a run
 
 
 @contextmanager
 def run_lock(folder: Path) -> Iterator[None]:
-    """Hold the lock of a run: a file next to its folder, which the system releases when the process ends.
+    """Hold the lock of a run, a file next to its folder. The system releases the lock when the process ends.
 
     Raise UserError if another process holds the lock.
     """
@@ -52,9 +52,9 @@ def run_lock(folder: Path) -> Iterator[None]:
 
 
 def prepare_folder(training: Training, damaged: Sequence[Path]) -> None:
-    """Make the folder of a run with its settings, and remove incomplete files of a killed run from it.
+    """Create the folder of a run, write its settings, and delete incomplete files that a killed process has left.
 
-    damaged: Checkpoints of the run that could not be read. They are renamed.
+    damaged: Checkpoints of the run that could not be read. This function renames them.
     """
     folder = training.folder
     try:
@@ -63,11 +63,11 @@ def prepare_folder(training: Training, damaged: Sequence[Path]) -> None:
         remove_incomplete_files(folder)
         archive_damaged(list(damaged) if training.continues else [])
     except OSError as error:
-        raise ConfigError(f"run.root, run.name: cannot make or write to {folder}: {error.strerror}") from error
+        raise ConfigError(f"run.root, run.name: cannot create or write to {folder}: {error.strerror}") from error
     if archived:
         logger.info("the earlier run in %s was moved to %s", folder, archived)
     path = folder / SETTINGS_FILE
-    try:  # a checkpoint holds the settings too, so a failing disk ends no run
+    try:  # if the disk fails, continue without this file: checkpoints hold the settings too
         with path_in_errors(path):
             path.write_text(config_to_yaml(training.config), encoding="utf-8")
     except OSError as error:
@@ -75,7 +75,7 @@ def prepare_folder(training: Training, damaged: Sequence[Path]) -> None:
 
 
 def archive_run(folder: Path) -> Path | None:
-    """Rename a run, so that a new run can take its name. Return its new place, or None if there is no run.
+    """Rename the folder of an earlier run, so that a new run can use it. Return the new path, or None without a run.
 
     Raise FileExistsError if the folder holds files, but no run.
     """
@@ -87,24 +87,24 @@ def archive_run(folder: Path) -> Path | None:
 
 
 def unused_name(path: Path, suffix: str = "") -> Path:
-    """Return the path with the first number before its suffix that no file or folder has."""
+    """Return the path with a number before its suffix. It is the lowest number that no file or folder has."""
     stem = path.name.removesuffix(suffix)
     names = (path.with_name(f"{stem}.{number}{suffix}") for number in count(1))
     return next(name for name in names if not name.exists())
 
 
 def archive_best(run_folder: Path) -> None:
-    """Rename best.pt if it was chosen with other samples or metrics, because it may still be wanted."""
+    """Rename the best.pt of an earlier search for the best, so that the user can still get it."""
     path = run_folder / BEST
     if path.is_file():
-        aside = path.rename(unused_name(path, path.suffix))
+        renamed = path.rename(unused_name(path, path.suffix))
         if manifest_path(path).is_file():
-            manifest_path(path).rename(manifest_path(aside))
-        logger.info("the earlier %s was renamed to %s", BEST, aside.name)
+            manifest_path(path).rename(manifest_path(renamed))
+        logger.info("the earlier %s was renamed to %s", BEST, renamed.name)
 
 
 def check_space(training: Training) -> None:
-    """Raise ConfigError if a run has steps left, and the disk has no space for a checkpoint."""
+    """Raise ConfigError if an unfinished run has no disk space for a checkpoint."""
     folder, n_bytes, free = training.folder, training.n_bytes, free_bytes(training.folder)
     is_finished = training.loop.step >= training.total_steps
     if training.world.is_main and not is_finished and free is not None and free < n_bytes:
@@ -115,7 +115,7 @@ def check_space(training: Training) -> None:
 
 
 def free_bytes(folder: Path) -> int | None:
-    """Return the free bytes of a folder that may not exist yet, or None if its file system does not count them."""
+    """Return the free disk space for a folder, which need not exist, in bytes, or None if it is unknown."""
     for place in (folder, *folder.absolute().parents):
         with suppress(OSError):
             disk = shutil.disk_usage(place)
@@ -137,28 +137,28 @@ class CheckpointManager:
         self._next_try = 0
 
     def save_if_due(self, step: int) -> None:
-        """Save every checkpoint.every_steps. If the disk fails, training continues and saving is tried again."""
+        """Save a checkpoint every checkpoint.every_steps steps. If the disk fails, continue and try again later."""
         every_steps = self._training.config.checkpoint.every_steps
         if step % every_steps and step != self._next_try:
             return
         self._next_try = step + max(1, every_steps // 10)
         self._n_failures += 1
         what_next = f"training continues and tries again at step {self._next_try}"
-        if self._succeeds(step, is_last_try=self._n_failures == MAX_FAILED_SAVES, what_next=what_next):
+        if self._try_to_save(step, is_last_try=self._n_failures == MAX_FAILED_SAVES, what_next=what_next):
             self._n_failures = self._next_try = 0
 
     def save_with_retries(self, step: int) -> None:
-        """Save before the run ends, unless that is done. If the disk fails, try three times, some seconds apart."""
+        """Save a checkpoint at the end, unless this step is already saved. If the disk fails, try three times."""
         for attempt in range(1, MAX_FAILED_SAVES + 1):
             if step == self._training.saved_step:
                 return
-            if not self._succeeds(step, is_last_try=attempt == MAX_FAILED_SAVES, what_next="trying again"):
+            if not self._try_to_save(step, is_last_try=attempt == MAX_FAILED_SAVES, what_next="trying again"):
                 time.sleep(RETRY_S)
 
     def save_best(self, figures: Mapping[str, float]) -> None:
-        """Save best.pt if the figures are the best so far. Only the main process calls it, after a validation.
+        """Save best.pt if the figures of a validation are the best so far. Only the main process calls this.
 
-        The statistics of averages, which all processes estimate together, are up to date then.
+        All processes together have estimated the statistics of the averages before the validation.
         """
         training, best = self._training, self._training.best
         reached = best.improved_by(figures)
@@ -176,8 +176,8 @@ class CheckpointManager:
             return
         logger.info("best so far: %s %.4f, saved %s", best.figure, figures[best.figure], path)
 
-    def _succeeds(self, step: int, *, is_last_try: bool, what_next: str) -> bool:
-        """Try to save. All processes learn whether it was possible."""
+    def _try_to_save(self, step: int, *, is_last_try: bool, what_next: str) -> bool:
+        """Try to save. Return in all processes whether this succeeded. Raise OSError if the last try fails."""
         training, failure = self._training, None
         training.estimate_statistics()
         processes = training.world.gather(training.process_state())
@@ -194,7 +194,7 @@ class CheckpointManager:
                 if training.world.is_main:
                     remove_old_checkpoints(training.folder, training.config.checkpoint.keep)
             except OSError as error:
-                logger.warning("an old checkpoint stays: %s", error)
+                logger.warning("an old checkpoint was not deleted: %s", error)
             return True
         if failure and is_last_try:
             raise failure
@@ -207,10 +207,10 @@ State = Literal["running", "finished", "stopped", "lost", "failed"]
 
 
 class Session(Sink):
-    """The record of one start of a run. It collects messages until the run begins, because a new run has no folder.
+    """Writes log.txt and state.json for one start of a run. It collects messages until the run's folder exists.
 
-    step: Latest step. Before the run begins: the step of its latest checkpoint.
-    end_reason: Why a finished run ended before its last step.
+    step: Latest step. Before training begins, the step of the run's latest checkpoint.
+    end_reason: Why a run without errors ended before its last step.
     has_begun: Whether training has begun.
     """
 
@@ -237,12 +237,12 @@ class Session(Sink):
         self.step, self.has_begun, self._losses = step, True, registered_record()
         self._write_messages()
         self._write_state("running")
-        with suppress(OSError):  # Windows opens no folder, and removes no folder of open files
-            self._descriptor = os.open(self._folder, os.O_RDONLY)  # now no other folder can have its number
+        with suppress(OSError):  # Windows cannot open folders, but does not delete folders with open files
+            self._descriptor = os.open(self._folder, os.O_RDONLY)  # reserves the folder's inode number
             self._stack.callback(os.close, self._descriptor)
 
     def end_step(self) -> None:
-        """Count the step. Raise UserError if the folder was removed. Later files would make it again, incomplete."""
+        """Count the step. Raise UserError if the folder was removed: later files would create an incomplete folder."""
         folder, descriptor = self._folder, self._descriptor
         if descriptor is not None and not (folder.is_dir() and os.path.samestat(os.fstat(descriptor), folder.stat())):
             raise UserError(f"{folder}: the folder was removed while the run trained. Start the run again.")
@@ -255,8 +255,8 @@ class Session(Sink):
     def end(self, state: State, line: str | None, *, signal: str | None = None, reason: str | None = None) -> None:
         """Write how the session ended, and close the log.
 
-        If a run fails before its folder exists, no folder is made. A signal makes one, so that job scripts see an
-        interrupted run.
+        If a run fails before its folder exists, nothing is written. If a signal stops the run so early, the folder is
+        created, so that job scripts can see this.
 
         line: Last line of log.txt.
         signal: Name of the signal that stopped the run.
@@ -279,7 +279,7 @@ class Session(Sink):
         self._messages.handle(logger.makeRecord(logger.name, logging.INFO, "", 0, "%s", (line,), None))
 
     def _write_messages(self) -> None:
-        """If the folder exists, write the collected messages, and from then on each message at once."""
+        """If the folder exists, write the collected messages, and write all later messages immediately."""
         if self._folder.is_dir():
             try:
                 self._messages.flush()
@@ -296,7 +296,7 @@ class Session(Sink):
                 unfinished.write_text(text, encoding="utf-8")
         except OSError as error:
             try:
-                with path.open("r+", encoding="utf-8") as file:  # a full disk still has the space of the present file
+                with path.open("r+", encoding="utf-8") as file:  # overwriting needs no free space
                     file.write(text)
                     file.truncate()
             except OSError:
@@ -305,7 +305,7 @@ class Session(Sink):
 
 @contextmanager
 def recorded(folder: Path) -> Iterator[Session]:
-    """Record how a run ends, also if it ends before its loop."""
+    """Yield the record of a run. On exit, write how the run ended, even if training never began."""
     session = Session(folder)
     try:
         yield session
@@ -323,7 +323,7 @@ def recorded(folder: Path) -> Iterator[Session]:
 
 
 def read_state(folder: Path) -> dict[str, Any]:
-    """Return the content of state.json. It is empty if the file cannot be read."""
+    """Return the content of state.json, or {} if the file cannot be read."""
     with suppress(OSError, ValueError):
         content = read_json((folder / STATE_FILE).read_text(encoding="utf-8"))
         return content if isinstance(content, dict) else {}

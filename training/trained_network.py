@@ -1,4 +1,4 @@
-"""A network in training: its weights, the copy that computes, and its frozen parts."""
+"""A network in training: its weights, its copy for forward passes, and its frozen parts."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -22,14 +22,14 @@ class TrainedNetwork:
     """A network in training.
 
     module: Network with the weights that are saved.
-    compute_copy: Network for the passes: the module itself, or a copy in a lower dtype that receives the weights of
-        each update. apex calls the copy's weights model weights, and the module's weights master weights.
-    wrap: Function that compiles the copy or wraps it in DistributedDataParallel.
-    role: Role, which selects the learning rate.
-    network: Result of `wrap`, which training passes call.
+    compute_copy: Network for forward passes: `module` itself, or a copy in a lower dtype, which gets the new weights
+        after each update. apex calls the copy's weights model weights, and the module's weights master weights.
+    wrap: Function that compiles `compute_copy` or wraps it in DistributedDataParallel.
+    role: Type of the network. It selects the learning rate.
+    network: Wrapped `compute_copy`, for training passes.
     parameters: Trained parameters of the module.
-    receivers: Trained parameters of `compute_copy`, which receive the gradients.
-    frozen: Prefixes of the names of frozen parameters.
+    receivers: Trained parameters of `compute_copy`. They receive the gradients.
+    frozen: Name prefixes of the frozen parameters.
     """
 
     module: nn.Module
@@ -45,9 +45,9 @@ class TrainedNetwork:
         self.freeze([])
 
     def freeze(self, prefixes: Sequence[str]) -> None:
-        """Freeze the parameters whose names begin with one of `prefixes`, in complete words, and train all others.
+        """Freeze all parameters whose names begin with one of `prefixes`, and train the others.
 
-        Frozen parameters get no gradient. Their optimizer state stays until they are trained again.
+        A prefix ends at a dot of the name. Frozen parameters get no gradient, but keep their optimizer state.
         """
         names = [name for name, _ in self.module.named_parameters()]
         for prefix in prefixes:
@@ -59,20 +59,20 @@ class TrainedNetwork:
                 parameter.requires_grad_(not any(_begins_with(name, prefix) for prefix in prefixes))
         self.parameters = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
         if not self.parameters:
-            raise ConfigError(f"train.freeze={list(prefixes)}: nothing of the {self.role} would be left to train.")
+            raise ConfigError(f"train.freeze={list(prefixes)}: no parameter of the {self.role} would be trained.")
         self.receivers = [parameter for parameter in self.compute_copy.parameters() if parameter.requires_grad]
         self.frozen = prefixes
-        self.network = self.wrap(self.compute_copy)  # DDP knows only the parameters that were trained when it wrapped
+        self.network = self.wrap(self.compute_copy)  # DDP reads requires_grad only when it wraps a network
 
     def receive_gradients(self) -> None:
-        """Move the gradients of a copy, if there is one, to the module, in the module's dtype."""
+        """Move gradients from `compute_copy` to `module`, in the module's dtype, if the two are different networks."""
         for ours, copied in zip(self.module.parameters(), self.compute_copy.parameters(), strict=True):
             if copied is not ours and copied.grad is not None:
                 ours.grad, copied.grad = copied.grad.to(ours.dtype), None
 
     @torch.no_grad()
     def update_copy(self) -> None:
-        """Copy the module's weights to a copy, if there is one, and the copy's buffers to the module."""
+        """Copy the weights of `module` to `compute_copy`, and the buffers of `compute_copy` to `module`."""
         for ours, copied in zip(self.module.parameters(), self.compute_copy.parameters(), strict=True):
             if copied is not ours and ours.requires_grad:
                 copied.copy_(ours)
@@ -81,7 +81,7 @@ class TrainedNetwork:
                 kept.copy_(passed)
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Load weights and buffers."""
+        """Load weights and buffers from a state dict."""
         for network in {self.module, self.compute_copy}:
             network.load_state_dict(weights)
 
@@ -106,7 +106,7 @@ def _begins_with(name: str, prefix: str) -> bool:
 
 
 def freeze_parts(networks: Mapping[str, TrainedNetwork], settings: TrainConfig, epoch: int) -> None:
-    """Freeze the parts of `freeze`, and in the first `freeze_global_epochs` the `coarse_parts` of generators."""
+    """Freeze the parts in `settings.freeze`, and during `freeze_global_epochs` the `coarse_parts` of generators."""
     always = [part.split(".", 1) for part in settings.freeze]
     if unknown := [network for network, _ in always if network not in networks]:
         raise ConfigError(f"train.freeze: no network {unknown[0]!r}. The networks are {', '.join(networks)}.")

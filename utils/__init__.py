@@ -1,1 +1,1 @@
-"""Modules that two or more packages need and that know nothing of GANs."""
+"""Modules that several packages share and that do not depend on GANs."""

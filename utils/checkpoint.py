@@ -1,4 +1,4 @@
-"""Checkpoint files: written so that no crash loses one, read without running code from them."""
+"""Checkpoint files. Writing is atomic, and reading runs no code from the file."""
 
 import errno
 import json
@@ -25,33 +25,33 @@ FORMAT_VERSION = 3
 
 MOST_NAMED = 8  # checkpoints in a message
 MOST_VALUES = 10**6
-MOST_TENSORS = 20_000  # tensors of a network; the deepest one that the settings allow has about 8,000
+MOST_TENSORS = 20_000  # tensors of a network; the deepest network that the settings allow has about 8,000
 _REMEDY = "use another file"
 
 
 class CheckpointError(UserError):
-    """A checkpoint cannot be used; the message names the file, the reason and the remedy."""
+    """A checkpoint cannot be used. The message names the file, the reason and the remedy."""
 
 
 class DamagedCheckpointError(CheckpointError):
-    """A file is damaged; an earlier checkpoint can replace it."""
+    """A checkpoint is damaged. An earlier checkpoint may be valid."""
 
 
 class MissingCheckpointError(CheckpointError):
-    """There is no such file. A training may have deleted it."""
+    """A checkpoint does not exist. A running training may have deleted the file."""
 
 
 def manifest_path(path: Path) -> Path:
-    """Return the path of a checkpoint's manifest: its size, digest, step and settings as JSON."""
+    """Return the path of a checkpoint's manifest, a JSON file with its size, digest, step and settings."""
     return path.with_name(f"{path.name}.json")
 
 
 def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
-    """Write a run's `state` (tensors and plain types) atomically, then its manifest.
+    """Write a run's `state` (tensors and plain types) atomically, and then its manifest.
 
-    A crash between the two leaves a valid checkpoint without a manifest.
+    A crash between the two writes leaves a valid checkpoint without a manifest.
 
-    Raise OSError if the disk is full or not writable. The earlier content of the path is untouched.
+    Raise OSError if the disk is full or not writable. The old file then stays unchanged.
     """
     manifest = manifest_path(path)
     content = {"format": FORMAT, "format_version": FORMAT_VERSION, **state}
@@ -70,17 +70,17 @@ def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
 
 
 def write_weights_file(path: Path, state: dict[str, Any]) -> None:
-    """Write a file that `read_weights_file` reads, atomically; raise OSError as `save_checkpoint`."""
+    """Write a file for `read_weights_file` atomically. Raise OSError if the disk is full or not writable."""
     _write_atomically(path, lambda file: _serialize(state, file))
 
 
 def read_weights_file(path: Path, *, checks_content: bool = True) -> dict[str, Any]:
-    """Return the dict of tensors and plain types that torch.save wrote to `path`, on the CPU; no code in it is run.
+    """Return the dict of tensors and plain types that torch.save wrote to `path`, on the CPU. Run no code in the file.
 
-    The tensors of a checkpoint of this application stay in the file, and the system reads only those that are used.
-    Copy them, and do not keep them: while one exists, the file takes its space and Windows cannot replace it.
+    For checkpoints of this application, the tensors are memory-mapped: the system reads only the tensors that are used.
+    Copy these tensors, and do not keep them. While a tensor exists, Windows cannot replace the file.
 
-    checks_content: Read the whole file to compare the tensors with their checksums.
+    checks_content: Whether to read the whole file and compare it with its checksums.
 
     Raises:
         CheckpointError: The file is missing, damaged, holds no dict, or holds other types.
@@ -90,7 +90,7 @@ def read_weights_file(path: Path, *, checks_content: bool = True) -> dict[str, A
 
 def _read(path: Path, *, checks_content: bool) -> dict[str, Any]:
     if path.is_dir():
-        raise CheckpointError(f"{path}: a folder, not a checkpoint file; name a file in it")
+        raise CheckpointError(f"{path}: a folder, not a checkpoint file; name a file in this folder")
     if not path.is_file():
         raise MissingCheckpointError(f"{path}: no such checkpoint file{checkpoints_beside(path)}")
     is_verified = _matches_manifest(path, checks_content=checks_content)
@@ -115,15 +115,15 @@ def _read(path: Path, *, checks_content: bool) -> dict[str, Any]:
 
 
 def _load(path: Path) -> object:
-    with suppress(RuntimeError):  # some file systems map no files, and torch's older format cannot be mapped
+    with suppress(RuntimeError):  # some file systems, and torch's older file format, do not support mapping
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
         if isinstance(state, dict) and is_training_state(state):
-            return state  # other programs write their files in place, while they may be mapped
+            return state  # other programs may overwrite their files while these are mapped
     return cast(object, torch.load(path, map_location="cpu", weights_only=True))
 
 
 def _unreadable(path: Path, error: Exception, *, is_verified: bool) -> CheckpointError:
-    """Return the error for a file that torch.load cannot read; a damaged file only if nothing else explains it."""
+    """Return the error for a file that torch.load cannot read. It is a damaged file if there is no other cause."""
     if is_system_error(error):
         return CheckpointError(f"{path}: cannot be read now: {str(error) or 'too little memory'}; try again")
     if is_verified:
@@ -140,12 +140,12 @@ def _unreadable(path: Path, error: Exception, *, is_verified: bool) -> Checkpoin
 
 
 def is_training_state(state: dict[str, Any]) -> bool:
-    """Return whether a file's content is a checkpoint of this application, not bare weights."""
+    """Return whether the content of a file is a checkpoint of this application, and not only weights."""
     return isinstance(state.get("format"), str) and state["format"] == FORMAT
 
 
 def load_checkpoint(path: Path, *, checks_content: bool = True) -> dict[str, Any]:
-    """Return the state that `save_checkpoint` wrote; raise CheckpointError for other files. See `read_weights_file`."""
+    """Return the state that `save_checkpoint` wrote; see `read_weights_file`. Raise CheckpointError for other files."""
     state = read_weights_file(path, checks_content=checks_content)
     check_training_state(state, path, needed_keys=())
     return state
@@ -154,7 +154,7 @@ def load_checkpoint(path: Path, *, checks_content: bool = True) -> dict[str, Any
 def check_training_state(state: dict[str, Any], path: Path, needed_keys: Sequence[str]) -> None:
     """Raise CheckpointError unless `state`, read from `path`, is a checkpoint that this version can use.
 
-    needed_keys: Keys that it must have, such as `config`, or `networks.generator` for nested keys.
+    needed_keys: Keys that `state` must have, such as `config`, or `networks.generator` for nested dicts.
     """
     if not is_training_state(state):
         raise CheckpointError(f"{path}: not a checkpoint of this application; name another file")
@@ -176,7 +176,7 @@ def _has(state: object, key: str) -> bool:
 
 
 def checkpoints_beside(path: Path) -> str:
-    """Return the end of a message about a missing checkpoint: the best and the latest ones in its folder, if any."""
+    """Return text for a message about a missing checkpoint: the best and the latest checkpoints in its folder."""
     names = sorted((manifest.stem for manifest in path.parent.glob("*.pt.json")), reverse=True)
     names.sort(key=lambda name: name.startswith("checkpoint-"))  # after best.pt
     left = ", …" if len(names) > MOST_NAMED else ""
@@ -184,7 +184,7 @@ def checkpoints_beside(path: Path) -> str:
 
 
 def _write_atomically(path: Path, write: Callable[[IO[bytes]], object], *, outdated: Path | None = None) -> None:
-    """Write a file next to `path`, sync it to the disk, delete the file `outdated`, and rename the new file."""
+    """Write a temporary file next to `path`, sync the file to the disk, delete `outdated`, and rename the new file."""
     try:
         with replacing(path) as temporary:
             with temporary.open("wb") as file:
@@ -203,7 +203,7 @@ def _write_atomically(path: Path, write: Callable[[IO[bytes]], object], *, outda
 
 
 def listed_digest(path: Path) -> tuple[int, str] | None:
-    """Return the size and the SHA-256 of a checkpoint in its manifest, or None without a readable manifest."""
+    """Return the size and SHA-256 of a checkpoint from its manifest, or None without a readable manifest."""
     try:
         facts = read_json(manifest_path(path).read_text(encoding="utf-8"))
         return facts["bytes"], str(facts["sha256"])
@@ -212,7 +212,7 @@ def listed_digest(path: Path) -> tuple[int, str] | None:
 
 
 def _matches_manifest(path: Path, *, checks_content: bool) -> bool:
-    """Return True if a file matches its manifest, False without a readable manifest; raise if they differ."""
+    """Return True if a file matches its manifest, False without a readable manifest. Raise an error if they differ."""
     listed, n_bytes = listed_digest(path), path.stat().st_size
     if listed is None:
         return False
@@ -225,18 +225,18 @@ def _matches_manifest(path: Path, *, checks_content: bool) -> bool:
 
 @contextmanager
 def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Open an archive. Raise BadZipFile if the system refuses a position, which only a damaged directory contains."""
+    """Open an archive. Raise BadZipFile if the system rejects a file position, which means a damaged directory."""
     try:
         with path_in_errors(path), zipfile.ZipFile(path) as archive:
             yield archive
     except OSError as error:
-        if error.errno != errno.EINVAL:  # EIO and EMFILE, for example, are no damage
+        if error.errno != errno.EINVAL:  # other errors, such as EMFILE, do not mean a damaged file
             raise
         raise zipfile.BadZipFile(error.strerror) from error
 
 
 def _check_container(path: Path) -> None:
-    """Raise DamagedCheckpointError unless a file is an uncompressed archive, as torch.save writes: no zip bomb."""
+    """Raise DamagedCheckpointError unless a file is an uncompressed archive, as torch.save writes. Refuse zip bombs."""
     try:
         with _archive(path) as archive:
             records = archive.infolist()
@@ -248,7 +248,7 @@ def _check_container(path: Path) -> None:
 
 
 def _check_records(path: Path) -> None:
-    """Raise DamagedCheckpointError if a checkpoint does not match the checksums of its own records."""
+    """Raise DamagedCheckpointError if a checkpoint does not match the checksums in its archive."""
     try:
         with _archive(path) as archive:
             damaged = archive.testzip()
@@ -259,7 +259,7 @@ def _check_records(path: Path) -> None:
 
 
 def _serialize(state: dict[str, Any], file: IO[bytes]) -> None:
-    """Call torch.save. For a full disk raise the OSError that torch's writer turns into a RuntimeError."""
+    """Call torch.save. If the disk is full, raise the original OSError instead of torch's RuntimeError."""
     try:
         torch.save(state, file)
     except RuntimeError as error:
@@ -270,9 +270,9 @@ def _serialize(state: dict[str, Any], file: IO[bytes]) -> None:
 
 
 def _content_fault(state: object, n_bytes: int) -> str | None:
-    """Return why the content of a file of `n_bytes` cannot be read safely, or None.
+    """Return why the content of a file with `n_bytes` bytes is not safe, or None.
 
-    Its tensors may not be larger than the file, as views that repeat one number are.
+    Tensors together must not be larger than the file. Views that repeat a number could be larger.
     """
     n_tensor_bytes = n_expanded = 0
     try:
@@ -290,7 +290,7 @@ def _content_fault(state: object, n_bytes: int) -> str | None:
 
 
 def _training_fault(state: Mapping[str, Any]) -> str | None:
-    """Return which value of a checkpoint no run writes, or None. Keys may be missing."""
+    """Return the fault of a value that no run writes to a checkpoint, or None. Keys may be missing."""
     for value, _ in distinct_values(cast(object, state), plain_parts):
         if isinstance(value, dict) and not all(isinstance(key, str | int) for key in value):
             return "it holds a key that is neither a text nor a number"
@@ -298,25 +298,25 @@ def _training_fault(state: Mapping[str, Any]) -> str | None:
             return f"it holds a {type(value).__name__}"
         if isinstance(value, int) and abs(value) >= 2**63:
             return "it holds a whole number of more than 64 bits"
-    wrong = [key for key, form in _FORMS.items() if key in state and not _fits(state[key], form)]
+    wrong = [key for key, schema in _SCHEMA.items() if key in state and not _fits(state[key], schema)]
     return f"its {wrong[0]} has an unexpected type or shape" if wrong else None
 
 
-def _fits(value: Any, form: Any) -> bool:
-    """Return whether a value has a form: a type, a test, [form of items], {key: form}, or {str: form of values}."""
-    if isinstance(form, type):
-        return isinstance(value, form)
-    if isinstance(form, list):
-        return isinstance(value, list | tuple) and all(_fits(item, form[0]) for item in value)
-    if isinstance(form, dict) and str not in form:
-        return isinstance(value, dict) and all(_fits(value[key], form[key]) for key in form if key in value)
-    if isinstance(form, dict):
-        return isinstance(value, dict) and all(type(key) is str and _fits(of, form[str]) for key, of in value.items())
-    return bool(form(value))
+def _fits(value: Any, schema: Any) -> bool:
+    """Return whether a value fits a schema: a type, a test, [item schema], {key: schema}, or {str: value schema}."""
+    if isinstance(schema, type):
+        return isinstance(value, schema)
+    if isinstance(schema, list):
+        return isinstance(value, list | tuple) and all(_fits(item, schema[0]) for item in value)
+    if isinstance(schema, dict) and str not in schema:
+        return isinstance(value, dict) and all(_fits(value[key], schema[key]) for key in schema if key in value)
+    if isinstance(schema, dict):
+        return isinstance(value, dict) and all(type(k) is str and _fits(item, schema[str]) for k, item in value.items())
+    return bool(schema(value))
 
 
 def _is_count(value: Any) -> bool:
-    return type(value) is int and 0 <= value < 2**31  # limit of steps, epochs and samples in the settings
+    return type(value) is int and 0 <= value < 2**31  # upper limit of such settings
 
 
 def _is_number(value: Any) -> bool:
@@ -328,7 +328,7 @@ def _is_patience(value: Any) -> bool:
     return is_pair and (value[0] is None or _is_number(value[0])) and _is_count(value[1])
 
 
-_FORMS: dict[str, Any] = {
+_SCHEMA: dict[str, Any] = {
     **dict.fromkeys(("step", "epoch", "samples_into_epoch", "n_samples"), _is_count),
     **{
         key: {str: lambda value: _fits(value, {str: Tensor}) and len(value) <= MOST_TENSORS}

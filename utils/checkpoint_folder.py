@@ -1,4 +1,4 @@
-"""The checkpoints of a run: their names, the latest valid one, and the removal of old ones."""
+"""The checkpoints of a run: names, the latest valid checkpoint, and the removal of old checkpoints."""
 
 import re
 from collections.abc import Callable
@@ -25,7 +25,7 @@ _FILE_NAME = re.compile(r"checkpoint-(\d{8,})\.pt")
 
 @dataclass(frozen=True)
 class LoadedCheckpoint:
-    """A checkpoint that was read; `damaged` lists later ones that could not be read."""
+    """A loaded checkpoint. `damaged` lists later checkpoints that could not be read."""
 
     path: Path
     state: dict[str, Any]
@@ -33,7 +33,7 @@ class LoadedCheckpoint:
 
 
 def checkpoint_path(run_folder: Path, step: int) -> Path:
-    """Return the path of the checkpoint of a step."""
+    """Return the path of the checkpoint for a step."""
     return run_folder / f"checkpoint-{step:08d}.pt"
 
 
@@ -44,45 +44,45 @@ def list_checkpoints(run_folder: Path) -> list[Path]:
 
 
 def latest_step(run_folder: Path) -> int:
-    """Return the step of a run's latest checkpoint, by its name; 0 without one."""
+    """Return the step in the name of a run's latest checkpoint, or 0 without a checkpoint."""
     checkpoints = list_checkpoints(run_folder)
     return int(checkpoints[-1].stem.partition("-")[2]) if checkpoints else 0
 
 
 def newest_run(root: Path) -> Path | None:
-    """Return the run folder below `root` with the most recent checkpoint, or None without any."""
+    """Return the run folder in `root` with the most recently written checkpoint, or None without a checkpoint."""
     written: dict[Path, float] = {}
     for path in root.glob("*/checkpoint-*.pt"):
-        with suppress(FileNotFoundError):  # a training has just deleted it
+        with suppress(FileNotFoundError):  # a running training has just deleted the file
             written[path.parent] = max(path.stat().st_mtime, written.get(path.parent, 0))
     return max(written, key=lambda folder: written[folder], default=None)
 
 
 def latest_valid(run_folder: Path) -> LoadedCheckpoint | None:
-    """Return the valid checkpoint of the highest step, or None if the folder has no checkpoint.
+    """Return the valid checkpoint with the highest step, or None if the folder has no checkpoint.
 
-    Raise CheckpointError if all are damaged, or the latest valid one has a newer format.
+    Raise CheckpointError if all checkpoints are damaged, or if the latest undamaged checkpoint has another format.
     """
     found = read_latest(run_folder, load_checkpoint, "start from the beginning with --resume never, which keeps them")
     return found and LoadedCheckpoint(*found)
 
 
 def read_latest(run_folder: Path, read: Callable[[Path], T], remedy: str) -> tuple[Path, T, list[Path]] | None:
-    """Return the latest valid checkpoint, the result of `read` for it, and later ones, which are damaged.
+    """Return the path of the latest valid checkpoint, the result of `read` for it, and later damaged checkpoints.
 
-    Return None if the folder has no checkpoint. Warnings name the damaged ones.
+    Return None if the folder has no checkpoint. Log a warning for each damaged checkpoint.
 
-    Raise CheckpointError if all are damaged, or `read` raises it.
+    Raise CheckpointError if all checkpoints are damaged, or if `read` raises it.
     """
     damaged: list[Path] = []
     seen: set[Path] = set()
-    while left := [path for path in list_checkpoints(run_folder) if path not in seen]:  # a training may write more
+    while left := [path for path in list_checkpoints(run_folder) if path not in seen]:  # files can be added
         path = left[-1]
         seen.add(path)
         try:
             return path, read(path), damaged
         except MissingCheckpointError:
-            if path.exists():  # it is another file that is missing
+            if path.exists():  # `read` misses another file
                 raise
         except DamagedCheckpointError as error:
             logger.warning("skipped %s", error)
@@ -93,7 +93,7 @@ def read_latest(run_folder: Path, read: Callable[[Path], T], remedy: str) -> tup
 
 
 def archive_damaged(damaged: list[Path]) -> None:
-    """Rename damaged checkpoints to NAME.damaged, so that they are neither counted nor overwritten."""
+    """Rename damaged checkpoints to NAME.damaged, so that later steps neither count nor overwrite these files."""
     for path in damaged:
         manifest_path(path).unlink(missing_ok=True)
         path.replace(path.with_name(f"{path.name}.damaged"))
@@ -109,7 +109,7 @@ def remove_incomplete_files(run_folder: Path) -> None:
 
 
 def remove_old_checkpoints(run_folder: Path, keep: int) -> None:
-    """Delete all but the latest `keep` checkpoints, each after its manifest; 0 keeps all."""
+    """Delete all but the latest `keep` checkpoints, each after its manifest. Delete nothing if `keep` is 0."""
     for path in list_checkpoints(run_folder)[:-keep] if keep else []:
         manifest_path(path).unlink(missing_ok=True)
         files.fault_point("unlisted", path)

@@ -1,4 +1,4 @@
-"""Entry points: parsing, exit codes, and errors of the user in one line each. Imports nothing slow."""
+"""Entry points: argument parsing, exit codes, and one-line messages for user errors. Imports nothing slow."""
 
 import argparse
 import errno
@@ -16,14 +16,14 @@ from utils.errors import ConfigError, Interrupted, UserError
 from utils.signals import INTERRUPTED, deferred, handling_ctrl_c
 from utils.text import did_you_mean, printable
 
-USER_ERROR = 2  # exit code after an error of the user; Python exits with 1 after a fault of the program
-MAX_PROBLEMS = 10  # problems of one error that are printed
-PATIENCE_S = 1.0  # time to wait for the message of a process that has failed
+USER_ERROR = 2  # exit code for user errors; Python exits with 1 after a bug in the program
+MAX_PROBLEMS = 10  # largest number of printed problems of an error
+PATIENCE_S = 1.0  # time to wait until the process that has failed first prints its message
 _LESS_MEMORY = (
     "train with train.activation_checkpointing=true, smaller images (data.crop_width, data.load_width) or a smaller "
     "train.batch_size; translate with --tile 512 or a smaller --batch-size"
 )
-_OUT_OF_MEMORY = (  # texts of RuntimeErrors: torch's tensors on a CPU, libraries on a GPU
+_OUT_OF_MEMORY = (  # texts in RuntimeErrors of torch on a CPU, and of GPU libraries
     "DefaultCPUAllocator",
     "CUDA error: out of memory",
     "CUDNN_STATUS_ALLOC_FAILED",
@@ -34,7 +34,7 @@ _REMEDIES = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free space there, or choose another place"),
     errno.EROFS: "choose a place that can be written to",
     errno.ENOTDIR: "a part of the path is a file, not a folder; choose another place",
-    errno.EISDIR: "name a file in it",
+    errno.EISDIR: "name a file in this folder",
     errno.ENAMETOOLONG: "choose a shorter name",
     errno.ENOENT: "check the path",
     errno.ENOMEM: "close other programs, or use smaller sizes",
@@ -45,14 +45,14 @@ _WORD = re.compile(r"[\w.-]+")
 
 
 class ArgumentParser(argparse.ArgumentParser):
-    """An argument parser that prints errors as `run_entry_point` does."""
+    """An argument parser that prints errors in the style of `run_entry_point`."""
 
     def __init__(self, **options: Any) -> None:
         self._options: list[str] = []
         super().__init__(**{"prog": _program()} | options)
 
     def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
-        """Add an argument, as in argparse. An empty text is no path."""
+        """Add an argument, as in argparse, but do not accept an empty text as a path."""
         if options.get("type") is Path:
             options["type"] = _path
         action = super().add_argument(*names, **options)
@@ -60,7 +60,7 @@ class ArgumentParser(argparse.ArgumentParser):
         return action
 
     def error(self, message: str) -> NoReturn:
-        """Print `message` in one line with a suggestion, and exit with code 2."""
+        """Print `message` and a suggestion in one line, and exit with code 2."""
         hint = ""
         if choice := _INVALID_CHOICE.search(message):
             hint = did_you_mean(choice[1], _WORD.findall(choice[2]))
@@ -75,7 +75,7 @@ class ArgumentParser(argparse.ArgumentParser):
 
 
 def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
-    """Return the type of an argument that is a whole number within bounds."""
+    """Return the argparse type for whole numbers from `least` to `most`."""
     bounds = f"from {least} to {most}" if most is not None else "above 0" if least == 1 else f"from {least}"
 
     def parse(text: str) -> int:
@@ -87,14 +87,14 @@ def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
 
 
 def _path(text: str) -> Path:
-    """Return the path of an argument. Path would take an empty text, from an unset variable, for this folder."""
+    """Return `text` as a path. Refuse an empty text (an unset variable), which Path takes as the current folder."""
     if not text:
-        raise argparse.ArgumentTypeError("'' is no path: name one, or leave the option out")
+        raise argparse.ArgumentTypeError("'' is not a path: name a path, or omit the option")
     return Path(text)
 
 
 def _program() -> str:
-    """Return the start of the command line, such as "train.py" or "python -m tools.export"."""
+    """Return the program's part of the command line, such as "train.py" or "python -m tools.export"."""
     spec = sys.modules["__main__"].__spec__
     return f"python -m {spec.name.removesuffix('.__main__')}" if spec else Path(sys.argv[0]).name
 
@@ -102,9 +102,8 @@ def _program() -> str:
 def run_entry_point(main: Callable[[Sequence[str]], None]) -> int:
     """Call `main` with the command line and return the exit code.
 
-    The code is USER_ERROR after a UserError, an OSError or a lack of memory, 128 + N after signal N stopped a run,
-    otherwise 0. Programs that leave some files out exit with USER_ERROR themselves. Any other exception is a fault of
-    the application and keeps its traceback.
+    The code is USER_ERROR after a UserError, an OSError or a lack of memory, 128 + N after signal N stopped a run, or 0
+    after success. Any other exception is a bug of the application. It is not caught, so Python prints its traceback.
     """
     _prepare_streams()
     try:
@@ -132,16 +131,16 @@ def run_entry_point(main: Callable[[Sequence[str]], None]) -> int:
 
 
 def _prepare_streams() -> None:
-    """Replace closed streams, and escape characters that the encoding of standard output lacks."""
+    """Replace closed streams. Make standard output escape the characters that its encoding lacks."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:  # closed: the next opened file would get its descriptor
+        if getattr(sys, name) is None:  # the next file would get the descriptor of the closed stream
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - until the process ends
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _flush_output() -> None:
-    """Flush standard output. A reader such as `head` may have closed it."""
+    """Flush standard output, which a reader such as `head` may have closed."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -155,7 +154,7 @@ def _report(problems: Sequence[str], *, is_consequence: bool = False) -> int:
 
 
 def _problems(error: UserError | OSError) -> list[str]:
-    """Return the problems of an error, with a remedy for an error of the operating system."""
+    """Return the problems in an error, with a remedy for an error of the operating system."""
     if isinstance(error, OSError):
         subject = error.strerror or str(error)
         if error.filename is not None and error.strerror:
@@ -177,12 +176,12 @@ def is_out_of_memory(error: Exception) -> bool:
 
 
 def print_first(lines: list[str], *, is_consequence: bool = False) -> None:
-    """Write lines to standard error, unless another process of this run on this machine has printed its error.
+    """Write lines to standard error, unless another process of this run on this machine has already printed an error.
 
-    Under torchrun an error of the user usually occurs in every process, and one report is enough.
+    Under torchrun, a user error usually occurs in every process, and a single report is enough.
 
     is_consequence: Whether the error only reports that another process has failed. This process then waits a second for
-        the error of the other one, and does not count as the first.
+        the other process to print its error. Its own lines do not stop other processes from printing.
     """
     if folder := _shared_folder():
         printed = folder / "error_printed"
@@ -195,7 +194,7 @@ def print_first(lines: list[str], *, is_consequence: bool = False) -> None:
                 return
             printed.touch(exist_ok=False)
         except FileExistsError:
-            time.sleep(0.1)  # torchrun ends all processes after the first end: let the other one write its lines
+            time.sleep(0.1)  # torchrun kills all processes when one ends: let the first process print its lines
             return
         except OSError:  # the folder cannot be written to
             pass
@@ -203,7 +202,7 @@ def print_first(lines: list[str], *, is_consequence: bool = False) -> None:
 
 
 def _shared_folder() -> Path | None:
-    """Return the folder that torchrun makes for the processes of this start on this machine, or None."""
+    """Return the folder that torchrun has created for this start on this machine, or None without torchrun."""
     file = os.environ.get("TORCHELASTIC_ERROR_FILE")  # FOLDER/attempt_N/LOCAL_RANK/error.json
     if not file or int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return None

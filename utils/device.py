@@ -1,6 +1,6 @@
-"""The device that computes, its deterministic algorithms and torch.compile, and the precision of its networks.
+"""The choice of a device, deterministic algorithms, torch.compile, and the precision of networks.
 
-Mixed precision has apex's four opt levels. A level chooses the dtypes of arithmetic and weights.
+Mixed precision has apex's four opt levels. A level selects the dtypes of computations and weights.
 """
 
 import copy
@@ -29,9 +29,9 @@ class DeviceError(UserError):
 
 
 def choose_device(device: str, index: int = 0, option: str = "run.device=") -> torch.device:
-    """Return the device of "auto", "cpu" or "cuda".
+    """Return the torch device for `device`: "auto", "cpu" or "cuda".
 
-    "auto" is the CPU if there is no GPU, or if torch cannot compute on the GPU of a single process.
+    "auto" selects the CPU if there is no GPU, or if the run has a single process and torch cannot use its GPU.
 
     index: Number of the GPU on this machine.
     option: Text before the device on the command line, for messages.
@@ -63,20 +63,20 @@ def _problem_of(index: int) -> str | None:
     """Return why torch cannot compute on a GPU, or None."""
     try:
         torch.ones(1, device=torch.device("cuda", index)).add_(1).item()
-    except torch.OutOfMemoryError:  # other programs use its memory, which the run reports itself
+    except torch.OutOfMemoryError:  # other programs use the memory; the run itself will report this
         return None
-    except RuntimeError as error:  # there are no kernels for it, or its driver is too old
+    except RuntimeError as error:  # torch has no kernels for this GPU, or the driver is too old
         return f"GPU {index}: torch {torch.__version__} cannot use it: {str(error).partition(chr(10))[0].rstrip('.')}"
     return None
 
 
 def use_deterministic_algorithms(is_on: bool) -> None:
-    """Use only deterministic algorithms where they exist. Call this before a GPU computes."""
+    """Turn deterministic algorithms on or off, as far as torch has them. Call this before using a GPU."""
     torch.use_deterministic_algorithms(is_on, warn_only=True)
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.backends.cudnn.deterministic = is_on
     if is_on:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS reads it when it starts
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS reads this when it starts
         torch.backends.cudnn.benchmark = False
         warnings.filterwarnings("once", message=r"\S+ does not have a deterministic implementation")
 
@@ -87,11 +87,11 @@ def cpu_has_avx2_alone() -> bool:
 
 
 class CompilerError(UserError):
-    """Something that torch.compile needs is not installed."""
+    """A program or package that torch.compile needs is not installed."""
 
 
 def what_compiling_lacks(device: torch.device) -> str | None:
-    """Return the name of something that torch.compile needs and this machine lacks, or None."""
+    """Return the name of a program or package that torch.compile needs and this machine lacks, or None."""
     if device.type == "cuda":
         return None if importlib.util.find_spec("triton") else "the package triton"
     if not any(map(shutil.which, _COMPILERS)):
@@ -102,15 +102,15 @@ def what_compiling_lacks(device: torch.device) -> str | None:
 
 
 def compiled(network: nn.Module, device: torch.device, *, is_final: bool = False) -> nn.Module:
-    """Return `network` with layers fused by torch.compile. The first call compiles it, for up to a minute.
+    """Return `network` as a module that torch.compile compiles in its first call, which takes up to a minute.
 
-    is_final: Whether the weights are final, so that torch may lay them out for the device.
+    is_final: Whether the weights will not change, so that torch can store them in the best layout for the device.
 
     Raises:
         CompilerError: This machine lacks something that torch.compile needs.
     """
     if missing := what_compiling_lacks(device):
-        raise CompilerError(f"compiling needs {missing}, which is not installed: install it, or switch compiling off")
+        raise CompilerError(f"compiling needs {missing}, which is not installed: install it, or turn compiling off")
     if is_final:
         network.requires_grad_(False)
         freeze_compiled_weights()
@@ -125,8 +125,8 @@ _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm
 class Precision:
     """The precision of networks on a device.
 
-    opt_level: O0: float32. O1: float32 weights, cast by autocast at each use. O2: weights in the low dtype, norms and
-        the optimizer's master weights in float32. O3: everything in the low dtype. Losses are always in float32.
+    opt_level: O0: float32. O1: float32 weights, which autocast casts at each use. O2: weights in the low dtype, but
+        norms and the optimizer's master weights in float32. O3: everything in the low dtype. Losses are in float32.
     compute_dtype: float16, bfloat16 or float32.
     """
 
@@ -140,16 +140,16 @@ class Precision:
         return self.device_type == "cpu" and self.compute_dtype == torch.float16
 
     def autocast(self) -> autocast:
-        """Return the context of forward passes and losses. It has no effect in float32."""
+        """Return the autocast context for forward passes and losses. It has no effect in float32."""
         enabled = self.compute_dtype != torch.float32
         return autocast(self.device_type, dtype=self.compute_dtype if enabled else None, enabled=enabled)
 
     def make_scaler(self) -> GradScaler:
-        """Return a scaler for one optimizer. It is disabled at O3, as in apex: float16 gradients cannot be unscaled."""
+        """Return a scaler for one optimizer. It is disabled at O3: GradScaler cannot unscale float16 gradients."""
         return GradScaler(self.device_type, enabled=self.compute_dtype == torch.float16 and self.opt_level != "O3")
 
     def compute_copy(self, network: nn.Module) -> nn.Module:
-        """Return the network that computes: a low copy that shares the norms at O2, else `network` itself, cast."""
+        """Return a copy in the low dtype that shares the norms (O2), or `network` after `cast` (all other levels)."""
         if self.opt_level != "O2" or self.compute_dtype == torch.float32:
             return self.cast(network)
         low = copy.deepcopy(network).to(self.compute_dtype)
@@ -159,7 +159,7 @@ class Precision:
         return low
 
     def cast(self, network: nn.Module) -> nn.Module:
-        """Cast the weights of `network` in place for translation, and return it; at O2 norms stay in float32."""
+        """Cast the weights of `network` in place, and return `network`. At O2, norms stay in float32."""
         if self.compute_dtype == torch.float32 or self.opt_level in ("O0", "O1"):
             return network
         if self.opt_level == "O3":
@@ -172,10 +172,10 @@ class Precision:
 
 
 def choose_precision(opt_level: OptLevel, dtype: str, device: torch.device) -> Precision:
-    """Return the precision of an opt level and a dtype.
+    """Return the precision for an opt level and a dtype.
 
-    dtype: "float16", "bfloat16", or "auto": bfloat16 on devices that compute in it, otherwise float16 on a GPU and
-        float32 on a CPU, which would only emulate both.
+    dtype: "float16", "bfloat16" or "auto". "auto" selects bfloat16 on devices with bfloat16 instructions, otherwise
+        float16 on a GPU and float32 on a CPU.
     """
     if opt_level == "O0":
         return Precision(device.type, torch.float32, opt_level)
@@ -189,9 +189,9 @@ def choose_precision(opt_level: OptLevel, dtype: str, device: torch.device) -> P
 
 
 def allow_tf32(is_allowed: bool) -> None:
-    """Let NVIDIA GPUs compute convolutions of float32 in TF32, or forbid it. Matrix products stay in float32."""
+    """Allow or forbid TF32 for float32 convolutions on NVIDIA GPUs. Matrix products stay in float32."""
     with warnings.catch_warnings():
-        # deprecated, but torch.compile reads it, and raises an error if it and the settings below disagree
+        # this setting is deprecated, but torch.compile raises an error if it disagrees with the settings below
         warnings.simplefilter("ignore")
         torch.backends.cudnn.allow_tf32 = is_allowed
     precision = "tf32" if is_allowed else "ieee"
@@ -201,5 +201,5 @@ def allow_tf32(is_allowed: bool) -> None:
 
 
 def at_least_float32(tensor: Tensor) -> Tensor:
-    """Return a tensor in its own dtype, or in float32 if that dtype has less precision."""
+    """Return a tensor in float32 if its dtype has less precision, otherwise unchanged."""
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))

@@ -1,4 +1,4 @@
-"""One process or several. A run without torchrun is a world of one."""
+"""Communication between the processes of a run. Without torchrun, a run has a single process."""
 
 import gc
 import os
@@ -21,9 +21,9 @@ from utils.device import choose_device
 from utils.errors import UserError
 from utils.torch_private import import_compiler
 
-LONGEST_WAIT_S = 24 * 3600.0  # maximum time that a process waits for the others
-_POLL_S = 0.02  # time between two checks whether the other processes have asked for the store
-_SIGNS_OF_A_LOST_PEER = (  # texts of RuntimeErrors of gloo, NCCL and the store
+LONGEST_WAIT_S = 24 * 3600.0  # longest time that a process waits for other processes
+_POLL_S = 0.02  # time between two checks of the store
+_SIGNS_OF_A_LOST_PEER = (  # texts in RuntimeErrors of gloo, NCCL and the store
     "Connection closed by peer",
     "Connection reset by peer",
     "Broken pipe",
@@ -33,18 +33,18 @@ _SIGNS_OF_A_LOST_PEER = (  # texts of RuntimeErrors of gloo, NCCL and the store
 
 
 class PeerLostError(UserError):
-    """Another process of the run has ended or does not answer, so this one cannot continue."""
+    """Another process of the run has ended or does not answer, so this process cannot continue."""
 
     is_consequence = True
 
 
 @dataclass(frozen=True)
 class World:
-    """This process among those that torchrun started, and its device.
+    """The rank of this process among all processes of the run, and its device.
 
     rank: Number of this process, 0 to size - 1.
     local_size: Number of processes on this machine.
-    control: Process group for communication between CPUs; None is torch's default group.
+    control: Process group for communication between CPUs. None: torch's default group.
     """
 
     rank: int
@@ -59,24 +59,24 @@ class World:
         return self.rank == 0
 
     def wrap(self, module: nn.Module) -> nn.Module:
-        """Return `module` in DistributedDataParallel: its backward passes average gradients over the processes."""
+        """Wrap `module` in DistributedDataParallel, which averages gradients over the processes in backward passes."""
         if self.size == 1:
             return module
         if self.device.type != "cuda":
             return DistributedDataParallel(module, gradient_as_bucket_view=True)
-        # plain batch norm fails in a backward after two forwards; SyncBatchNorm needs a GPU
+        # under DDP, plain batch norm fails in a backward pass after two forward passes
         module = nn.SyncBatchNorm.convert_sync_batchnorm(module)
         return DistributedDataParallel(module, device_ids=[self.device], gradient_as_bucket_view=True)
 
     def mean(self, values: Tensor) -> Tensor:
-        """Return the mean of `values` over the processes, on each of them."""
+        """Return the mean of `values` over all processes, in each process."""
         if self.size > 1:
             dist.all_reduce(values)
             values /= self.size
         return values
 
     def all_reduce_max(self, value: int) -> int:
-        """Return the largest `value` of all processes, on each of them, without waiting for the devices."""
+        """Return the largest `value` of all processes, in each process, without waiting for the GPUs."""
         if self.size == 1:
             return value
         largest = torch.tensor(value)
@@ -84,7 +84,7 @@ class World:
         return int(largest)
 
     def gather(self, value: Any) -> list[Any]:
-        """Return the `value` of every process, by rank, on each of them."""
+        """Return the values of all processes by rank, in each process."""
         if self.size == 1:
             return [value]
         values: list[Any] = [None] * self.size
@@ -93,7 +93,7 @@ class World:
 
     @contextmanager
     def main_first(self) -> Iterator[None]:
-        """Let the main process enter first, because it downloads the files that the others read."""
+        """Let the main process run the context first. It can download files for the other processes."""
         if not self.is_main:
             self.barrier()
         yield
@@ -107,21 +107,21 @@ class World:
 
 
 def is_of_a_lost_peer(error: BaseException) -> bool:
-    """Return whether an error says that another process has ended or does not answer."""
+    """Return whether an error means that another process has ended or does not answer."""
     return isinstance(error, RuntimeError) and any(sign in str(error) for sign in _SIGNS_OF_A_LOST_PEER)
 
 
 @contextmanager
 def joined_world(device: str, timeout_s: float, option: str = "run.device=") -> Iterator[World]:
-    """Join the processes that torchrun started, if any, using gloo on CPUs and NCCL on GPUs.
+    """Connect the processes that torchrun started, if any, with gloo on CPUs and NCCL on GPUs.
 
     device: "auto", "cpu" or "cuda".
-    timeout_s: Seconds that a process waits for the others.
-    option: Text that the user writes before the device.
+    timeout_s: Seconds that a process waits for other processes.
+    option: Text before the device on the command line, for messages.
 
     Raises:
         DeviceError: There is no usable GPU for this process.
-        PeerLostError: Another process ended before its work, or did not answer within `timeout_s`.
+        PeerLostError: Another process ended too early, or did not answer within `timeout_s`.
     """
     rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     chosen = choose_device(device, index=int(os.environ.get("LOCAL_RANK", "0")), option=option)
@@ -131,7 +131,7 @@ def joined_world(device: str, timeout_s: float, option: str = "run.device=") -> 
     if size == 1:
         yield World(rank, size, chosen)
         return
-    import_compiler()  # imported within a process group, it keeps threads of gloo that abort the interpreter's end
+    import_compiler()  # an import after init_process_group would keep gloo threads, which crash the interpreter's exit
     timeout = timedelta(seconds=timeout_s)
     try:
         store, rank, size = fresh_store(timeout)
@@ -142,7 +142,7 @@ def joined_world(device: str, timeout_s: float, option: str = "run.device=") -> 
     except RuntimeError as error:
         if is_of_a_lost_peer(error):
             raise PeerLostError(
-                f"process {rank}: another process of this run has ended, or does not answer; see its message"
+                f"process {rank}: another process of this run has ended, or does not answer; see that process's message"
             ) from error
         raise
     finally:
@@ -152,9 +152,9 @@ def joined_world(device: str, timeout_s: float, option: str = "run.device=") -> 
 
 
 def _free_networks() -> None:
-    """Free objects that keep threads of gloo alive.
+    """Free objects that keep gloo threads alive.
 
-    A thread that frees its last tensor while the interpreter ends aborts the process (torch 2.15, Python 3.11).
+    If such a thread frees its last tensor while the interpreter exits, the process crashes (torch 2.15, Python 3.11).
     """
     if error := sys.exception():
         traceback.clear_frames(error.__traceback__)
@@ -162,12 +162,12 @@ def _free_networks() -> None:
 
 
 def fresh_store(timeout: timedelta) -> tuple[dist.Store, int, int]:
-    """Return a store that only this start of the processes shares, the rank and the number of processes.
+    """Return a store for the processes of this start, the rank of this process, and the number of processes.
 
-    torchrun's own store outlives a restart (torch 2.15) and still has addresses of processes that have ended. Therefore
-    the first process draws a prefix and gives it to each process that asks with a random word.
+    torchrun's store survives a restart (torch 2.15), so it can contain addresses of processes that have ended. Keys of
+    the new store therefore have a random prefix. Each process requests the prefix from process 0 with a random word.
 
-    Raise RuntimeError if another process does not ask within `timeout`.
+    Raise RuntimeError if a process does not request the prefix within `timeout`.
     """
     store, rank, size = next(dist.rendezvous("env://", timeout=timeout))
     if rank == 0:
@@ -186,7 +186,7 @@ def _hand_out_prefix(store: dist.Store, size: int, timeout: timedelta) -> str:
     waiting = set(range(1, size))
     while waiting:
         for rank in waiting:
-            if store.check([f"asks/{rank}"]):  # perhaps the word of a process that has ended: checked again below
+            if store.check([f"asks/{rank}"]):  # may be from a process that has ended, so check again below
                 store.set(f"prefix/{store.get(f'asks/{rank}').decode()}", prefix)
         waiting = {rank for rank in waiting if not store.check([f"{prefix}/has/{rank}"])}
         if waiting and time.monotonic() > deadline:

@@ -1,20 +1,20 @@
-"""Errors that end a program without a traceback: errors of the user, and a signal that stopped a run."""
+"""Exceptions that end a program without a traceback: errors of the user, and signals that stop a run."""
 
 import signal
 from typing import ClassVar
 
 
 class UserError(Exception):
-    """An error that the user can correct. Command lines catch this class.
+    """An error that the user can correct. Command-line programs catch this class.
 
-    is_consequence: Whether it only reports that another process has failed. That process prints its own error.
+    is_consequence: Whether the error only reports that another process has failed, which prints the original error.
     """
 
     is_consequence: ClassVar[bool] = False
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """One or more lines. Each line names the thing, its value and the remedy."""
+        """One or more messages. Each message names the setting or file, the problem and the remedy."""
         return self.args
 
     def __str__(self) -> str:
@@ -26,9 +26,9 @@ class ConfigError(UserError):
 
 
 class Interrupted(BaseException):
-    """A signal stopped the run; its work is saved.
+    """A signal stopped the run, whose work is saved.
 
-    saved_step: Step of the run's checkpoint, or None if there was nothing to save.
+    saved_step: Step of the saved checkpoint, or None if there was nothing to save.
     remedy: How to continue the run.
     """
 

@@ -1,4 +1,4 @@
-"""Files: written completely or not at all, locked, hashed, and paths as users write them. Imports nothing slow."""
+"""Files: atomic writes, locks, digests, and paths from users. Imports nothing slow."""
 
 import errno
 import hashlib
@@ -14,19 +14,19 @@ from utils.log import logger
 T = TypeVar("T")
 
 _REFUSALS = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOTTY, errno.EBADF, errno.EISDIR}
-_REFUSALS |= {errno.EACCES, errno.EPERM}  # some folders can be written to, but not opened
-_unsynced: list[Path] = []  # folder that this process has warned of
+_REFUSALS |= {errno.EACCES, errno.EPERM}  # some folders are writable but cannot be opened
+_unsynced: list[Path] = []  # the folder in this process's warning, which is logged only once
 
 
 def temporary_path(path: Path) -> Path:
-    """Return the path that a file has until it is complete."""
-    name = os.fsdecode(os.fsencode(path.name)[:240])  # names may have 255 bytes
+    """Return the path of a file while it is incomplete."""
+    name = os.fsdecode(os.fsencode(path.name)[:240])  # names can have up to 255 bytes
     return path.with_name(f".{name}.writing")
 
 
 @contextmanager
 def path_in_errors(path: Path) -> Iterator[None]:
-    """Name `path` in an OSError without a file name, for example of a full disk, or with the temporary path."""
+    """If an OSError has no file name (a full disk) or names the temporary file of `path`, set its name to `path`."""
     try:
         yield
     except OSError as error:
@@ -37,7 +37,7 @@ def path_in_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path in the same folder, and rename that file to `path` at the end; create missing folders."""
+    """Yield a temporary path in the folder of `path`. On exit, rename this file to `path`. Create missing folders."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = temporary_path(path)
     try:
@@ -49,7 +49,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def unreplaced(path: Path, read: Callable[[], T]) -> T:
-    """Return the result of `read`. Call it again if another process has replaced `path` meanwhile."""
+    """Return the result of `read`. If another process replaces `path` during the call, call `read` again."""
     while True:
         before = _state(path)
         try:
@@ -58,7 +58,7 @@ def unreplaced(path: Path, read: Callable[[], T]) -> T:
             if _state(path) == before:
                 raise
         else:
-            if _state(path) in (before, None):  # a result from before the deletion is valid
+            if _state(path) in (before, None):  # None: the file was deleted, but the result is valid
                 return result
 
 
@@ -71,9 +71,9 @@ def _state(path: Path) -> tuple[int, ...] | None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Sync a folder, so that a rename in it survives a power cut; raise OSError if the disk fails or is full.
+    """Sync a folder, so that renamed files survive a power cut. Raise OSError if the disk fails or is full.
 
-    Windows cannot sync folders. Some file systems refuse, such as CIFS, DrvFs and some FUSE file systems: a warning.
+    Do nothing on Windows. Log a warning if the file system cannot sync folders, such as CIFS, DrvFs and some FUSE ones.
     """
     if os.name == "nt":
         return
@@ -100,7 +100,7 @@ def sha256_of_file(path: Path) -> str:
 
 @contextmanager
 def locked(path: Path, refusal: UserError) -> Iterator[None]:
-    """Hold a lock file until this process ends in any way; raise `refusal` if another process holds it."""
+    """Hold a lock file, at most until this process ends. Raise `refusal` if another process holds the lock."""
     from filelock import FileLock, Timeout
 
     lock = FileLock(path)
@@ -115,17 +115,17 @@ def locked(path: Path, refusal: UserError) -> Iterator[None]:
 
 
 def fault_point(point: str, path: Path) -> None:
-    """Do nothing. Tests replace this function to kill the process or to let the disk fail.
+    """Do nothing. Tests replace this function to kill the process or to simulate a disk error.
 
-    point: "written": the system has the content of the file. "synced": the disk has it, under a temporary name.
-        "renamed": it has its name. "unlisted": the manifest of a checkpoint that will be removed is gone.
+    point: "written": the file is written. "synced": the temporary file is on the disk. "renamed": the file has its
+        final name. "unlisted": the manifest of a checkpoint is deleted, but not yet the checkpoint.
     """
 
 
 def expanded(path: str | Path, setting: str) -> Path:
-    """Return a path with the home folder instead of `~` or `~USER`.
+    """Replace `~` or `~USER` in a path with the home folder.
 
-    setting: Setting, option or environment variable that holds the path, for messages.
+    setting: Setting, option or environment variable with the path, for messages.
 
     Raises:
         ConfigError: There is no such home folder.
@@ -138,15 +138,15 @@ def expanded(path: str | Path, setting: str) -> Path:
 
 
 def without_dots(path: Path) -> Path:
-    """Return an absolute path without `..`, for comparisons. Links behind the last `..` stay: they name results."""
+    """Return an absolute path without `..`, for comparisons. Do not resolve links after the last `..`."""
     parts = path.absolute().parts
     n_resolved = max((number for number, part in enumerate(parts, 1) if part == ".."), default=0)
     return Path(*parts[:n_resolved]).resolve() / Path(*parts[n_resolved:])
 
 
 def data_root_problem(root: str) -> str | None:
-    """Return why `root` is no folder of a data set, with the remedy, or None if it is one."""
-    if "://" in root:  # not shown, because it may hold a password
+    """Return why `root` is not a folder, with the remedy, or None if it is a folder."""
+    if "://" in root:  # the message omits the address, which may contain a password
         return "data.root: is an address. Mount it, and name the folder (docs/shards.md): data.root=FOLDER."
     folder = expanded(root, "data.root")
     if folder.is_file():

@@ -1,4 +1,4 @@
-"""A page of translated images next to their sources and targets, opened from the file system."""
+"""Writes an HTML page of translated images next to their sources and targets. The page needs no server."""
 
 import json
 import math
@@ -16,7 +16,7 @@ from utils.files import replacing
 
 
 class Swatch(NamedTuple):
-    """A class of the legend: its name and its colour in hexadecimal digits."""
+    """A class in the legend: its name, and its colour in hexadecimal digits."""
 
     name: str
     color: str
@@ -24,11 +24,11 @@ class Swatch(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """One sample on the page.
+    """A sample on the page.
 
-    images: File of each image by its kind ("source", "translated", …), relative to the page's folder.
-    full: File of the translated image in full size, relative too. None: the image on the page has this size.
-    metrics: Values to sort by; None if not finite.
+    images: Files of the images by type ("source", "translated", …), relative to the page's folder.
+    full: File of the full-size translated image, relative to the same folder. None: `images` has the full size.
+    metrics: Values to sort by. None: the value is not finite.
     """
 
     name: str
@@ -50,10 +50,10 @@ def write_gallery(
     command: str | None = None,
     legend: Sequence[Swatch] = (),
 ) -> None:
-    """Write the page atomically. Browsers load its images as they come into view.
+    """Write the page atomically. Browsers load its images lazily.
 
-    order: Name of the order of `rows`.
-    command: Command line that opens the generator in the playground.
+    order: Text that describes the order of `rows`.
+    command: Command that opens the generator in the playground.
     legend: Classes of label maps.
     """
     page = _template().render(
@@ -81,10 +81,10 @@ def _template() -> Template:
         keep_trailing_newline=True,
     )
     environment.filters["figures"] = lambda row, number: json.dumps({"number": number, **row.figures})
-    environment.filters["link"] = lambda path: quote(os.fsencode(path))  # a name may hold any bytes
+    environment.filters["link"] = lambda path: quote(os.fsencode(path))  # names can contain any bytes
     return environment.get_template("gallery.html")
 
 
 def _encodable(value: object) -> object:
-    """Return a text without surrogates. Python uses them for bytes of file names that are not UTF-8."""
+    """Escape surrogates in a text. Python uses surrogates for bytes in file names that are not UTF-8."""
     return value.encode("utf-8", "backslashreplace").decode() if type(value) is str else value

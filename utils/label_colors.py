@@ -1,4 +1,4 @@
-"""The colours of classes, for label maps that are stored as pictures. Imports nothing slow."""
+"""The colours of classes, for label maps that are RGB pictures. Imports nothing slow."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ClassColor(NamedTuple):
-    """A class of a data set and its colour in hexadecimal digits. Scores count the class if it is evaluated."""
+    """A class of a data set, its colour in hexadecimal digits, and whether segmentation scores include the class."""
 
     name: str
     color: str
@@ -32,7 +32,7 @@ IGNORED = "ignored"
 MAX_CLASSES = 1000
 _EXPECTED = (
     f"expected {', '.join(DATA_SETS)}, or a YAML file with lines such as road: [128, 64, 128], and "
-    f"{IGNORED}: [[0, 0, 0]] for colours that no score counts"
+    f"{IGNORED}: [[0, 0, 0]] for colours that scores ignore"
 )
 
 
@@ -40,8 +40,8 @@ _EXPECTED = (
 class LabelColors:
     """The colours of K classes.
 
-    origin: Name of the data set, file or setting that defines them.
-    rgb: K + I colours: of the classes, then of pixels that no score counts.
+    origin: Name of the data set, file or setting that defines the colours.
+    rgb: RGB colours: first K colours of classes, then I colours of pixels that scores ignore.
     """
 
     origin: str
@@ -50,7 +50,7 @@ class LabelColors:
 
     @classmethod
     def of(cls, table: Mapping[Any, Any], origin: str, where: str) -> "LabelColors":
-        """Return the classes of a table as in a YAML file: colours by name, and a list of ignored colours.
+        """Return the colours in a table: a colour for each class name, and a list of ignored colours.
 
         where: Name of the table, for messages.
 
@@ -72,7 +72,7 @@ class LabelColors:
         return cls(origin, tuple(map(str, values)), tuple((red, green, blue) for red, green, blue in colors))
 
     def table(self) -> dict[str, Any]:
-        """Return the table that `of` reads."""
+        """Return these colours as a table for `of`."""
         values = [list(color) for color in self.rgb]
         table: dict[str, Any] = dict(zip(self.names, values, strict=False))
         return table | ({IGNORED: values[self.n_classes :]} if len(values) > self.n_classes else {})
@@ -84,15 +84,15 @@ class LabelColors:
 
     @cached_property
     def colors(self) -> "Tensor":
-        """The colours, (K + I, 3) uint8 RGB."""
+        """The colours in `rgb`, (K + I, 3) uint8."""
         import torch  # slow
 
         return torch.tensor(self.rgb, dtype=torch.uint8)
 
     def classes_of(self, picture: "Tensor", *, may_ignore: bool) -> "Tensor":
-        """Return the (H, W) int64 classes of a (3, H, W) uint8 picture by the nearest colours.
+        """Return the class with the nearest colour for each pixel, (H, W) int64, of a (3, H, W) uint8 picture.
 
-        may_ignore: Whether a pixel may have an ignored colour, which gives K. Pixels of translated images may not.
+        may_ignore: Whether ignored colours count as class K. Set this to False for translated images.
         """
         import torch  # slow
 
@@ -105,16 +105,16 @@ class LabelColors:
 
 
 def read_label_colors(name: str, setting: str = "metrics.label_colors") -> LabelColors:
-    """Return the colours of a data set, "cityscapes" or "cmp_facades", or of a YAML file.
+    """Return the colours for a data set's name, "cityscapes" or "cmp_facades", or for the path of a YAML file.
 
-    setting: Setting or option that names it, for messages.
+    setting: Setting or option with this name, for messages.
 
     Raises:
         ConfigError: There is no such file, or it does not map names to RGB colours.
     """
     if name in DATA_SETS:
         evaluated = {kind.name: kind.color for kind in DATA_SETS[name] if kind.is_evaluated}
-        colors = dict.fromkeys((*evaluated.values(), *(kind.color for kind in DATA_SETS[name])))  # each once
+        colors = dict.fromkeys((*evaluated.values(), *(kind.color for kind in DATA_SETS[name])))  # no colour twice
         rgb = tuple((red, green, blue) for red, green, blue in map(bytes.fromhex, colors))
         return LabelColors(name, tuple(evaluated), rgb)
     path = expanded(name, setting)
@@ -127,9 +127,9 @@ def read_label_colors(name: str, setting: str = "metrics.label_colors") -> Label
 
 
 def read_color_table(value: object, setting: str) -> dict[str, Any]:
-    """Return the table of a setting that names a data set or a file, or holds the table; {} for null.
+    """Return the table for the value of a setting: a data set's name, a file or a table. For None, return {}.
 
-    Raise ConfigError as for `read_label_colors`.
+    Raise ConfigError if the value is none of these, or if `read_label_colors` raises it.
     """
     if value is None or value == {}:
         return {}

@@ -1,12 +1,12 @@
-"""Limits that the settings share with the readers and warps of images. Imports nothing slow."""
+"""Limits that the settings share with the code that reads and warps images. Imports nothing slow."""
 
 MAX_CHANNELS = 64
-"""Most channels of an image."""
+"""Largest number of channels of an image."""
 TARGET_SCALES = (0.25, 0.5, 1, 2, 4)
-"""Heights of a target divided by the height of its source."""
-CONTROLS_PER_SIDE = 4  # distances between control points along the shorter side of the output
+"""Possible ratios of a target's height to its source's height."""
+CONTROLS_PER_SIDE = 4  # number of grid cells (between control points) along the shorter side of the output
 MOST_ELASTIC = 0.48 / CONTROLS_PER_SIDE
-"""Largest displacement, as a share of the shorter side, at which no deformation folds.
+"""Largest displacement of a control point at which no elastic deformation folds, as a share of the shorter side.
 
-A grid of cubic B-splines is one-to-one below 0.48 times the distance of its control points (Choi and Lee 2000).
+A deformation by cubic B-splines is one-to-one below 0.48 times the distance of control points (Choi and Lee 2000).
 """

@@ -10,20 +10,20 @@ logger = logging.getLogger("pairgan")
 
 
 class LineFormatter(logging.Formatter):
-    """Escapes control characters, so that names of files can neither start a line nor control a terminal."""
+    """Escapes control characters, because file names in messages could otherwise break lines or control a terminal."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - a method of logging
         """Return the message in one line."""
         return printable(super().formatMessage(record))
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - a method of logging
-        """Return the traceback."""
+        """Return the traceback, with control characters escaped in each line."""
         return "\n".join(map(printable, super().formatException(ei).split("\n")))
 
 
 def log_to_console(is_main: bool) -> None:
-    """Print messages on standard output; processes other than the main one print warnings only."""
-    logging.raiseExceptions = False  # a closed pipe, for example by `| head`, is no error
+    """Print log messages to standard output. Processes other than the main process print only warnings and errors."""
+    logging.raiseExceptions = False  # ignore a closed pipe, for example from `| head`
     logger.handlers.clear()
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(LineFormatter())

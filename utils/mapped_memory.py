@@ -1,4 +1,4 @@
-"""Arrays in temporary files, for images larger than the memory."""
+"""Arrays in temporary files, for images that do not fit in memory."""
 
 import errno
 import os
@@ -16,14 +16,14 @@ _STRIP_PIXELS = 2**22
 
 
 def mapped_array(folder: Path, shape: Sequence[int], dtype: DTypeLike) -> np.ndarray:
-    """Return an array that is mapped to an unnamed temporary file in `folder`. The file vanishes with the array.
+    """Return an array that is mapped to an unnamed temporary file in `folder`. The file is deleted with the array.
 
-    Raise OSError if the disk has no space for it.
+    Raise OSError if the disk has too little space.
     """
     n_bytes = prod(shape) * np.dtype(dtype).itemsize
     with tempfile.TemporaryFile(dir=folder) as file:
         try:
-            if hasattr(os, "posix_fallocate"):  # elsewhere, a full disk ends the process at a write
+            if hasattr(os, "posix_fallocate"):  # else a full disk kills the process later
                 os.posix_fallocate(file.fileno(), 0, n_bytes)
         except OSError as error:
             if error.errno == errno.ENOSPC:

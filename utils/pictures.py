@@ -1,4 +1,4 @@
-"""Pictures as tensors: of label maps and of any values, resized, compared, and joined."""
+"""Functions that make, resize, compare and join pictures, as tensors."""
 
 import math
 from collections.abc import Sequence
@@ -13,26 +13,26 @@ from utils.label_colors import CITYSCAPES
 
 
 def label_colors(n_classes: int) -> Tensor:
-    """Return (K, 3) uint8 RGB colours of K classes: Cityscapes' for 35, otherwise PASCAL VOC's."""
+    """Return RGB colours of K classes, (K, 3) uint8: Cityscapes' colours if K is 35, otherwise PASCAL VOC's colours."""
     if n_classes == len(CITYSCAPES):
         return torch.tensor([list(bytes.fromhex(kind.color)) for kind in CITYSCAPES], dtype=torch.uint8)
     ids = torch.arange(n_classes)[:, None]
-    channel = torch.arange(3)  # bits 0, 3, 6, ... of an id are red's bits 7, 6, 5, ...; then green's, then blue's
+    channel = torch.arange(3)  # bits 0, 3, 6, ... of an id become red's bits 7, 6, 5, ...; 1, 4, 7, ... become green's
     bits = [((ids >> (3 * place + channel)) & 1) << (7 - place) for place in range(8)]
     return torch.stack(bits).sum(0).to(torch.uint8)
 
 
 def colorize(labels: Tensor, colors: Tensor) -> Tensor:
-    """Return (1, H, W) class ids as (3, H, W) uint8 RGB. colors: (K, 3) uint8. Ignored pixels (id K) are black."""
+    """Return a (3, H, W) uint8 picture of (1, H, W) class ids, with colours (K, 3) uint8. Pixels of id K are black."""
     table = torch.cat([colors, colors.new_zeros(1, 3)])
     return table[labels[0].long()].permute(2, 0, 1)
 
 
-GAP = 4  # pixels of white between images
+GAP = 4  # white pixels between images
 
 
 def picture_table(rows: Sequence[Sequence[Tensor]]) -> Tensor:
-    """Return one (3, H, W) uint8 image of rows of (3, h, w) uint8 images, in cells as large as the largest."""
+    """Join rows of (3, h, w) uint8 images into a (3, H, W) uint8 table. All cells are as large as the largest image."""
     height = max(image.shape[1] for row in rows for image in row) + GAP
     width = max(image.shape[2] for row in rows for image in row) + GAP
     n_columns = max(len(row) for row in rows)
@@ -45,20 +45,20 @@ def picture_table(rows: Sequence[Sequence[Tensor]]) -> Tensor:
 
 
 def difference(fake: Tensor, target: Tensor) -> Tensor:
-    """Return the absolute difference of two (3, H, W) uint8 images as a uint8 image; black where they are equal."""
+    """Return the absolute difference of two (3, H, W) uint8 images, (3, H, W) uint8."""
     return (fake.int() - target.int()).abs().to(torch.uint8)
 
 
 def resize(image: Tensor, height: int, width: int, mode: Literal["bilinear", "bicubic"] = "bilinear") -> Tensor:
-    """Return a (C, H, W) image, uint8 or float32, at another size, as torchvision does, which is slow to import."""
+    """Resize a (C, H, W) image, uint8 or float32, as torchvision does (whose import is slow)."""
     if image.shape[1:] == (height, width):
         return image
-    batch = image.permute(1, 2, 0)[None].permute(0, 3, 1, 2)  # image[None], whose strides show torch the memory format
+    batch = image.permute(1, 2, 0)[None].permute(0, 3, 1, 2)  # like image[None], but keeps channels last
     return F.interpolate(batch, (height, width), mode=mode, align_corners=False, antialias=True)[0]
 
 
 def means_of_squares(image: Tensor, side: int) -> Tensor:
-    """Return the means of squares of `side` pixels of a (C, H, W) image, in its type. Copy only strips of it."""
+    """Return the means of square blocks of a (C, H, W) image, in its dtype. To save memory, convert strips to float."""
     height, width = image.shape[1:]
     n_rows = max(1, 2**22 // (width * side)) * side
     means = [
@@ -69,14 +69,14 @@ def means_of_squares(image: Tensor, side: int) -> Tensor:
     return result if image.is_floating_point() else result.round_().to(image.dtype)
 
 
-PERCENTILES = (1, 99)  # become black and white
-_MAX_PIXELS = 2**16  # number of pixels for the percentiles
+PERCENTILES = (1, 99)  # black and white in a picture
+_MAX_PIXELS = 2**16  # number of sampled pixels for the percentiles
 
 
 def picture(image: Tensor, like: Tensor | None = None) -> Tensor:
-    """Return the first three channels of a (C, H, W) image, or the first of fewer, as (3, H, W) uint8.
+    """Return the first three channels of a (C, H, W) image as (3, H, W) uint8. If C < 3, use only the first channel.
 
-    Each channel is stretched between two percentiles of its values, or of the values of the image `like`.
+    Each channel is stretched from black to white between two percentiles of this image, or of the image `like`.
     """
     n_shown = 3 if len(image) >= 3 else 1
     values, reference = (of[:n_shown].cpu().float() for of in (image, image if like is None else like))
@@ -88,13 +88,13 @@ def picture(image: Tensor, like: Tensor | None = None) -> Tensor:
 
 
 def weights_picture(weights: Tensor) -> Tensor:
-    """Return (1, H, W) float32 weights as (3, H, W) uint8: 0 is black, the largest weight white."""
+    """Return a (3, H, W) uint8 picture of (1, H, W) float32 weights: 0 is black, and the largest weight is white."""
     grey = weights.cpu() * (255 / weights.max().cpu().clamp_min(1e-30))
     return grey.round_().clamp_(0, 255).to(torch.uint8).expand(3, -1, -1)
 
 
 def scaled_picture(image: Tensor, scale: float) -> Tensor:
-    """Return a (3, H, W) uint8 image at `scale` times its size, rounded up."""
+    """Scale a (3, H, W) uint8 image. If `scale` is less than 1, round the new size up."""
     if scale == 1:
         return image
     if scale > 1:

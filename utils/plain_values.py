@@ -1,4 +1,4 @@
-"""Plain values from outside: strict JSON, and nested values that may contain themselves or be too deep."""
+"""Functions for untrusted values: strict JSON, and nested values that can be too deep or contain themselves."""
 
 import json
 import math
@@ -11,14 +11,14 @@ MOST_LEVELS = 100
 
 
 def strict_json(value: object, indent: int | None = None) -> str:
-    """Return a value as JSON, with null for numbers that are not finite."""
+    """Return a value as JSON. NaN and infinity become null."""
     return json.dumps(_nulled(value), indent=indent, allow_nan=False)
 
 
 def read_json(text: str) -> Any:
-    """Return the value of JSON, with None for numbers that are not finite or have more than 64 bits.
+    """Parse JSON. Numbers that are not finite and integers of more than 64 bits become None.
 
-    Raise ValueError if the text is no JSON, or nested too deeply.
+    Raise ValueError if the text is not JSON, or is nested too deeply.
     """
     try:
         return json.loads(
@@ -40,7 +40,7 @@ def _nulled(value: object) -> object:
 
 
 class NestingError(ValueError, Generic[T]):
-    """A value contains itself, or too many levels. value: That value."""
+    """A nested value contains itself or has too many levels. The field `value` is the innermost value."""
 
     def __init__(self, reason: str, value: T) -> None:
         super().__init__(reason)
@@ -48,14 +48,14 @@ class NestingError(ValueError, Generic[T]):
 
 
 def distinct_values(root: T, parts: Callable[[T], Sequence[T]]) -> Iterator[tuple[T, int]]:
-    """Yield each distinct value of a nesting once, after its parts, with the number of values that it expands to.
+    """Yield each distinct object in a nested value once, after its parts, with the number of values it expands to.
 
-    Repetitions count: a file of a few hundred bytes can expand to billions of values.
+    The number includes repetitions, because a file of a few hundred bytes can expand to billions of values.
 
-    parts: Returns the values directly below a value, the same objects in each call.
+    parts: Function that returns the values directly inside a value. It must return the same objects in each call.
 
     Raises:
-        NestingError: A value contains itself, or has more than MOST_LEVELS levels below it.
+        NestingError: A value contains itself, or values have more than MOST_LEVELS levels.
     """
     counts: dict[int, int] = {}
     path = [(root, iter(parts(root)))]
@@ -79,7 +79,7 @@ def distinct_values(root: T, parts: Callable[[T], Sequence[T]]) -> Iterator[tupl
 
 
 def plain_parts(value: object) -> Sequence[object]:
-    """Return the values directly below a dict, list or tuple, and the keys of a dict; nothing for other values."""
+    """Return the items of a list or tuple, or the keys and values of a dict. Return () for other values."""
     if isinstance(value, dict):
         return [*value, *value.values()]
     return value if isinstance(value, list | tuple) else ()

@@ -1,4 +1,4 @@
-"""Published weights: read from torch's cache, downloaded if missing."""
+"""Pretrained weights, which are downloaded to torch's cache if they are missing."""
 
 import socket
 from collections.abc import Mapping
@@ -13,23 +13,23 @@ from utils.errors import UserError
 from utils.files import expanded, sha256_of_file
 from utils.torch_private import is_system_error
 
-SILENCE_S = 10.0  # time without data after which a download has failed
+SILENCE_S = 10.0  # a download fails after this time without data
 
 
 class WeightsError(UserError):
-    """Published weights are not available."""
+    """Pretrained weights are not available."""
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Tensors by name, and their file. remedy: End of error messages."""
+    """Tensors by name, their file, and a remedy for error messages."""
 
     path: Path
     tensors: Mapping[str, Tensor]
     remedy: str
 
     def require(self, shapes: Mapping[str, torch.Size]) -> None:
-        """Raise WeightsError unless there is a tensor of each name and shape, of finite floating-point numbers."""
+        """Raise WeightsError unless each name has a tensor of the given shape with finite floating-point numbers."""
         for key, shape in shapes.items():
             found = self.tensors.get(key)
             if not isinstance(found, Tensor) or found.shape != shape or found.layout != torch.strided:
@@ -45,11 +45,11 @@ class Weights:
 
 @dataclass(frozen=True)
 class PretrainedFile:
-    """A published file of weights, and the texts of its messages.
+    """A file of pretrained weights on the web, and texts for messages.
 
-    url: Address. The file's name ends in the first digits of its SHA-256.
-    what: Setting and the weights that it needs, such as "loss.perceptual needs VGG19's weights".
-    without: Setting that makes the weights unnecessary.
+    url: Address. The file name ends with the first digits of the file's SHA-256.
+    what: Text that names a setting and the weights that it needs, such as "loss.perceptual needs VGG19's weights".
+    without: Setting that removes the need for the weights.
     """
 
     url: str
@@ -64,17 +64,17 @@ class PretrainedFile:
 
     @property
     def cached(self) -> Path:
-        """The file in torch's cache, which may be missing."""
+        """The path of the file in torch's cache. The file may be missing."""
         return expanded(torch.hub.get_dir(), "TORCH_HOME") / "checkpoints" / self.name
 
     @property
     def announcement(self) -> str:
-        """A line of a dry run, which downloads nothing."""
+        """A line for a dry run, which does not download the file."""
         missing = f"{self.what} ({self.megabytes} MB), which are not in {self.cached.parent}"
         return f"{missing}. The run downloads them; this check sets {self.without}."
 
     def load(self) -> Weights:
-        """Read the file in torch's cache, and download it if it is missing; raise WeightsError if that fails."""
+        """Read the file in torch's cache, and first download it if necessary. Raise WeightsError if this fails."""
         cached, remedy = self.cached, f"delete it, and it will be downloaded again from {self.url}"
         if not cached.is_file():
             try:
@@ -94,10 +94,10 @@ class PretrainedFile:
 
 
 def download(url: str, path: Path) -> None:
-    """Download a file whose name ends in its SHA-256.
+    """Download a file to `path`. The file name must end with digits of the file's SHA-256.
 
     Raises:
-        OSError, HTTPException: The server refuses, or sends nothing for SILENCE_S.
+        OSError, HTTPException: The server refuses the request, or sends nothing for SILENCE_S seconds.
         RuntimeError: The file has another SHA-256.
     """
     path.parent.mkdir(parents=True, exist_ok=True)

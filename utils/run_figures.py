@@ -1,4 +1,4 @@
-"""The metrics that a run writes to metrics.jsonl while it trains: records, curves, and best values."""
+"""Functions that read a run's metrics.jsonl: records, curves, and best values."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -9,18 +9,18 @@ from utils.plain_values import read_json
 
 METRICS_FILE = "metrics.jsonl"
 HIGHER_IS_BETTER = ("psnr", "psnr_weighted", "ssim", "ssim_weighted", "ms_ssim", "pixel_accuracy", "mean_iou")
-"""Metrics of the registry, which would import torch. Lower is better for the others, except for sharpness."""
+"""A copy of names from the registry of metrics, which imports torch. All others are minimized, except sharpness."""
 
 
 class Point(NamedTuple):
-    """A figure at a step."""
+    """The value of a metric at a step."""
 
     step: int
     value: float
 
 
 class Validation(NamedTuple):
-    """The finite metrics of the validation samples of a split at a step, by name."""
+    """The finite metrics of a validation on samples of a split, by name."""
 
     step: int
     split: str
@@ -28,7 +28,7 @@ class Validation(NamedTuple):
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Return the records of a file of JSON lines that have a step. A killed run may leave an incomplete line."""
+    """Return all records with a step in a file of JSON lines. Skip damaged lines, which a killed run can leave."""
     rows = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []:
         try:
@@ -52,7 +52,7 @@ def last_validation(run_folder: Path, last_step: float = math.inf) -> Validation
 
 
 def curves(records: Iterable[Mapping[str, Any]]) -> dict[str, list[Point]]:
-    """Return the finite numbers of records by their tags."""
+    """Return the curve of each tag, with a point for each finite number in the records."""
     found: dict[str, list[Point]] = {}
     for record in records:
         for tag, value in record.items():
@@ -62,7 +62,7 @@ def curves(records: Iterable[Mapping[str, Any]]) -> dict[str, list[Point]]:
 
 
 def best(tag: str, points: Iterable[Point]) -> Point:
-    """Return the best value of a metric, the first of equal ones. tag: For example validation/l1."""
+    """Return the first of the best points of a metric. The tag is, for example, validation/l1."""
     figure = tag.rpartition("/")[2]
     if figure == "sharpness":
         return min(points, key=lambda point: abs(point.value - 1))

@@ -1,4 +1,4 @@
-"""Weights as .safetensors files: tensors and texts by name. Reading them runs no code."""
+"""Reads and writes .safetensors files: tensors and texts by name. Reading runs no code from the file."""
 
 import importlib.util
 import json
@@ -19,7 +19,7 @@ def require_safetensors() -> None:
 
 
 def write_safetensors(path: Path, weights: Mapping[str, Tensor], facts: Mapping[str, str]) -> None:
-    """Write tensors, and texts as the file's metadata. The same content gives the same bytes.
+    """Write tensors, and texts as metadata. Files with the same content have the same bytes.
 
     Raises:
         CheckpointError: The package safetensors is not installed.
@@ -35,8 +35,8 @@ def write_safetensors(path: Path, weights: Mapping[str, Tensor], facts: Mapping[
         save_file({name: tensor.contiguous() for name, tensor in weights.items()}, path, metadata=dict(facts))
     except SafetensorError as error:  # the writer's error for a full disk
         raise OSError(str(error)) from error
-    path.chmod(mode)  # the writer lets only the owner read the file
-    with path.open("r+b") as file:  # sort the names in the header, which the writer leaves in random order
+    path.chmod(mode)  # save_file lets only the owner read the file
+    with path.open("r+b") as file:  # save_file writes the names in random order: sort them in the header
         n_bytes = int.from_bytes(file.read(8), "little")
         header = json.loads(file.read(n_bytes))
         text = json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
@@ -45,7 +45,7 @@ def write_safetensors(path: Path, weights: Mapping[str, Tensor], facts: Mapping[
 
 
 def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Return the tensors, on the CPU, and the texts of a file; raise CheckpointError if it cannot be read."""
+    """Return the tensors of a file, on the CPU, and its texts. Raise CheckpointError if the file cannot be read."""
     require_safetensors()
     from safetensors import SafetensorError, safe_open
 

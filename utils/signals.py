@@ -1,4 +1,4 @@
-"""Signals. Windows has fewer than Linux and macOS."""
+"""Signal handling. Windows has fewer signals than Linux and macOS."""
 
 import os
 import signal
@@ -17,17 +17,17 @@ RETRY_S = 0.05
 
 
 def available(*names: str) -> tuple[signal.Signals, ...]:
-    """Return the named signals that the system has."""
+    """Return the signals with these names that exist on this system."""
     return tuple(getattr(signal, name) for name in names if hasattr(signal, name))
 
 
-STOPPING = available("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")  # ask a run to stop
-END = int(signal.NSIG)  # a request of the run itself to end; larger than every signal number
+STOPPING = available("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")  # signals that ask a run to stop
+END = int(signal.NSIG)  # means that the run itself ends early; larger than every signal number
 
 
 @contextmanager
 def blocked(numbers: Sequence[signal.Signals]) -> Iterator[None]:
-    """Block signals. A process that starts within the context keeps them blocked until it calls `ignore`."""
+    """Block signals in this context. Processes that start in the context must call `ignore` to unblock the signals."""
     mask = _change_mask("SIG_BLOCK", numbers)
     try:
         yield
@@ -36,23 +36,23 @@ def blocked(numbers: Sequence[signal.Signals]) -> Iterator[None]:
 
 
 def ignore(numbers: Sequence[signal.Signals]) -> None:
-    """Ignore signals, also those that were blocked."""
+    """Ignore signals from now on, and unblock these signals."""
     for number in numbers:
         signal.signal(number, signal.SIG_IGN)
     _change_mask("SIG_UNBLOCK", numbers)
 
 
 def _change_mask(how: str, numbers: Any) -> Any:
-    """Change the signal mask of this thread and return the former mask. Do nothing on Windows, which has no masks."""
+    """Change the signal mask of this thread and return the old mask. Do nothing on Windows, which has no masks."""
     if hasattr(signal, "pthread_sigmask"):
         return signal.pthread_sigmask(getattr(signal, how), numbers)
     return ()
 
 
 def deferred(handle: Handler) -> Handler:
-    """Return a handler that calls `handle` at once, or after the current import.
+    """Return a handler that calls `handle` immediately, or after the current import.
 
-    If a handler raises an exception during an import, Python loses it or turns it into another error.
+    During an import, Python can lose an exception from a handler or turn the exception into another error.
     """
 
     def handle_later(number: int, frame: FrameType | None) -> None:
@@ -70,14 +70,14 @@ def deferred(handle: Handler) -> Handler:
 
 
 def leave_at_once(number: int, _frame: FrameType | None) -> None:
-    """End the program. This handles Ctrl-C during the imports at the start, which take seconds."""
+    """Exit immediately. This handler is for Ctrl-C during the slow imports at the start of a program."""
     os.write(2, INTERRUPTED.encode())
     os._exit(128 + number)
 
 
 @contextmanager
 def handling(handle: Handler, numbers: Sequence[signal.Signals]) -> Iterator[None]:
-    """Handle signals in the main thread, except those that are ignored, for example by nohup."""
+    """Call `handle` for these signals in the main thread. Signals that are ignored (by nohup) stay ignored."""
     is_main_thread = threading.current_thread() is threading.main_thread()  # no other thread may set handlers
     handled = [number for number in numbers if is_main_thread and signal.getsignal(number) != signal.SIG_IGN]
     previous = {number: signal.signal(number, handle) for number in handled}
@@ -89,14 +89,14 @@ def handling(handle: Handler, numbers: Sequence[signal.Signals]) -> Iterator[Non
 
 
 def handling_ctrl_c(handle: Handler) -> AbstractContextManager[None]:
-    """Handle Ctrl-C, unless a shell ignores it for a program in the background."""
+    """Call `handle` on Ctrl-C, unless a shell has started the program in the background with Ctrl-C ignored."""
     return handling(handle, [signal.SIGINT])
 
 
 class GracefulStop(ExitStack):
-    """A context that remembers the first signal that asks to stop. A second Ctrl-C ends the process at once.
+    """A context that stores the first stop signal. A second Ctrl-C ends the process immediately.
 
-    signal_number: Signal that came, or None. Only the main thread receives signals.
+    signal_number: Signal that was received, or None. Only the main thread receives signals.
     """
 
     def __init__(self) -> None:
@@ -110,11 +110,11 @@ class GracefulStop(ExitStack):
         return self
 
     def stop_between_steps(self) -> None:
-        """Let the loop save and stop from now on. Before this call, a signal ends the run at once."""
+        """From now on, only store a signal, so that the loop can save and stop. Before, a signal raises Interrupted."""
         self._is_deferred = True
 
     def poll(self) -> int:
-        """Return the number of the signal that came, SIGTERM if torchrun has died, or 0."""
+        """Return the number of the received signal, SIGTERM if torchrun has died, or 0 without a signal."""
         if self.signal_number is None and self._launcher not in (None, os.getppid()):
             self.signal_number = signal.SIGTERM
         return self.signal_number or 0

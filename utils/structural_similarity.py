@@ -1,10 +1,10 @@
-"""SSIM (Wang et al. 2004) and MS-SSIM (Wang et al. 2003), with the conventions of torchmetrics, in one pass.
+"""SSIM (Wang et al. 2004) and MS-SSIM (Wang et al. 2003), computed together, with the conventions of torchmetrics.
 
-With s = a + b and d = a - b, and their means m and variances v:
+For images a and b, s = a + b and d = a - b have local means m and local variances v:
 
     luminance = (m_s^2 - m_d^2 + 2 C1) / (m_s^2 + m_d^2 + 2 C1)    contrast = (v_s - v_d + 2 C2) / (v_s + v_d + 2 C2)
 
-These are the paper's terms without a covariance: rounding errors of numerator and denominator mostly cancel.
+These terms equal the paper's terms, but need no covariance. Rounding errors in numerator and denominator mostly cancel.
 """
 
 import torch
@@ -15,26 +15,26 @@ WINDOW, SIGMA = 11, 1.5  # pixels
 SCALE_WEIGHTS = (0.0448, 0.2856, 0.3001, 0.2363, 0.1333)  # MS-SSIM, from the finest scale on
 _C1, _C2 = 0.01**2, 0.03**2  # values are in [0, 1]
 _MARGIN = WINDOW // 2
-_BAND = 64  # rows computed together; they fit in the processor's cache
+_BAND = 64  # number of rows that are computed together, so that they fit in the CPU cache
 
 
 def scale_weights(side: int) -> tuple[float, ...]:
     """Return the weights of MS-SSIM's scales for images whose shorter side has `side` pixels.
 
-    The window must fit in the last scale; torchmetrics demands more. From 176 pixels on there are all five scales. The
-    weights of fewer scales sum to 1.
+    The window must fit in the smallest scale, and torchmetrics sets another limit. Images of 176 pixels or more have
+    all five scales. With fewer scales, the weights sum to 1.
     """
     n_scales = next(n for n in range(5, 0, -1) if n == 1 or min(side >> (n - 1), side // (n - 1) ** 2) >= WINDOW)
     weights = SCALE_WEIGHTS[:n_scales]
-    if n_scales == len(SCALE_WEIGHTS):  # published weights; they sum to 1.0001
+    if n_scales == len(SCALE_WEIGHTS):  # the published weights sum to 1.0001
         return weights
     return tuple(weight / sum(weights) for weight in weights)
 
 
 def structural_similarity(fake: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the SSIM of each pixel, (1, C, H, W), and MS-SSIM, 0-d.
+    """Return the SSIM of each pixel, (1, C, H, W), and MS-SSIM, 0-d. Images are reflected at their edges.
 
-    fake, target: (1, C, H, W) floats in [0, 1], with sides of at least WINDOW pixels; edges are reflected.
+    fake, target: Images (1, C, H, W), float, in [0, 1], with sides of at least WINDOW pixels.
     """
     terms, finest = scale_terms(fake, target)
     multiscale = terms[0].new_ones(())
@@ -46,9 +46,9 @@ def structural_similarity(fake: Tensor, target: Tensor) -> tuple[Tensor, Tensor]
 def scale_terms(fake: Tensor, target: Tensor) -> tuple[list[Tensor], Tensor]:
     """Return the factors of MS-SSIM, 0-d each, and the SSIM of each pixel at the finest scale, (N, C, H, W).
 
-    The factors are contrast and structure at each scale, at the last scale SSIM. fake, target: (N, C, H, W) as above.
+    The factors are the contrast at each scale but the last, and the SSIM there. fake, target: (N, C, H, W), as above.
     """
-    if fake.is_cuda:  # cuDNN may compute convolutions of float32 in TF32
+    if fake.is_cuda:  # cuDNN could compute float32 convolutions in TF32
         fake, target = fake.double(), target.double()
     maps = []
     for _ in scale_weights(min(fake.shape[-2:])):
@@ -59,7 +59,7 @@ def scale_terms(fake: Tensor, target: Tensor) -> tuple[list[Tensor], Tensor]:
 
 
 def _similarity(fake: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Return SSIM and its term of contrast and structure, for each pixel."""
+    """Return the SSIM and its contrast term for each pixel."""
     height = fake.shape[2]
     fake, target = (F.pad(image, (_MARGIN,) * 4, mode="reflect") for image in (fake, target))
     both = torch.cat([fake + target, fake - target], dim=1).contiguous(memory_format=torch.channels_last)
@@ -76,7 +76,7 @@ def _of_band(both: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _windowed(images: Tensor) -> Tensor:
-    """Return the weighted means of all windows."""
+    """Return the Gaussian-weighted mean of the window around each pixel."""
     places = torch.arange(WINDOW, dtype=torch.float64, device=images.device) - _MARGIN
     row = torch.exp(places.square() / (-2 * SIGMA**2))
     kernel = (row / row.sum()).to(images).view(1, 1, 1, -1).expand(images.shape[1], -1, -1, -1)

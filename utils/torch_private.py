@@ -1,4 +1,4 @@
-"""Private functions and texts of torch that the project uses, each with a fallback. A test names those that go."""
+"""Private functions and error texts of torch, each with a fallback. A test fails if torch removes any of these."""
 
 import errno
 import os
@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def cpu_computes_in_bfloat16() -> bool:
-    """Return whether the CPU has bfloat16 instructions that oneDNN uses; False if torch is built without oneDNN."""
+    """Return whether the CPU has bfloat16 instructions that oneDNN uses. Fallback (torch without oneDNN): False."""
     try:
         return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
     except (AttributeError, RuntimeError):  # wheels for macOS do not register the operator
@@ -19,7 +19,7 @@ def cpu_computes_in_bfloat16() -> bool:
 
 
 def cpu_has_matrix_units() -> bool:
-    """Return whether the CPU has AMX tiles; False if torch cannot detect them."""
+    """Return whether the CPU has AMX tiles. Fallback: False."""
     try:
         return bool(torch.cpu._is_amx_tile_supported())
     except AttributeError:
@@ -27,7 +27,7 @@ def cpu_has_matrix_units() -> bool:
 
 
 def allow_sizes_of_one() -> AbstractContextManager[object]:
-    """Return a context that lets torch.export include sizes of 1 in dynamic dimensions. Fallback: they are refused."""
+    """Return a context that lets torch.export include size 1 in dynamic dimensions. Fallback: size 1 is refused."""
     with suppress(ImportError):
         from torch.fx.experimental import _config
 
@@ -37,7 +37,7 @@ def allow_sizes_of_one() -> AbstractContextManager[object]:
 
 
 def copy_all(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
-    """Copy tensors into others of their shapes with few kernels. Fallback: a kernel for each."""
+    """Copy `sources` into `targets` of the same shapes, with few kernels. Fallback: one kernel for each tensor."""
     if hasattr(torch, "_foreach_copy_"):
         torch._foreach_copy_(list(targets), list(sources))
         return
@@ -46,37 +46,37 @@ def copy_all(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
 
 
 def freeze_compiled_weights() -> None:
-    """Let torch.compile lay out weights for the device, for the rest of the process. They must not change any more.
+    """From now on, let torch.compile convert weights to the device's best layout. Weights must not change any more.
 
-    The same option of torch.compile has no effect (torch 2.15). Fallback: nothing.
+    The option `freezing` of torch.compile itself has no effect (torch 2.15). Fallback: do nothing.
     """
     with suppress(ImportError, AttributeError):
-        from torch._inductor import config  # takes a second
+        from torch._inductor import config  # this import takes a second
 
         config.freezing = True
 
 
 def import_compiler() -> None:
-    """Import the part of the compiler that DistributedDataParallel would import. Fallback: nothing."""
+    """Import the part of the compiler that DistributedDataParallel imports later. Fallback: do nothing."""
     with suppress(ImportError):
         import torch._dynamo  # noqa: F401
 
 
 def left_out_of_compilation(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Return a function that torch.compile leaves out. Fallback: torch.compiler.disable, which imports the compiler."""
+    """Exclude a function from torch.compile. Fallback: torch.compiler.disable, which also imports the compiler."""
     disable: Callable[..., Callable[..., Tensor]] = getattr(torch, "_disable_dynamo", torch.compiler.disable)
     return disable(function)
 
 
 def is_system_error(error: Exception) -> bool:
-    """Return whether a file cannot be read for a temporary reason, such as too many open files."""
-    # torch raises RuntimeErrors that quote the system
+    """Return whether an error has a temporary cause in the system, such as too many open files."""
+    # torch raises RuntimeErrors with the system's message
     quoted = (os.strerror(number) for number in (errno.EMFILE, errno.ENFILE, errno.ENOMEM))
     is_quoted = isinstance(error, RuntimeError) and any(text in str(error) for text in quoted)
     return is_quoted or isinstance(error, OSError | MemoryError)
 
 
 def is_refused_type(error: Exception) -> bool:
-    """Return whether torch.load refused a file because it names types other than tensors and plain types."""
+    """Return whether torch.load refused a file because of types other than tensors and plain types."""
     texts = ("was not an allowed global", "is blocked")
     return isinstance(error, pickle.UnpicklingError) and any(text in str(error) for text in texts)

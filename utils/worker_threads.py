@@ -1,4 +1,4 @@
-"""Threads for work that releases the interpreter lock, such as Pillow and torch."""
+"""Threads for libraries that release the interpreter lock, such as Pillow and torch."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -10,14 +10,14 @@ import torch
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
-MOST_THREADS = 4  # each one holds an image
+MOST_THREADS = 4  # limits the memory, because each thread holds an image
 
 
 @contextmanager
 def worker_threads(n_threads: int | None = None) -> Iterator[Executor]:
-    """Provide threads. At the end, also after an error or Ctrl-C, complete calls that have begun and drop the others.
+    """Yield a thread pool. On exit, even after an error or Ctrl-C, finish calls that have begun and cancel all others.
 
-    n_threads: Number of threads; default: the number of torch's threads, at most MOST_THREADS.
+    n_threads: Number of threads. None: the number of torch's threads, at most MOST_THREADS.
     """
     n_threads = n_threads or min(MOST_THREADS, torch.get_num_threads())
     pool = ThreadPoolExecutor(n_threads, initializer=torch.set_num_threads, initargs=(1,))
@@ -30,7 +30,7 @@ def worker_threads(n_threads: int | None = None) -> Iterator[Executor]:
 def in_order(
     pool: Executor, call: Callable[[_Item], _Result], items: Iterable[_Item], most: int
 ) -> Iterator[Future[_Result]]:
-    """Yield the calls of some items in their order. At most `most` calls are under way."""
+    """Call a function with each item in a thread pool, and yield the calls in order. At most `most` calls run ahead."""
     waiting: deque[Future[_Result]] = deque()
     for item in items:
         waiting.append(pool.submit(call, item))

@@ -1,6 +1,6 @@
-"""YAML as plain values: strings, integers, lists and mappings.
+"""Reads YAML as plain values: null, strings, integers, lists and mappings.
 
-The schema knows the type of each setting. So `no`, `1e3` and `010` stay strings here: a run may have such a name.
+`no`, `1e3` and `010` stay strings, because they can be names of runs. The schema later converts them to its types.
 """
 
 import re
@@ -13,22 +13,22 @@ from utils.errors import ConfigError
 from utils.plain_values import NestingError, distinct_values
 
 MAX_BYTES = 2**17
-MAX_VALUES = 10_000  # an alias counts all of its values again
-MAX_PROBLEMS = 50  # problems in an error
+MAX_VALUES = 10_000  # the values of an alias count each time
+MAX_PROBLEMS = 50  # most problems in an error
 _YAML = "tag:yaml.org,2002:"
 _TAGS = frozenset(_YAML + name for name in ("map", "seq", "str", "null", "merge"))
 _WHOLE_NUMBER = re.compile(r"(0|-?[1-9][0-9]{0,17})\Z")
 
 
 def shortened(value: object) -> str:
-    """Return a value as YAML writes it, in one line of at most 80 characters."""
+    """Return a value in YAML syntax, in one line, shortened to about 80 characters."""
     text = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
     text = text if text.isprintable() else repr(text)
     return text if len(text) <= 80 else f"{text[:60]} … ({len(text)} characters)"
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads scalars as null, plain integers or strings. In YAML 1.1 `no` is a boolean and `1:30` a number."""
+    """Loads scalars only as null, integers or strings. (YAML 1.1 reads `no` as a boolean and `1:30` as a number.)"""
 
 
 _Loader.yaml_implicit_resolvers = {}
@@ -58,10 +58,10 @@ def read_yaml(path: Path) -> object:
 
 
 def parse_yaml(text: str, origin: str) -> object:
-    """Return the plain values of a YAML text; `origin` names it in errors.
+    """Return the plain values of a YAML text. Error messages begin with `origin`.
 
     Raises:
-        ConfigError: The text is not YAML, has a key twice, contains itself, or expands to more than MAX_VALUES values.
+        ConfigError: The text is not YAML, repeats a key, contains itself, or expands to more than MAX_VALUES values.
     """
     try:
         loader = _Loader(text)
@@ -72,7 +72,7 @@ def parse_yaml(text: str, origin: str) -> object:
     except NestingError as error:
         line = error.value.start_mark.line + 1
         raise ConfigError(f"{origin}, line {line}: {error}; write it without this nesting") from error
-    except (yaml.YAMLError, RecursionError, ValueError, OverflowError) as error:  # the last two: "\Uffffffff"
+    except (yaml.YAMLError, RecursionError, ValueError, OverflowError) as error:  # "\Uffffffff" raises the last two
         mark = getattr(error, "problem_mark", None)
         at_line = "" if mark is None else f", line {mark.line + 1}"
         reason = str(getattr(error, "problem", error)).partition("\n")[0]
@@ -82,7 +82,7 @@ def parse_yaml(text: str, origin: str) -> object:
 
 
 def _problems_of_nodes(root: yaml.Node) -> list[tuple[int, str]]:
-    """Return the problems with their lines: duplicate keys, unsupported tags and too many values."""
+    """Return (line, problem) pairs for duplicate keys, unsupported tags and too many values."""
     problems = []
     for node, n_values in distinct_values(root, _parts):
         line = node.start_mark.line + 1
@@ -94,7 +94,7 @@ def _problems_of_nodes(root: yaml.Node) -> list[tuple[int, str]]:
             keys = Counter(shortened(key.value) for key, _ in node.value if isinstance(key, yaml.ScalarNode))
             problems += [(line, f"found duplicate key {key}; keep one") for key, count in keys.items() if count > 1]
         if node is root and n_values > MAX_VALUES:
-            problems.append((line, f"the file expands to more than {MAX_VALUES} values, counted with aliases"))
+            problems.append((line, f"the file expands to more than {MAX_VALUES} values, aliases included"))
     return sorted(problems)
 
 

@@ -75,7 +75,7 @@ def test_a_new_run_starts_from_weights_of_the_originals_and_of_other_runs(
     # another number of classes: all but the first convolution is taken over
     report = capfd.readouterr().out
     assert "init.generator  12 tensors loaded from" in report
-    assert "left: stem.1.weight; new: stem.1.weight" in report
+    assert "unused: stem.1.weight; newly initialized: stem.1.weight" in report
     theirs = import_original(reference["pix2pixhd_global_label_edge"]["state_dict"]).network.state_dict()
     ours = checkpoint(tiny_config, 1)["networks"]["generator"]
     assert torch.equal(ours["blocks.0.body.1.weight"], theirs["blocks.0.body.1.weight"])

@@ -45,7 +45,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "tab": ("run:\n\tseed: 1", [r"c\.yaml, line 2: not valid YAML: .*; indent with spaces"]),
     "object tag": ("run: !!python/object/apply:os.getcwd []", [r"line 1: the tag !!python/object/apply:os\.getcwd"]),
     "alias of itself": ("run: &a [*a]", [r"line 1: a value contains itself; write it without"]),
-    "alias bomb": (LAUGHS, [r"expands to more than 10000 values, counted with aliases"]),
+    "alias bomb": (LAUGHS, [r"expands to more than 10000 values"]),
     "merge bomb": (MERGED_LAUGHS, [r"expands to more than 10000 values"]),
     "half a character": (
         'run: {root: "\\ud800"}',
@@ -144,7 +144,7 @@ def test_what_is_unusual_but_sound_is_read_as_it_looks(
         ("test", ["--batch_size", "3"], r"--batch_size; did you mean --batch-size\?$"),
         ("convert", ["from-photo", "A", "B"], r"invalid choice: 'from-photo' .*; did you mean from-photos\?$"),
         ("test", ["--batch-size", "0"], r"argument --batch-size: '0' is not a whole number above 0; see .* --help"),
-        ("test", ["--checkpoint", ""], r"argument --checkpoint: '' is no path: name one, or leave the option out"),
+        ("test", ["--checkpoint", ""], r"argument --checkpoint: '' is not a path"),
         ("cluster", ["--clusters", "0"], r"argument --clusters: '0' is not a whole number above 0"),
         ("export", ["--format", "tflite"], r"argument --format: invalid choice: 'tflite'"),
     ],

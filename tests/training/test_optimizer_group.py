@@ -193,7 +193,7 @@ def test_freezing_frees_the_buckets_of_the_former_ddp_wrapper() -> None:
     ("parts", "message"),
     [
         (["one.head"], "has no part 'head'. Its parts are coarse, fine"),
-        (["one.coarse", "one.fine"], "train.freeze=['coarse', 'fine']: nothing of the"),
+        (["one.coarse", "one.fine"], "train.freeze=['coarse', 'fine']:"),
         (["two.fine"], "train.freeze: no network 'two'. The networks are one"),
     ],
 )

@@ -56,7 +56,7 @@ def test_a_run_resumes_from_its_latest_valid_checkpoint_or_from_what_is_named(tm
         assert found is not None
         assert found.path == expected
     assert find_checkpoint(tmp_path / "other", "auto") is None
-    with pytest.raises(CheckpointError, match=r"^resume .*other: no checkpoint and no run that has one"):
+    with pytest.raises(CheckpointError, match=r"^resume .*other: no checkpoint"):
         find_checkpoint(tmp_path, str(tmp_path / "other"))
 
 
@@ -143,11 +143,11 @@ def test_a_new_run_starts_from_the_weights_of_a_role_whatever_its_networks_are_c
     given = nn.Conv2d(painter.state_dict()["weight"].shape[1], 3, 1)
     load(monkeypatch, {"generator": given, "discriminator": nn.Sequential(nn.Conv2d(3, 1, 1))})
     first, second = start(training, None, ResumeOptions())
-    assert first == "init.generator  2 tensors loaded from g.pt into painter; left: none; new: none"
-    assert second.endswith("into critic; left: none; new: 1.weight … 1.bias (2)")
+    assert first == "init.generator  2 tensors loaded from g.pt into painter; unused: none; newly initialized: none"
+    assert second.endswith("into critic; unused: none; newly initialized: 1.weight … 1.bias (2)")
     assert torch.equal(painter.state_dict()["weight"], given.weight)
     load(monkeypatch, {"generator": nn.Linear(2, 2)})
-    with pytest.raises(ConfigError, match=r"init\.generator: no tensor of g\.pt fits this generator"):
+    with pytest.raises(ConfigError, match=r"init\.generator: no tensor in g\.pt"):
         start(build_fake("init.generator=g.pt"), None, ResumeOptions())
 
 

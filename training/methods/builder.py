@@ -1,4 +1,4 @@
-"""Builds what all methods have in common, from a configuration."""
+"""Builds the parts that all training methods use: networks, discriminators with a loss, and optimizers."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,14 +19,14 @@ from utils.distributed import World
 
 
 class MethodBuilder:
-    """Moves the networks of a method to the device of `world`, in the precision of the settings.
+    """Builds the parts of a training method on the device of `world`, in the precision of the settings.
 
-    common: Fields that all methods have, except the optimizers.
+    common: Arguments of every `Method`, except the optimizers.
     """
 
     def __init__(self, config: Config, world: World) -> None:
         self._config, self._world = config, world
-        # dropout in recomputed activations reads the GPU's random state, which a CUDA graph cannot do
+        # if activations with dropout are recomputed, torch reads the GPU's random state: a CUDA graph cannot do this
         reads_state = config.train.activation_checkpointing and config.generator.dropout
         is_alone_on_gpu = world.device.type == "cuda" and world.size == 1
         self._repeats = config.train.cuda_graph and is_alone_on_gpu and not reads_state
@@ -44,9 +44,9 @@ class MethodBuilder:
         }
 
     def network(self, module: nn.Module, role: Role, as_called: Wrap = lambda network: network) -> TrainedNetwork:
-        """Return a network in training. If train.compile is set, a generator is compiled.
+        """Return `module` as a network in training. If train.compile is set, generators are compiled.
 
-        as_called: Function that returns the module that training calls.
+        as_called: Function that wraps the module before it is compiled.
         """
         device, is_compiled = self._world.device, role == "generator" and self._config.train.compile
         on_cpu = torch.contiguous_format if self._config.method.declaration.pairs else unpaired_layout_on_cpu()
@@ -56,7 +56,7 @@ class MethodBuilder:
             network = as_called(network)
             return self._world.wrap(compiled(network, device) if is_compiled else network)
 
-        # the first vectors of a projection are too short for low dtypes
+        # the initial vectors of a projection are too small for low dtypes
         copy = module if role == "projection" else self._precision.compute_copy(module)
         return TrainedNetwork(module, copy, wrap, role)
 
@@ -76,19 +76,19 @@ class MethodBuilder:
         )
 
     def group(self, networks: Mapping[str, TrainedNetwork]) -> OptimizerGroup:
-        """Return networks with an optimizer and a GradScaler of their own."""
+        """Return the optimizer group of `networks`, with one Adam and one GradScaler."""
         settings, rate = self._config.optimizer, self._config.optimizer.learning_rate
         parameters = [parameter for network in networks.values() for parameter in network.module.parameters()]
         adam = Adam(
             parameters,
-            lr=torch.tensor(rate, device=parameters[0].device) if self._repeats else rate,  # a graph reads a tensor
+            lr=torch.tensor(rate, device=parameters[0].device) if self._repeats else rate,  # a graph needs a tensor
             betas=(settings.betas[0], settings.betas[1]),
-            fused=True,  # skips an update with broken gradients without asking the host
+            fused=True,  # the GPU skips an update with gradients that are not finite, without waiting for the host
             capturable=self._repeats,
         )
         return OptimizerGroup(networks, adam, self._precision.make_scaler(), settings.max_gradient_norm)
 
 
 def unpaired_layout_on_cpu() -> torch.memory_format:
-    """Return the memory layout with the fastest training step without pairs on a CPU."""
+    """Return the memory format with the fastest steps of unpaired training on this CPU."""
     return torch.contiguous_format if cpu_has_avx2_alone() else torch.channels_last

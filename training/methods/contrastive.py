@@ -1,4 +1,4 @@
-"""Training without pairs in one direction: patches of translations resemble patches of the sources (CUT, FastCUT)."""
+"""Unpaired training in one direction, with a loss that compares patches of source and translation (CUT, FastCUT)."""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -25,11 +25,11 @@ from utils.distributed import World
 from utils.signatures import accepted
 
 Features = Sequence[Tensor]
-"""Features of images at each tap, (N, C, H, W)."""
+"""Features of images at each compared layer (tap), (N, C, H, W)."""
 
 
 class TappedGenerator(nn.Module):
-    """A generator that also returns its features at some layers. It is one module, so that it can be compiled."""
+    """A generator that also returns its features at some layers. As a module, it can be compiled."""
 
     def __init__(self, generator: nn.Module, taps: Sequence[str]) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class TappedGenerator(nn.Module):
 
 
 class _Translation(NamedTuple):
-    """A translation of images, perhaps of mirrored images, and the features of the unmirrored images without graph."""
+    """Translations of images, which are mirrored if `flipped`, and features of the unmirrored images without graph."""
 
     fake: Tensor
     keys: Features
@@ -55,13 +55,13 @@ class Contrastive(Unpaired):
 
     The discriminator steps first, then generator and projection (Park et al. 2020).
 
-    generator: Its `network` is a TappedGenerator.
+    generator: Generator. Its `network` is a TappedGenerator.
     objective: Losses of the translations in addition to the contrastive loss.
-    optimizers: Groups "generator", which also holds the projection because their loss is one sum, and "discriminator".
+    optimizers: Group "generator" with the generator and the projection, and group "discriminator".
     taps: Names of the generator's layers whose features are compared.
-    shares_encoder: Whether the keys may come from the pass that translates. This is wrong if two passes of the
-        generator differ, with dropout or with batch norm.
-    is_flipped: Whether the next pass mirrors its images, if that was drawn ahead.
+    shares_encoder: Whether the features of the sources come from the pass that translates them. Dropout and batch norm
+        prevent this, because they make two passes of the generator differ.
+    is_flipped: Whether the next pass mirrors its images, or None if this is not drawn yet.
     """
 
     generator: TrainedNetwork
@@ -74,7 +74,7 @@ class Contrastive(Unpaired):
     is_flipped: bool | None = None
 
     def draw_ahead(self, batches: StepBatches) -> object:
-        """Draw whether the only pass is mirrored, because a pass of mirrored images has other kernels."""
+        """Draw whether the only pass mirrors its images. Each case runs other kernels and needs its own CUDA graph."""
         if not self.contrastive.flip_equivariance:
             return ()
         if sum(map(len, batches)) > 1:
@@ -83,11 +83,11 @@ class Contrastive(Unpaired):
         return self.is_flipped
 
     def settle(self) -> None:
-        """Forget what was drawn ahead."""
+        """Clear the value that `draw_ahead` drew."""
         self.is_flipped = None
 
     def update(self, groups: Sequence[Sequence[Pair]]) -> None:
-        """Update generator and projection from the last of `groups`, and the discriminator from each of them."""
+        """Update the discriminator from each group, and generator and projection from the last group."""
         *others, last = groups
         for passes in others:
             self._update_discriminator(passes, keeps_graph=False)
@@ -103,7 +103,7 @@ class Contrastive(Unpaired):
             return loss, self.discriminator.loss(pair.source, made.fake, pair.target)
 
     def _update_discriminator(self, passes: Sequence[Pair], *, keeps_graph: bool) -> list[_Translation]:
-        """Return the translations of each pass."""
+        """Update the discriminator. Return the translations of each pass."""
         made = []
         for pair in synchronized_passes(passes, self.discriminator.trained):
             flipped = self.is_flipped
@@ -118,7 +118,7 @@ class Contrastive(Unpaired):
         return made
 
     def _update_generator(self, passes: Sequence[Pair], made: Sequence[_Translation]) -> None:
-        """Update from the translations of the sources, then of the targets, so that only one graph is in memory."""
+        """Update generator and projection. Each backward pass is for one domain, so only one graph is in memory."""
         sides = ("source", "target") if self.contrastive.identity else ("source",)
         halves = [(pair, kept, side) for pair, kept in zip(passes, made, strict=True) for side in sides]
         terms: dict[str, Tensor] = {}
@@ -154,17 +154,17 @@ class Contrastive(Unpaired):
         return self.objective(inputs, {"contrastive": (lambda _: self._contrastive_loss(made), self._weight)})
 
     def _target_terms(self, pair: Pair, made: _Translation) -> dict[str, Tensor]:
-        """Return the loss of the translations of the targets, mirrored if the sources were."""
+        """Return the loss of the targets' translations. Targets are mirrored if the sources were mirrored."""
         identity = self._contrastive_loss(self._translate(pair.target, made.flipped))
         return {"identity": identity, "total": self._weight * identity}
 
     @property
     def _weight(self) -> float:
-        """The weight of the contrastive loss, which is averaged over sources and targets."""
+        """The weight of the contrastive loss, halved if the loss is averaged over sources and targets."""
         return self.contrastive.weight * (0.5 if self.contrastive.identity else 1.0)
 
     def _contrastive_loss(self, made: _Translation) -> Tensor:
-        """Return the mean over the taps, 0-d, of features of N translations and of their sources."""
+        """Return the loss between features of translations and of their sources, 0-d, averaged over the taps."""
         queries, keys = [q.flip(-1) if made.flipped else q for q in self._encode(made.fake)], made.keys
         positions = draw_positions(queries, self.contrastive.n_patches)
         with torch.no_grad():
@@ -175,12 +175,12 @@ class Contrastive(Unpaired):
 
 
 def draw_coin() -> float:
-    """Draw a number of [0, 1) from torch's global generator of the CPU, whose state checkpoints hold."""
+    """Return a random number in [0, 1) from torch's global CPU generator. Checkpoints hold its state."""
     return float(torch.rand(()))
 
 
 def _build_projection(config: Config, generator: Generator, taps: Sequence[str]) -> PatchProjection:
-    """Return the projection of a generator's features at some layers, with random weights."""
+    """Return a projection with random weights for the generator's features at `taps`."""
     side = 4 * image_sides(config).minimum
     images = torch.empty(1, config.data.source_channels, side, side, device="meta")
     features = deepcopy(generator).to("meta").features(images, taps)
@@ -196,7 +196,7 @@ def build_contrastive(config: Config, world: World) -> Contrastive:
     taps = kind.compared_layers(**accepted(kind.compared_layers, vars(config.generator)))
     modules = build.build_generator(config), build.build_discriminator(config)
     projection_module = _build_projection(config, cast(Generator, modules[0]), taps)
-    torch.manual_seed(config.run.seed + world.rank)  # patches differ by process
+    torch.manual_seed(config.run.seed + world.rank)  # each process draws its own patches
     generator = builder.network(modules[0], "generator", lambda network: TappedGenerator(network, taps))
     projection = builder.network(projection_module, "projection")
     discriminator = builder.discriminator(modules[1])

@@ -1,4 +1,4 @@
-"""Training without pairs in both directions (CycleGAN)."""
+"""Unpaired training in both directions (CycleGAN)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,9 +24,9 @@ SIDES: tuple[Side, Side] = ("A", "B")
 
 
 class _Half(NamedTuple):
-    """The translations of the images of a domain, and the generators' losses on them.
+    """The translations of one domain's images, and their generator losses.
 
-    loss: Weighted sum of the losses, with its graph until the backward pass. Nothing else has a graph.
+    loss: Weighted sum of the losses. Only this field can have a graph, until the backward pass.
     """
 
     fake: Tensor
@@ -38,13 +38,13 @@ class _Half(NamedTuple):
 class Cycle(Unpaired):
     """A generator for each direction and a discriminator for each domain (Zhu et al. 2017).
 
-    Both generators step first. Both discriminators then step on translations made before the generators' step.
+    Both generators are updated first. Both discriminators are then updated with the translations from before.
 
     a_to_b, b_to_a: Generators.
     a, b: Discriminators of the domains A and B.
     objectives: Losses of the translations, by the domain of their sources.
-    weights: Weights of the cycle consistency losses (section 3) and of the identity loss (5.2).
-    optimizers: Groups "generators" and "discriminators", because the losses of two networks are one sum.
+    weights: Weights of the cycle consistency losses (section 3) and of the identity loss (section 5.2).
+    optimizers: Groups "generators" and "discriminators". The two networks of a group share the sum of their losses.
     """
 
     a_to_b: TrainedNetwork
@@ -110,7 +110,7 @@ class Cycle(Unpaired):
         return Pair(of_b.fake, of_a.fake)
 
     def _discriminator_loss(self, pair: Pair, fake: Pair) -> Tensor:
-        # B first, as in the original: both pools draw from one random generator
+        # B first, as in the original code, because both pools draw from the same random generator
         of_b = self.b.loss(pair.source, fake.target, pair.target)
         return of_b + self.a.loss(pair.target, fake.source, pair.source)
 
@@ -120,11 +120,11 @@ class Cycle(Unpaired):
         return [(pool, name) for pool, name in ((self.b.pool, "source"), (self.a.pool, "target")) if pool]
 
     def process_state(self) -> dict[str, Any]:
-        """Return the pools of this process by domain."""
+        """Return the state of this process's pools, by domain."""
         return {name: judge.pool.state_dict() for name, judge in (("A", self.a), ("B", self.b)) if judge.pool}
 
     def load_process_state(self, state: Mapping[str, Any]) -> None:
-        """Load the state that `process_state` returned. A pool that is missing in it becomes empty."""
+        """Load the state that `process_state` returned. A pool without a state becomes empty."""
         for side, judge in (("A", self.a), ("B", self.b)):
             if judge.pool:
                 judge.pool.load_state_dict(state.get(side, []), self.device)
@@ -136,7 +136,7 @@ def build_cycle(config: Config, world: World) -> Cycle:
     builder = MethodBuilder(config, world)
     generators = {name: build.build_generator(config, way) for way, name in config.method.translators.items()}
     sides = {side: build.build_discriminator(config, way) for side, way in (("A", "BtoA"), ("B", "AtoB"))}
-    torch.manual_seed(config.run.seed + world.rank)  # dropout and pools differ by process
+    torch.manual_seed(config.run.seed + world.rank)  # each process draws its own numbers
     a_to_b, b_to_a = (builder.network(module, "generator") for module in generators.values())
     a, b = (builder.discriminator(module, f"D_{side}") for side, module in sides.items())
     return Cycle(
@@ -155,9 +155,9 @@ def build_cycle(config: Config, world: World) -> Cycle:
 
 
 def objectives_of(losses: Mapping[str, WeightedLoss]) -> dict[Side, GeneratorObjective]:
-    """Return the losses of each direction, by the domain of its sources.
+    """Return the generator losses of each direction, by the domain of the sources.
 
-    A loss of both directions gets the name of the target domain as a suffix. Only sources of A have label maps.
+    Losses that need label maps exist only for sources of A. The names of all other losses end in the target domain.
     """
     of_a_only = {name for name in losses if name in GENERATOR_LOSSES and GENERATOR_LOSSES[name].needs_labels}
     named = {name: name if name in of_a_only else f"{name}_B" for name in losses}

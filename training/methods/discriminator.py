@@ -22,12 +22,12 @@ Outputs = list[DiscriminatorOutput]
 class TrainedDiscriminator:
     """A discriminator with its loss.
 
-    sees_source: Whether it sees the source in addition to the image.
-    joint: Whether real and translated images share a pass. Norms over the batch would mix their statistics.
-    means: Receives its losses and logits, under the name `tag`.
-    augmentation: Augmentation of the images that it sees. Images that are compared share a transform.
-    pool: Earlier translations. The discriminator is trained on some of them instead of the present translations.
-    min_side: Shortest side of an image that it accepts, in pixels.
+    sees_source: Whether the network gets the source in addition to the image.
+    joint: Whether real and translated images share a pass. Batch norm would mix the statistics of both.
+    means: Running means that receive the losses and logits, under the name `tag`.
+    augmentation: Augmentation of the network's input. Images that are compared get the same transform.
+    pool: Pool of earlier translations, which replace some of the current translations.
+    min_side: Smallest height and width of an image that the network accepts, in pixels.
     """
 
     trained: TrainedNetwork
@@ -43,7 +43,7 @@ class TrainedDiscriminator:
     def loss(self, source: Tensor, fake: Tensor, real: Tensor) -> Tensor:
         """Return the loss, 0-d, on real images and translations, (N, C, H, W) in [-1, 1]. Translations get no gradient.
 
-        source: Condition or source image of both, (N, C, H, W).
+        source: Condition of the real images and of the translations, (N, C, H, W).
         """
         shown = self.shown(source, fake)
         transform = self.augmentation.draw(real)
@@ -51,14 +51,14 @@ class TrainedDiscriminator:
         return self.loss_of(source, fake, real, transform, fakes=fakes, reals=reals)
 
     def shown(self, source: Tensor, fake: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the condition and the translations to train on, without graph. A pool exchanges some of them."""
+        """Return the condition and the translations to train on, without graph. A pool replaces some of the images."""
         condition = self._condition(source, fake)
         return self.pool.exchange(condition, fake) if self.pool else (condition, fake.detach())
 
     def outputs(self, transform: Transform, *pairs: tuple[Tensor, Tensor]) -> list[Outputs]:
-        """Return the outputs for pairs of a condition and an image, transformed, from one pass if possible."""
+        """Transform pairs of a condition and an image. Return their outputs, from a single pass if possible."""
         discriminator = self.trained.network
-        seen = {id(source): transform.of_source(source) for source, _ in pairs}  # one source has several images
+        seen = {id(source): transform.of_source(source) for source, _ in pairs}  # pairs can share a source
         sources = [seen[id(source)] for source, _ in pairs]
         images = [transform.of_image(image) for _, image in pairs]
         if not self.joint or len({image.shape for image in images}) > 1:
@@ -70,7 +70,7 @@ class TrainedDiscriminator:
     def loss_of(
         self, source: Tensor, fake: Tensor, real: Tensor, transform: Transform, *, fakes: Outputs, reals: Outputs
     ) -> Tensor:
-        """Return the loss, 0-d, from the outputs for real images and for translations, perhaps from a pool.
+        """Return the loss, 0-d, from the outputs for real images and for translations, which can be from a pool.
 
         source, fake, real: Images before the transform.
         """
@@ -107,7 +107,7 @@ class TrainedDiscriminator:
     ) -> LossInputs:
         """Return the inputs of the generator's losses.
 
-        transform: Transform of the images that the discriminator sees. None: draw one.
+        transform: Transform of the discriminator's input. None: draw a transform.
         weights: Weights of the target's pixels, (N, 1, H, W) float32.
         """
         transform = transform or self.augmentation.draw(target)
@@ -129,13 +129,13 @@ class TrainedDiscriminator:
         )
 
     def _condition(self, source: Tensor, image: Tensor) -> Tensor:
-        """Return the network's first argument: a tensor without channels if it sees only the image."""
+        """Return the network's first argument: the source, or a tensor without channels if the source is not used."""
         return source if self.sees_source else image[:, :0]
 
     def _bare(self, source: Tensor, transform: Transform) -> Callable[[Tensor], Outputs]:
         """Return the network as a function of transformed images, without DistributedDataParallel.
 
-        Its weights need no gradients there, or another pass synchronizes them.
+        These passes need no gradients of the weights, or another pass synchronizes the gradients.
         """
         network = self.trained.compute_copy
         seen = transform.of_source(source) if self.sees_source else None

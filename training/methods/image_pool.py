@@ -1,4 +1,4 @@
-"""A pool of earlier translations. A discriminator sees some of them instead of the present translations."""
+"""A pool of earlier translations. It replaces some of the translations that a discriminator is trained on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ Pair = tuple[Tensor, Tensor]
 
 @dataclass
 class _Ahead:
-    """The exchange of one image whose place was drawn ahead, in fixed memory for a CUDA graph.
+    """An exchange of one pair that is drawn before the step. The tensors stay in place for a CUDA graph.
 
-    earlier: Pair in the pool at the place.
-    present: Pair to exchange.
-    is_shown: Whether `earlier` is shown, 0-d bool.
-    place: Place in the pool, or None if the present pair is shown.
-    is_drawn: Whether the exchange still has to be settled.
+    earlier: Copy of the pair in the pool.
+    present: Pair of the current translation.
+    is_shown: Whether the discriminator gets `earlier`, 0-d bool.
+    place: Index of `earlier` in the pool, or None if the discriminator gets `present`.
+    is_drawn: Whether `draw_ahead` has been called, and `settle` not yet.
     """
 
     earlier: Pair
@@ -31,13 +31,13 @@ class _Ahead:
 
 
 class ImagePool:
-    """Up to `size` earlier translations. Half of the time one of them is shown instead of a present translation.
+    """Up to `size` earlier translations. An earlier translation replaces the current translation half of the time.
 
-    The present translation then takes its place (Shrivastava et al. 2017, section 2.3). Draws come from torch's global
-    generator of the CPU.
+    The pool then keeps the current translation instead of the earlier one (Shrivastava et al. 2017, section 2.3).
+    Random numbers come from torch's global CPU generator.
 
-    coin_first: Whether a place is drawn only if an earlier translation is shown, as in CycleGAN. pix2pixHD and pix2pix
-        always draw a place.
+    coin_first: Whether an index is drawn only if the discriminator gets an earlier translation, as in CycleGAN.
+        pix2pixHD and pix2pix always draw an index.
     """
 
     def __init__(self, size: int, *, coin_first: bool = False) -> None:
@@ -47,11 +47,11 @@ class ImagePool:
         self._ahead: _Ahead | None = None
 
     def can_draw_ahead(self, sides: Sequence[int]) -> bool:
-        """Return whether `draw_ahead` works for a height and width: the pool must be full of images of this size."""
+        """Return whether `draw_ahead` is possible: the pool must be full of images of this height and width."""
         return len(self._pairs) == self._size and {fake.shape[-2:] for _, fake in self._pairs} == {tuple(sides)}
 
     def draw_ahead(self) -> None:
-        """Draw the place for the next exchange of one image, and copy the pair at this place to the fixed memory."""
+        """Draw the index for the next exchange of one pair, and copy the pair at this index to the fixed memory."""
         place = self.draw_place()
         earlier = self._pairs[place or 0]
         if self._ahead is None or self._ahead.earlier[1].shape != earlier[1].shape:
@@ -61,22 +61,22 @@ class ImagePool:
         self._ahead.is_shown.fill_(place is not None)
 
     def settle(self) -> None:
-        """Store the translation of an exchange that was drawn ahead."""
+        """Store the current translation in the pool if `draw_ahead` drew an index."""
         if self._ahead and self._ahead.is_drawn:
             self._ahead.is_drawn = False
             if self._ahead.place is not None:
                 self._pairs[self._ahead.place] = _copy(self._ahead.present)
 
     def exchange(self, source: Tensor, fake: Tensor) -> Pair:
-        """Return the conditions (N, C, H, W) and float32 translations (N, 3, H, W) to show, without graph.
+        """Return conditions (N, C, H, W) and float32 translations (N, 3, H, W) for the discriminator, without graph.
 
-        The images of a batch keep their size. A batch of one image may get an image of another size.
+        Earlier images of another size are used only if N is 1.
         """
         if self._ahead and self._ahead.is_drawn:
             present = source, at_least_float32(fake.detach())
             _write(self._ahead.present, present)
             both = zip(self._ahead.earlier, present, strict=True)
-            shown, translated = (torch.where(self._ahead.is_shown, laid, new) for laid, new in both)
+            shown, translated = (torch.where(self._ahead.is_shown, old, new) for old, new in both)
             return shown, translated
         pairs = zip(source.split(1), at_least_float32(fake.detach()).split(1), strict=True)
         sources, fakes = zip(*(self._exchange_one(pair, is_alone=len(source) == 1) for pair in pairs), strict=True)
@@ -96,7 +96,7 @@ class ImagePool:
         return earlier if is_fit else pair
 
     def draw_place(self) -> int | None:
-        """Draw the place of the translation to show; None: show the present translation."""
+        """Draw the index of an earlier translation for the discriminator, or None for the current translation."""
         if self._coin_first:
             return int(torch.randint(self._size, ())) if torch.rand(()) > 0.5 else None
         place = int(torch.randint(self._size, ()))
@@ -107,10 +107,10 @@ class ImagePool:
         return [(source.cpu(), fake.cpu()) for source, fake in self._pairs]
 
     def load_state_dict(self, pairs: list[Pair], device: torch.device) -> None:
-        """Load copies of as many pairs as fit. Raise ValueError if a pair does not consist of two single images."""
+        """Load copies of the first `size` pairs. Raise ValueError if a pair does not consist of two single images."""
         are_single = all(image.dim() == 4 and len(image) == 1 for pair in pairs for image in pair)
         if not (are_single and all(fake.is_floating_point() for _, fake in pairs)):
-            raise ValueError("its pool of translations does not hold pairs of images")
+            raise ValueError("the pool of translations does not hold pairs of images")
         self._pairs = [_copy((source.to(device), fake.to(device))) for source, fake in pairs[: self._size]]
 
 

@@ -1,4 +1,4 @@
-"""The contract of a training method, and the base of the methods without pairs."""
+"""The interface of training methods, and the base class of unpaired methods."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -25,15 +25,15 @@ from training.validation import UnpairedValidation, Validation
 from utils.device import Precision
 
 StepBatches = Sequence[Sequence[Batch]]
-"""uint8 batches on the device, for each update of the discriminator. The generator is updated from the last group."""
+"""Groups of uint8 batches on the device, one group for each discriminator update. The generator uses the last group."""
 
 Averages = Mapping[str, AveragedModel]
-"""Averages of the weights of the networks that translate, by the network's name."""
+"""Moving averages of the generators' weights, by the generator's name."""
 
 
 @dataclass(frozen=True)
 class Translator:
-    """The name of a network that translates in one direction, and the facts about the images of the direction."""
+    """The name of the network that translates in one direction, and facts about the images of this direction."""
 
     network: str
     facts: DataFacts
@@ -41,7 +41,7 @@ class Translator:
 
 @dataclass(frozen=True)
 class LazySequence(Sequence[Any]):
-    """A sequence whose items are computed from other items when they are read, because all of them need much memory."""
+    """A sequence that computes each item when it is read, because all items together would need much memory."""
 
     items: Sequence[Any]
     compute: Callable[[Any], Any]
@@ -60,7 +60,7 @@ class Method(ABC):
     progress: Metric of a validation that measures progress. Lower is better.
     networks: Every trained network by its name in checkpoints, in the order of the groups.
     optimizers: Optimizer groups by name. Each trained network belongs to one group.
-    translators: Networks that translate, by direction, the default direction first.
+    translators: Generators by direction, beginning with the default direction.
     means: Means of losses and other scalars since the last report, by tag.
     repeats_steps: Whether steps may be repeated as a CUDA graph.
     discriminator_objective: Loss of all discriminators.
@@ -92,13 +92,13 @@ class Method(ABC):
 
     @property
     def pools(self) -> Sequence[tuple[ImagePool, str]]:
-        """Pools in the order of their draws in a step, each with the name of the batch's tensor of the same size."""
+        """Pools in the order of their use in a step, each with the name of a batch's tensor of the same image size."""
         return ()
 
     def draw_ahead(self, batches: StepBatches) -> object:
-        """Draw the CPU's random numbers of a step before it, because a CUDA graph cannot.
+        """Draw a step's random numbers of the CPU before the step, because a CUDA graph cannot draw them.
 
-        Return the key of the graph for these draws. Return None, without a draw, if no graph can compute the step.
+        Return the key of the graph for these numbers. Draw nothing and return None if no graph can run the step.
         """
         has_one_image = [[len(batch.names) for batch in group] for group in batches] == [[1]]
         sides = [batches[0][0].maps[name].shape[-2:] for _, name in self.pools]
@@ -111,7 +111,7 @@ class Method(ABC):
         return ()
 
     def settle(self) -> None:
-        """End a step after `draw_ahead`."""
+        """Finish a step that `draw_ahead` has prepared."""
         for pool, _ in self.pools:
             pool.settle()
 
@@ -120,7 +120,7 @@ class Method(ABC):
         self.discriminator_objective.step = step
 
     def step(self, batches: StepBatches) -> None:
-        """Make one update from the batches of a step."""
+        """Update all networks from the batches of a step."""
         with ExitStack() as stack:
             for group in self.optimizers.values():
                 stack.enter_context(group.undoing_statistics())
@@ -132,7 +132,7 @@ class Method(ABC):
 
     @abstractmethod
     def update(self, groups: Sequence[Sequence[Any]]) -> None:
-        """Update all networks. A group holds the inputs of the passes of one update of the discriminator."""
+        """Update all networks. A group holds the inputs for one discriminator update, with an item for each pass."""
 
     @abstractmethod
     def losses(self, inputs: Any) -> tuple[Tensor, Tensor]:
@@ -140,28 +140,28 @@ class Method(ABC):
 
     @abstractmethod
     def build_validation(self, averages: Averages, of_sources: Evaluator, **shared: Any) -> Validation:
-        """Return the validation of the main process, with the averages if there are any.
+        """Return the validation for the main process. It uses the averages if there are any.
 
-        of_sources: Evaluator of images of the source domain.
+        of_sources: Evaluator for images of the source domain.
         shared: The arguments of `Validation` that do not depend on the method.
         """
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state in addition to networks, optimizers and random states, as plain types."""
+        """Return the method's state without networks, optimizers and random states, as plain types."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:  # noqa: B027 - most methods have no state
         """Load a state. Missing parts start as in a new run."""
 
     def process_state(self) -> dict[str, Any]:
-        """Return the state of this process in addition to random states, as plain types."""
+        """Return the method's state that differs between processes, without random states, as plain types."""
         return {}
 
     def load_process_state(self, state: Mapping[str, Any]) -> None:  # noqa: B027 - most methods have none
-        """Load the state that `process_state` returned in the process of this rank."""
+        """Load the state that `process_state` returned in the process with the same rank."""
 
     def predictor(self, averages: Averages, direction: str | None = None) -> Predictor:
-        """Return the predictor of a direction, by default the first, with the network's average if there is one."""
+        """Return the predictor of a direction, by default the first. It uses the network's average if there is one."""
         translator = self.translators[direction or next(iter(self.translators))]
         average = averages.get(translator.network)
         return Predictor(
@@ -175,9 +175,9 @@ class Method(ABC):
 
 
 class Pair(NamedTuple):
-    """Images of two domains that do not belong together: (N, C, H, W) float32 in [-1, 1].
+    """Images of two domains, which are not paired: (N, C, H, W) float32 in [-1, 1].
 
-    outside: Weights of the sources' pixels. Translations may change pixels of weight 0. None: they may change all.
+    outside: Weights of the sources' pixels that translations must keep. None: translations can change all pixels.
     """
 
     source: Tensor
@@ -187,7 +187,7 @@ class Pair(NamedTuple):
 
 @dataclass
 class Unpaired(Method):
-    """A method whose images of the two domains do not belong together."""
+    """A method for unpaired images of two domains."""
 
     progress = "swd"
 
@@ -200,7 +200,7 @@ class Unpaired(Method):
         return Pair(*images, PixelWeights(weights))
 
     def build_validation(self, averages: Averages, of_sources: Evaluator, **shared: Any) -> Validation:
-        """Return the validation, which compares translations with real images as sets, in all trained directions."""
+        """Return the validation. It compares translations with real images as sets, in all trained directions."""
         first, *others = (self.predictor(averages, direction) for direction in self.translators)
         back = others[0] if others else None
         return UnpairedValidation(predictor=first, logits=None, back=back, of_sources=of_sources, **shared)

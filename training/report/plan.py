@@ -1,4 +1,4 @@
-"""The plan that is printed before a run starts (networks, data, steps, settings without effect), and --dry-run.
+"""The plan of a run (networks, data, steps, settings without effect), which is printed at the start, and --dry-run.
 
 --dry-run also prints the layers of the networks, and the memory and time of the run. It writes and downloads nothing.
 """
@@ -39,12 +39,12 @@ from utils.log import logger
 from utils.pretrained import PretrainedFile
 from utils.text import counted, exact, listed
 
-CHECKED_SAMPLES = 100  # how many training samples, and label maps of each split, are checked
+CHECKED_SAMPLES = 100  # number of training samples to check, and of label maps in each split
 LISTED_CLASSES = 40
 
 
 def describe(training: Training) -> list[str]:
-    """Return lines on the networks, the data and the length of a run."""
+    """Return lines about the networks, the data and the length of a run."""
     config, world, state, validation = training.config, training.world, training.loop, training.validation
     layout, loss, facts = training.splits.train, config.loss, build.data_facts(config)
     check_palettes(config, training.splits)
@@ -71,7 +71,7 @@ def describe(training: Training) -> list[str]:
         lines.append(f"left out       files of other formats: {others}")
     if cached := cached_split(config, layout, training.folder):
         lines.append(f"cache          {config.data.cache}")
-        with suppress(DataError):  # the other image of an unpaired sample cannot be read
+        with suppress(DataError):  # `room` also reads the unpaired image, which can be damaged
             needed, free = map(size, room(cached, layout.names.index(sample.name)))
             lines[-1] += f", about {needed} for all samples, {free} free"
     if validation:
@@ -94,13 +94,13 @@ def describe(training: Training) -> list[str]:
 
 
 def check_palettes(config: Config, splits: Splits) -> None:
-    """Raise DataError if the palettes of up to CHECKED_SAMPLES label maps of each split differ."""
-    if not splits.train.n_classes or config.data.label_colors:  # classes by colours do not depend on the palette
+    """Raise DataError if label maps have different palettes. This reads up to CHECKED_SAMPLES maps of each split."""
+    if not splits.train.n_classes or config.data.label_colors:  # data.label_colors makes palettes irrelevant
         return
     layouts = [splits.train, *([] if splits.validation_name == TRAIN else [splits.validation])]
     test_split = translated_split(config)
     if test_split not in (TRAIN, splits.validation_name) and has_split(config, test_split):
-        with suppress(DataError):  # its other problems do not matter for training
+        with suppress(DataError):  # other problems of the test split do not matter for training
             layouts.append(open_split(config, test_split, needs_targets=False))
     problems = palette_problems(path for layout in layouts for path in label_maps(layout, CHECKED_SAMPLES))
     if problems:
@@ -118,12 +118,12 @@ def _describe_samples(layout: Layout, first: Sample) -> str:
 
 
 def describe_validation(config: Config, splits: Splits, n_samples: int) -> list[str]:
-    """Return lines on the validation samples, with warnings if their figures may mislead."""
+    """Return lines about the validation samples, with a warning if their figures can mislead."""
     share, best = config.train.validation_share, config.checkpoint.best
     line = f"validation     {counted(n_samples, 'sample')} of {splits.validation_name}"
     if splits.validation_name == HELD_BACK:
         names = {"training": splits.train.names, "held-back": splits.validation.names}
-        line = f"validation     {n_samples} of {counted(len(splits.validation), 'training sample')} kept for it by "
+        line = f"validation     {n_samples} of {counted(len(splits.validation), 'training sample')}, chosen by "
         line += f"train.validation_share={exact(share)}"
         if (pattern := config.train.validation_group) is None:
             return [line, *(f"warning        {text}" for text in shared_groups(names))]
@@ -139,11 +139,11 @@ def describe_validation(config: Config, splits: Splits, n_samples: int) -> list[
 
 
 MOST_STEPS = 5
-ENOUGH_S = 5  # no further step is timed after this many seconds
+ENOUGH_S = 5  # timing ends after this many seconds
 
 
 def dry_run(config: Config, options: ResumeOptions) -> None:
-    """Check everything and print what would be done, and how long it takes. Nothing is written or downloaded."""
+    """Check a run, and print its plan, layers, memory and time. Nothing is written or downloaded."""
     with joined(config) as world:
         build.prepare_device(config, world.device)
         found = find_checkpoint_together(run_folder(config), options.source, world)
@@ -166,9 +166,9 @@ def dry_run(config: Config, options: ResumeOptions) -> None:
 
 
 def load_samples(training: Training) -> tuple[Batch, int]:
-    """Load up to CHECKED_SAMPLES training samples from all over the data set.
+    """Load up to CHECKED_SAMPLES training samples, spread over the data set.
 
-    Returns a batch of the first samples on the device, and the number of loaded samples.
+    Return a batch of the first of these samples on the device, and the number of these samples.
     """
     dataset, batch_size, n_samples = training.dataset(), training.config.train.batch_size, len(training.splits.train)
     indices = range(0, n_samples, -(-n_samples // max(CHECKED_SAMPLES, batch_size)))
@@ -185,8 +185,8 @@ def load_samples(training: Training) -> tuple[Batch, int]:
 def watch_pass(method: Method, batch: Batch) -> tuple[list[str], int]:
     """Compute the losses of a pass.
 
-    Returns the lines of a table of layers for each network, and the number of bytes that the backward passes need in
-    addition to the weights. If a discriminator gets real and translated images in one pass, it has both in one batch.
+    Return a table of layers for each network, as lines, and the number of bytes that the backward passes need in
+    addition to the weights. If a discriminator gets real and translated images in one pass, its batch holds both.
     """
     modules = [network.module for network in method.networks.values()]
     known = {parameter.untyped_storage().data_ptr() for module in modules for parameter in module.parameters()}
@@ -202,14 +202,14 @@ def watch_pass(method: Method, batch: Batch) -> tuple[list[str], int]:
         stack.enter_context(torch.compiler.set_stance("force_eager"))  # compiled code runs no hooks
         layers = {n: stack.enter_context(watched_layers(one.compute_copy)) for n, one in method.networks.items()}
         stack.enter_context(torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor))
-        losses = method.losses(method.inputs(batch))  # kept until the sum, so that no memory is counted twice
+        losses = method.losses(method.inputs(batch))  # while they exist, no memory is used twice
         n_bytes = sum(kept.values())
         del losses
     return [line for name, of_network in layers.items() for line in table(name, of_network)], n_bytes
 
 
 def describe_memory(training: Training, n_kept_bytes: int) -> list[str]:
-    """Return lines on the expected memory and on the size of checkpoints.
+    """Return lines about the expected memory and the size of checkpoints.
 
     n_kept_bytes: Bytes that are kept for the backward passes of a batch.
     """
@@ -218,14 +218,14 @@ def describe_memory(training: Training, n_kept_bytes: int) -> list[str]:
     gradients = sum(parameter.nbytes for network in networks for parameter in network.parameters)
     best = " and best.pt" if training.best.is_kept else ""
     return [
-        f"memory         about {size(3 * weights + gradients + n_kept_bytes)}: {size(weights)} of weights, twice as "
-        f"much of moments, {size(gradients)} of gradients, {size(n_kept_bytes)} for the backward passes of a batch",
+        f"memory         about {size(3 * weights + gradients + n_kept_bytes)}: {size(weights)} for weights, twice as "
+        f"much for Adam, {size(gradients)} for gradients, {size(n_kept_bytes)} for the backward passes of a batch",
         f"checkpoint     about {size(training.n_bytes)}, {n_kept} of them are kept{best}",
     ]
 
 
 def describe_time(training: Training, batch: Batch, loading_s: float) -> list[str]:
-    """Return a line on the time that the remaining steps need. This runs some steps, which change the networks.
+    """Return a line about the time that the remaining steps need. This trains the networks for some steps.
 
     batch: Batch on the device.
     loading_s: Time to load a sample, in seconds.
@@ -243,12 +243,12 @@ def describe_time(training: Training, batch: Batch, loading_s: float) -> list[st
 
 
 def time_steps(training: Training, batch: Batch) -> float:
-    """Return the median time of a few steps with `batch` in seconds, without the first steps, which are slower."""
+    """Return the median time of a step with `batch`, in seconds. The first steps are slower and are not counted."""
     train, world = training.config.train, training.world
     batches = [[batch] * train.accumulation_steps] * train.discriminator_steps
     step, n_slower = make_step(training.method), 1
     if training.method.repeats_steps:
-        n_slower += 4 * WARM_UP_STEPS + train.pool_size  # a graph for each draw, and steps until a pool is full
+        n_slower += 4 * WARM_UP_STEPS + train.pool_size  # up to four graphs, and steps that fill a pool
     durations_s: list[float] = []
     for number in range(n_slower + MOST_STEPS):
         training.method.begin_step(number)
@@ -264,10 +264,10 @@ def time_steps(training: Training, batch: Batch) -> float:
 
 
 class Layer(NamedTuple):
-    """The first call of a layer with weights.
+    """A layer with weights, in its first call.
 
-    shape: Shape of its output.
-    flop: Number of floating-point operations of its convolution. A multiplication and an addition are two.
+    shape: Shape of the output.
+    flop: Number of floating-point operations of a convolution. A multiplication and an addition count as two.
     """
 
     name: str
@@ -280,7 +280,7 @@ class Layer(NamedTuple):
 def watched_layers(network: nn.Module) -> Iterator[list[Layer]]:
     """Yield a list that records the first call of each layer with weights."""
     layers: list[Layer] = []
-    names = {  # a weight under spectral norm belongs to its convolution
+    names = {  # spectral norm moves a weight into a submodule, which is not a layer
         module: name
         for name, module in network.named_modules()
         if "parametrizations" not in name.split(".") and _weights_of(module)
@@ -291,7 +291,7 @@ def watched_layers(network: nn.Module) -> Iterator[list[Layer]]:
             return
         parameters = _weights_of(module)
         weight = max(parameters, key=Tensor.numel)
-        images = inputs[0] if isinstance(module, nn.ConvTranspose2d) else output  # each of its pixels meets all weights
+        images = inputs[0] if isinstance(module, nn.ConvTranspose2d) else output  # each pixel meets all weights
         flop = 2 * images.numel() * weight.numel() // len(weight) if weight.dim() > 1 else 0
         n_parameters = sum(parameter.numel() for parameter in parameters)
         layers.append(Layer(names.pop(module), tuple(output.shape), n_parameters, flop))
@@ -303,7 +303,7 @@ def watched_layers(network: nn.Module) -> Iterator[list[Layer]]:
 
 
 def table(title: str, layers: list[Layer]) -> list[str]:
-    """Return the layers, and their sum, as lines of text."""
+    """Return a table of the layers and their sum, as lines."""
     rows = [*layers, Layer("in all", (), sum(layer.n_parameters for layer in layers), sum(one.flop for one in layers))]
     width = max(len(name) for name in (title, *(row.name for row in rows)))
     return [f"{title:<{width}}  {'output':>20}  {'parameters':>12}  {'GFLOP':>9}"] + [
@@ -318,7 +318,7 @@ def _weights_of(module: nn.Module) -> list[nn.Parameter]:
 
 
 def downloads(config: Config) -> list[PretrainedFile]:
-    """Return the files of weights that a run needs and that are not in torch's cache."""
+    """Return the files of pretrained weights that a run needs and that are not in torch's cache."""
     needed = [_file_of_loss(config), *(_file_of(config, name) for name in config.metrics.extra)]
     return [file for file in dict.fromkeys(needed) if file and not file.cached.is_file()]
 

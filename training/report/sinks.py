@@ -1,4 +1,4 @@
-"""The record of a report, and the places that reports are written to: console, metrics.jsonl, TensorBoard, page."""
+"""Reports of a run, and the sinks that write them: console, metrics.jsonl, TensorBoard and an HTML page."""
 
 import shlex
 import sys
@@ -24,9 +24,9 @@ from utils.run_figures import read_rows
 
 _NOT_IN_LINES = ("learning_rate", "amp", "progress")  # sections of tags that the console leaves out
 _CONSTANT = ("source", "target", "real", "weights")  # pictures that are the same at each step
-SHOWN_VALIDATIONS = 100  # the page shows so many of the latest validations
+SHOWN_VALIDATIONS = 100  # number of the latest validations on the page
 
-# the tab "custom scalars" shows these curves in one chart each; tags are regular expressions
+# charts of TensorBoard's tab "custom scalars", by section; the tags are regular expressions
 CHARTS = {
     "losses": {"generator": "loss/G/.*", "discriminator": "loss/D/.*", "output of the discriminator": "logits/D/.*"},
     "validation": {
@@ -44,10 +44,10 @@ CHARTS = {
 
 @dataclass(frozen=True)
 class Progress:
-    """The figures of the steps since the last report.
+    """Figures of the steps since the last report.
 
     scalars: All figures by TensorBoard tag: means of losses and logits, learning rates, scales, speed.
-    left_s: Estimated time to the last step, in seconds.
+    left_s: Estimated time until the last step, in seconds.
     """
 
     step: int
@@ -56,7 +56,7 @@ class Progress:
 
 
 class Sink:
-    """A place that reports of a run are written to. A method that a sink does not define does nothing.
+    """A destination for the reports of a run. All methods do nothing by default.
 
     Each method may raise OSError if the disk fails. The run then continues, with a warning.
 
@@ -66,7 +66,7 @@ class Sink:
     place: Path | str
 
     def open(self, first_step: int) -> None:
-        """Begin a session of the run, and hide what a killed session wrote of `first_step` and later steps."""
+        """Begin a session of the run. Hide records of `first_step` and later steps, which a killed session left."""
 
     def end_step(self) -> None:
         """Note the end of a training step."""
@@ -78,11 +78,11 @@ class Sink:
         """Write the figures and pictures of a validation."""
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write pending records."""
 
 
 class Report:
-    """Passes each record to all sinks. Processes other than the main one have no sinks."""
+    """Passes each report to all sinks. Only the main process has sinks."""
 
     def __init__(self, sinks: Sequence[Sink], first_step: int) -> None:
         """Begin a session with `first_step`."""
@@ -91,7 +91,7 @@ class Report:
         self.each(lambda sink: sink.open(first_step))
 
     def each(self, write: Callable[[Sink], None]) -> None:
-        """Call a function with each sink. If the disk fails, warn once for each sink and continue."""
+        """Call `write` with each sink. If the disk fails, warn once for each sink and continue."""
         for sink in self._sinks:
             try:
                 write(sink)
@@ -102,7 +102,7 @@ class Report:
                 self._failed.add(sink)
 
     def close(self) -> None:
-        """Write what is left."""
+        """Close all sinks."""
         self.each(lambda sink: sink.close())
 
 
@@ -165,7 +165,7 @@ def _short(tag: str) -> str:
 
 
 class JsonLines:
-    """A file of records with their step, one a line. Numbers that are not finite are written as null."""
+    """A file with one JSON record per line. Each record has a step. NaN and infinity are written as null."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -173,7 +173,7 @@ class JsonLines:
         self._begin = ""
 
     def open(self, first_step: int) -> None:
-        """Remove damaged lines, and records of `first_step` and later, which a killed session left."""
+        """Remove damaged lines, and records of `first_step` and later steps, which a killed session left."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         content = "".join(strict_json(row) + "\n" for row in read_rows(self.path) if row["step"] < first_step).encode()
         if self.path.is_file() and self.path.read_bytes() != content:
@@ -182,7 +182,7 @@ class JsonLines:
 
     def append(self, step: int, record: Mapping[str, Any]) -> None:
         """Write one record."""
-        begin, self._begin = self._begin, "\n"  # after a failure it ends the line that may be incomplete
+        begin, self._begin = self._begin, "\n"  # "\n" ends a line that a failed write left incomplete
         with self.path.open("a", encoding="utf-8") as file:
             file.write(begin + strict_json({"step": step, **record}) + "\n")
         self._begin = ""
@@ -203,11 +203,11 @@ class MetricsFile(JsonLines, Sink):
 class Page(Sink):
     """Writes the pictures of the validation samples, and web/index.html with the latest validation first.
 
-    The page shows the latest SHOWN_VALIDATIONS, so that writing and opening it stays fast. rows.jsonl and the images
-    cover all validations.
+    The page shows only SHOWN_VALIDATIONS validations, so that browsers open it fast. rows.jsonl and the images cover
+    all validations.
 
     legend: Classes of label maps.
-    can_draw: Whether the page shows the command of the playground, because it accepts the network.
+    can_draw: Whether the playground accepts the network. The page then shows the playground's command.
     """
 
     def __init__(self, folder: Path, legend: Sequence[Swatch] = (), *, can_draw: bool = True) -> None:
@@ -218,7 +218,7 @@ class Page(Sink):
         self._rows = JsonLines(folder / "rows.jsonl")
 
     def open(self, first_step: int) -> None:
-        """Remove the rows of a killed session."""
+        """Remove rows of `first_step` and later steps, which a killed session left."""
         self._rows.open(first_step)
 
     def validation(self, step: int, report: ValidationReport) -> None:
@@ -248,7 +248,7 @@ class Page(Sink):
 
 
 def _is_sample(row: Mapping[str, Any]) -> bool:
-    """Return whether `Page` wrote a row; a damaged file must not end the run."""
+    """Return whether a row is as `Page` writes it, because a damaged file must not end the run."""
     images, figures = row.get("images"), row.get("metrics")
     if not (isinstance(images, dict) and isinstance(figures, dict)):
         return False
@@ -262,7 +262,7 @@ def _row(record: Mapping[str, Any]) -> Row:
 
 
 class TensorBoard(Sink):
-    """Writes curves and pictures into the folder of a run. After a failure of the disk it writes none any more."""
+    """Writes curves and pictures for TensorBoard into the folder of a run. It stops after an error of the disk."""
 
     place = "TensorBoard's events"
 
@@ -271,8 +271,8 @@ class TensorBoard(Sink):
         self._writer: SummaryWriter | None = None
 
     def open(self, first_step: int) -> None:
-        """Open a file of events."""
-        # also in the first session: TensorBoard takes the first mark for no restart, and hides nothing
+        """Open a new event file."""
+        # set purge_step in the first session too, because TensorBoard ignores the first purge_step in a folder
         self._writer = SummaryWriter(str(self._folder), purge_step=first_step)
         charts = {part: {name: ["Multiline", [tags]] for name, tags in of.items()} for part, of in CHARTS.items()}
         self._write(lambda writer: writer.add_custom_scalars(charts))
@@ -293,11 +293,11 @@ class TensorBoard(Sink):
         self._write(add)
 
     def close(self) -> None:
-        """Write what is left."""
+        """Close the event file."""
         self._write(SummaryWriter.close)
 
     def _write(self, add: Callable[[SummaryWriter], object]) -> None:
-        """Call `add` with torch's writer, and flush what it adds to the disk."""
+        """Call `add` with the writer, and flush the writer to the disk."""
         writer, self._writer = self._writer, None
         if writer:
             add(writer)
