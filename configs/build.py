@@ -147,6 +147,7 @@ def trained_side(config: Config) -> LeastSide:
     for name, weight in config.loss_weights.items():
         side = _called(GENERATOR_LOSSES[name].least_side, vars(config.loss))
         sides.append((side, f"loss.{name}={exact(weight)}"))
+    sides.append((8 * config.loss.shift_reach, f"loss.shift_reach={config.loss.shift_reach}"))
     (pixels, reason), scale = max(sides), config.generator.scale
     return LeastSide(math.ceil(pixels / scale), f"{reason}{'' if scale == 1 else f' generator.scale={scale:g}'}")
 
@@ -360,7 +361,7 @@ def build_evaluator(config: Config, device: torch.device, n_images: int) -> Eval
     """
     settings, extra = config.metrics, measured_metrics(config)
     evaluator = Evaluator.load(extra, settings.label_colors, device, n_images, settings.features)
-    return replace(evaluator, bounds=_bounds(config, config.data))
+    return replace(evaluator, bounds=_bounds(config, config.data), shift_reach=config.measured_shift_reach)
 
 
 def source_evaluator(config: Config, evaluator: Evaluator) -> Evaluator:

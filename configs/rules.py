@@ -152,6 +152,7 @@ def _loss_rules(config: Config) -> Iterator[Rule]:
         yield config.data.has_labels, "data.n_classes", expected
         wrong = [name for name, term in terms.items() if term.needs_features]
         wrong += [name for name, penalty in penalties.items() if not penalty.classifies_pixels]
+        wrong += ["shift_reach"] * (loss.shift_reach > 0)
         yield from ((False, f"loss.{name}", f"0 {chosen}") for name in wrong)
         is_possible = not loss.labelmix or config.train.pool_size == 0
         yield is_possible, "train.pool_size", "0 with loss.labelmix, which mixes images of a pair"
@@ -209,6 +210,7 @@ def _unused(config: Config) -> Iterator[str]:
         (features.n_channels > 0, ["features.origin", "features.regions"]),
         (config.style.channels > 0, ["style.size", "loss.kl_divergence"]),
         (config.amp.opt_level != "O0", ["amp.dtype"]),
+        (config.loss.shift_reach > 0, ["loss.shift_patch", "loss.shift_penalty"]),
         (config.train.validation_share > 0, ["train.validation_group"]),
         (needs_instances, ["data.instances"]),
         (data.n_classes > 0 and not data.label_colors, ["data.ignore_id"]),

@@ -4,12 +4,15 @@ Samples are checked in separate processes, so that a decoder that crashes is rep
 """
 
 import hashlib
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from operator import itemgetter
-from statistics import median_low
+from statistics import median, median_low
+from types import MappingProxyType
 
 import numpy as np
 import torch
@@ -32,10 +35,13 @@ MIN_SIDE = 48  # pixels; smaller images have too few contours
 _MAX_SIDE = 512  # pixels of the middle that is compared
 _MAX_SHARE = 1 / 8  # largest displacement, as a share of a side
 _CLEAR_PEAK = 12.0  # height of a peak above the mean, in standard deviations
+FAINT_PEAK = 8.0  # clear for pairs; up to a third of unrelated images have such a peak
 _BEYOND_REST = 1.5  # least ratio of a peak to the score of no displacement
 _FEWEST = 3  # pairs with the same displacement
 _SMALL_SHIFT = 2  # pixels, if most pairs have it
 _LARGE_SHIFT = 5  # pixels, of a single pair
+_FEWEST_FAINT = 8  # pairs with different displacements
+_LARGE_REACH = 8  # pixels; patches within a larger reach match by chance
 
 Shift = tuple[int, int]
 """Pixels to the right and down."""
@@ -50,6 +56,7 @@ class Checked:
     types: Data types of its images, as "uint16 source and uint8 target".
     files: Files that splits must not share.
     shifts: Displacement of "targets", and in a stack of "images of the last source folder", if it is clear.
+    faint_shifts: The same with FAINT_PEAK. None: nothing was measured.
     """
 
     index: int
@@ -60,6 +67,7 @@ class Checked:
     types: str = ""
     files: Sequence[Blob] = ()
     shifts: Mapping[str, Shift] = field(default_factory=dict)
+    faint_shifts: Mapping[str, Shift] | None = None
 
 
 @dataclass
@@ -91,6 +99,7 @@ class Check(MonitoredDataset):
             placement = drawn or self.preprocessing.fixed(sample)
             files = self.layout.provenance(index).files
             is_measured = index % -(-len(self.layout) // MEASURED_SHIFTS) == 0
+            of_peak = partial(_shifts, files, sample, self.layout.n_classes > 0) if is_measured else None
             return Checked(
                 index,
                 height=placement.crop_height,
@@ -98,7 +107,8 @@ class Check(MonitoredDataset):
                 ids=ids,
                 types=" and ".join(f"{str(sample.maps[k].dtype)[6:]} {k}" for k in _IMAGES if k in sample.maps),
                 files=_own_files(files, sample),
-                shifts=_shifts(files, sample, source_is_ids=self.layout.n_classes > 0) if is_measured else {},
+                shifts=of_peak(_CLEAR_PEAK) if of_peak else {},
+                faint_shifts=of_peak(FAINT_PEAK) if of_peak else None,
             )
         except Exception as error:  # noqa: BLE001  a bug is reported with its sample
             return Checked(index, as_data_error(error, describe_sample(self.layout, index)).problems, ids=ids)
@@ -110,8 +120,8 @@ def _own_files(files: Mapping[str, Blob], sample: Sample) -> list[Blob]:
     return [file for kind, file in files.items() if kind not in plain | {"weights", "labels"}]
 
 
-def _shifts(files: Mapping[str, Blob], sample: Sample, *, source_is_ids: bool) -> dict[str, Shift]:
-    """Return the clear displacements; see `Checked.shifts`."""
+def _shifts(files: Mapping[str, Blob], sample: Sample, source_is_ids: bool, least_peak: float) -> dict[str, Shift]:
+    """Return the displacements with at least a peak; see `Checked.shifts`."""
     source, is_stacked, compared = sample.source, any(map(is_later_source, files)), {}
     if sample.target is not None:
         compared["targets"] = (source, sample.target)
@@ -121,7 +131,8 @@ def _shifts(files: Mapping[str, Blob], sample: Sample, *, source_is_ids: bool) -
     if is_stacked:
         last = source if sample.source_images is None else sample.source_images
         compared["images of the last source folder"] = (source[:1], last[-1:])
-    found = {what: displacement(*images, source_is_ids=source_is_ids) for what, images in compared.items()}
+    measure = partial(displacement, source_is_ids=source_is_ids, least_peak=least_peak)
+    found = {what: measure(*images) for what, images in compared.items()}
     return {what: shift for what, shift in found.items() if shift is not None}
 
 
@@ -161,7 +172,9 @@ def shared_files(splits: Mapping[str, Sequence[Blob]]) -> Iterator[str]:
         yield f"{first} and {other} share {files}. Remove them from one of the two"
 
 
-def displacement(source: Tensor, target: Tensor, *, source_is_ids: bool) -> Shift | None:
+def displacement(
+    source: Tensor, target: Tensor, *, source_is_ids: bool, least_peak: float = _CLEAR_PEAK
+) -> Shift | None:
     """Return how many pixels a target is to the right of and below its source, or None if that is not clear.
 
     This is phase correlation (Kuglin and Hines 1975) of contours, because a label map and a photo share nothing else.
@@ -182,7 +195,7 @@ def displacement(source: Tensor, target: Tensor, *, source_is_ids: bool) -> Shif
     far_y, far_x = int(height * _MAX_SHARE), int(width * _MAX_SHARE)
     near = score.roll((far_y, far_x), (0, 1))[: 2 * far_y + 1, : 2 * far_x + 1]
     peak, place = near.flatten().max(0)
-    if peak < _CLEAR_PEAK:
+    if not peak >= least_peak:  # NaN included
         return None
     if peak < _BEYOND_REST * near[far_y - 1 : far_y + 2, far_x - 1 : far_x + 2].max():
         return 0, 0
@@ -204,18 +217,31 @@ def _contours(image: Tensor, is_ids: bool = False) -> Tensor:
     return torch.hypot(down, across).sqrt()
 
 
-def shift_warnings(shifts: Mapping[str, Shift], what: str) -> Iterator[str]:
-    """Yield a line if most samples have the same displacement, or some a large one.
+def shift_warnings(
+    shifts: Mapping[str, Shift], what: str, faint: Mapping[str, Shift | None] = MappingProxyType({}), reach: int = 0
+) -> Iterator[str]:
+    """Yield a line if most samples have the same displacement, many have different ones, or some have a large one.
 
     shifts: Displacements by name of sample. what: The displaced images, for the message.
+    faint: Displacements with FAINT_PEAK of all measured samples. They count if at least half of them are known, which
+        excludes unrelated images. reach: Value of loss.shift_reach. Different displacements within it have no line.
     """
-    if not shifts:
-        return
-    x, y = (median_low(shift[axis] for shift in shifts.values()) for axis in (0, 1))
-    alike = [name for name, shift in shifts.items() if max(abs(shift[0] - x), abs(shift[1] - y)) <= 1]
+    known = {name: shift for name, shift in faint.items() if shift is not None}
+    known = known if len(known) >= max(_FEWEST_FAINT, len(faint) / 2) else {}
     hint = "look at them with --show 12, and align the images"
-    if max(abs(x), abs(y)) >= _SMALL_SHIFT and len(alike) >= max(_FEWEST, 0.6 * len(shifts)):
-        yield f"{what} seem to be shifted by {_place(x, y)} in {len(alike)} of {len(shifts)} pairs: {hint}"
+    for seen in filter(None, (known, shifts)):
+        x, y = (median_low(shift[axis] for shift in seen.values()) for axis in (0, 1))
+        n_alike = sum(max(abs(shift[0] - x), abs(shift[1] - y)) <= 1 for shift in seen.values())
+        if max(abs(x), abs(y)) >= _SMALL_SHIFT and n_alike >= max(_FEWEST, 0.6 * len(seen)):
+            yield f"{what} seem to be shifted by {_place(x, y)} in {n_alike} of {len(seen)} pairs: {hint}"
+            return
+    lengths = [max(map(abs, shift)) for shift in known.values()]
+    if known and median(lengths) >= _SMALL_SHIFT:
+        needed = min(math.ceil(np.percentile(lengths, 90)) + 1, 16)
+        remedy = "align them first" if needed > _LARGE_REACH else f"align them, or set loss.shift_reach={needed}"
+        if needed > reach:
+            found = f"by {median(lengths):g} pixels in the median of {len(known)} pairs, each in another direction"
+            yield f"{what} are shifted {found}: {remedy} (tools.convert_data align-targets)"
         return
     far = [f"{name} by {_place(*shift)}" for name, shift in shifts.items() if max(map(abs, shift)) >= _LARGE_SHIFT]
     if far:

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Literal, Self
+from functools import lru_cache, reduce
+from typing import Literal, NamedTuple, Self
 
 import torch
 import torch.nn.functional as F
@@ -97,6 +97,23 @@ def weights_of_classes(labels: Tensor, class_weights: Mapping[int, float], heigh
     if weights.shape[-2:] == (height, width):
         return weights
     return F.interpolate(weights, (height, width), mode="nearest-exact")
+
+
+class PixelWeightFactors(NamedTuple):
+    """Two factors of the weights of pixels, (N, 1, H, W) float32 each, or None if all are 1.
+
+    of_target: From the maps of data.weight_folder, which belong to the targets.
+    of_classes: From the classes of the sources.
+    """
+
+    of_target: Tensor | None = None
+    of_classes: Tensor | None = None
+
+    @property
+    def product(self) -> Tensor | None:
+        """The weights, (N, 1, H, W) float32, or None if all are 1."""
+        factors = [factor for factor in self if factor is not None]
+        return reduce(torch.mul, factors) if factors else None
 
 
 Features = Literal["none", "encoded", "precomputed"]
@@ -218,14 +235,13 @@ class Conditioning:
             return images_to_uint8(images).expand(-1, 3, -1, -1)
         return self.target_range.from_float(images, dtype) if self.target_range else images_to_uint8(images)
 
-    def weights(self, batch: Batch) -> Tensor | None:
-        """Return the weights of the target's pixels, (N, 1, H, W) float32, or None if all are 1."""
+    def weights(self, batch: Batch) -> PixelWeightFactors:
+        """Return the factors of the weights of the target's pixels."""
         of_map = None if batch.weights is None else weights_to_float(batch.weights)
         if not self.class_weights or not self.n_classes:
-            return of_map
+            return PixelWeightFactors(of_map)
         sides = (batch.source if batch.target is None else batch.target).shape[-2:]
-        of_classes = weights_of_classes(batch.source, self.class_weights, *sides)
-        return of_classes if of_map is None else of_map * of_classes
+        return PixelWeightFactors(of_map, weights_of_classes(batch.source, self.class_weights, *sides))
 
     def generator_inputs(self, batch: Batch, condition: Tensor) -> tuple[Tensor, ...]:
         """Return the generator's arguments for a batch and its condition (N, channels, H, W).

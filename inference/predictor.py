@@ -177,7 +177,7 @@ class Predictor:
 
     def weights(self, sample: Sample) -> Tensor | None:
         """Return the weights of a sample's pixels, (1, H, W) float32 on the CPU; None if all weights are equal."""
-        weights = self.conditioning.weights(Batch.of([sample]))
+        weights = self.conditioning.weights(Batch.of([sample])).product
         return None if weights is None else weights[0]
 
 

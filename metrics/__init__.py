@@ -26,6 +26,11 @@ METRICS: dict[str, Metric] = {  # the order of the printed figures
     "psnr_weighted": Metric("PSNR weighted", higher_is_better=True, of="weighted"),
     "ssim": Metric("SSIM", higher_is_better=True),
     "ssim_weighted": Metric("SSIM weighted", higher_is_better=True, of="weighted"),
+    "l1_shifted": Metric("L1 shifted", higher_is_better=False, of="shifted"),
+    "psnr_shifted": Metric("PSNR shifted", higher_is_better=True, of="shifted"),
+    "ssim_shifted": Metric("SSIM shifted", higher_is_better=True, of="shifted"),
+    "shift_x": Metric("shift x", higher_is_better=None, of="shifted"),  # 0 is best
+    "shift_y": Metric("shift y", higher_is_better=None, of="shifted"),
     "ms_ssim": Metric("MS-SSIM", higher_is_better=True),
     "sharpness": Metric("sharpness", higher_is_better=None),  # 1 is best
     "lpips": PairMetric("LPIPS", higher_is_better=False, load=Lpips, weights=ALEXNET),

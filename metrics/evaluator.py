@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from metrics import METRICS, with_features
-from metrics.image_metrics import Bounds, image_metrics, weighted_mean
+from metrics.best_shift import figures_after_shift
+from metrics.image_metrics import Bounds, as_floats, image_metrics, weighted_mean
 from metrics.metric import FeatureNetwork, ImageComparison, PairMetric, SetMetric
 from metrics.segmentation import ClassScore, confusion, label_scores
 from utils.label_colors import LabelColors, read_label_colors
@@ -82,6 +83,7 @@ class Evaluator:
     label_colors: Colours of the classes, if images are label maps.
     bounds: Range of the values of images that are not 8-bit RGB.
     device: Device of `image_metrics`.
+    shift_reach: Largest shift of figures after the best shift, in pixels; 0 for no such figures.
     """
 
     comparisons: Mapping[str, ImageComparison] = field(default_factory=dict)
@@ -90,6 +92,7 @@ class Evaluator:
     label_colors: LabelColors | None = None
     bounds: Bounds | None = None
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    shift_reach: int = 0
 
     @classmethod
     def load(
@@ -130,7 +133,9 @@ class Evaluator:
         """
         features, target_features = self.features(fake, number), self.features(target, number)
         seen = (self.bounds.shares(fake), self.bounds.shares(target)) if self.bounds else (fake, target)
-        figures = image_metrics(seen[0].to(self.device), seen[1].to(self.device), weights)
+        ours, theirs = (as_floats(image.to(self.device)) for image in seen)
+        figures = image_metrics(ours, theirs, weights)
+        figures |= figures_after_shift(ours, theirs, self.shift_reach) if self.shift_reach else {}
         if self.bounds:
             errors = (fake.double() - target.double()).abs()
             figures["mae"] = float(errors.mean())
@@ -206,6 +211,8 @@ class Evaluator:
             "torch": torch.__version__,
             "torchmetrics": version("torchmetrics"),
         }
+        if self.shift_reach:
+            protocol["shifted"] = f"after the shift up to {self.shift_reach} pixels with the least L1, without a border"
         protocol |= {name: compare.protocol for name, compare in self.comparisons.items()}
         protocol |= {name: network.protocol for name, network in self.feature_networks.items()}
         protocol |= {name: metric.protocol for name, metric in self.sets.items() if metric.protocol}
@@ -221,6 +228,8 @@ class Evaluator:
         basis: list[Any] = [self._compared, self.comparisons[figure].protocol if figure in self.comparisons else None]
         if figure in self.sets:
             basis += [self.sets[figure].protocol, self.feature_networks[self.sets[figure].features.name].protocol]
+        if METRICS[figure].of == "shifted":
+            basis.append(self.shift_reach)
         if METRICS[figure].of == "labels" and self.label_colors:
             basis += [self.label_colors.n_classes, self.label_colors.colors.tolist()]
         return basis

@@ -53,7 +53,7 @@ def image_metrics(fake: Tensor, target: Tensor, weights: Tensor | None = None) -
 
     weights: Weights of the pixels, (1, H, W) float32 of at least 0; None for equal weights.
     """
-    fake, target = _batch_of_floats(fake), _batch_of_floats(target)
+    fake, target = as_floats(fake)[None], as_floats(target)[None]
     similarity, multiscale = structural_similarity(extended(fake, WINDOW), extended(target, WINDOW))
     difference = fake - target
     figures = {
@@ -96,6 +96,6 @@ def weighted_mean(values: Tensor, weights: Tensor) -> Tensor:
     return (values.double().mean(dim=1, keepdim=True) * weights).sum() / weights.sum()
 
 
-def _batch_of_floats(image: Tensor) -> Tensor:
-    """Return a (C, H, W) image as (1, C, H, W) floats; uint8 in [0, 1]."""
-    return (image if image.is_floating_point() else image.float() / 255).unsqueeze(0)
+def as_floats(image: Tensor) -> Tensor:
+    """Return a (C, H, W) image as floats; uint8 in [0, 1]."""
+    return image if image.is_floating_point() else image.float() / 255

@@ -42,7 +42,7 @@ class Metric:
     title: Name in logs and galleries.
     higher_is_better: None if neither lower nor higher is better.
     of: Input: all images; values in their unit, of images that are not 8-bit RGB; weighted pixels; weighted values;
-        label maps, if metrics.label_colors is set.
+        label maps, if metrics.label_colors is set; shifted images, if metrics.shift_reach is above 0.
     least_images: Number of images that it needs.
     needs_pairs: Whether it compares a translated image with its own target.
     is_optional: Whether it is computed only if metrics.extra or the method names it.
@@ -50,7 +50,7 @@ class Metric:
 
     title: str
     higher_is_better: bool | None
-    of: Literal["images", "values", "weighted", "weighted values", "labels"] = "images"
+    of: Literal["images", "values", "weighted", "weighted values", "labels", "shifted"] = "images"
     least_images: int = 1
     needs_pairs: ClassVar[bool] = True
     is_optional: ClassVar[bool] = False

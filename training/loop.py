@@ -47,7 +47,7 @@ class TrainingLoop:
             epoch = state.epoch
             freeze_parts(method.networks, training.config.train, epoch)
             training.schedule.apply(method.optimizers, epoch)
-            method.begin_step(state.step)
+            method.begin_step(state.step, training.planned_steps)
             batches = self.batches.read_step()
             # all processes learn together whether any of them has a reason to stop
             request = training.world.all_reduce_max(END if self.end_reason else stop.poll())

@@ -150,10 +150,14 @@ class Training:
         return run_folder(self.config)
 
     @property
+    def planned_steps(self) -> int:
+        """The step that ends the last epoch of the schedule."""
+        return self.loop.last_step(self.config.total_epochs, self.config.batches_per_step)
+
+    @property
     def total_steps(self) -> int:
         """The last step of the run."""
-        steps = self.loop.last_step(self.config.total_epochs, self.config.batches_per_step)
-        return min(steps, self.config.train.max_steps or steps)
+        return min(self.planned_steps, self.config.train.max_steps or self.planned_steps)
 
     def dataset(self, cache: Layout | None = None) -> TrainingDataset:
         """Return the training samples with their augmentation, read from `cache` if there is one."""
@@ -340,6 +344,7 @@ def best_figure(config: Config, split: str, progress: str, n_samples: int) -> st
     has_weights = config.data.has_weight_maps or bool(facts.conditioning.class_weights)
     kinds = {"images": True, "weighted": has_weights, "values": not facts.conditioning.target_is_rgb}
     kinds |= {"weighted values": kinds["weighted"] and kinds["values"], "labels": bool(config.metrics.label_colors)}
+    kinds["shifted"] = config.measured_shift_reach > 0
     possible = [
         name
         for name, metric in METRICS.items()

@@ -77,6 +77,12 @@ class Config(Section, prefix=""):
         return self.loss.weights_for(self.method.declaration.data, has_style=self.style.channels > 0)
 
     @property
+    def measured_shift_reach(self) -> int:
+        """Largest shift of figures after the best shift, in pixels; 0 if there are no such figures."""
+        reach = self.metrics.shift_reach
+        return self.loss.shift_reach if reach is None else reach
+
+    @property
     def penalties(self) -> dict[str, float]:
         """The weights of the discriminator's penalties that are set, by name."""
         return {name: weight for name, weight in self.loss.penalties.items() if weight}

@@ -66,10 +66,22 @@ class LossConfig(Section, prefix="loss."):
     outside_mask: float = weight(0.0, "no pairs")
     """Without pairs: L1 between sources and their translations, except for the classes that may change: class_weights
     gives them 0, as {11: 0, 12: 0}. The label maps of the sources are in {split}_A_label, as ids."""
+    shift_reach: int = number(0, most=16)
+    """Largest displacement of a target from its source, in pixels of the target and per direction. The losses then use,
+    for each patch of a translation, the most similar part of the target within reach. 0: the pairs are aligned."""
+    shift_patch: int = number(16, least=4, most=128)
+    """Side of the patches that are displaced together, in pixels."""
+    shift_penalty: float = number(0.1)
+    """Relative cost of each pixel of displacement at the first step. It falls to 0 at half of the epochs' steps."""
     kl_divergence: float = weight(0.05, "pairs", needs_style=True)
     """With style.channels: distance of the encoded styles from N(0, 1), from which test.py draws. Summed over the
     samples of a pass and the channels of the style, as in SPADE. With a lower weight, styles hold more of the images,
     and drawn styles resemble them less."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expected = f"at least {2 * self.shift_reach}, twice loss.shift_reach: smaller patches match by chance"
+        self.require(self.shift_patch >= 2 * self.shift_reach, "shift_patch", expected)
 
     @property
     def weights(self) -> dict[str, float]:

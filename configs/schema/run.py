@@ -53,6 +53,9 @@ class MetricsConfig(Section, prefix="metrics."):
     features: Literal["inception", "efficientnet_lite2"] = "inception"
     """Network of fid and kid. efficientnet_lite2 needs the extra `perceptual` and no download. Its figures are not
     comparable with published ones."""
+    shift_reach: int | None = number(None, most=16)
+    """Also report L1, PSNR and SSIM after the best shift of each image up to so many pixels, and the shifts. Then
+    checkpoint.best=auto and optimizer.decay=plateau use this L1. null: the value of loss.shift_reach. 0: off."""
     label_colors: str | None = setting(
         None, lambda name: name is None or name.strip(), "null, cityscapes, cmp_facades or a YAML file"
     )

@@ -44,7 +44,7 @@ _OF_PAIRS = (
     *("data.n_classes", "data.label_colors", "data.instance_edges", "data.weight_folder"),
     *("data.quarter_turns", "data.rotation_degrees", "data.zoom", "data.elastic"),
     *("features", "style", "generator.scale", "metrics.label_colors"),
-    *("train.retain_graph", "train.freeze_global_epochs"),
+    *("train.retain_graph", "train.freeze_global_epochs", "loss.shift_reach", "metrics.shift_reach"),
 )
 
 METHODS: dict[str, MethodDeclaration] = {

@@ -76,6 +76,7 @@ DATA_SETS = {
     "datasets/facades": [""],
     "DRAWN": ["_img"],
     "SMALL_AND_LARGE": ["_A"],
+    "SECTIONS": ["_A", "_B"],
 }
 COLORS_TO_IDS = "python -m tools.convert_data colors-to-ids COLORED/train DATA/train_label"
 MADE_BEFORE = {  # what the reader has made by then, besides runs
@@ -85,6 +86,7 @@ MADE_BEFORE = {  # what the reader has made by then, besides runs
     ),
     "--output SOURCES": "python -m tools.convert_data from-photos PHOTOS PAIRS",
     "--colors DATA/train_label.yaml": COLORS_TO_IDS,
+    "run.name=aligned": "python -m tools.convert_data align-targets PAIRS ALIGNED",
     "run.name=enlarged": "python -m tools.convert_data from-photos PHOTOS ENLARGED --source reduced --factor 2",
     "run.name=cleaned": "python -m tools.convert_data from-photos PHOTOS CLEANED --source noisy",
     "run.name=coloured": "python -m tools.convert_data from-photos PHOTOS COLOURED --source grey",

@@ -46,7 +46,7 @@ def of_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 AVERAGED = [(STEPS, "whole"), (1, "parts"), (STEPS, "parts")]
 LIKE_ONE = [f"train.max_steps={STEPS}", "data.synthetic_samples=[12,2,3]", "optimizer.learning_rate=1e-3"]
-LIKE_ONE += ["data.synthetic_size=[64,64]"]
+LIKE_ONE += ["data.synthetic_size=[64,64]", "loss.shift_reach=4"]
 
 
 def test_two_processes_train_like_one_on_the_joint_batch(of_two: Path) -> None:

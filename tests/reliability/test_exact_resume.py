@@ -38,6 +38,7 @@ CASES: list[Case] = [  # step of the stop, loader processes before and after it,
     (2, "0, 0", ["loss.gan_mode=wgan", "loss.gradient_penalty=10", "train.discriminator_steps=2", *FEATURES]),
     (2, "0, 0", [*ALTERNATING, *O3_BF16, "augmentation.policy=[color,cutout]", "train.freeze=[generator.stem]"]),
     (3, "0, 0", ["loss.r1=1", "loss.perceptual=9", "loss.perceptual_network=efficientnet_lite0"]),
+    (2, "0, 0", ["loss.shift_reach=4", "data.synthetic_size=[64,64]", "train.accumulation_steps=2", *O1_BF16, *DECAY]),
     (3, "0, 0", [*FASTCUT, *EMA, "amp.opt_level=O2", "amp.dtype=bfloat16"]),
     (3, "0, 0", [*CYCLE, *EMA, "augmentation.policy=[translation]"]),
 ]

@@ -103,7 +103,7 @@ def train(method: Method, step: Any, batches: list[Batch], n_passes: int = 1) ->
     for number in range(0, len(batches), n_passes):
         for group in method.optimizers.values():
             group.set_learning_rate(1e-3 / (1 + number // 8 if method.device.type == "cuda" else 1))
-        method.begin_step(number // n_passes)
+        method.begin_step(number // n_passes, planned_steps=100)
         step([batches[number : number + n_passes]])
     groups = {name: group.state_dict() for name, group in method.optimizers.items()}
     weights = {name: network.module.state_dict() for name, network in method.networks.items()}

@@ -238,6 +238,22 @@ def test_automatic_best_figure_needs_samples_that_are_not_trained_on(setting: st
     assert best_figure(config, split, progress="swd", n_samples=9) == figure
 
 
+@pytest.mark.parametrize(
+    ("settings", "figure"),
+    [
+        ([], "l1"),
+        (["loss.shift_reach=2"], "l1_shifted"),
+        (["metrics.shift_reach=2"], "l1_shifted"),
+        (["loss.shift_reach=2", "metrics.shift_reach=0"], "l1"),
+    ],
+)
+def test_progress_is_measured_after_the_best_shift(tiny_config: Path, settings: list[str], figure: str) -> None:
+    training = built(tiny_config, "optimizer.decay=plateau", "checkpoint.best=auto", *settings)
+    assert (training.best.figure, training.method.progress, [*training.measured_on]) == (figure, figure, [figure])
+    assert training.validation is not None
+    assert (figure == "l1_shifted") == ("validation/shift_x" in training.validation.run(0).scalars)
+
+
 @pytest.mark.parametrize("settings", [["checkpoint.best=none"], ["data.validation_split=train"]], ids=str)
 def test_patience_needs_a_best(tiny_config: Path, settings: list[str]) -> None:
     with pytest.raises(ConfigError, match=r"^train\.patience is 2, expected null"):

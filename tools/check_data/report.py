@@ -148,12 +148,14 @@ def describe_ids(ids: set[int], n_classes: int, ignore_id: int | None) -> str:
     return f"{found}: {wanted}{'' if ignored_id is None else f' data.ignore_id={ignored_id}'}"
 
 
-def warnings_of(sides: Sequence[CheckedSide]) -> Iterator[str]:
-    """Yield a line for each displacement, and for files and groups that several splits share."""
+def warnings_of(sides: Sequence[CheckedSide], shift_reach: int = 0) -> Iterator[str]:
+    """Yield a line for each displacement beyond `shift_reach`, and for files and groups that several splits share."""
     for side in sides:
-        for what in dict.fromkeys(what for checked in side.results for what in checked.shifts):
-            shifts = {side.layout.names[one.index]: one.shifts[what] for one in side.results if what in one.shifts}
-            yield from (f"{side.name}: {warning}" for warning in shift_warnings(shifts, what))
+        measured = [(side.layout.names[one.index], one) for one in side.results if one.faint_shifts is not None]
+        for what in dict.fromkeys(what for _, one in measured for what in one.faint_shifts or ()):
+            shifts = {name: one.shifts[what] for name, one in measured if what in one.shifts}
+            faint = {name: (one.faint_shifts or {}).get(what) for name, one in measured if what == "targets"}
+            yield from (f"{side.name}: {warning}" for warning in shift_warnings(shifts, what, faint, shift_reach))
     yield from shared_files({side.name: [file for one in side.results for file in one.files] for side in sides})
     for kind in dict.fromkeys(side.kind for side in sides):
         yield from shared_groups({side.name: side.layout.names for side in sides if side.kind == kind})
@@ -179,7 +181,7 @@ def check(config: Config, splits: Mapping[str, bool], *, n_shown: int, sheet: Pa
         n_problems += _log(palette_problems(file for side in sides for file in label_maps(side.layout)))
         if ids := {number for side in sides for one in side.results for number in one.ids}:
             logger.info("%s", describe_ids(ids, config.data.n_classes, config.data.ignore_id))
-    n_warnings = _log(warnings_of(sides), "warning: ")
+    n_warnings = _log(warnings_of(sides, config.loss.shift_reach), "warning: ")
     if n_shown:
         layout, *_ = _open_split(config, first, needs_targets=True)
         is_written = layout is not None and write_sheet(config, layout, n_shown, sheet)
@@ -242,5 +244,5 @@ def _images(config: Config, layout: Layout, sample: Sample, what: str) -> dict[s
             is_rgb = image.dtype == torch.uint8 and len(image) == 3
             rgb = image if is_rgb else picture(image)
             pictures[what + name] = rgb if name == "target" else scaled_picture(rgb, config.generator.scale)
-    weights = build.data_facts(config).conditioning.weights(Batch.of([sample]))
+    weights = build.data_facts(config).conditioning.weights(Batch.of([sample])).product
     return pictures if weights is None else pictures | {f"{what}weights": weights_picture(weights[0])}

@@ -1,4 +1,4 @@
-"""Make data sets: pairs of photographs, ids of coloured label maps, tar files.
+"""Make data sets from photographs, from other data sets, or from tar files.
 
 python -m tools.convert_data COMMAND FROM … TO [options]; --help lists the commands.
 """
@@ -14,6 +14,7 @@ from typing import get_args
 from data.batch import DataError
 from data.files.image_files import JPEG_QUALITY, count_other_files
 from data.folder import SPLITS
+from tools.convert_data.aligned_targets import align_targets
 from tools.convert_data.conversion import convert_all, found_images
 from tools.convert_data.label_maps import colors_to_ids
 from tools.convert_data.photos import SUFFIXES, PhotoPairs, Source, split_of
@@ -30,7 +31,7 @@ _OF_SOURCES: dict[str, dict[str, float]] = {  # options, and their defaults by t
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     """Parse the command line. `run` of the result is the function of the command."""
-    parser = ArgumentParser(description="Make data sets: pairs of photographs, ids of coloured label maps, tar files.")
+    parser = ArgumentParser(description="Make data sets from photographs, from other data sets, or from tar files.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def command(name: str, run: Callable[..., list[str]], text: str) -> Callable[..., argparse.Action]:
@@ -58,6 +59,9 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     for split in ("val", "test"):
         share_help = f"share of {split}, chosen by name, so it stays the same when photographs are added; default: 0.1"
         add(f"--{split}", type=_number(0, 1), default=0.1, metavar="SHARE", help=share_help)
+
+    aligned = "a data set copied, with each target shifted by its measured displacement from its source"
+    folders(command("align-targets", _align_targets, aligned))
 
     colors = "label maps drawn in colours to ids, and a YAML file of the colours, TO.yaml"
     folders(add := command("colors-to-ids", _colors_to_ids, colors))
@@ -122,6 +126,10 @@ def _from_photos(arguments: argparse.Namespace, problems: list[str]) -> list[str
     if arguments.source == "reduced" and arguments.factor == 4:  # targets as large as with factor 2
         command += ["generator.scale=4", "data.crop_width=32", "data.crop_height=32"]
     return [*lines, f"to train on them: python {shlex.join(command)}"]
+
+
+def _align_targets(arguments: argparse.Namespace, _: list[str]) -> list[str]:
+    return align_targets(_origin(arguments), arguments.target)
 
 
 def _colors_to_ids(arguments: argparse.Namespace, problems: list[str]) -> list[str]:

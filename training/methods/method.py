@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -66,7 +66,6 @@ class Method(ABC):
     discriminator_objective: Loss of all discriminators.
     """
 
-    progress: ClassVar[str]
     networks: Mapping[str, TrainedNetwork] = field(init=False)
     optimizers: Mapping[str, OptimizerGroup]
     translators: Mapping[str, Translator]
@@ -76,6 +75,7 @@ class Method(ABC):
     discriminator_objective: DiscriminatorObjective = field(
         default_factory=lambda: DiscriminatorObjective(AdversarialLoss(), {}), kw_only=True
     )
+    progress: str = field(default="l1", kw_only=True)
 
     def __post_init__(self) -> None:
         self.networks = {name: one for group in self.optimizers.values() for name, one in group.networks.items()}
@@ -115,8 +115,8 @@ class Method(ABC):
         for pool, _ in self.pools:
             pool.settle()
 
-    def begin_step(self, step: int) -> None:
-        """Prepare what depends on the number of the step, from 0."""
+    def begin_step(self, step: int, planned_steps: int) -> None:
+        """Prepare what depends on the number of the step, from 0, or on the share of the planned steps, in place."""
         self.discriminator_objective.step = step
 
     def step(self, batches: StepBatches) -> None:
@@ -189,7 +189,7 @@ class Pair(NamedTuple):
 class Unpaired(Method):
     """A method for unpaired images of two domains."""
 
-    progress = "swd"
+    progress: str = field(default="swd", kw_only=True)
 
     def inputs(self, batch: Batch) -> Pair:
         """Return the float tensors of a batch on its device."""

@@ -1,7 +1,7 @@
 """Training on pairs: the discriminator sees the source and the image (pix2pixHD, SPADE, OASIS)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -10,7 +10,9 @@ from torch import Tensor, nn
 from configs import build
 from configs.schema import Config
 from data.batch import Batch
+from data.conditioning import PixelWeightFactors
 from losses.objective import GeneratorObjective, LossInputs
+from losses.shift_search import ShiftSearch
 from metrics.evaluator import Evaluator
 from models.style_encoder import StyledImages, StyleDistribution
 from training.methods.builder import MethodBuilder
@@ -33,13 +35,13 @@ class ModelInputs:
     source: Condition that the discriminator sees, (N, C, H, W) float32, of the target's size.
     target: (N, 3 or 1, H, W) float32 in [-1, 1].
     generator_inputs: Arguments of the generator: the source, and inputs for instance features or style.
-    weights: Weights of the target's pixels, (N, 1, H, W) float32. None: all weigh the same.
+    weights: Factors of the weights of the target's pixels.
     """
 
     source: Tensor
     target: Tensor
     generator_inputs: tuple[Tensor, ...]
-    weights: Tensor | None = None
+    weights: PixelWeightFactors = field(default_factory=PixelWeightFactors)
 
 
 def translate(generator: nn.Module, inputs: tuple[Tensor, ...]) -> Translation:
@@ -54,14 +56,14 @@ class Paired(Method):
 
     optimizers: Groups "generator" and "discriminator".
     retain_graph: Whether the losses of both networks use one pass of the discriminator, whose graph is kept.
+    search: Search for the parts of targets that the losses use. None: pairs are aligned.
     """
-
-    progress = "l1"
 
     generator: TrainedNetwork
     discriminator: TrainedDiscriminator
     objective: GeneratorObjective
     retain_graph: bool = True
+    search: ShiftSearch | None = None
 
     @property
     def pools(self) -> list[tuple[ImagePool, str]]:
@@ -77,6 +79,12 @@ class Paired(Method):
             generator_inputs=conditioning.training_inputs(batch, source),
             weights=conditioning.weights(batch),
         )
+
+    def begin_step(self, step: int, planned_steps: int) -> None:
+        """Also set the penalty of the search."""
+        super().begin_step(step, planned_steps)
+        if self.search is not None:
+            self.search.follow_schedule(step / planned_steps)
 
     def update(self, groups: Sequence[Sequence[ModelInputs]]) -> None:
         """Update the generator from the last of `groups`, and the discriminator from each of them."""
@@ -108,8 +116,9 @@ class Paired(Method):
             transform = judge.augmentation.draw(target)
             fakes, reals, *shown = judge.outputs(transform, (source, fake), (source, target), *earlier)
             loss = judge.loss_of(source, fake, target, transform, fakes=shown[0] if shown else fakes, reals=reals)
-            made = judge.loss_inputs(source, fake, target, transform, style=style, weights=inputs.weights)
-            made = replace(made, discriminate_fake=lambda: fakes, discriminate_target=lambda: reals)
+            made = self._compared(inputs, fake, transform=transform, style=style)
+            of_target = made.discriminate_target if self.search else lambda: reals  # `reals` belong to the given target
+            made = replace(made, discriminate_fake=lambda: fakes, discriminate_target=of_target)
             return self._generator_loss(made), loss
 
     def discriminator_update(self, passes: Sequence[ModelInputs], *, keeps_graph: bool = False) -> Translation:
@@ -135,11 +144,19 @@ class Paired(Method):
             with self.precision.autocast():
                 if not is_single:
                     made = translate(self.generator.network, inputs.generator_inputs)
-                fake, style, judge = *made, self.discriminator
-                read = judge.loss_inputs(inputs.source, fake, inputs.target, style=style, weights=inputs.weights)
-                loss = self._generator_loss(read)
+                fake, style = made
+                loss = self._generator_loss(self._compared(inputs, fake, style=style))
             self.optimizers["generator"].backward(loss * (1 / len(passes)))
         self.optimizers["generator"].step("generator", self.means)
+
+    def _compared(self, inputs: ModelInputs, fake: Tensor, **more: Any) -> LossInputs:
+        """Return the inputs of the generator's losses, with the match of the target if there is a search."""
+        target, weights = inputs.target, inputs.weights
+        if self.search is not None:
+            match = self.search(fake, target, weights.of_target)
+            self.means.add(match.means, "alignment/")
+            target, weights = match.target, weights._replace(of_target=match.weights)
+        return self.discriminator.loss_inputs(inputs.source, fake, target, weights=weights.product, **more)
 
     def _generator_loss(self, translation: LossInputs) -> Tensor:
         terms = self.objective(translation)
@@ -167,6 +184,7 @@ def build_paired(config: Config, world: World) -> Paired:
     if config.train.pool_size and world.size > 1:
         expected = "0 with several processes. Each process would have its own pool"
         raise ConfigError(f"train.pool_size is {config.train.pool_size}, expected {expected}.")
+    loss, reach = config.loss, config.loss.shift_reach
     torch.manual_seed(config.run.seed)
     builder = MethodBuilder(config, world)
     modules = build.build_generator(config), build.build_discriminator(config)
@@ -183,5 +201,7 @@ def build_paired(config: Config, world: World) -> Paired:
         },
         objective=objective,
         retain_graph=config.train.retain_graph,
+        search=ShiftSearch(reach, loss.shift_patch, loss.shift_penalty, world.device) if reach else None,
+        progress="l1_shifted" if config.measured_shift_reach else "l1",
         **builder.common,
     )

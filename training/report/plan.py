@@ -251,7 +251,7 @@ def time_steps(training: Training, batch: Batch) -> float:
         n_slower += 4 * WARM_UP_STEPS + train.pool_size  # up to four graphs, and steps that fill a pool
     durations_s: list[float] = []
     for number in range(n_slower + MOST_STEPS):
-        training.method.begin_step(number)
+        training.method.begin_step(number, training.planned_steps)
         begin_s = time.perf_counter()
         step(batches)
         if world.device.type == "cuda":

@@ -33,6 +33,7 @@ def test_a_method_with_losses_of_its_own_does_without_the_adversarial_one(name: 
             ["loss.outside_mask=1", "loss.class_weights={1: 0}", "data.layout=synthetic_day_night"],
             r"data\.layout is synthetic_day_night, expected one of unpaired_folders with loss",
         ),
+        (["loss.shift_reach=2"], r"loss\.shift_reach is 2, expected 0, its default \(method"),
         (["data.zoom=[1,2]"], r"data\.zoom is .*, expected \[\], its default \(method"),
         (["metrics.extra=[fid,lpips]"], r"metrics\.extra is .*, expected a list of some of swd, fid, kid"),
         (["init.discriminator_C=x"], r"unknown key init\.discriminator_C"),

@@ -64,3 +64,35 @@ def test_other_types_and_channels_are_compared(dtype: torch.dtype) -> None:
 def test_a_common_or_a_large_displacement_is_a_warning(shifts: list[Shift], expected: list[str]) -> None:
     found = list(shift_warnings({f"s{number}": shift for number, shift in enumerate(shifts)}, "targets"))
     assert [line[: len(start)] for line, start in zip(found, expected, strict=True)] == expected
+
+
+ASIDE: list[Shift] = [(3, 0), (-3, 1), (0, 3), (2, -3), (-1, -3), (3, 3), (-3, -3), (0, -3)]
+
+
+@pytest.mark.parametrize(
+    ("shifts", "reach", "expected"),
+    [
+        (
+            ASIDE,
+            0,
+            "targets are shifted by 3 pixels in the median of 8 pairs, each in another direction: align them, or ",
+        ),
+        ([*ASIDE, *[None] * 8], 3, "targets are shifted by 3 pixels in the median of 8 pairs"),
+        ([*ASIDE, *[None] * 9], 0, ""),  # unrelated images
+        (ASIDE[:7], 0, ""),
+        (ASIDE, 4, ""),  # loss.shift_reach is large enough
+        ([(x // 3, y // 3) for x, y in ASIDE], 0, ""),
+        ([(3 * x, 3 * y) for x, y in ASIDE], 4, "targets are shifted by 9 pixels in the median of 8 pairs"),
+        ([(0, 4)] * 9, 0, "targets seem to be shifted by 4 pixels down in 9 of 9 pairs"),
+    ],
+)
+def test_different_displacements_of_most_pairs_are_a_warning(
+    shifts: list[Shift | None], reach: int, expected: str
+) -> None:
+    faint = {f"s{number}": shift for number, shift in enumerate(shifts)}
+    (found,) = [*shift_warnings({}, "targets", faint, reach)] or [""]
+    assert found.startswith(expected)
+    assert bool(found) == bool(expected)
+    if "in another" in found:
+        remedy = "align them first" if "9 pixels" in found else "align them, or set loss.shift_reach=4"
+        assert f": {remedy} (tools.convert_data align-targets)" in found

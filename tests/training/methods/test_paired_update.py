@@ -12,13 +12,17 @@ import torch
 from torch import Tensor
 
 from configs.load import load_config
-from data.conditioning import one_hot
+from data.conditioning import PixelWeightFactors, one_hot
 from losses.diffaugment import Transform
+from losses.distances import l1
+from losses.objective import GeneratorObjective, LossInputs
 from losses.segmentation import mask_of
+from losses.shift_search import ShiftSearch
 from models.running_statistics import running_statistics
 from tests.runs import assert_equal
 from tests.training.methods.updates import (
     POLICY,
+    SEARCH,
     Pair,
     Setup,
     Step,
@@ -42,6 +46,36 @@ SEGMENTATION = Setup(gan_mode="segmentation", weights={"adversarial": 1.0, "l1":
 @BOTH_ORDERS
 def test_a_step_has_the_gradients_of_plain_passes(step: Step, norm: str, policy: Sequence[str]) -> None:
     assert_equals_reference(step, Setup(norm=norm, penalties={"r1": 0.7}), make_pair(), policy=policy)
+
+
+@pytest.mark.parametrize(("norm", "policy"), [("instance", POLICY), ("batch", ())])
+@BOTH_ORDERS
+def test_losses_of_the_generator_use_the_matched_target(step: Step, norm: str, policy: Sequence[str]) -> None:
+    assert_equals_reference(step, Setup(norm=norm, search=ShiftSearch(**SEARCH)), make_pair(), policy=policy)
+
+
+@BOTH_ORDERS
+def test_weights_of_targets_move_and_weights_of_classes_stay(step: Step) -> None:
+    update = make_update(weights={"l1": 1.0})
+    update.search = ShiftSearch(reach=2, patch=16, penalty=0)
+    seen: list[LossInputs] = []
+
+    def recorded_l1(made: LossInputs) -> Tensor:
+        seen.append(made)
+        return l1(made)
+
+    update.objective = GeneratorObjective({"l1": (recorded_l1, 1.0)})
+    source, target = make_pair()
+    of_target, of_classes = torch.rand(2, 2, 1, 32, 32).double() + 0.5
+    inputs = ModelInputs(source, target, (source,), PixelWeightFactors(of_target, of_classes))
+    step(update, [inputs])
+    match = update.search(seen[0].fake.detach(), target, of_target)
+    assert not torch.equal(match.target, target)
+    assert torch.equal(seen[0].target, match.target)
+    assert match.weights is not None
+    assert seen[0].weights is not None
+    assert torch.equal(seen[0].weights.of_images.weights, match.weights * of_classes)
+    assert update.means.flush(World(0, 1, CPU))["alignment/distance"] == pytest.approx(match.means["distance"].item())
 
 
 @pytest.mark.parametrize(("size", "policy"), [(32, POLICY), (48, ())])
@@ -73,8 +107,9 @@ def label_pair() -> Pair:
 
 
 @BOTH_ORDERS
-def test_accumulated_batches_equal_one_large_batch(step: Step) -> None:
-    accumulated, joint = make_update(), make_update()
+@pytest.mark.parametrize("search", [None, ShiftSearch(**SEARCH)])
+def test_accumulated_batches_equal_one_large_batch(step: Step, search: ShiftSearch | None) -> None:
+    accumulated, joint = make_update(search=search), make_update(search=search)
     source, target = make_pair(4)
     step(accumulated, update_of([(source[:2], target[:2]), (source[2:], target[2:])]))
     step(joint, update_of([(source, target)]))

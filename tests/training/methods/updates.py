@@ -14,10 +14,12 @@ from losses.adversarial import AdversarialLoss, Logits, PenaltyInputs, r1_penalt
 from losses.diffaugment import DiffAugment, Transform
 from losses.objective import DiscriminatorObjective, GeneratorObjective
 from losses.segmentation import labelmix_loss
+from losses.shift_search import ShiftSearch
 from models.global_generator import GlobalGenerator
 from models.patch_discriminator import Discriminator, MultiscalePatchDiscriminator
 from models.segmentation_discriminator import SegmentationDiscriminator
 from tests.losses.test_objective import match_features
+from tests.losses.test_shift_search import plainly_matched
 from training.methods.discriminator import TrainedDiscriminator
 from training.methods.paired import ModelInputs, Paired
 from training.optimizer_group import OptimizerGroup, RunningMeans
@@ -27,6 +29,7 @@ from utils.device import Precision
 Pair = tuple[Tensor, Tensor]
 Step = Callable[[Paired, Sequence[ModelInputs]], Any]
 WEIGHTS = {"adversarial": 1.0, "feature_matching": 10.0, "l1": 5.0}
+SEARCH: Any = {"reach": 2, "patch": 12, "penalty": 0.05}
 POLICY = ("color", "translation", "cutout")
 
 
@@ -96,6 +99,7 @@ class Setup:
     max_norm: float | None = None
     gan_mode: str = "lsgan"
     penalties: Mapping[str, float] | None = None
+    search: ShiftSearch | None = None
 
     def build(self) -> Paired:
         torch.manual_seed(0)
@@ -113,7 +117,7 @@ class Setup:
             scaler = torch.amp.GradScaler("cpu", init_scale=256.0, enabled=is_scaled)  # nothing overflows at this scale
             return make_group(network.to(self.dtype), role, scaler, max_norm=self.max_norm)
 
-        return make_paired(
+        paired = make_paired(
             group(generator, "generator"),
             group(discriminator, "discriminator"),
             adversarial,
@@ -122,6 +126,8 @@ class Setup:
             joint=self.norm == "instance",
             penalties=self.penalties,
         )
+        paired.search = self.search
+        return paired
 
 
 def make_update(**settings: Any) -> Paired:
@@ -174,6 +180,7 @@ def reference_gradients(
 
     if role == "generator":
         fake = generator(source)
+        target = plainly_matched(fake.detach(), target, **SEARCH) if update.search else target
         loss = objective.adversarial.generator_loss(logits(fake), logits(target)) + 5 * (fake - target).abs().mean()
         if "feature_matching" in update.objective.losses:
             loss = loss + 10 * match_features(logits(fake).discriminate(), logits(target).discriminate())
