@@ -44,7 +44,7 @@ class TrainingSampler:
     incomplete joint batch is dropped. Each rank gets a contiguous part of each joint batch. N ranks together therefore
     get the same samples as one process with N times the batch size.
 
-    first_batch: Joint batch at which the stream starts, counted from 0 at the start of the first epoch.
+    first_batch: Number of joint batches between the start of the first epoch and the start of the stream.
     """
 
     layout: Layout

@@ -262,7 +262,7 @@ def classes_of_colors(picture: Tensor, colors: LabelColors, name: str) -> Tensor
         share = lengths[is_wrong].sum() / len(pixels)
         remedy = (
             "Smoothed borders and JPEG cause such colours: python -m tools.convert_data colors-to-ids converts them to "
-            "the nearest class; or list the colour in data.label_colors"
+            "the nearest class; or list the colour in the file"
         )
         raise DataError(
             f"{name}: pixel (row {row}, column {column}) has the colour {picture[:, row, column].tolist()}, which is "
@@ -292,7 +292,7 @@ def connected_parts(classes: Tensor, divided: Collection[int]) -> Tensor:
     is_start[:, 1:] = ids[:, 1:] != ids[:, :-1]
     run_of = np.cumsum(is_start, dtype=np.int32).reshape(height, width) - 1
     class_of_run = ids[is_start]
-    touches = (ids[1:] == ids[:-1]) & (is_start[1:] | is_start[:-1])  # first contact of two runs
+    touches = (ids[1:] == ids[:-1]) & (is_start[1:] | is_start[:-1])  # first pixel of contact
     parts = _joined(len(class_of_run), run_of[:-1][touches], run_of[1:][touches])
     n_classes = int(class_of_run.max()) + 1
     if divided:

@@ -67,7 +67,7 @@ class Warp:
         return grid_sample(image[None], grid[None].to(image.dtype), mode, beyond, align_corners=False)[0]
 
 
-@lru_cache(maxsize=2)  # for source and target
+@lru_cache(maxsize=2)  # source and target
 def _positions(warp: Warp, height: int, width: int) -> Tensor:
     """Return the input position (x, y) of each output pixel from the centre, (height, width, 2) float32, in pixels."""
     x = torch.arange(width) + 0.5 - width / 2

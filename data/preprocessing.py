@@ -23,7 +23,7 @@ Mode = Literal["resize_and_crop", "scale_width", "scale_width_and_crop", "crop",
 
 @dataclass(frozen=True)
 class Placement:
-    """The changes of one sample: resize to height x width, crop, mirror, augment. Lengths are in source pixels.
+    """Resizing to height x width, cropping, mirroring and augmentation of one sample. Lengths are in source pixels.
 
     target_scale: Height of the target divided by the height of the source.
     """
@@ -144,7 +144,7 @@ class Preprocessing:
         )
 
     def whole(self, sample: Sample) -> Placement:
-        """Return the placement of the resized sample before cropping; raise DataError if it would be too large."""
+        """Return the placement of the resized sample before cropping; raise DataError if the size is too large."""
         height, width = sample.source.shape[-2:]
         if self.mode == "resize_and_crop":
             height, width = self.load_height, self.load_width
@@ -225,13 +225,13 @@ _NO_DATA = (-9999.0, -99999.0, -999.0, 1e20, 9.969209968386869e36, -3.4028234663
 _LIMITS = (-32768.0, -32767.0, 65535.0)  # limits of 16-bit integers, which saturated pixels have too
 _LEAST_GAP = 0.05  # minimum distance of a _NO_DATA value from all other values, divided by their range
 _CT_PADDING = (-3024.0, -2000.0, -32768.0)  # values outside the field of view of CT, in Hounsfield units
-_CT_MINIMUM = -1100.0  # lowest value inside; air has -1000, and the lowest value of scanners is -1024
+_CT_MINIMUM = -1100.0  # lowest value with data: air has -1000, and scanners store at least -1024
 
 
 def no_data(image: Tensor, file: File | None) -> tuple[float, int] | None:
     """Find the no-data value of a (C, H, W) image. Return the value and the number of its pixels, or None.
 
-    The value is in GDAL's tag of a TIFF, or is a common no-data value far from all other values. 8-bit images lack it.
+    The value is GDAL's tag in a TIFF, or a common no-data value far from all other values. 8-bit images have no value.
     """
     if image.dtype == torch.uint8:
         return None
@@ -268,15 +268,15 @@ def missing_pixels(image: Tensor, value: float | None) -> Tensor | None:
         is_value = is_value | (image == value if image.is_floating_point() else image.to(torch.float64) == value)
     if not bool(is_value.any()):
         return None
-    missing = is_value.any(dim=0) if image.is_floating_point() else is_value.all(dim=0)  # one channel can be 0
+    missing = is_value.any(dim=0) if image.is_floating_point() else is_value.all(dim=0)  # one channel can be dark
     return missing if bool(missing.any()) else None
 
 
 def filled(image: Tensor, missing: Tensor | None, otherwise: Tensor) -> Tensor:
-    """Return a (C, H, W) image in which each missing pixel gets the value of the nearest pixel in its row.
+    """Return a (C, H, W) image. Each missing pixel gets the value of the nearest pixel with data in its row.
 
     missing: Mask of missing pixels, (H, W) bool, or None if no pixel is missing.
-    otherwise: Values for rows in which all pixels are missing, (C, 1, 1).
+    otherwise: Values for rows without any data, (C, 1, 1).
     """
     if missing is None:
         return image

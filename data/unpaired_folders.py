@@ -14,11 +14,11 @@ from data.paired_folders import FolderNames, PairedFolders, check_own_folders, f
 _DEFAULTS = {"data.source_folder": "A", "data.target_folder": "B"}  # endings of the default folder names
 _SAME = "is the folder of both domains. Set data.source_folder and data.target_folder to two folders."
 _NO_REALS = "; validation needs both domains: put images there, or set data.validation_split to a split that has both"
-_ORDER_SEED = (0, 0, 1)  # for the order of the shorter side; the seeds of samples differ from it
+_ORDER_SEED = (0, 0, 1)  # seed for the order of the shorter side; no sample has this seed
 
 
 class UnpairedFolders(RegisteredLayout):
-    """A layout with two sides, the domains. Each side has any number of images. An epoch uses the longer side once.
+    """A layout with two domains (sides) of any number of images. An epoch uses each image of the longer side once.
 
     If the longer side has L images and the shorter side n images, sample i + L * d joins image i of the longer side
     with image (i + d) % n of the shorter side. The image of the longer side names the sample.

@@ -34,9 +34,9 @@ class Subset(DerivedLayout):
 
 
 def split_validation(layout: Layout, share: float, group: str | None = None) -> tuple[Layout, Layout]:
-    """Split each side of a layout. Return the training samples, and about a `share` of the samples for validation.
+    """Split each domain of a layout. Return the training samples, and about a `share` of the samples for validation.
 
-    The hash of its name decides in which split a sample is. New samples therefore do not move other samples.
+    A hash of its name decides the split of a sample. New samples therefore do not move other samples.
 
     group: Regular expression for `groups_of`. A group stays in one split, and `share` is a share of the groups.
 
@@ -52,7 +52,7 @@ def split_validation(layout: Layout, share: float, group: str | None = None) -> 
 
 
 def possible_shares(layout: Layout, group: str | None = None) -> tuple[float, float]:
-    """Return the smallest and the largest `share` with which both splits get a sample of each domain.
+    """Return the smallest and the largest possible `share`, such that both splits get a sample of each domain.
 
     Shares are multiples of 0.01. If no share is possible, the largest share is below the smallest share.
     """

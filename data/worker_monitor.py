@@ -82,7 +82,7 @@ class WorkerMonitor:
 
     def __enter__(self) -> Self:
         context = multiprocessing.get_context()
-        if context.get_start_method() == "forkserver":  # start it before signals are blocked
+        if context.get_start_method() == "forkserver":  # its processes inherit the current signal mask
             from multiprocessing import forkserver
 
             forkserver.ensure_running()

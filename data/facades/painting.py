@@ -70,7 +70,7 @@ class Canvas:
     def __init__(self, rng: np.random.Generator, height: int, width: int) -> None:
         self.labels: NDArray[np.uint8] = np.zeros((height, width), np.uint8)
         self.instances: NDArray[np.int32] = np.zeros((height, width), np.int32)
-        self._unit = min(height, width) / 128  # pixels
+        self._unit = min(height, width) / 128  # pixels per unit
         self.height, self.width = height / self._unit, width / self._unit
         self._planes = np.zeros((5, height, width), np.float32)  # red, green, blue, share of lamplight, share of snow
         self._painted: dict[tuple[str, int, int], Floats] = {}
@@ -183,7 +183,7 @@ class _Surface:
 
 
 def _paint_shell(surface: _Surface, name: str) -> None:
-    """Paint a wall, a roof, or another surface of the house or its surroundings that is no opening."""
+    """Paint a surface that is not in _OPENINGS, such as a wall, a roof or the sky."""
     y, x, down, height, rows = surface.y, surface.x, surface.down, surface.height, surface.rows
     match name:
         case "sky":

@@ -95,7 +95,7 @@ def _images(files: Sequence[Blob]) -> list[Blob]:
 def open_image(file: File, n_channels: int = 0) -> Iterator[StoredImage]:
     """Open an image and read its header.
 
-    n_channels: Expected number of channels, or 0 if unknown. It decides which axis of an array holds the channels.
+    n_channels: Expected number of channels, 0: unknown. This number decides which axis of an array holds the channels.
 
     Raises:
         DataError: The file is missing, damaged or too large, or has an unknown format or unsuitable pixels.
@@ -217,7 +217,7 @@ class StoredForm:
 
     n_channels, setting: Number of channels, and the setting that defines this number, for messages.
     is_8_bit: Whether all files must have 8 bits. Other types need a setting for the range of values.
-    highest: Highest value of each channel in the training images; None if these are the training images.
+    highest: Highest value of each channel in the training images; None during training.
     allows_missing: Whether NaN and infinity are accepted as pixels without data.
     """
 
@@ -274,9 +274,9 @@ def read_stored(file: File, form: StoredForm) -> Tensor:
 
 
 def read_part(file: File, form: StoredForm) -> Tensor:
-    """Read an image whose channels are a part of a stack of images. Check it like `read_stored`.
+    """Read one image of a stack (the concatenated images of several source folders). Check it like `read_stored`.
 
-    form: Expected pixels of the whole stack. One image can have fewer channels.
+    form: Expected pixels of the whole stack. The image can have fewer channels than the stack.
     """
 
     def check(n_channels: int) -> None:

@@ -49,7 +49,7 @@ class PillowImage(StoredImage):
         self._image = image = self._opened()
         check_size(name, image.height, image.width)
         self._layout = _raw_mode(image)
-        self._mode = image.mode  # mode in which Pillow returns all channels
+        self._mode = image.mode  # Pillow returns all channels in this mode
         if image.mode not in _CHANNELS and not image.mode.startswith(("I", "F")):
             self._mode = "L" if image.mode == "1" else "RGBA" if image.has_transparency_data else "RGB"
         self.alpha = _ALPHA.get(self._mode)
@@ -59,7 +59,7 @@ class PillowImage(StoredImage):
     def size(self) -> tuple[int, int]:
         """Height and width. An EXIF orientation in the header can exchange them."""
         image = self._image
-        if image.format != "PNG" or "exif" in image.info:  # for other PNGs, getexif would decode all pixels
+        if image.format != "PNG" or "exif" in image.info:  # getexif would decode all pixels of other PNGs
             with suppress(Exception):  # damaged EXIF
                 if image.getexif().get(ExifTags.Base.Orientation) in (5, 6, 7, 8):
                     return image.width, image.height

@@ -140,7 +140,7 @@ def write_video(path: Path, suffix: str, source: VideoFile, frames: Iterator[Fra
                     packet = source.sound_packets.popleft()
                     packet.stream = tracks[packet.stream.index]
                     output.mux(packet)
-    except av.FFmpegError as error:  # for example, the disk is full
+    except av.FFmpegError as error:  # a full disk, for example
         raise OSError(error.errno, error.strerror) from error
 
 
