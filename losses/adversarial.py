@@ -1,4 +1,4 @@
-"""The adversarial losses of both networks, and the penalties that are added to the discriminator's loss."""
+"""Adversarial losses of generator and discriminator, and penalty terms for the discriminator's loss."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ ScaleReduction = Literal["sum", "mean"]
 
 
 class ScaleOutput(Protocol):
-    """The output of the discriminator at one scale: models.patch_discriminator.DiscriminatorOutput."""
+    """The output of the discriminator at one scale, as in models.patch_discriminator.DiscriminatorOutput."""
 
     @property
     def features(self) -> Sequence[Tensor]: ...  # noqa: D102
@@ -32,8 +32,8 @@ Outputs = Sequence[ScaleOutput]
 class Logits:
     """The discriminator's logits for N images, computed when a loss first reads them.
 
-    discriminate: Returns the outputs for the images.
-    source: Condition of the images as the discriminator sees it, (N, C, H, W).
+    discriminate: Returns the discriminator's outputs for the images.
+    source: Condition that the discriminator sees together with the images, (N, C, H, W).
     """
 
     discriminate: Callable[[], Outputs]
@@ -41,15 +41,15 @@ class Logits:
 
     @cached_property
     def scales(self) -> list[Tensor]:
-        """Logits (N, 1, H_s, W_s) of each scale, or (N, 1 + K, H, W) of a segmentation."""
+        """Logits (N, 1, H_s, W_s) of each scale, or (N, 1 + K, H, W) if the discriminator classifies pixels."""
         return [scale.logits for scale in self.discriminate()]
 
 
 class AdversarialLoss:
-    """The losses of discriminator and generator on logits of any number of scales, 0-d, float32 under autocast.
+    """Base class of the losses of discriminator and generator, 0-d, float32 under autocast.
 
-    This base class scores each image separately with `score`. A loss that compares images, or has other terms,
-    overrides both losses.
+    Both losses apply `score` to real and to translated images separately. A subclass that compares images, or that has
+    other terms, overrides both losses.
 
     over_scales: How the losses of the scales are combined; pix2pixHD uses the sum.
     classifies_pixels: Whether the logits must come from a discriminator that classifies pixels.
@@ -61,20 +61,20 @@ class AdversarialLoss:
         self.over_scales = over_scales
 
     def discriminator_loss(self, real: Logits, fake: Logits) -> dict[str, Tensor]:
-        """Return the parts of the loss, and half their sum as `total`, as in pix2pixHD and pix2pix."""
+        """Return the losses `fake` and `real`, and half of their sum as `total`, as in pix2pixHD and pix2pix."""
         parts = {"fake": self.score_scales(fake, is_real=False), "real": self.score_scales(real, is_real=True)}
         return {**parts, "total": 0.5 * (parts["fake"] + parts["real"])}
 
     def generator_loss(self, fake: Logits, real: Logits) -> Tensor:
-        """Return the generator's loss, small if translated images pass for real."""
+        """Return the generator's loss, which is small if the logits call translated images real."""
         return self.score_scales(fake, is_real=True)
 
     def score_scales(self, logits: Logits, *, is_real: bool) -> Tensor:
-        """Return the scores of the scales, combined."""
+        """Return the combined scores of all scales, 0-d."""
         return self.combine([self.score(scale, is_real=is_real) for scale in logits.scales])
 
     def score(self, logits: Tensor, *, is_real: bool) -> Tensor:
-        """Return a number that is small if the logits (N, 1, H, W) are right that the images are real or translated."""
+        """Return a 0-d score that is small if the logits (N, 1, H, W) agree with `is_real`."""
         raise NotImplementedError
 
     def combine(self, scales: Sequence[Tensor]) -> Tensor:
@@ -84,7 +84,7 @@ class AdversarialLoss:
 
 
 class LeastSquares(AdversarialLoss):
-    """Squared distance from 1 (real) or 0 (translated; Mao et al. 2017)."""
+    """Squared distance of the logits from 1 (real) or 0 (translated), Mao et al. 2017."""
 
     def score(self, logits: Tensor, *, is_real: bool) -> Tensor:
         """Return the mean squared distance."""
@@ -92,7 +92,7 @@ class LeastSquares(AdversarialLoss):
 
 
 class Vanilla(AdversarialLoss):
-    """Binary cross-entropy (Goodfellow et al. 2014); the generator's loss is the non-saturating one."""
+    """Binary cross-entropy with the non-saturating generator loss (Goodfellow et al. 2014)."""
 
     def score(self, logits: Tensor, *, is_real: bool) -> Tensor:
         """Return the mean cross entropy."""
@@ -100,29 +100,29 @@ class Vanilla(AdversarialLoss):
 
 
 class Wasserstein(AdversarialLoss):
-    """The plain mean (Arjovsky et al. 2017), which needs a gradient penalty."""
+    """Mean of the logits (Arjovsky et al. 2017). This loss needs a gradient penalty."""
 
     def score(self, logits: Tensor, *, is_real: bool) -> Tensor:
-        """Return the mean with its sign."""
+        """Return the mean of the logits, negated for real images."""
         return (-1.0 if is_real else 1.0) * at_least_float32(logits).mean()
 
 
 class Hinge(AdversarialLoss):
-    """The discriminator stops at a margin of 1; the generator's loss is the plain mean (Lim & Ye 2017)."""
+    """Hinge loss of the discriminator with margin 1, and negative mean as the generator's loss (Lim & Ye 2017)."""
 
     def score(self, logits: Tensor, *, is_real: bool) -> Tensor:
-        """Return the mean distance from the margin."""
+        """Return the mean of max(0, 1 - logits) for real images, or of max(0, 1 + logits) for translated images."""
         return F.relu(1.0 + (-1.0 if is_real else 1.0) * at_least_float32(logits)).mean()
 
     def generator_loss(self, fake: Logits, real: Logits) -> Tensor:
-        """Return the mean of the logits with a negative sign."""
+        """Return the negative mean of the logits."""
         return self.combine([-at_least_float32(scale).mean() for scale in fake.scales])
 
 
 def mean_logits(scales: Sequence[Tensor]) -> Tensor:
-    """Return the mean over the patches of each scale, (N, 1, H_s, W_s), and then over the scales, 0-d.
+    """Return the mean over the scales of the mean logit of each scale, 0-d. scales: (N, 1, H_s, W_s) each.
 
-    For logits of a segmentation, (N, 1 + K, H, W), return the mean log-odds that a pixel is real.
+    For pixel classes, (N, 1 + K, H, W), return the mean log-odds that a pixel is real.
     """
     patches = [x if x.shape[1] == 1 else x[:, 1:].logsumexp(dim=1) - x[:, 0] for x in scales]
     return torch.stack([logits.mean() for logits in patches]).mean()
@@ -134,11 +134,11 @@ Discriminate = Callable[[Tensor], Sequence[Tensor]]
 
 @dataclass(frozen=True)
 class PenaltyInputs:
-    """The images and logits of a pass of the discriminator, and further passes.
+    """Images and logits from one pass of the discriminator, and functions for more passes.
 
-    real, fake: Images, (N, C, H, W) in [-1, 1] with one dtype, not augmented and without a graph.
-    real_logits, fake_logits: Logits of this pass. A pool may have exchanged the translated images.
-    discriminate: Returns the logits for such images, in float32.
+    real, fake: Real and translated images before augmentation, detached, (N, C, H, W) in [-1, 1], same dtype.
+    real_logits, fake_logits: Logits of this pass. fake_logits can be for older images from an image pool.
+    discriminate: Returns the logits for images like these, in float32.
     discriminate_mix: Returns the logits for mixed images, real inside a mask (N, 1, H, W) bool and translated outside.
     """
 
@@ -152,14 +152,14 @@ class PenaltyInputs:
 
 @dataclass(frozen=True)
 class Penalty:
-    """A term of the discriminator's loss. Its weight is the setting of its name in section `loss`.
+    """A term of the discriminator's loss. The setting with the term's name in section `loss` is the weight.
 
     compute: Returns the term, 0-d.
-    needs_float32: Whether it has gradients of gradients, which need float32.
-    needs_pairs: Whether it needs a target of the size of each translated image.
-    classifies_pixels: Whether its discriminator must classify pixels; otherwise it must not.
-    share: Factor of the weight.
-    every: It is computed in each `every`-th step, with `every` times the weight (Karras et al. 2020, appendix B).
+    needs_float32: Whether the term has gradients of gradients, which need float32.
+    needs_pairs: Whether the term needs a target for each translated image, of the same size.
+    classifies_pixels: True if the discriminator must classify pixels, False if it must not.
+    share: Factor that multiplies the weight.
+    every: Interval in steps. The term is computed at each interval, `every` times as strong (Karras et al. 2020, app. B).
     """
 
     compute: Callable[[PenaltyInputs], Tensor]
@@ -185,7 +185,7 @@ def r1_penalty(inputs: PenaltyInputs) -> Tensor:
 
 
 def _gradient(discriminate: Discriminate, images: Tensor) -> Tensor:
-    """Return the gradient of the sum of all logits, (N, C, H, W), with the graph that a loss of it needs."""
+    """Return the differentiable gradient of the sum of all logits with respect to the images, (N, C, H, W)."""
     points = images.detach().requires_grad_()
     total = torch.stack([scale.sum() for scale in discriminate(points)]).sum()
     return torch.autograd.grad(total, points, create_graph=True)[0]

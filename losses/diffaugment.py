@@ -1,8 +1,8 @@
 """DiffAugment: the discriminator sees augmented images in the updates of both networks (Zhao et al. 2020, figure 4).
 
-With pairs, a translation moves the source with the image. Color and cutout change only the image. All images of a
-sample, real and translated, share one draw, so that the draw does not distinguish them and feature matching compares
-equal positions. Nothing is clamped, and gradients reach the images.
+With paired data, `translation` moves the source together with the image. `color` and `cutout` change only the image.
+The real and the translated image of a sample get the same augmentation. Otherwise the augmentation could distinguish
+them, and feature matching would compare different positions. Values are not clipped, and gradients reach the images.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,15 +17,15 @@ from torch import Tensor
 from utils.device import at_least_float32
 
 Operation = Callable[[Tensor], Tensor]
-"""Changes (N, C, H, W) images with parameters that are already drawn."""
+"""Function that augments (N, C, H, W) images with fixed parameters."""
 
 
 def color(images: Tensor, brightness: Tensor, saturation: Tensor, contrast: Tensor) -> Tensor:
     """Change brightness, then saturation, then contrast of (N, C, H, W) images.
 
-    brightness, saturation, contrast: Draws u in [0, 1), (N,) each; 1/2 changes nothing. Brightness adds u - 1/2.
-        Saturation scales the distance of a pixel from the mean of its channels by 2 u. Contrast scales the distance
-        from the mean of the image by u + 1/2.
+    brightness, saturation, contrast: Numbers u in [0, 1), (N,) each. 1/2 changes nothing. Brightness adds u - 1/2.
+        Saturation multiplies a pixel's difference from the mean of its channels by 2 u. Contrast multiplies its
+        difference from the mean of the image by u + 1/2.
     """
     draws = (brightness, saturation, contrast)
     brightness, saturation, contrast = (draw.to(images.dtype).view(-1, 1, 1, 1) for draw in draws)
@@ -37,17 +37,17 @@ def color(images: Tensor, brightness: Tensor, saturation: Tensor, contrast: Tens
 
 
 def translation(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """Return y[r, c] = x[r + rows, c + columns] of (N, C, H, W) images, with zeros from outside of the image.
+    """Return y[r, c] = x[r + rows, c + columns] for (N, C, H, W) images x. Outside of the image, x is 0.
 
-    Zero is grey in an image and no class in one-hot labels. rows, columns: (N,) int64.
+    A zero is grey in an image, and means no class in one-hot labels. rows, columns: (N,) int64.
     """
     return cast(Tensor, _Translation.apply(images, rows, columns))
 
 
 def cutout(images: Tensor, rows: Tensor, columns: Tensor, height: int, width: int) -> Tensor:
-    """Set the part of a box that is inside (N, C, H, W) images to zero.
+    """Return (N, C, H, W) images with zeros in a box.
 
-    rows, columns: First row and column of the box, (N,) int64, which may be outside of the image.
+    rows, columns: First row and column of the box, (N,) int64. The box can extend beyond the image.
     height, width: Size of the box, in pixels.
     """
     in_rows = _in_range(_positions(images, -2), rows, height)
@@ -57,19 +57,19 @@ def cutout(images: Tensor, rows: Tensor, columns: Tensor, height: int, width: in
 
 @dataclass(frozen=True)
 class Transform:
-    """Operations by name in the order of the policy, with their parameters for N samples; none is the identity.
+    """Operations by name, in the order of the policy, with fixed parameters for N samples.
 
-    Images and sources of other sizes than the parameters were drawn for are moved and cut by as many pixels.
+    Parameters are in pixels, also for images and sources with different sizes.
     """
 
     operations: Mapping[str, Operation] = field(default_factory=dict)
 
     def of_source(self, source: Tensor) -> Tensor:
-        """Transform the (N, C, H, W) condition of the samples: labels, edges or an image."""
+        """Return the transformed condition of the samples, (N, C, H, W): labels, edges or an image."""
         return self.operations["translation"](source) if "translation" in self.operations else source
 
     def of_image(self, images: Tensor) -> Tensor:
-        """Transform (N, C, H, W) images of the samples, real or translated, in at least float32."""
+        """Return transformed images of the samples, (N, C, H, W), real or translated, in at least float32."""
         if self.operations:
             images = at_least_float32(images)
         for operation in self.operations.values():
@@ -79,17 +79,17 @@ class Transform:
 
 @dataclass(frozen=True)
 class DiffAugment:
-    """Draws a transform for each pass of the discriminator.
+    """Augmentation policy, which draws a transform for each pass of the discriminator.
 
-    policy: Names of DRAWS, in the order of the operations.
+    policy: Names of operations (keys of DRAWS), in the order of their application.
     """
 
     policy: Sequence[str] = ()
 
     def draw(self, images: Tensor, generator: torch.Generator | None = None) -> Transform:
-        """Return a transform with parameters for each of (N, C, H, W) images, drawn on their device.
+        """Return a transform with random parameters for each of (N, C, H, W) images, drawn on the images' device.
 
-        generator: Source of the draws, by default torch's global generator. Checkpoints save its state.
+        generator: Random generator. The default is torch's global generator, whose state checkpoints save.
         """
         return Transform({name: DRAWS[name](images, generator) for name in self.policy})
 
@@ -102,14 +102,14 @@ def _draw_color(images: Tensor, generator: torch.Generator | None) -> Operation:
 
 
 def _draw_translation(images: Tensor, generator: torch.Generator | None) -> Operation:
-    """Draw moves of up to an eighth of each side."""
+    """Return translations by up to an eighth of height and width."""
     reach = [(side + 4) // 8 for side in images.shape[-2:]]
     rows, columns = (_integers(-most, most, images, generator) for most in reach)
     return partial(translation, rows=rows, columns=columns)
 
 
 def _draw_cutout(images: Tensor, generator: torch.Generator | None) -> Operation:
-    """Draw boxes of half the sides, whose middle may be anywhere in the image."""
+    """Return cutouts of boxes with half the height and width. Their centers can be anywhere in the image."""
     sides = images.shape[-2:]
     height, width = sizes = [(side + 1) // 2 for side in sides]
     rows, columns = (
@@ -119,7 +119,7 @@ def _draw_cutout(images: Tensor, generator: torch.Generator | None) -> Operation
 
 
 def _integers(least: int, most: int, images: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Draw an integer in least .. most for each image, (N,) int64."""
+    """Return a random integer from `least` to `most`, inclusive, for each image, (N,) int64."""
     return torch.randint(least, most + 1, (len(images),), device=images.device, generator=generator)
 
 
@@ -131,16 +131,16 @@ DRAWS: dict[str, Callable[[Tensor, torch.Generator | None], Operation]] = {
 
 
 class _Translation(torch.autograd.Function):
-    """A translation that can be differentiated any number of times: its gradient is the translation back.
+    """Translation with derivatives of any order. The gradient is the opposite translation.
 
-    On a GPU the gradient of plain indexing would add in an order that differs from run to run.
+    On a GPU, the gradient of plain indexing would add in an order that varies from run to run.
     """
 
     @staticmethod
     def forward(ctx: Any, images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         ctx.save_for_backward(rows, columns)
         n, channels, height, width = images.shape
-        bordered = F.pad(images, (1, 1, 1, 1))  # every pixel from outside is taken from the border
+        bordered = F.pad(images, (1, 1, 1, 1))  # pixels outside of the image are read from this border of zeros
         from_rows = (_positions(images, -2) + rows[:, None] + 1).clamp(0, height + 1)
         from_columns = (_positions(images, -1) + columns[:, None] + 1).clamp(0, width + 1)
         index = from_rows[:, :, None] * (width + 2) + from_columns[:, None, :]
@@ -153,10 +153,10 @@ class _Translation(torch.autograd.Function):
 
 
 def _positions(images: Tensor, dim: int) -> Tensor:
-    """Return 0, 1, … along a dimension, (1, size)."""
+    """Return the indices 0, 1, … of a dimension, (1, size)."""
     return torch.arange(images.shape[dim], device=images.device)[None]
 
 
 def _in_range(positions: Tensor, first: Tensor, size: int) -> Tensor:
-    """Return which positions, (1, n), are in first .. first + size - 1, for `first` (N,); (N, n) bool."""
+    """Return (N, n) bool: first <= positions < first + size. positions: (1, n). first: (N,)."""
     return (positions >= first[:, None]) & (positions < first[:, None] + size)

@@ -8,27 +8,27 @@ from utils.device import at_least_float32
 
 
 class SegmentationLoss(AdversarialLoss):
-    """Cross entropy of the classes of pixels, for logits (N, 1 + K, H, W) of one scale.
+    """Cross entropy of pixel classes, for logits (N, 1 + K, H, W) of one scale.
 
     Logit 0 stands for translated images, logit 1 + c for class c in real images. The labels are the first K channels
-    of the condition: one-hot, or shares of classes if label maps are reduced to the size of the target. Pixels without
-    a class count 0 in the mean. Classes weigh inversely to their number of pixels in the batch (equation 2).
+    of the condition: one-hot, or fractions if label maps were downsampled to the size of the target. Pixels without a
+    class add 0 to the mean. The weight of a class is inverse to its number of pixels in the batch (equation 2).
     """
 
     classifies_pixels = True
 
     def discriminator_loss(self, real: Logits, fake: Logits) -> dict[str, Tensor]:
-        """Return half the sum of both cross entropies. OASIS uses the sum; with Adam this hardly differs."""
+        """Return both cross entropies, and half of their sum as `total`. With Adam, OASIS's sum hardly differs."""
         (fake_logits,) = fake.scales
         parts = {"fake": self.of_fake(fake_logits), "real": self.of_real(real)}
         return {**parts, "total": 0.5 * (parts["fake"] + parts["real"])}
 
     def generator_loss(self, fake: Logits, real: Logits) -> Tensor:
-        """Return the loss of real images: translated images must pass for real images of their classes."""
+        """Return `of_real` for translated images, because they must pass for real images of their classes."""
         return self.of_real(fake)
 
     def of_real(self, images: Logits) -> Tensor:
-        """Return a loss that is small if the logits recognize the classes of the labels."""
+        """Return a loss that is small if the logits predict the classes of the labels."""
         (logits,) = images.scales
         labels = at_least_float32(labels_of(images.source, logits))
         weighted = labels * class_weights(labels)
@@ -37,18 +37,18 @@ class SegmentationLoss(AdversarialLoss):
         return (weighted * distances).sum(dim=1).mean()
 
     def of_fake(self, logits: Tensor) -> Tensor:
-        """Return a loss that is small if the logits recognize translated pixels, which all weigh the same."""
+        """Return a loss that is small if the logits call all pixels translated. All pixels have the same weight."""
         logits = at_least_float32(logits)
         return (logits.logsumexp(dim=1) - logits[:, 0]).mean()
 
 
 def labels_of(source: Tensor, logits: Tensor) -> Tensor:
-    """Return the one-hot labels (N, K, H, W) among the channels of a condition, for logits (N, 1 + K, H, W)."""
+    """Return the first K channels of a condition, which are one-hot labels, for logits (N, 1 + K, H, W)."""
     return source[:, : logits.shape[1] - 1]
 
 
 def class_weights(labels: Tensor) -> Tensor:
-    """Return the weights of the classes, (K, 1, 1), of one-hot labels (N, K, H, W).
+    """Return the weight of each class, (K, 1, 1), for one-hot labels (N, K, H, W).
 
     A weight is n_pixels / (n_present_classes · n_pixels_of_class) in the batch, and 0 for absent classes.
     """
@@ -59,7 +59,7 @@ def class_weights(labels: Tensor) -> Tensor:
 
 
 def labelmix(inputs: PenaltyInputs) -> Tensor:
-    """Return the distance of the logits of mixed images from the mixed logits, 0-d (equation 4)."""
+    """Return LabelMix's penalty for the images and logits of a pass, 0-d (equation 4); see `labelmix_loss`."""
     (fake,), (real,) = inputs.fake_logits.scales, inputs.real_logits.scales
     mask = draw_mask(labels_of(inputs.real_logits.source, real))
     (mixed,) = inputs.discriminate_mix(mask)
@@ -75,9 +75,9 @@ def draw_mask(labels: Tensor) -> Tensor:
 
 
 def mask_of(labels: Tensor, draws: Tensor) -> Tensor:
-    """Return the mask of one-hot labels (N, K, H, W) for draws (K + 1,) bool, the last for pixels without a class.
+    """Return draws (K + 1,) bool at the class of each pixel, for one-hot labels (N, K, H, W). No class is number K.
 
-    OASIS relabels a map in place, class by class, so that pixels that have become 1 are drawn again with class 1.
+    OASIS's code differs: it relabels a map in place, class by class. Pixels that become 1 are drawn again as class 1.
     """
     n_classes = labels.shape[1]
     classes = torch.where(labels.amax(dim=1, keepdim=True) > 0, labels.argmax(dim=1, keepdim=True), n_classes)
@@ -85,9 +85,9 @@ def mask_of(labels: Tensor, draws: Tensor) -> Tensor:
 
 
 def labelmix_loss(mask: Tensor, *, mixed: Tensor, fake: Tensor, real: Tensor) -> Tensor:
-    """Return the mean squared distance of the logits of mixed images from the mixed logits, 0-d.
+    """Return the mean squared distance between the logits of mixed images and the mixed logits, 0-d.
 
-    mask: (N, 1, H, W) bool, True for the real image. mixed, fake, real: Logits (N, 1 + K, H, W); gradients reach all.
+    mask: (N, 1, H, W) bool, True for the real image. mixed, fake, real: Logits (N, 1 + K, H, W).
     """
     expected = torch.where(mask, at_least_float32(real), at_least_float32(fake))
     return (expected - at_least_float32(mixed)).square().mean()

@@ -1,4 +1,4 @@
-"""Networks and their initial weights. A network is added with its file in this package and its line in a registry."""
+"""Networks and their initial weights. To add a network, add a file to this package and a line to a registry below."""
 
 import inspect
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ from models.unet_generator import UnetGenerator
 from utils.errors import ConfigError
 from utils.signatures import argument_names
 
-# The keys are the values of generator.name and discriminator.name. A network gets its section's settings and the
-# numbers of channels, as far as its constructor has arguments of these names.
+# The keys are the values of the settings generator.name and discriminator.name. A constructor gets the settings of its
+# section and the numbers of channels, but only those that it has arguments for.
 GENERATORS: dict[str, type[Generator]] = {
     "global": GlobalGenerator,
     "local": LocalEnhancer,
@@ -27,26 +27,26 @@ DISCRIMINATORS: dict[str, type[Discriminator]] = {
     "segmentation": SegmentationDiscriminator,
 }
 BUILT_IN = {"generator": frozenset(GENERATORS), "discriminator": frozenset(DISCRIMINATORS)}
-"""Names that programs cannot register for networks of their own, by kind."""
+"""Names of the built-in networks, which programs cannot register again."""
 
 
 def register_generator(name: str, generator: type[Generator]) -> None:
-    """Let `generator.name=NAME` choose a generator of the calling program, in trainings and in loaded checkpoints.
+    """Register a generator class. Then `generator.name=NAME` chooses it, in training and in loaded checkpoints.
 
-    Its constructor gets those settings of section `generator` that it has arguments for. The same name replaces an
-    earlier registration.
+    The constructor gets the settings of section `generator` that it has arguments for. If `name` is already registered,
+    this class replaces the earlier class.
 
     Raises:
-        ConfigError: The name is not free, or the class is no Generator or lacks a part of it.
+        ConfigError: `name` is not allowed, the class is no Generator, or it lacks an argument or a static method.
     """
     _register(name, generator, GENERATORS, Generator, ("in_channels", "out_channels"), "image_sides")
 
 
 def register_discriminator(name: str, discriminator: type[Discriminator]) -> None:
-    """Let `discriminator.name=NAME` choose a discriminator of the calling program, as `register_generator` does.
+    """Register a discriminator class for `discriminator.name=NAME`, as `register_generator` does for generators.
 
     Raises:
-        ConfigError: The name is not free, or the class is no Discriminator or lacks a part of it.
+        ConfigError: `name` is not allowed, the class is no Discriminator, or it lacks an argument or a method.
     """
     needed = ("source_channels", "image_channels")
     _register(name, discriminator, DISCRIMINATORS, Discriminator, needed, "least_side")
@@ -55,13 +55,13 @@ def register_discriminator(name: str, discriminator: type[Discriminator]) -> Non
 def _register(name: str, network: Any, registry: dict[str, Any], base: type, needed: Sequence[str], rule: str) -> None:
     kind = base.__name__.lower()
     if not name.isidentifier() or name in BUILT_IN[kind]:
-        raise ConfigError(f"{kind} {name!r}: not a word, or the name of a built-in network. Choose another word.")
+        raise ConfigError(f"{kind} {name!r}: not an identifier, or the name of a built-in network. Choose another.")
     if not (isinstance(network, type) and issubclass(network, base)):
         raise ConfigError(
             f"{kind} {name!r}: {network!r} is not a class that derives from {base.__module__}.{base.__name__}."
         )
     if missing := [argument for argument in needed if argument not in argument_names(network)]:
-        raise ConfigError(f"{kind} {name!r}: the constructor has no argument {missing[0]}. Add it.")
+        raise ConfigError(f"{kind} {name!r}: the constructor has no argument {missing[0]}. Add the argument.")
     if not isinstance(inspect.getattr_static(network, rule, None), staticmethod | classmethod):
-        raise ConfigError(f"{kind} {name!r}: the class has no static method {rule}. Add it: docs/architecture.md.")
+        raise ConfigError(f"{kind} {name!r}: the class has no static method {rule}. See docs/architecture.md.")
     registry[name] = network

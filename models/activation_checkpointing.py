@@ -22,42 +22,42 @@ class Recomputable(nn.Module):
     recomputes = False
 
     def stored_or_recomputed(self, function: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
-        """Return function(*inputs), and recompute its inner activations if `recomputes` is set.
+        """Return function(*inputs). If `recomputes` is set, the backward pass recomputes the inner activations.
 
-        The recomputation draws the same random numbers, uses spectral norm's vectors of the first pass, and leaves
-        batch norm's running statistics unchanged.
+        The recomputation draws the same random numbers and uses the same spectral norm vectors as the first pass. It
+        does not change the running statistics of batch norm.
         """
         if not (self.recomputes and torch.is_grad_enabled()):
             return function(*inputs)
         spectral, batch = spectral_norms(self), batch_norms(self)
         if spectral or batch:
-            return _with_norms_as_before(spectral, batch, draws(self), function, *inputs)
+            return _recomputed_with_same_norms(spectral, batch, draws(self), function, *inputs)
         recomputed: Tensor = checkpoint(function, *inputs, use_reentrant=False, preserve_rng_state=draws(self))
         return recomputed
 
 
 def draws(part: nn.Module) -> bool:
-    """Return whether a part of a network draws random numbers; a CUDA graph cannot read the generator's state."""
+    """Return whether a pass draws random numbers. Only then save the random state, which CUDA graphs forbid."""
     return any(isinstance(module, nn.Dropout) for module in part.modules())
 
 
-@left_out_of_compilation  # torch.compile would trace one pass for the first and for the replays of its vectors
-def _with_norms_as_before(
+@left_out_of_compilation  # torch.compile cannot trace `compute`, whose later calls differ from its first call
+def _recomputed_with_same_norms(
     spectral: list[SpectralNorm],
     batch: list[BatchNorm],
     preserve_rng_state: bool,
     function: Callable[..., Tensor],
     *inputs: Tensor,
 ) -> Tensor:
-    first_pass: list[dict[SpectralNorm, Vectors]] = []  # its vectors
+    first_vectors: list[dict[SpectralNorm, Vectors]] = []  # filled by the first pass
 
     def compute(*inputs: Tensor) -> Tensor:
-        """Make the first pass, or recompute it for a backward pass."""
-        if first_pass:
-            with chosen_vectors(first_pass[0]), untracked(batch):
+        """Compute the first pass, or repeat it for a backward pass."""
+        if first_vectors:
+            with chosen_vectors(first_vectors[0]), untracked(batch):
                 return function(*inputs)
         result = function(*inputs)
-        first_pass.append({norm: norm.vectors() for norm in spectral})
+        first_vectors.append({norm: norm.vectors() for norm in spectral})
         return result
 
     recomputed: Tensor = checkpoint(compute, *inputs, use_reentrant=False, preserve_rng_state=preserve_rng_state)
@@ -65,10 +65,10 @@ def _with_norms_as_before(
 
 
 def enable_activation_checkpointing(network: nn.Module) -> None:
-    """Make every Recomputable of a network recompute its inner activations, in place.
+    """Set `recomputes` in every Recomputable of a network, in place.
 
     Raises:
-        ConfigError: A generator has none.
+        ConfigError: The generator contains no Recomputable.
     """
     generator = network.generator if isinstance(network, EncodedGenerator) else network
     if not any(isinstance(module, Recomputable) for module in generator.modules()):

@@ -16,7 +16,7 @@ Upsample = Literal["transposed", "nearest", "bilinear", "residual", "antialiased
 Output = Literal["tanh", "linear"]
 Skips = Literal["none", "half", "full"]
 
-_NARROWEST = 16  # least channels beyond the sides of the source, unless base_channels is less
+_MIN_WIDTH = 16  # fewest channels at a resolution above the source's resolution, unless base_channels is smaller
 
 
 class RecomputableSequential(Recomputable, nn.Sequential):
@@ -28,12 +28,12 @@ class RecomputableSequential(Recomputable, nn.Sequential):
 
 
 def make_norm(norm: Norm, channels: int) -> nn.Module:
-    """Return the originals' normalisation layer; instance norm has neither parameters nor running statistics."""
+    """Return instance norm without parameters and running statistics, or batch norm with both."""
     return InstanceNorm(channels) if norm == "instance" else nn.BatchNorm2d(channels)
 
 
 def normed(layers: Sequence[nn.Module], channels: int, norm: Norm) -> RecomputableSequential:
-    """Return layers with a norm of their output channels and a ReLU after them."""
+    """Return `layers`, followed by a norm of `channels` channels and a ReLU."""
     return RecomputableSequential(*layers, make_norm(norm, channels), nn.ReLU(inplace=True))
 
 
@@ -44,13 +44,13 @@ def make_stem(in_channels: int, out_channels: int, norm: Norm) -> RecomputableSe
 
 
 def make_head(in_channels: int, out_channels: int, output: Output) -> nn.Sequential:
-    """Return the last layers of pix2pixHD's generators: reflection padding, 7x7 convolution, tanh."""
+    """Return the last layers of pix2pixHD's generators: reflection padding, 7x7 convolution, tanh or no activation."""
     convolution = nn.Conv2d(in_channels, out_channels, kernel_size=7)
     return nn.Sequential(ReflectionPadding(3), convolution, *last_activation(output))
 
 
 def last_activation(output: Output) -> list[nn.Module]:
-    """Return tanh, as in the originals, or no layer, for values without bounds."""
+    """Return a tanh layer, or no layer if `output` is linear."""
     return [nn.Tanh()] if output == "tanh" else []
 
 
@@ -62,7 +62,7 @@ def make_down(
     *,
     bias: bool = False,
 ) -> RecomputableSequential:
-    """Return layers that halve the sides: 3x3 convolution, norm, ReLU, and CUT's downsampling if antialiased."""
+    """Return layers that halve height and width: 3x3 convolution, norm, ReLU, and CUT's blur if antialiased."""
     stride = 2 if downsample == "strided" else 1
     convolution = nn.Conv2d(in_channels, out_channels, 3, stride, padding=1, bias=bias)
     layers = normed([convolution], out_channels, norm)
@@ -70,40 +70,40 @@ def make_down(
 
 
 def make_up(in_channels: int, out_channels: int, norm: Norm, upsample: Upsample) -> nn.Module:
-    """Return layers that double the sides, then a norm and ReLU.
+    """Return layers that double height and width. All but ResidualUpsampling end with a norm and a ReLU.
 
-    transposed: 3x3 transposed convolution, as in the originals. nearest, bilinear: interpolation, then a 3x3
-    convolution, which avoid checkerboard artifacts (Odena et al. 2016). residual: ResidualUpsampling.
-    antialiased: CUT's bilinear interpolation, and a 3x3 convolution with zero padding.
+    transposed: 3x3 transposed convolution, as in the originals. nearest, bilinear: interpolation and a 3x3
+    convolution, which together avoid checkerboard artifacts (Odena et al. 2016). residual: ResidualUpsampling.
+    antialiased: bilinear interpolation and a 3x3 convolution with zero padding, as in CUT.
     """
     if upsample == "residual":
         return ResidualUpsampling(in_channels, out_channels, norm=norm)
     if upsample == "transposed":
         doubling = nn.ConvTranspose2d(in_channels, out_channels, 3, stride=2, padding=1, output_padding=1, bias=False)
         return normed([doubling], out_channels, norm)
-    if upsample == "antialiased":  # its [1 3 3 1] filter with replicated borders is bilinear interpolation, to the bit
+    if upsample == "antialiased":  # CUT's filter [1 3 3 1] with replicated borders equals bilinear interpolation
         convolution = nn.Conv2d(in_channels, out_channels, kernel_size=3, padding=1, bias=False)
         return normed([nn.Upsample(scale_factor=2, mode="bilinear"), convolution], out_channels, norm)
     return normed(make_interpolation(in_channels, out_channels, upsample), out_channels, norm)
 
 
 def make_join(channels: int, norm: Norm) -> RecomputableSequential:
-    """Return layers that halve the channels of two concatenated inputs: reflection padding, 3x3 conv, norm, ReLU."""
+    """Return reflection padding, a 3x3 convolution from 2 * channels to `channels`, a norm and a ReLU."""
     return normed(_padded_conv3(2 * channels, channels), channels, norm)
 
 
 def make_interpolation(
     in_channels: int, out_channels: int, mode: Literal["nearest", "bilinear"], *, bias: bool = False
 ) -> list[nn.Module]:
-    """Return three layers: interpolation to twice the sides, reflection padding, 3x3 convolution."""
-    if mode == "nearest":  # one layer computes all three
+    """Return three layers: interpolation by a factor of 2, reflection padding, 3x3 convolution."""
+    if mode == "nearest":  # UpsampledConv2d computes all three steps
         return [nn.Identity(), nn.Identity(), UpsampledConv2d(in_channels, out_channels, bias=bias)]
     convolution = nn.Conv2d(in_channels, out_channels, kernel_size=3, bias=bias)
     return [nn.Upsample(scale_factor=2, mode=mode), ReflectionPadding(1), convolution]
 
 
 class ResidualBlock(nn.Module):
-    """x + norm(conv(ReLU(norm(conv(x))))) with reflection padding (pix2pixHD); dropout is pix2pix's noise."""
+    """pix2pixHD's residual block, x + norm(conv(ReLU(norm(conv(x))))), with the optional dropout of pix2pix."""
 
     def __init__(self, channels: int, *, norm: Norm, dropout: bool = False) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ class ResidualBlock(nn.Module):
 
 
 class ResidualUpsampling(nn.Module):
-    """Pre-activation residual block that doubles the sides: norm, ReLU, upsampling, conv, norm, ReLU, conv."""
+    """Pre-activation residual block that doubles height and width: norm, ReLU, upsampling, conv, norm, ReLU, conv."""
 
     def __init__(self, in_channels: int, out_channels: int, *, norm: Norm) -> None:
         super().__init__()
@@ -133,7 +133,7 @@ class ResidualUpsampling(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (N, in_channels, H, W) to (N, out_channels, 2 H, 2 W)."""
-        # a 1x1 convolution and nearest-neighbour upsampling commute; before the upsampling it costs a quarter
+        # a 1x1 convolution commutes with nearest-neighbour upsampling, and costs a quarter if it comes first
         return self.body(x) + F.interpolate(self.shortcut(x), scale_factor=2, mode="nearest")
 
 
@@ -142,11 +142,11 @@ def _padded_conv3(in_channels: int, out_channels: int) -> list[nn.Module]:
 
 
 def n_doublings(scale: float) -> int:
-    """Return how often the sides of a source are doubled; halvings are negative. `scale` is a power of 2."""
+    """Return log2 of `scale`, a power of 2: how often the size of the source is doubled (negative: halved)."""
     return round(math.log2(scale))
 
 
 def widths_beyond(base_channels: int, scale: float) -> list[int]:
-    """Return the channels after each doubling beyond the sides of the source: half of those before, down to 16."""
-    narrowest = min(base_channels, _NARROWEST)
+    """Return the channels after each doubling of the source's size. Every doubling halves the channels, down to 16."""
+    narrowest = min(base_channels, _MIN_WIDTH)
     return [max(base_channels // 2**level, narrowest) for level in range(1, n_doublings(scale) + 1)]

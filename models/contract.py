@@ -1,4 +1,4 @@
-"""Checks of generators and discriminators from outside this package, before they are used."""
+"""Checks of user-defined generators and discriminators before their first use."""
 
 import copy
 from collections.abc import Callable
@@ -11,24 +11,24 @@ from models.patch_discriminator import DiscriminatorOutput
 from utils.errors import ConfigError
 
 _PAGE = "see docs/architecture.md"
-_UNLIKE = 0.01  # share of the standard deviation of logits: rounding is far below it
+_TOLERANCE = 0.01  # fraction of the standard deviation of logits, far above rounding errors
 
 
 def is_own(network: type[nn.Module]) -> bool:
-    """Return whether a network comes from outside this package."""
+    """Return whether a network class is user-defined, that is, not in this package."""
     return network.__module__.partition(".")[0] != __name__.partition(".")[0]
 
 
 def check_on_meta_device(make: Callable[[], nn.Module], key: str) -> None:
-    """Raise ConfigError unless `make` works on torch's meta device, where loading compares shapes before it allocates.
+    """Raise ConfigError unless `make` can build a network on torch's meta device, as loading a checkpoint does.
 
-    key: Setting that names the network, for the message.
+    key: Setting that chooses the network, for the error message.
     """
     try:
         with torch.random.fork_rng([]), torch.device("meta"):
             make()
     except (RuntimeError, TypeError, ValueError) as error:
-        problem = f"cannot be built on the meta device, as loading a checkpoint does: {_first_line(error)}"
+        problem = f"cannot be built on the meta device, which loading a checkpoint needs: {_first_line(error)}"
         raise ConfigError(f"{key}: {problem}. Read no values of tensors in the constructor; {_PAGE}.") from error
 
 
@@ -36,9 +36,9 @@ def check_on_meta_device(make: Callable[[], nn.Module], key: str) -> None:
 def check_generator(network: nn.Module, key: str, in_channels: int, target: tuple[int, int, int], side: int) -> None:
     """Raise ConfigError unless a generator maps a source of `side` x `side` pixels to an image of shape `target`.
 
-    key: Setting that names the network, for the message. target: Channels, height and width of the image.
+    key: Setting that chooses the network, for the error message. target: Channels, height and width of the image.
     """
-    found = _quietly(network, torch.zeros(1, in_channels, side, side))
+    found = _output(network, torch.zeros(1, in_channels, side, side))
     if not isinstance(found, Tensor) or found.shape != (1, *target):
         shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
         raise ConfigError(
@@ -57,33 +57,34 @@ def check_discriminator(
     *,
     needs_features: bool = False,
 ) -> None:
-    """Raise ConfigError unless a discriminator scores k N images for N sources.
+    """Raise ConfigError unless a discriminator scores image i of k N images with source i mod N of N sources.
 
-    key: Setting that names the network, for the message. side: Height and width of the images, in pixels.
-    needs_features: Whether a loss compares the features of each scale.
+    key: Setting that chooses the network, for the error message. side: Height and width of the images, in pixels.
+    needs_features: Whether to check that the discriminator returns features for a loss.
     """
     draw = torch.Generator().manual_seed(0)
     sources = torch.randn(2, source_channels, side, side, generator=draw)
     images = torch.randn(4, image_channels, side, side, generator=draw)
-    outputs = _quietly(network, sources.repeat(2, 1, 1, 1), images)
+    outputs = _output(network, sources.repeat(2, 1, 1, 1), images)
     repeated = _logits(key, outputs)
     if needs_features and not all(output.features for output in outputs):
         raise ConfigError(f"{key}: returns no features to compare. Set loss.feature_matching=0.")
-    if not source_channels:  # without sources, each image has a source of its own
+    if not source_channels:  # the discriminator sees only images
         return
     remedy = f"Repeat the sources: source.repeat(len(image) // len(source), 1, 1, 1); {_PAGE}."
     try:
-        found = _logits(key, _quietly(network, sources, images))
+        unrepeated = _logits(key, _output(network, sources, images))
     except (RuntimeError, ValueError, IndexError) as error:
         raise ConfigError(f"{key}: fails with 2 sources and 4 images: {_first_line(error)}. {remedy}") from error
-    for ours, theirs in zip(repeated, found, strict=True):
-        if float((ours - theirs).abs().max()) > _UNLIKE * float(ours.std()) + 1e-5 * float(ours.abs().max()):
+    for expected, found in zip(repeated, unrepeated, strict=True):
+        allowed = _TOLERANCE * float(expected.std()) + 1e-5 * float(expected.abs().max())
+        if float((expected - found).abs().max()) > allowed:
             raise ConfigError(f"{key}: image i of 4 must be scored with source i % 2 of 2. {remedy}")
 
 
 def _logits(key: str, outputs: Any) -> list[Tensor]:
     """Return the logits of each scale for 4 images; raise ConfigError if the outputs have other types or shapes."""
-    if not isinstance(outputs, list) or not outputs or not all(isinstance(one, DiscriminatorOutput) for one in outputs):
+    if not isinstance(outputs, list) or not outputs or not all(isinstance(x, DiscriminatorOutput) for x in outputs):
         raise ConfigError(f"{key}: returns {type(outputs).__name__}. Return a list of DiscriminatorOutput; {_PAGE}.")
     tensors = [tensor for output in outputs for tensor in (output.logits, *output.features)]
     if wrong := [tuple(tensor.shape) for tensor in tensors if tensor.ndim != 4 or len(tensor) != 4]:
@@ -91,8 +92,8 @@ def _logits(key: str, outputs: Any) -> list[Tensor]:
     return [output.logits for output in outputs]
 
 
-def _quietly(network: nn.Module, *inputs: Tensor) -> Any:
-    """Return the output of a copy of a network in evaluation mode; keep the random states."""
+def _output(network: nn.Module, *inputs: Tensor) -> Any:
+    """Return a network's output in evaluation mode, without changing the network or torch's random state."""
     with torch.random.fork_rng([]):
         torch.manual_seed(0)
         return copy.deepcopy(network).eval()(*inputs)

@@ -1,4 +1,4 @@
-"""The base class of generators, the image sizes that they accept, and generators with an encoder."""
+"""Base class of generators, allowed image sizes, and generators with an encoder."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class ImageSides:
     minimum: int
 
     def check(self, images: Tensor) -> None:
-        """Raise ValueError if (N, C, H, W) images have other sides; tracing makes it a guard of the program."""
+        """Raise ValueError if the size of (N, C, H, W) images is not allowed. Traced programs keep this check."""
         for side in images.shape[2:]:
             if side % self.multiple or side < self.minimum:
                 raise ValueError(
@@ -28,12 +28,12 @@ class ImageSides:
 class Generator(nn.Module):
     """A network that translates (N, in_channels, H, W) into (N, out_channels, scale * H, scale * W).
 
-    Its constructor names its settings. The class declares what depends only on the type of network.
+    The arguments of the constructor are the settings of the network. Class attributes are the same for all settings.
 
-    translates: Type of sources. Methods without pairs translate only images.
-    has_coarse_parts: Whether train.freeze_global_epochs has an effect; see `coarse_parts`.
-    keeps_normed_weights: Whether init.distribution=xavier leaves the convolutions under spectral norm as torch draws
-        them, and sets biases to 0, as SPADE's code does.
+    translates: Type of the sources. Training methods for unpaired data need images.
+    has_coarse_parts: Whether train.freeze_global_epochs can freeze `coarse_parts` of the network.
+    keeps_normed_weights: Whether init.distribution=xavier leaves torch's default weights in convolutions with spectral
+        norm, and sets all biases to 0, as SPADE's code does.
     """
 
     translates: ClassVar[Literal["images", "label maps"]] = "images"
@@ -41,21 +41,21 @@ class Generator(nn.Module):
     keeps_normed_weights: ClassVar[bool] = False
 
     image_sides: ClassVar[Callable[..., ImageSides]]
-    """A static method that returns the sides that a network with these settings accepts."""
+    """Static method that returns the image sizes that a network with these settings accepts."""
 
     @staticmethod
     def unsupported(*args: Any, **settings: Any) -> Mapping[str, str]:
-        """Return the settings that cannot be used together, by name, with the values that are expected instead."""
+        """Return the unsupported settings by name, each with a text that lists the supported values."""
         return {}
 
     @staticmethod
     def without_effect(*args: Any, **settings: Any) -> Sequence[str]:
-        """Return the settings that have no effect with these values of others."""
+        """Return the names of settings that have no effect with these arguments."""
         return ()
 
     @staticmethod
     def compared_layers(*args: Any, **settings: Any) -> Sequence[str]:
-        """Return the names of the layers whose outputs method.name=contrastive compares; none if it cannot."""
+        """Return the layers whose outputs method.name=contrastive compares. The default is none: not supported."""
         return ()
 
     @property
@@ -64,19 +64,19 @@ class Generator(nn.Module):
         return ()
 
     def features(self, source: Tensor, taps: Sequence[str]) -> list[Tensor]:
-        """Return the outputs of the layers `taps`, (N, C, H, W) each; raise KeyError if there is no such layer."""
+        """Return the outputs of the layers `taps`, (N, C, H, W) each. Raise KeyError for an unknown layer."""
         raise ConfigError(
-            f"method.name=contrastive: {type(self).__name__} lacks features. Define them as "
+            f"method.name=contrastive: {type(self).__name__} has no method `features`. Define it as "
             "models.global_generator.GlobalGenerator does, or set generator.name=global or method.name=cycle."
         )
 
     def translate_with_features(self, source: Tensor, taps: Sequence[str]) -> tuple[Tensor, list[Tensor]]:
-        """Return the translation, and the features of `source` at `taps`. A subclass may compute both in one pass."""
+        """Return self(source) and self.features(source, taps). Subclasses can compute both in one pass."""
         return self(source), self.features(source, taps)
 
 
 class EncodedGenerator(nn.Module):
-    """A generator and the encoder that is trained with it. Subclasses define how they are connected."""
+    """A generator and an encoder that are trained together. Subclasses define how the two are connected."""
 
     def __init__(self, generator: Generator, encoder: nn.Module) -> None:
         super().__init__()
@@ -85,5 +85,5 @@ class EncodedGenerator(nn.Module):
 
     @property
     def coarse_parts(self) -> Sequence[str]:
-        """Prefixes of names in the generator."""
+        """Prefixes of the names of the parameters that train.freeze_global_epochs freezes."""
         return [f"generator.{prefix}" for prefix in self.generator.coarse_parts]

@@ -1,4 +1,4 @@
-"""pix2pixHD's global generator and local enhancer. A global one with 2 downsamplings is pix2pix's ResNet generator."""
+"""pix2pixHD's global generator, which is also pix2pix's ResNet generator, and pix2pixHD's local enhancer."""
 
 import math
 import re
@@ -27,24 +27,24 @@ from models.blocks import (
 from models.generator import Generator, ImageSides
 from models.layers import UniformToZeros
 
-_TAPPED = re.compile(r"stem\.\d+|downs\.\d+\.\d+|blocks\.\d+")  # layers that have features
+_TAPPED = re.compile(r"stem\.\d+|downs\.\d+\.\d+|blocks\.\d+")  # layers whose outputs `features` can return
 
 
 class GlobalGenerator(Generator):
     """Encoder, residual blocks, decoder (Wang et al. 2018, section 3.1; Johnson et al. 2016).
 
-    A 7x7 stem, `n_downsamplings` strided convolutions that double the channels, `n_blocks` residual blocks,
-    `n_downsamplings` upsamplings, a 7x7 head with tanh. Convolutions before a norm have no bias, since the norm
-    subtracts the mean. pix2pix's and CycleGAN's ResNet generator has 2 downsamplings, 6 or 9 blocks, and dropout. CUT's
-    down- and upsampling are antialiased.
+    The layers are a 7x7 stem, `n_downsamplings` strided convolutions that double the channels, `n_blocks` residual
+    blocks, `n_downsamplings` upsamplings, and a 7x7 head with tanh. Convolutions before a norm have no bias, because
+    the norm would cancel it. pix2pix's and CycleGAN's ResNet generator has 2 downsamplings, 6 or 9 blocks, and dropout.
+    CUT's generator has antialiased down- and upsamplings.
 
-    skips: half: add the encoder's activations to the decoder's below full resolution (Mao et al. 2016). full: also join
-        the activations at full resolution, through a convolution. This needs a scale of at least 1.
-    biased_downs: Whether the stem's and the strided convolutions have biases. A norm cancels them, but they count if a
-        loss compares the features before the norm.
-    scale: Side of the output divided by the side of the source, a power of 2. Above 1 there are more upsamplings, and
-        each halves the channels; below 1 there are fewer.
-    output: tanh; linear for values without bounds; None for the features before the head.
+    skips: Skip connections. half adds encoder activations to the decoder below full resolution (Mao et al. 2016). full
+        also concatenates them at full resolution, before a convolution. full needs a scale of at least 1.
+    biased_downs: Whether the convolutions of stem and downsamplings have biases. Norms cancel biases, but CUT's loss
+        compares features before the norms.
+    scale: Height of the output divided by the height of the source, a power of 2. Above 1, further upsamplings follow,
+        and each halves the channels. Below 1, the decoder has fewer upsamplings.
+    output: tanh, linear (no activation), or None (no head).
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class GlobalGenerator(Generator):
         self.skips = skips
         widths = [base_channels * 2**level for level in range(n_downsamplings + 1)]
         self.stem = make_stem(in_channels, base_channels, norm)
-        if biased_downs:  # if the convolution drew the bias, all weights drawn later would change
+        if biased_downs:  # a convolution that draws its own bias would change all weights drawn later
             self.stem.get_submodule("1").register_parameter("bias", nn.Parameter(torch.zeros(base_channels)))
             self.register_load_state_dict_pre_hook(_add_bias_of_stem)
         downs = (make_down(*channels, norm, downsample, bias=biased_downs) for channels in pairwise(widths))
@@ -85,43 +85,43 @@ class GlobalGenerator(Generator):
 
     @staticmethod
     def image_sides(*, n_downsamplings: int, scale: float = 1.0) -> ImageSides:
-        """Return the allowed sides. Reflection needs two pixels at the lowest resolution and four at the head."""
+        """Return the allowed sizes. Reflection padding needs 2 pixels at the lowest resolution and 4 at the head."""
         multiple = 2**n_downsamplings
         return ImageSides(multiple, minimum=max(2 * multiple, math.ceil(4 / scale)))
 
     @staticmethod
     def compared_layers(*, n_downsamplings: int, n_blocks: int) -> Sequence[str]:
-        """Return CUT's layers; a network with fewer than five blocks has its last block instead of the fifth."""
+        """Return the layers that CUT compares. With fewer than five blocks, the last block replaces the fifth."""
         downs = [f"downs.{level}.0" for level in range(min(n_downsamplings, 2))]
         blocks = dict.fromkeys(f"blocks.{min(block, n_blocks - 1)}" for block in (0, 4) if n_blocks)
         return ["stem.0", *downs, *blocks]
 
     @staticmethod
     def unsupported(*, skips: Skips, scale: float) -> Mapping[str, str]:
-        """Refuse skips at full resolution if the output is smaller than the source."""
+        """Reject skips=full if the output is smaller than the source."""
         return {"skips": "none or half with generator.scale below 1"} if skips == "full" and scale < 1 else {}
 
     @staticmethod
     def without_effect(*, n_blocks: int, n_downsamplings: int, scale: float, skips: Skips) -> Sequence[str]:
-        """Return settings without effect: dropout if there are no blocks, skips if they join no decoder level."""
-        joins_nothing = skips == "half" and (n_downsamplings < 2 or n_downsamplings + n_doublings(scale) < 1)
-        return [*([] if n_blocks else ["dropout"]), *(["skips"] if joins_nothing else [])]
+        """Return dropout if there are no blocks, and skips if no decoder level gets a skip connection."""
+        has_no_skips = skips == "half" and (n_downsamplings < 2 or n_downsamplings + n_doublings(scale) < 1)
+        return [*([] if n_blocks else ["dropout"]), *(["skips"] if has_no_skips else [])]
 
     def forward(self, source: Tensor) -> Tensor:
-        """Translate (N, in_channels, H, W) into (N, out_channels, scale * H, scale * W), in [-1, 1] unless linear."""
+        """Translate (N, in_channels, H, W) into (N, out_channels, scale * H, scale * W), in [-1, 1] with tanh."""
         x, levels = self.stem(self.uniform(source)), []
         for number, down in enumerate(self.downs):
-            if self._joins(number):
+            if self._has_skip(number):
                 levels.append(x)
             x = down(x)
         return self._decoded(self.blocks(x), levels)
 
-    def _joins(self, number: int) -> bool:
-        """Return whether the input of a downsampling joins the decoder. Input 0 has full resolution."""
+    def _has_skip(self, number: int) -> bool:
+        """Return whether a skip connection starts before downsampling `number`. Number 0 is at full resolution."""
         return self.skips == "full" or (self.skips == "half" and number > 0)
 
     def _decoded(self, x: Tensor, levels: Sequence[Tensor]) -> Tensor:
-        """Return the translation. x: Features at the lowest resolution. levels: The encoder's, finest first."""
+        """Decode features `x` at the lowest resolution. levels: Activations of skip connections, finest first."""
         for up in self.ups:
             x = up(x)
             if self.join and len(levels) == 1:
@@ -132,22 +132,22 @@ class GlobalGenerator(Generator):
         return self.head(x)
 
     def features(self, source: Tensor, taps: Sequence[str]) -> list[Tensor]:
-        """Return the outputs of the layers `taps`, in the network's order. Compute no layer after the last of them.
+        """Return the outputs of the layers `taps`, in the network's order. Do not compute later layers.
 
-        taps: Names of modules, such as `stem.0` or `blocks.4`. No norms, because ReLU overwrites their output.
+        taps: Names of modules, such as `stem.0` or `blocks.4`. No norms, because ReLU overwrites a norm's output.
 
         Raises:
-            KeyError: There is no such layer.
+            KeyError: A layer is unknown or a norm.
         """
         return self._encoded(source, taps, stops=True)[1]
 
     def translate_with_features(self, source: Tensor, taps: Sequence[str]) -> tuple[Tensor, list[Tensor]]:
-        """Return the translation and the features at `taps` from one pass. Call it only in training mode."""
+        """Return translation and features from one pass. Only for training mode, because it omits `uniform`."""
         encoded, features, levels = self._encoded(source, taps, stops=False)
         return self._decoded(encoded, levels), features
 
     def _encoded(self, x: Tensor, taps: Sequence[str], *, stops: bool) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        """Return the features at the lowest resolution and at `taps`, and the levels that join the decoder."""
+        """Return the encoder's output, the features, and skip activations. stops: Whether to stop at the last tap."""
         layers = {name: layer for name, layer in self.named_modules() if _TAPPED.fullmatch(name)}
         known = [name for name, layer in layers.items() if not isinstance(layer, nn.InstanceNorm2d | nn.BatchNorm2d)]
         if unknown := set(taps).difference(known):
@@ -155,7 +155,7 @@ class GlobalGenerator(Generator):
         features, levels = [], []
         for name, layer in layers.items():
             down = re.fullmatch(r"downs\.(\d+)\.0", name)
-            if down and self._joins(int(down[1])):
+            if down and self._has_skip(int(down[1])):
                 levels.append(x)
             x = layer(x)
             if name in taps:
@@ -166,15 +166,15 @@ class GlobalGenerator(Generator):
 
 
 def _add_bias_of_stem(generator: nn.Module, weights: dict[str, Tensor], prefix: str, *_: object) -> None:
-    """Add a bias of zeros to weights from checkpoints of earlier versions, whose stem had none."""
+    """Add a zero bias for the stem to weights from checkpoints of earlier versions, which lack this bias."""
     weights.setdefault(f"{prefix}stem.1.bias", torch.zeros_like(generator.get_parameter("stem.1.bias")))
 
 
 class LocalEnhancer(Generator):
-    """A global generator at the lowest resolution, and enhancers that each double it (Wang et al. 2018, section 3.1).
+    """A global generator (trunk) at low resolution, and enhancers that each double it (Wang et al. 2018, section 3.1).
 
-    An enhancer adds the downsampled source of its level to the coarser level's features; residual blocks and an
-    upsampling follow. base_channels is the width of the finest level. The trunk is 2**n_enhancers times as wide.
+    Each enhancer convolves and downsamples the source at its resolution, and adds the features of the coarser level.
+    Residual blocks and an upsampling follow. The trunk has 2**n_enhancers times as many channels as the finest level.
     """
 
     has_coarse_parts = True
@@ -217,22 +217,22 @@ class LocalEnhancer(Generator):
 
     @staticmethod
     def image_sides(*, n_downsamplings: int, n_enhancers: int) -> ImageSides:
-        """Return the allowed sides. Reflection needs two pixels at the lowest resolution."""
+        """Return the allowed sizes. Reflection padding needs two pixels at the lowest resolution."""
         multiple = 2 ** (n_downsamplings + n_enhancers)
         return ImageSides(multiple, minimum=2 * multiple)
 
     @staticmethod
     def unsupported(*, upsample: Upsample) -> Mapping[str, str]:
-        """Refuse CUT's upsampling, which only the global generator has."""
+        """Reject CUT's antialiased upsampling, which only GlobalGenerator supports."""
         return {"upsample": "transposed, nearest, bilinear or residual"} if upsample == "antialiased" else {}
 
     @property
     def coarse_parts(self) -> Sequence[str]:
-        """Prefixes of the names of the parameters below the finest enhancer."""
+        """Prefixes of the names of all parameters except the finest enhancer's and the head's."""
         return ["trunk", *(f"enhancers.{number}" for number in range(len(self.enhancers) - 1))]
 
     def forward(self, source: Tensor) -> Tensor:
-        """Translate (N, in_channels, H, W) into (N, out_channels, H, W), in [-1, 1] unless the output is linear."""
+        """Translate (N, in_channels, H, W) into (N, out_channels, H, W), in [-1, 1] with tanh."""
         pyramid = [self.uniform(source)]
         for _ in self.enhancers:
             pyramid.append(F.avg_pool2d(pyramid[-1], kernel_size=3, stride=2, padding=1, count_include_pad=False))

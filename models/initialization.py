@@ -1,4 +1,4 @@
-"""The weights that a network starts with: drawn, or copied from another network."""
+"""Initial weights of a network: random, or copied from another network."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -22,13 +22,13 @@ _VECTORS = (".parametrizations.weight.0._u", ".parametrizations.weight.0._v")
 def initialize(
     network: nn.Module, init: Init, gain: float, *, unchanged: Collection[nn.Module] = (), zero_biases: bool = False
 ) -> None:
-    """Draw the weights of convolutions, linear layers and batch norms from torch's global generator, in place.
+    """Draw the weights of convolutions, linear layers and batch norms, in place, with torch's global random state.
 
-    Batch norm gets weights from N(1, gain²) and biases of 0. Other biases keep torch's values, as in pix2pixHD.
+    Batch norm gets weights from N(1, gain²) and biases of 0. Other biases keep torch's defaults, as in pix2pixHD.
 
-    init: N(0, gain²) with normal, as in pix2pixHD with gain 0.02; Glorot & Bengio 2010 with xavier; He et al. 2015 for
-        ReLU, without gain, with kaiming; Saxe et al. 2013 with orthogonal.
-    unchanged: Convolutions whose weights keep torch's values. zero_biases: Whether all biases start at 0.
+    init: normal is N(0, gain²); pix2pixHD has gain 0.02. xavier is Glorot & Bengio 2010. kaiming is He et al. 2015 for
+        ReLU, and ignores `gain`. orthogonal is Saxe et al. 2013.
+    unchanged: Layers whose weights keep torch's defaults. zero_biases: Whether all biases start at 0.
     """
     for module in network.modules():
         if isinstance(module, nn.Conv2d | nn.ConvTranspose2d | nn.Linear):
@@ -52,7 +52,7 @@ def initialize(
 
 @dataclass(frozen=True)
 class Transfer:
-    """Names of weights. `loaded` were copied, `left` have no place in the target, `new` keep the target's values."""
+    """Names of weights: copied (`loaded`), in the source but not copied (`left`), unchanged in the target (`new`)."""
 
     loaded: list[str]
     left: list[str]
@@ -60,34 +60,34 @@ class Transfer:
 
 
 def transfer_weights(source: nn.Module, target: nn.Module) -> Transfer:
-    """Copy the weights of `source` that have a place of the same shape in `target`, in place.
+    """Copy weights from `source` to the weights of `target` with the same name and shape, in place.
 
-    A global generator becomes the trunk of a local enhancer, as in pix2pixHD's step from 512p to 1024p. The scales of
-    a discriminator keep their resolutions. A generator or an encoder can be transferred to or from a network of both.
-    Spectral norm's vectors are copied with their weight, or computed if the source has none.
+    A global generator becomes the trunk of a local enhancer, as in pix2pixHD's step from 512p to 1024p. Discriminators
+    with different numbers of scales match at the lowest resolution. If only one network is an EncodedGenerator,
+    only its generator or its encoder takes part. Spectral norm's vectors are copied too, or computed if missing.
     """
     source, target = _counterparts(source, target)
-    given, state = source.state_dict(), target.state_dict()
-    places = {plain: name for name in state if (plain := _plain(name))}
+    source_state, target_state = source.state_dict(), target.state_dict()
+    target_names = {plain: name for name in target_state if (plain := _plain(name))}
     loaded: dict[str, Tensor] = {}
     vectors: dict[str, Tensor] = {}
     left = []
-    for name, value in given.items():
+    for name, value in source_state.items():
         plain = _plain(name)
-        place = places.get(_place(plain, source, target)) if plain else None
-        if place is not None and state[place].shape == value.shape:
-            layer, our_layer = (key.removesuffix(_ORIGINAL) for key in (name, place))
-            loaded[place] = value
-            if name != plain and place.endswith(_ORIGINAL):
-                vectors |= {f"{our_layer}{key}": given[f"{layer}{key}"] for key in _VECTORS}
+        target_name = target_names.get(_plain_target(plain, source, target)) if plain else None
+        if target_name is not None and target_state[target_name].shape == value.shape:
+            layer, target_layer = (key.removesuffix(_ORIGINAL) for key in (name, target_name))
+            loaded[target_name] = value
+            if name != plain and target_name.endswith(_ORIGINAL):
+                vectors |= {f"{target_layer}{key}": source_state[f"{layer}{key}"] for key in _VECTORS}
             elif name != plain:
-                loaded[place] = cast(Tensor, source.get_submodule(layer).weight).detach()  # the divided weight
+                loaded[target_name] = cast(Tensor, source.get_submodule(layer).weight).detach()  # after spectral norm
         elif plain:
             left.append(plain)
-    target.load_state_dict(state | loaded)
+    target.load_state_dict(target_state | loaded)
     settle_spectral_norm(target)
     target.load_state_dict(target.state_dict() | vectors)
-    return Transfer(list(loaded), left, [plain for plain, name in places.items() if name not in loaded])
+    return Transfer(list(loaded), left, [plain for plain, name in target_names.items() if name not in loaded])
 
 
 def _counterparts(source: nn.Module, target: nn.Module) -> tuple[nn.Module, nn.Module]:
@@ -105,18 +105,18 @@ def _counterparts(source: nn.Module, target: nn.Module) -> tuple[nn.Module, nn.M
 
 
 def _plain(name: str) -> str:
-    """Return the name of a weight without spectral norm; "" for the state of spectral norm itself."""
+    """Return the name that a tensor has without spectral norm, or "" for spectral norm's vectors."""
     plain = name.replace(_ORIGINAL, ".weight")
     return "" if "parametrizations." in plain else plain
 
 
-def _place(name: str, source: nn.Module, target: nn.Module) -> str:
+def _plain_target(name: str, source: nn.Module, target: nn.Module) -> str:
     match source, target:
         case GlobalGenerator(), LocalEnhancer():
             return name if name.startswith("head.") else f"trunk.{name}"
         case MultiscalePatchDiscriminator(), MultiscalePatchDiscriminator():
             _, number, rest = name.split(".", 2)
-            # scale 0 is the full resolution: with more scales, a resolution has a higher number
+            # the last scale has the lowest resolution
             return f"scales.{int(number) + len(target.scales) - len(source.scales)}.{rest}"
         case _:
             return name

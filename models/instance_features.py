@@ -1,4 +1,4 @@
-"""pix2pixHD's instance features: their encoder, a generator that uses them, and their clusters."""
+"""pix2pixHD's instance features: an encoder, a generator that uses the features, and clusters of features."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -14,7 +14,7 @@ from utils.device import at_least_float32
 
 
 class FeatureEncoder(nn.Module):
-    """Encoder of an image to features that are constant within each instance (Wang et al. 2018, section 3.4)."""
+    """Encoder that maps an image to features that are constant within each instance (Wang et al. 2018, section 3.4)."""
 
     def __init__(
         self,
@@ -41,30 +41,30 @@ class FeatureEncoder(nn.Module):
     def forward(self, image: Tensor, instances: Tensor) -> Tensor:
         """Encode (N, in_channels, H, W) images in [-1, 1] to features (N, n_features, H, W) in [-1, 1].
 
-        instances: Integer ids (N, 1, H, W); equal ids in different images are different instances.
+        instances: Integer ids (N, 1, H, W). Equal ids in different images are different instances.
         """
         return average_in_instances(self.network(image), instances)
 
 
 class FeatureConditionedGenerator(EncodedGenerator):
-    """A generator with instance features among its input channels, and the encoder that computes them."""
+    """A generator with instance features among its input channels, and the encoder that computes the features."""
 
     encoder: FeatureEncoder
 
     def forward(self, source: Tensor, image: Tensor, instances: Tensor) -> Tensor:
         """Translate a source (N, C, H, W) with the features of `image`, (N, 3, H, W) in [-1, 1].
 
-        instances: Integer ids (N, 1, H, W) of the regions over which features are averaged.
+        instances: Integer ids (N, 1, H, W). Features are averaged over each instance.
         """
         return self.generator(torch.cat([source, self.encoder(image, instances)], dim=1))
 
 
 def average_in_instances(features: Tensor, instances: Tensor) -> Tensor:
-    """Replace features (N, C, H, W) by their means over instances, (N, 1, H, W) integer ids, in at least float32."""
+    """Return features (N, C, H, W), averaged over each instance, in at least float32. instances: Ids (N, 1, H, W)."""
     n, channels, height, width = features.shape
     region = number_regions(instances).flatten()
-    pixels = at_least_float32(features.permute(0, 2, 3, 1).reshape(-1, channels))  # sums of fewer bits saturate
-    # one sum for each pixel, because counting the regions would make the host wait for the device
+    pixels = at_least_float32(features.permute(0, 2, 3, 1).reshape(-1, channels))  # float16 cannot hold the sums
+    # tensors with a row per pixel, because counting the regions would make the host wait for the device
     sums = torch.zeros_like(pixels).index_add(0, region, pixels)
     areas = torch.zeros_like(pixels[:, 0]).index_add(0, region, torch.ones_like(pixels[:, 0]))
     means = sums / areas.clamp(min=1).unsqueeze(1)
@@ -72,7 +72,7 @@ def average_in_instances(features: Tensor, instances: Tensor) -> Tensor:
 
 
 def number_regions(instances: Tensor) -> Tensor:
-    """Number the ids of all images, (N, 1, H, W) integers, from 0; return (N, 1, H, W) int64."""
+    """Return region numbers, (N, 1, H, W) int64, for instance ids (N, 1, H, W). Images share no number."""
     image = torch.arange(len(instances), device=instances.device).view(-1, 1, 1, 1)
     keys = (image * 2**32 + instances.long()).flatten()
     ascending, order = keys.sort()
@@ -89,7 +89,7 @@ _KEY = "feature_clusters"
 class FeatureClusters:
     """Cluster centres of the features of each class (Wang et al. 2018, section 3.4).
 
-    centers: Centres (n_clusters, C) float32 in [-1, 1] by class id. step: Training step of the encoder, if known.
+    centers: Centres by class id, (n_clusters, C) float32 in [-1, 1]. step: Training step of the encoder, if known.
     """
 
     centers: dict[int, Tensor]
@@ -101,9 +101,9 @@ class FeatureClusters:
         return next(iter(self.centers.values())).shape[1]
 
     def sample(self, classes: Tensor, instances: Tensor, rng: np.random.Generator) -> Tensor:
-        """Draw a cluster centre of its class for each instance; return features (1, C, H, W).
+        """Return features (1, C, H, W): each instance gets a random cluster centre of its class.
 
-        An instance has the class of most of its pixels. A class without clusters gets zeros.
+        The class of an instance is its most frequent class. Classes without clusters get zeros.
 
         classes, instances: Integer ids, (1, 1, H, W).
         """
@@ -123,18 +123,18 @@ class FeatureClusters:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
-        """Return clusters from `state_dict`; raise ValueError if `state` is something else."""
+        """Return clusters from the result of `state_dict`. Raise ValueError if `state` holds no clusters."""
         found = state.get(_KEY)
         centers: dict[Any, Any] = found if isinstance(found, dict) else {}
         are_matrices = all(isinstance(c, Tensor) and c.dim() == 2 and len(c) for c in centers.values())
         if not are_matrices or len({c.shape[1] for c in centers.values()}) != 1:
-            raise ValueError("holds no feature clusters; write them with python -m tools.cluster_features")
+            raise ValueError("holds no feature clusters. Write a new file with python -m tools.cluster_features")
         return cls({int(key): value.float() for key, value in centers.items()}, state.get("step"))
 
 
 @dataclass(frozen=True)
 class RegionFeatures:
-    """Classes (R,) int64, features (R, C) float32 and shares of the image (R,) in [0, 1] of R regions."""
+    """R regions: classes (R,) int64, features (R, C) float32, shares of the image's area (R,) in [0, 1]."""
 
     classes: Tensor
     features: Tensor
@@ -142,7 +142,7 @@ class RegionFeatures:
 
     @classmethod
     def of(cls, features: Tensor, classes: Tensor, instances: Tensor) -> Self:
-        """Return the regions of one image; a region has the class of most of its pixels.
+        """Return the regions of one image. The class of a region is its most frequent class.
 
         features: (1, C, H, W), constant in each region. classes, instances: Integer ids, (1, 1, H, W).
         """
@@ -155,6 +155,6 @@ class RegionFeatures:
 
 
 def _most_frequent(classes: Tensor, region: Tensor) -> Tensor:
-    """Return the most frequent class of each region, (R,), from classes and region numbers of P pixels, (P,)."""
+    """Return the most frequent class of each region, (R,). classes, region: Class and region of each pixel, (P,)."""
     n_regions, n_classes = int(region.max()) + 1, int(classes.max()) + 1
     return torch.bincount(region * n_classes + classes, minlength=n_regions * n_classes).view(n_regions, -1).argmax(1)

@@ -13,12 +13,12 @@ from torch import Tensor, nn
 
 from models.layers import InTiles
 
-_STREAM = 0x5354594C  # styles draw other values than the noise channels of the same seed
+_STREAM = 0x5354594C  # combined with a style's seed, so that style and noise differ
 
 
 @dataclass(frozen=True)
 class MixedSeed:
-    """A draw between the draws of two seeds: `share` is 0 at the first and 1 at the second."""
+    """An interpolation between the draws of two seeds, from `first` (share 0) to `second` (share 1)."""
 
     first: int
     second: int
@@ -29,7 +29,7 @@ Seed = int | MixedSeed
 
 
 def _draw(n: int, seed: Seed, stream: int = 0) -> Tensor:
-    """Return n values of N(0, 1) on the CPU. Mixed seeds are on a circle, so that they have the same distribution."""
+    """Return n values of N(0, 1) on the CPU. Mixed seeds interpolate on a circle, which keeps the distribution."""
     if isinstance(seed, MixedSeed):
         angle = seed.share * math.pi / 2
         return math.cos(angle) * _draw(n, seed.first, stream) + math.sin(angle) * _draw(n, seed.second, stream)
@@ -38,15 +38,15 @@ def _draw(n: int, seed: Seed, stream: int = 0) -> Tensor:
 
 def image_seed(seed: int, name: str) -> int:
     """Return the seed of all random draws for one image, independent of the other images of a run."""
-    return zlib.crc32(f"{seed}/{name}".encode(errors="surrogateescape"))  # names of files may hold any bytes
+    return zlib.crc32(f"{seed}/{name}".encode(errors="surrogateescape"))  # file names can contain any bytes
 
 
 class NoiseChannels(nn.Module):
-    """Puts channels of N(0, 1) noise, one value for each channel and image, before the channels of a condition.
+    """Layer that concatenates N(0, 1) noise and a condition. A noise channel has one value for all pixels of an image.
 
-    In training mode each pass draws from torch's generator of the device.
+    In training mode, each pass draws new noise with the random state of the device.
 
-    drawn: Noise of evaluation mode from `draw_latents`, (N, n_channels, 1, 1); None for 0.
+    drawn: Noise for evaluation mode, set by `draw_latents`, (N, n_channels, 1, 1). None means zeros.
     """
 
     in_tiles = InTiles(extent="every_segment")
@@ -54,7 +54,7 @@ class NoiseChannels(nn.Module):
     def __init__(self, n_channels: int) -> None:
         super().__init__()
         self.n_channels = n_channels
-        self.drawn: Tensor | None = None  # no buffer, since updates and averages copy those
+        self.drawn: Tensor | None = None  # not a buffer, because weight averaging copies buffers
 
     def forward(self, condition: Tensor) -> Tensor:
         """Map (N, C, H, W) to (N, n_channels + C, H, W)."""
@@ -69,28 +69,27 @@ class NoiseChannels(nn.Module):
 
 
 class StyleStem(nn.Linear):
-    """Converts a style to feature maps of height x width pixels, resized to the lowest resolution of the source.
+    """Linear layer that maps a style to feature maps of height x width pixels, and resizes them to the condition.
 
-    In SPADE these sides are fixed. Here the maps are interpolated bilinearly, so that they are stretched over a larger
-    picture.
+    SPADE does not resize the maps. Here bilinear interpolation fits them to images of any size.
 
-    drawn: Style of predictions from `draw_latents` or `choose_style`, (N or 1, style_channels); None for 0.
+    drawn: Style for prediction, set by `draw_latents` or `choose_style`, (N or 1, style_channels). None means zeros.
     """
 
     def __init__(self, style_channels: int, out_channels: int, *, height: int, width: int) -> None:
         super().__init__(style_channels, out_channels * height * width)
         self.height = height
         self.width = width
-        self.drawn: Tensor | None = None  # no buffer, since updates and averages copy those
+        self.drawn: Tensor | None = None  # not a buffer, because weight averaging copies buffers
 
     def forward(self, condition: Tensor, style: Tensor | None = None) -> Tensor:
-        """Return (N, out_channels, H, W) for a condition (N, C, H, W) and a style (N, style_channels), or `drawn`."""
+        """Return (N, out_channels, H, W). condition: (N, C, H, W). style: (N, style_channels); None means `drawn`."""
         n, _, height, width = condition.shape
         if style is None:
             style = self.weight.new_zeros(1, self.in_features) if self.drawn is None else self.drawn
         style = style.to(self.weight).expand(n, -1)
-        fixed = super().forward(style).view(n, -1, self.height, self.width)
-        return F.interpolate(fixed, size=(height, width), mode="bilinear", align_corners=False)
+        maps = super().forward(style).view(n, -1, self.height, self.width)
+        return F.interpolate(maps, size=(height, width), mode="bilinear", align_corners=False)
 
 
 _Part = TypeVar("_Part", NoiseChannels, StyleStem)
@@ -111,7 +110,7 @@ def takes_style(network: nn.Module) -> bool:
 
 
 def draw_latents(network: nn.Module, seeds: Sequence[Seed]) -> None:
-    """Draw noise and style for evaluation mode from the seed of each image; they are the same on every device."""
+    """Set noise and style for evaluation mode from the seed of each image. All devices get the same values."""
     for layer in _parts(network, NoiseChannels):
         layer.drawn = torch.stack([_draw(layer.n_channels, seed) for seed in seeds])[:, :, None, None]
     for stem in _parts(network, StyleStem):
@@ -119,22 +118,22 @@ def draw_latents(network: nn.Module, seeds: Sequence[Seed]) -> None:
 
 
 def choose_style(network: nn.Module, style: Tensor) -> None:
-    """Use a style (1, style_channels) for all images from now on."""
+    """Use a style (1, style_channels) for all following images."""
     for stem in _parts(network, StyleStem):
         stem.drawn = style
 
 
 def latent_channels(network: nn.Module) -> tuple[int, int]:
-    """Return how many values of noise and of style are drawn for an image. A chosen style is not drawn."""
+    """Return the numbers of noise values and style values to draw for an image. A chosen style counts 0."""
     n_style = next((stem.in_features for stem in _parts(network, StyleStem) if stem.drawn is None), 0)
     return sum(layer.n_channels for layer in _parts(network, NoiseChannels)), n_style
 
 
 @contextmanager
 def given_latents(network: nn.Module, values: Tensor | None) -> Iterator[None]:
-    """Give a network the noise and the style of each image within a context, instead of drawing them.
+    """Context manager: the network uses the given noise and style of each image.
 
-    values: Noise and style in this order, (N, sum of `latent_channels`); None changes nothing.
+    values: Noise, then style, (N, sum of `latent_channels`). None changes nothing.
     """
     given: dict[NoiseChannels | StyleStem, Tensor] = {}
     if values is not None:
@@ -147,10 +146,10 @@ def given_latents(network: nn.Module, values: Tensor | None) -> Iterator[None]:
         yield
     finally:
         for part in given:
-            part.drawn = None  # 0 again, as before the first draw
+            part.drawn = None  # zeros, as before the first draw
 
 
 def copy_chosen_style(source: nn.Module, target: nn.Module) -> None:
-    """Copy the chosen style of a network to another network with the same layers."""
+    """Copy the chosen style from `source` to `target`, which has the same layers."""
     for ours, theirs in zip(_parts(source, StyleStem), _parts(target, StyleStem), strict=True):
         theirs.drawn = ours.drawn

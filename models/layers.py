@@ -1,4 +1,4 @@
-"""Layers that torch lacks, or computes slowly or wrongly."""
+"""Layers that torch lacks, or that torch computes slowly or wrongly."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,12 +13,12 @@ from utils.device import at_least_float32
 
 @dataclass(frozen=True)
 class InTiles:
-    """How a layer is computed for an image in tiles; our layers have it as their attribute `in_tiles`.
+    """How tiled inference computes a layer. Our layers have an instance as attribute `in_tiles`.
 
-    reach: Distance, in pixels of the input, over which a pixel of the output depends on the input.
-    stride: Pixels of the input, along a side, for each pixel of the output: 2 halves the sides, 1/2 doubles them.
-    extent: tile: from the tile's part of its input. every_segment: the same, but each segment of the network computes
-        it again from the image, because that is cheap. left_out: not at all.
+    reach: Largest distance, in input pixels, between an output pixel and the input pixels that affect it.
+    stride: Height of the input divided by the height of the output: 2 halves, 1/2 doubles height and width.
+    extent: tile: compute the layer for each tile. every_segment: also repeat this cheap layer in every segment of the
+        network, instead of storing its output. left_out: skip the layer.
     """
 
     reach: int = 0
@@ -27,25 +27,25 @@ class InTiles:
 
 
 class ReflectionPadding(nn.ReflectionPad2d):
-    """nn.ReflectionPad2d, composed of slices on a GPU under torch.use_deterministic_algorithms.
+    """nn.ReflectionPad2d that is deterministic on a GPU if torch.use_deterministic_algorithms is set.
 
-    torch's own gradient adds atomically on a GPU, in an order that differs from run to run.
+    torch's own gradient on a GPU adds atomically, in an order that varies from run to run.
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map (N, C, H, W) to (N, C, H + 2 p, W + 2 p)."""
+        """Map (N, C, H, W) to (N, C, H + 2 p, W + 2 p) for a padding of p pixels."""
         if x.is_cuda and torch.are_deterministic_algorithms_enabled():
             return reflect(x, self.padding[0])
         if x.device.type == "cpu" and is_channels_last(x):
-            with torch.autocast("cpu", enabled=False):  # autocast would convert it to float32
+            with torch.autocast("cpu", enabled=False):  # autocast would convert x to float32
                 return super().forward(x)
         return padded(x, self.padding[0], "reflect")
 
 
 def padded(x: Tensor, padding: int, mode: Literal["reflect", "replicate"]) -> Tensor:
-    """Return (N, C, H, W) with `padding` mirrored or repeated pixels on each side, in the same memory layout.
+    """Return x (N, C, H, W) with `padding` mirrored or repeated pixels on each side, in the memory layout of x.
 
-    On a GPU only torch's padding of volumes keeps the layout.
+    On a GPU, torch keeps the channels-last layout only in the padding of 5-d tensors (volumes).
     """
     if not (x.is_cuda and is_channels_last(x)):
         return F.pad(x, (padding,) * 4, mode=mode)
@@ -54,7 +54,7 @@ def padded(x: Tensor, padding: int, mode: Literal["reflect", "replicate"]) -> Te
 
 
 def reflect(x: Tensor, padding: int) -> Tensor:
-    """Return (N, C, H, W) with `padding` mirrored pixels on each side, without the pixels at the border twice."""
+    """Return x (N, C, H, W) with `padding` mirrored pixels on each side. Border pixels are not repeated."""
     for dim in (-1, -2):
         before, after = x.narrow(dim, 1, padding), x.narrow(dim, x.shape[dim] - 1 - padding, padding)
         x = torch.cat([before.flip(dim), x, after.flip(dim)], dim=dim)
@@ -64,17 +64,17 @@ def reflect(x: Tensor, padding: int) -> Tensor:
 class InstanceNorm(nn.InstanceNorm2d):
     """nn.InstanceNorm2d without parameters and statistics that keeps the memory layout in training and on a GPU.
 
-    torch computes batch norm of a contiguous copy (1, N C, H, W). On a CPU the gradient of a single image is then
-    wrong if the incoming gradient is channels-last (torch 2.15). Batch norm of each image has the same values.
+    torch applies batch norm to a contiguous copy (1, N C, H, W). On a CPU, the gradient of a single image is then wrong
+    if the incoming gradient is channels-last (torch 2.15). This class applies batch norm to each image instead.
     """
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise each channel of each image of x, (N, C, H, W); H W is at least 2."""
-        # exporters, which run on a CPU, and compilers know torch's own; it raises an error for a single pixel
-        is_known = not self.training and (x.device.type == "cpu" or torch.compiler.is_compiling())
-        if is_known or x.shape[2:].numel() == 1:
+        # exporters (on a CPU) and compilers know torch's layer, which also raises the error for a single pixel
+        use_torch = not self.training and (x.device.type == "cpu" or torch.compiler.is_compiling())
+        if use_torch or x.shape[2:].numel() == 1:
             return super().forward(x)
-        # also a single image on a CPU, because a ReLU in place is slow on its view
+        # cat also copies a single image on a CPU, because an in-place ReLU is slow on a view
         if is_channels_last(x) and (len(x) > 1 or x.device.type == "cpu"):
             return torch.cat([self._normalized(image) for image in x.split(1)])
         if x.shape[0] > 1:
@@ -89,20 +89,20 @@ class InstanceNorm(nn.InstanceNorm2d):
 
 
 def is_channels_last(images: Tensor) -> bool:
-    """Return whether images (N, C, H, W) of several channels have the memory layout channels-last."""
+    """Return whether images (N, C, H, W) are channels-last and not contiguous. With one channel, they are both."""
     return images.is_contiguous(memory_format=torch.channels_last) and not images.is_contiguous()
 
 
 def _of_plain_strides(image: Tensor) -> Tensor:
-    """Return a view of (1, C, H, W) with the first stride of a new channels-last tensor.
+    """Return a view of image (1, C, H, W) with the first stride that a new channels-last tensor has.
 
-    With the stride from unsqueeze, torch's batch norm on a CPU treats channels-last as contiguous (torch 2.15).
+    With another first stride, torch's batch norm on a CPU treats channels-last as contiguous (torch 2.15).
     """
     return image.permute(0, 2, 3, 1).squeeze(0).unsqueeze(0).permute(0, 3, 1, 2)
 
 
 class AntialiasedDownsampling(nn.Module):
-    """CUT's downsampling: blurs by [1 2 1] along both axes with reflected borders, then keeps every second pixel.
+    """CUT's downsampling: a [1 2 1] blur along both axes with reflected borders, then every second pixel.
 
     Zhang 2019, "Making convolutional networks shift-invariant again".
     """
@@ -115,23 +115,23 @@ class AntialiasedDownsampling(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (N, C, H, W) to (N, C, H / 2, W / 2), rounded up; H and W are at least 2."""
-        row = (2 - torch.arange(-1, 2, dtype=x.dtype, device=x.device).abs()) / 4  # a copy would make the host wait
+        row = (2 - torch.arange(-1, 2, dtype=x.dtype, device=x.device).abs()) / 4  # on the device, to avoid a host sync
         kernel = (row[:, None] * row).expand(x.shape[1], 1, 3, 3)
         if x.device.type != "cpu":
             return F.conv2d(self.border(x), kernel, stride=2, groups=x.shape[1])
-        with torch.autocast("cpu", enabled=False):  # the gradient in bfloat16 takes ten times the time
+        with torch.autocast("cpu", enabled=False):  # the gradient is ten times slower in bfloat16
             bordered = at_least_float32(self.border(x))
             return F.conv2d(bordered, kernel.to(bordered.dtype), stride=2, groups=x.shape[1]).to(x.dtype)
 
 
 class UniformToZeros(nn.Module):
-    """Replaces each image of one colour by zeros in evaluation.
+    """Layer that replaces single-colour images with zeros in evaluation mode.
 
-    Reflection padding, a convolution and instance norm map both to zeros. With other values the norm would amplify the
-    rounding errors of the convolution to noise that differs between runtimes.
+    Reflection padding, a convolution and instance norm map every single-colour image to zeros. But if the colour is not
+    zero, the norm amplifies rounding errors of the convolution to noise that differs between runtimes.
     """
 
-    in_tiles = InTiles(extent="left_out")  # a tile of one colour is no image of one
+    in_tiles = InTiles(extent="left_out")  # a single-colour tile can be part of an image with several colours
 
     def forward(self, images: Tensor) -> Tensor:
         """Return (N, C, H, W) in the dtype of the images."""
@@ -145,13 +145,13 @@ Border = Literal["reflect", "zeros"]
 
 
 class UpsampledConv2d(nn.Conv2d):
-    """Nearest-neighbour upsampling by 2, a border of one pixel, and a 3x3 convolution, computed as one.
+    """Nearest-neighbour upsampling by 2, padding of one pixel, and a 3x3 convolution, merged into one operation.
 
-    Repeating pixels is a transposed convolution with a 2x2 kernel of ones. Together with the 3x3 kernel it is one with
-    a 4x4 kernel, which needs 4 products for each output instead of 9, and no enlarged image. Its kernel is a sum of
-    shifted 3x3 kernels, so it leaves no checkerboard, unlike a free transposed convolution (Odena et al. 2016).
+    The merged operation is a transposed convolution with a 4x4 kernel. It needs 4 products for each output instead of
+    9, and no enlarged image. The 4x4 kernel is a sum of shifted 3x3 kernels, so it leaves no checkerboard.
+    A learned 4x4 kernel would (Odena et al. 2016).
 
-    border: Border of the enlarged image: mirrored pixels or zeros.
+    border: Padding of the enlarged image: mirrored pixels or zeros.
     """
 
     in_tiles = InTiles(reach=1, stride=Fraction(1, 2))
@@ -165,7 +165,7 @@ class UpsampledConv2d(nn.Conv2d):
         kernel = _merged(self.weight)
         if self.border == "zeros":
             return F.conv_transpose2d(x, kernel, self.bias, stride=2, padding=1)
-        # mirroring the enlarged image at its border repeats the pixel at the border
+        # mirrored pixels of the enlarged image are repeated border pixels of x
         bordered = padded(x, 1, "replicate")
         return F.conv_transpose2d(bordered, kernel, self.bias, stride=2, padding=3)
 
@@ -173,29 +173,29 @@ class UpsampledConv2d(nn.Conv2d):
 def _merged(kernel: Tensor) -> Tensor:
     """Mirror a kernel (out_channels, in_channels, 3, 3) for a transposed convolution, and convolve it with 2x2 ones.
 
-    Returns (in_channels, out_channels, 4, 4).
+    The result has shape (in_channels, out_channels, 4, 4).
     """
-    along_a_side = kernel.new_ones(4, 3).tril().triu(-1).flip(0)
-    # one matrix product for both sides is faster than slices or pooling of many 3x3 images
-    merged = kernel.flatten(2) @ torch.kron(along_a_side, along_a_side).T
+    per_axis = kernel.new_ones(4, 3).tril().triu(-1).flip(0)
+    # one matrix product for both axes is faster than slicing or pooling many 3x3 images
+    merged = kernel.flatten(2) @ torch.kron(per_axis, per_axis).T
     return merged.unflatten(2, (4, 4)).transpose(0, 1)
 
 
 class PairConv2d(nn.Conv2d):
     """nn.Conv2d with zero padding over the concatenated channels of a source and an image.
 
-    The source has most of the channels (36 of 39 on Cityscapes) and needs no gradient. It is convolved once for the
-    real and the translated image.
+    The source has most of the channels (36 of 39 on Cityscapes) and needs no gradient. This layer convolves the source
+    only once for its real and its translated image.
     """
 
     def forward(self, source: Tensor | None, image: Tensor) -> Tensor:  # type: ignore[override]
-        """Map sources (N, C, H, W) and k images of each, (k N, in_channels - C, H, W), to (k N, out_channels, H', W').
+        """Map sources (N, C, H, W) and images (k N, in_channels - C, H, W) to (k N, out_channels, H', W').
 
         Image i belongs to source i mod N. Without a source, C is 0.
         """
         if source is None:
             return super().forward(image)
-        weight, n_channels = self.weight, source.shape[1]  # each access is a step of spectral norm's power iteration
+        weight, n_channels = self.weight, source.shape[1]  # each access makes a step of the power iteration
         of_source = F.conv2d(source, weight[:, :n_channels], self.bias, self.stride, self.padding)
         of_image = F.conv2d(image, weight[:, n_channels:], None, self.stride, self.padding)
         return (of_image.unflatten(0, (-1, len(source))) + of_source).flatten(0, 1)

@@ -12,17 +12,17 @@ from models.layers import AntialiasedDownsampling, PairConv2d
 
 
 class DiscriminatorOutput(NamedTuple):
-    """The output of a discriminator for N images at one scale.
+    """The output of a discriminator for N images at one scale of an image pyramid.
 
     features: Activations of all layers but the last, (N, C_l, H_l, W_l) each.
-    logits: Unbounded, (N, 1, H_s, W_s), one for each patch; (N, 1 + K, H, W) if it classifies pixels.
+    logits: One logit for each patch, (N, 1, H_s, W_s), or (N, 1 + K, H, W) from a discriminator that classifies pixels.
     """
 
     features: list[Tensor]
     logits: Tensor
 
     def chunk(self, n_chunks: int) -> list["DiscriminatorOutput"]:
-        """Split into the outputs of n_chunks groups of images, as Tensor.chunk does."""
+        """Return the outputs for n_chunks groups of images, split as by Tensor.chunk."""
         layers = [layer.chunk(n_chunks) for layer in self.features]
         return [
             DiscriminatorOutput([layer[number] for layer in layers], logits)
@@ -31,9 +31,9 @@ class DiscriminatorOutput(NamedTuple):
 
 
 class Discriminator(nn.Module):
-    """A network that maps (source, image) to a list[DiscriminatorOutput]. Its constructor names its settings.
+    """A network that maps (source, image) to a list[DiscriminatorOutput]. The constructor's arguments are its settings.
 
-    classifies_pixels: Whether it returns logits (N, 1 + K, H, W) for K classes, and no features.
+    classifies_pixels: Whether the logits classify pixels into K classes, (N, 1 + K, H, W), without features.
     keeps_normed_weights: Same as `Generator.keeps_normed_weights`, for discriminator.spectral_norm=inner.
     """
 
@@ -41,11 +41,11 @@ class Discriminator(nn.Module):
     keeps_normed_weights: ClassVar[bool] = True
 
     least_side: ClassVar[Callable[..., int]]
-    """A static method that returns the shortest side, in pixels, of images for a network with these settings."""
+    """Static method that returns the least allowed height and width, in pixels, for a network with these settings."""
 
 
 def discriminate(network: nn.Module, source: Tensor | None, image: Tensor) -> DiscriminatorOutput:
-    """Apply a network's `layers`, the first one with a PairConv2d, and its `head` to sources and images."""
+    """Return the outputs of a network's `layers` and `head`. The first layer begins with a PairConv2d."""
     first, *inner = cast(nn.ModuleList, network.layers)
     convolution, *others = cast(nn.Sequential, first)
     features = [nn.Sequential(*others)(convolution(source, image))]
@@ -57,12 +57,12 @@ def discriminate(network: nn.Module, source: Tensor | None, image: Tensor) -> Di
 class MultiscalePatchDiscriminator(Discriminator):
     """One PatchGAN for each level of an image pyramid (Wang et al. 2018, section 3.2).
 
-    A PatchGAN has `n_layers` strided 4x4 convolutions, one of stride 1, and one to the logits (Isola et al. 2017). With
-    one scale and padding 1 it is pix2pix's 70x70 PatchGAN.
+    A PatchGAN has `n_layers` 4x4 convolutions of stride 2, then two 4x4 convolutions of stride 1. The last convolution
+    returns the logits (Isola et al. 2017). With n_scales=1 and padding=1, this is pix2pix's 70x70 PatchGAN.
 
-    source_channels: Number of channels of the source; 0 if it sees only the image, as in CycleGAN and CUT.
-    padding: 2 in pix2pixHD, so that a convolution of stride 1 lengthens a side by one; 1 in pix2pix.
-    max_channels: Most channels of a layer; 512 in pix2pixHD, 8 * base_channels in pix2pix.
+    source_channels: Channels of the source; 0 if the discriminator sees only the image, as in CycleGAN and CUT.
+    padding: Zero padding of each convolution, in pixels; 2 in pix2pixHD, 1 in pix2pix.
+    max_channels: Largest number of channels of a layer; 512 in pix2pixHD, 8 * base_channels in pix2pix.
     """
 
     def __init__(
@@ -97,18 +97,18 @@ class MultiscalePatchDiscriminator(Discriminator):
 
     @staticmethod
     def least_side(*, n_layers: int, n_scales: int, padding: int, downsample: Downsample) -> int:
-        """Return the shortest side that leaves each norm two pixels, computed from the last layer to the first."""
+        """Return the smallest height and width that give each norm two pixels per side, starting at the last layer."""
         lost = 3 - 2 * padding  # pixels that a convolution of stride 1 removes from a side
-        normed = 2 if downsample == "strided" else 1  # pixels after a halving layer; a blur comes after the norm
+        normed = 2 if downsample == "strided" else 1  # least pixels after a halving layer; a blur comes after the norm
         side = 2 + lost
         for least in [normed] * (n_layers - 1) + [1]:  # the first layer has no norm
             side = 2 * max(side, least) - 1 + lost
         return (max(side, 1) - 1) * 2 ** (n_scales - 1) + 1
 
     def forward(self, source: Tensor, image: Tensor) -> list[DiscriminatorOutput]:
-        """Score `image`, (k N, image_channels, H, W) in [-1, 1], k for each `source`, (N, C, H, W).
+        """Return the output of each scale, full resolution first.
 
-        Returns the output of each scale, the full resolution first.
+        source: (N, C, H, W). image: k images for each source, (k N, image_channels, H, W) in [-1, 1].
         """
         seen = source if self.source_channels else None
         outputs = []
@@ -120,7 +120,7 @@ class MultiscalePatchDiscriminator(Discriminator):
 
 
 class PixelDiscriminator(Discriminator):
-    """1x1 convolutions, which score the colour of each pixel separately (Isola et al. 2017, section 6.1.2).
+    """Three 1x1 convolutions that score the colour of each pixel separately (Isola et al. 2017, section 6.1.2).
 
     As in pix2pix, the last convolution has a bias with instance norm and none with batch norm.
     """
@@ -142,9 +142,9 @@ class PixelDiscriminator(Discriminator):
 
     @staticmethod
     def least_side() -> int:
-        """Return the shortest side with statistics for a norm."""
+        """Return 2, because a norm needs more than one pixel for its statistics."""
         return 2
 
     def forward(self, source: Tensor, image: Tensor) -> list[DiscriminatorOutput]:
-        """Score images as `MultiscalePatchDiscriminator` does, at one scale."""
+        """Return the output at one scale, for the same arguments as in `MultiscalePatchDiscriminator`."""
         return [discriminate(self, source if self.source_channels else None, image)]

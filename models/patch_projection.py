@@ -1,4 +1,4 @@
-"""CUT's projection network: maps features at some positions of an image to vectors for comparison."""
+"""CUT's projection network, which maps features at sampled positions to vectors that CUT's loss compares."""
 
 from collections.abc import Sequence
 
@@ -7,11 +7,11 @@ from torch import Tensor, nn
 
 from utils.device import at_least_float32
 
-_EPSILON = 1e-7  # added to the length, as in CUT's code; with the initial weights it can be as short as 2e-5
+_EPSILON = 1e-7  # added to the length of vectors, as in CUT's code; initial vectors can be as short as 2e-5
 
 
 class PatchProjection(nn.Module):
-    """A two-layer perceptron for the features of each tap (Park et al. 2020, section 3.2, H_l), in float32.
+    """A two-layer perceptron in float32 for each compared layer, or tap (H_l in Park et al. 2020, section 3.2).
 
     feature_channels: Channels of the features at each tap. channels: Width of the hidden layer and of the vectors.
     """
@@ -24,14 +24,14 @@ class PatchProjection(nn.Module):
         )
 
     def forward(self, features: Sequence[Tensor], positions: Sequence[Tensor]) -> list[Tensor]:
-        """Return the vectors of each tap, (N * S, channels) of length 1, image after image.
+        """Return unit vectors for each tap, (N * S, channels): all vectors of image 0 come first, then image 1.
 
         features: (N, C, H, W) for each tap. positions: (S,) int64 for each tap, row * W + column.
         """
         vectors = []
         with torch.autocast(features[0].device.type, enabled=False):
             for perceptron, feature, places in zip(self.taps, features, positions, strict=True):
-                # index the last axis, since a permuted gradient would be channels-last, which is slow in norms
+                # permute only after indexing: otherwise the gradient is channels-last, which is slow in norms
                 chosen = at_least_float32(feature).flatten(2)[:, :, places].mT.flatten(0, 1)
                 projected = perceptron(chosen)
                 vectors.append(projected / (projected.norm(dim=1, keepdim=True) + _EPSILON))
@@ -39,9 +39,9 @@ class PatchProjection(nn.Module):
 
 
 def draw_positions(features: Sequence[Tensor], n_patches: int) -> list[Tensor]:
-    """Draw up to n_patches different positions for each tap from torch's generator of the device; (S,) int64 each.
+    """Return up to n_patches random positions for each tap, (S,) int64, without duplicates.
 
-    features: (N, C, H, W) for each tap; all images have the same positions.
+    features: (N, C, H, W) for each tap. All images share the same positions.
     """
     sizes = [feature.shape[2] * feature.shape[3] for feature in features]
     return [torch.randperm(size, device=features[0].device)[:n_patches] for size in sizes]

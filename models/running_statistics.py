@@ -1,4 +1,4 @@
-"""The running statistics of batch norm: the means and variances that evaluation uses."""
+"""Running statistics of batch norm: the means and variances that evaluation mode uses."""
 
 import copy
 from collections.abc import Iterator, Sequence
@@ -13,20 +13,20 @@ BatchNorm = nn.BatchNorm2d | nn.SyncBatchNorm
 
 
 def batch_norms(network: nn.Module) -> list[BatchNorm]:
-    """Return the norms of a network that have running statistics."""
+    """Return the batch norms of a network that have running statistics."""
     return [module for module in network.modules() if isinstance(module, BatchNorm) and module.running_mean is not None]
 
 
 def running_statistics(network: nn.Module) -> list[Tensor]:
-    """Return the running means and variances of a network (no copies)."""
+    """Return the running means and variances of a network, without copying."""
     pairs = [(norm.running_mean, norm.running_var) for norm in batch_norms(network)]
     return [tensor for pair in pairs for tensor in pair if tensor is not None]
 
 
 def restore_broken(statistics: Sequence[Tensor], former: Tensor, is_good: Tensor | bool = True) -> Tensor:
-    """Restore the former values of statistics unless the present ones are finite and `is_good`, without a host sync.
+    """Keep the statistics if all are finite and `is_good`, otherwise restore `former`. Return whether they were kept.
 
-    former: Concatenated values. is_good: 0-d bool on the device. Returns whether the present values stay, 0-d bool.
+    former: Concatenated former values. is_good: 0-d bool on the device, like the result, to avoid a host sync.
     """
     present = torch.cat(list(statistics))
     is_kept = present.isfinite().all() & is_good
@@ -36,9 +36,9 @@ def restore_broken(statistics: Sequence[Tensor], former: Tensor, is_good: Tensor
 
 @contextmanager
 def untracked(norms: Sequence[BatchNorm]) -> Iterator[None]:
-    """Make passes in training mode leave the running statistics unchanged.
+    """Context manager: passes in training mode do not change the running statistics.
 
-    Batch norm gets copies of them meanwhile, because torch checks that a recomputed pass saves as many tensors.
+    Batch norm updates copies instead, because torch checks that a recomputed pass saves as many tensors as before.
     """
     kept = [(norm, name, buffer) for norm in norms for name, buffer in norm.named_buffers(recurse=False)]
     for norm, name, buffer in kept:
@@ -52,11 +52,11 @@ def untracked(norms: Sequence[BatchNorm]) -> Iterator[None]:
 
 @contextmanager
 def estimating_statistics(network: nn.Module) -> Iterator[None]:
-    """Replace the running statistics by their mean over the passes within.
+    """Context manager that replaces the running statistics with the mean batch statistics of the passes in it.
 
-    Norms use the statistics of their batch, as in training; everything else is in evaluation mode. torch's `update_bn`
-    would also switch dropout on. The counts of batches stay. Nothing changes on an error, without a pass, or if a
-    statistic is not finite.
+    Batch norms are in training mode, and all other layers in evaluation mode. (torch's `update_bn` would also enable
+    dropout.) num_batches_tracked does not change. The former statistics return after an error, if there was no pass, or
+    if a new statistic is not finite.
     """
     modes = {module: module.training for module in network.modules()}
     norms = batch_norms(network)
@@ -64,7 +64,7 @@ def estimating_statistics(network: nn.Module) -> Iterator[None]:
     network.eval()
     for norm in norms:
         norm.train().reset_running_stats()
-        norm.momentum = None  # torch then takes the mean of all batches since the reset
+        norm.momentum = None  # None means the average of all batches since the reset
     is_estimated = False
     try:
         yield

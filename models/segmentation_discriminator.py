@@ -12,11 +12,11 @@ from models.patch_discriminator import Discriminator, DiscriminatorOutput
 
 
 class SegmentationDiscriminator(Discriminator):
-    """A U-Net over the image that classifies each pixel: translated, or real and of one of the classes.
+    """A U-Net that classifies each pixel of an image as translated, or as one of the classes of real images.
 
     n_classes: Number of classes of the label maps.
-    base_channels: Channels after the last block. The first two down blocks have 2 * base_channels, and the number
-        doubles with every second block up to max_channels.
+    base_channels: Channels of the last up block. The first two down blocks have 2 * base_channels. Every second down
+        block doubles the channels, up to max_channels.
     """
 
     classifies_pixels = True
@@ -37,19 +37,19 @@ class SegmentationDiscriminator(Discriminator):
 
     @staticmethod
     def least_side(*, n_downsamplings: int) -> int:
-        """Return the shortest side of an image that leaves a pixel at the lowest resolution."""
+        """Return the smallest height and width that leave one pixel at the lowest resolution."""
         return int(2**n_downsamplings)
 
     def forward(self, source: Tensor, image: Tensor) -> list[DiscriminatorOutput]:
         """Return logits (k N, 1 + n_classes, H, W) for `image`, (k N, image_channels, H, W), without features.
 
-        Channel 0 stands for translated images.
+        Channel 0 is the logit for translated images. `source` is ignored.
         """
         return [DiscriminatorOutput([], self.unet(image))]
 
 
 class SegmentationUnet(nn.Module):
-    """Residual blocks that halve the sides, as many that double them, and a 1x1 convolution to the logits.
+    """A U-Net of residual blocks: down blocks, as many up blocks, and a 1x1 convolution for the logits.
 
     Each up block also takes the output of the down block of its size (a skip connection).
 
@@ -59,10 +59,10 @@ class SegmentationUnet(nn.Module):
     def __init__(self, widths: Sequence[int], last_width: int, n_logits: int) -> None:
         super().__init__()
         self.downs = nn.ModuleList(
-            DownBlock(wide, narrow, is_first=level == 0) for level, (wide, narrow) in enumerate(pairwise(widths))
+            DownBlock(before, after, is_first=level == 0) for level, (before, after) in enumerate(pairwise(widths))
         )
         rising = [*reversed(widths[1:-1]), last_width]
-        # the first up block is at the lowest resolution, which has no skip connection
+        # the first up block has no skip connection
         inputs = [widths[-1], *(2 * width for width in rising[:-1])]
         self.ups = nn.ModuleList(UpBlock(wide, narrow) for wide, narrow in zip(inputs, rising, strict=True))
         self.head = nn.Conv2d(last_width, n_logits, kernel_size=1)
@@ -74,17 +74,17 @@ class SegmentationUnet(nn.Module):
             stages.append(down(stages[-1]))
         x = stages.pop()
         for up in self.ups:
-            beside = stages.pop()
-            x = up(x, beside.shape[2:])
+            skip = stages.pop()
+            x = up(x, skip.shape[2:])
             if stages:
-                x = torch.cat([beside, x], dim=1)
+                x = torch.cat([skip, x], dim=1)
         return self.head(x)
 
 
 class DownBlock(nn.Module):
-    """pool(conv(LeakyReLU(conv(LeakyReLU(x))))) + shortcut(pool(x)); the first block has no LeakyReLU before its conv.
+    """Residual block pool(conv(LeakyReLU(conv(LeakyReLU(x))))) + shortcut(pool(x)).
 
-    The shortcut is a 1x1 convolution if the numbers of channels differ.
+    The first block does not apply LeakyReLU to x. The shortcut is a 1x1 convolution if the numbers of channels differ.
     """
 
     def __init__(self, in_channels: int, out_channels: int, *, is_first: bool) -> None:
@@ -98,11 +98,11 @@ class DownBlock(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Map (N, in_channels, H, W) to (N, out_channels, H // 2, W // 2)."""
         inner = self.conv2(F.leaky_relu(self.conv1(self.before(x)), 0.2))
-        return self.pool(inner) + self.shortcut(self.pool(x))  # pooling first is the same, and faster
+        return self.pool(inner) + self.shortcut(self.pool(x))  # equals pool(shortcut(x)), and is faster
 
 
 class UpBlock(nn.Module):
-    """conv(LeakyReLU(conv(up(LeakyReLU(x))))) + up(shortcut(x)), where up repeats the nearest pixel.
+    """Residual block conv(LeakyReLU(conv(up(LeakyReLU(x))))) + up(shortcut(x)). `up` repeats each pixel 2x2 times.
 
     The shortcut is a 1x1 convolution if the numbers of channels differ.
     """
@@ -114,7 +114,7 @@ class UpBlock(nn.Module):
         self.shortcut = _shortcut(in_channels, out_channels)
 
     def forward(self, x: Tensor, sides: Sequence[int]) -> Tensor:
-        """Map (N, in_channels, h, w) to (N, out_channels, *sides), each twice as long or one pixel longer."""
+        """Map (N, in_channels, h, w) to (N, out_channels, *sides). sides: 2 h or 2 h + 1, and 2 w or 2 w + 1."""
         height, width = sides
         if height % 2 or width % 2:
             x = F.pad(x, (0, width % 2, 0, height % 2), mode="replicate")

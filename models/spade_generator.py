@@ -16,9 +16,10 @@ from models.layers import InstanceNorm, InTiles
 
 
 class SpadeLayer(nn.Module):
-    """norm(x) * (1 + scale) + shift, with a scale and a shift for each pixel (equation 1).
+    """The SPADE norm: norm(x) * (1 + scale) + shift, with a scale and a shift for each pixel (equation 1).
 
-    A convolution of the condition, ReLU, and a convolution each compute scale and shift. The norm has no parameters.
+    A convolution and a ReLU are applied to the condition. From their output, one convolution computes the scale, and
+    another convolution computes the shift. The inner norm has no parameters.
     """
 
     def __init__(self, channels: int, condition_channels: int, *, hidden_channels: int, norm: Norm) -> None:
@@ -29,18 +30,17 @@ class SpadeLayer(nn.Module):
         self.shift = nn.Conv2d(hidden_channels, channels, kernel_size=3, padding=1)
 
     def forward(self, x: Tensor, condition: Tensor) -> Tensor:
-        """Normalise x (N, channels, H, W) by a condition (N, condition_channels, H, W)."""
+        """Normalise x (N, channels, H, W), then scale and shift it. condition: (N, condition_channels, H, W)."""
         hidden = self.shared(condition)
         return self.norm(x) * (1 + self.scale(hidden)) + self.shift(hidden)
 
 
 class ConditionReduction(nn.Module):
-    """Divides the sides of a condition by `factor`.
+    """Layer that divides height and width of a condition by `factor`.
 
-    Channels of an image are averaged. Other channels take the first pixel of each square, so that labels stay one-hot
-    (SPADE).
+    Image channels are averaged. Other channels keep the first pixel of each square, as in SPADE: labels stay one-hot.
 
-    n_noise_channels, n_image_channels: Numbers of channels of noise and labels, and of the image behind them.
+    n_noise_channels: Number of channels before the image (noise and labels). n_image_channels: Channels of the image.
     """
 
     def __init__(self, factor: int, *, n_noise_channels: int = 0, n_image_channels: int = 0) -> None:
@@ -61,16 +61,16 @@ class ConditionReduction(nn.Module):
         return torch.cat([nearest[:, : self._image.start], image, nearest[:, self._image.stop :]], dim=1)
 
     def extra_repr(self) -> str:
-        """Return what determines the reduction."""
+        """Return the attributes of the layer as text."""
         return f"factor={self.factor}, takes_image={self.takes_image}"
 
 
 class SpadeBlock(Recomputable):
-    """shortcut(x) + conv(LeakyReLU(spade(conv(LeakyReLU(spade(x)))))), figure 4 of Park et al. 2019.
+    """Residual block shortcut(x) + conv(LeakyReLU(spade(conv(LeakyReLU(spade(x)))))), figure 4 of Park et al. 2019.
 
-    Between the convolutions are min(in_channels, out_channels) channels. If the numbers of channels differ, the
-    shortcut is a SPADE layer and a 1x1 convolution. Unlike in SPADE, the first convolution has no bias, which the norm
-    after it would subtract.
+    The first convolution has min(in_channels, out_channels) output channels. Unlike in SPADE, it has no bias, because
+    the next norm would cancel the bias. If the block changes the number of channels, the shortcut is a SPADE layer and
+    a 1x1 convolution.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class SpadeBlock(Recomputable):
             self.shortcut = nn.Conv2d(in_channels, out_channels, kernel_size=1, bias=False)
 
     def forward(self, x: Tensor, condition: Tensor) -> Tensor:
-        """Map x (N, in_channels, H, W) to (N, out_channels, H, W) by a condition (N, condition_channels, H, W)."""
+        """Map x (N, in_channels, H, W) to (N, out_channels, H, W) with a condition (N, condition_channels, H, W)."""
         return self.stored_or_recomputed(self._compute, x, condition)
 
     def _compute(self, x: Tensor, condition: Tensor) -> Tensor:
@@ -108,28 +108,28 @@ class SpadeBlock(Recomputable):
         return kept + inner
 
     def normed_convolutions(self) -> list[nn.Conv2d]:
-        """Return the convolutions that get spectral norm in SPADE; SPADE layers get none."""
+        """Return the convolutions that have spectral norm in SPADE. SPADE layers have no spectral norm."""
         return [self.conv1, self.conv2, *([self.shortcut] if self.has_shortcut else [])]
 
 
-_WIDEST = 5  # upsamplings with the largest width
+_USUAL_UPSAMPLINGS = 5  # more upsamplings do not add wider blocks
 
 
 class SpadeGenerator(Generator):
-    """A decoder with the condition as input of the SPADE layers at each resolution.
+    """A decoder whose SPADE layers receive the condition at each resolution.
 
-    A convolution of the condition at 2**-n_upsamplings of its sides, then SPADE blocks with upsamplings between them,
-    up to base_channels at the full sides, then LeakyReLU, a convolution, tanh. Unlike in the original, the lowest
-    resolution follows from the size of the source.
+    The first layer is a convolution of the condition, downsampled by 2**n_upsamplings. SPADE blocks with upsamplings
+    between them follow. Their widths fall to base_channels. LeakyReLU, a convolution and tanh come last. Unlike in the
+    original, the lowest resolution depends on the size of the source.
 
-    n_upsamplings: 5, 6 and 7 are SPADE's normal, more and most; 6 upsamples once more among the first blocks, 7 has
-        one more block with half of base_channels. Fewer leave out the widest blocks.
-    n_middle_blocks: Blocks of the full width after the first; 2 in SPADE, 1 in OASIS, with one block per resolution.
-    hidden_channels: Channels between the condition and the scales and shifts; 128 in SPADE.
-    noise_channels: Channels of noise before the source; 64 in OASIS, 0 in SPADE.
-    n_image_channels, n_label_channels: Numbers of channels of the source's image, and of one-hot labels before it.
-    style_channels: Channels of the style, the decoder's first input instead of the condition; 256 in SPADE, 0: none.
-    style_height, style_width: Sides of the style's feature maps; see StyleStem.
+    n_upsamplings: 5, 6 and 7 are SPADE's normal, more and most. 6 adds an upsampling between the middle blocks.
+        7 also adds a last block with base_channels / 2 channels. Fewer than 5 leave out the widest blocks.
+    n_middle_blocks: Blocks after the first block, with its width; 2 in SPADE, 1 in OASIS (one block per resolution).
+    hidden_channels: Channels of the hidden layer that computes scales and shifts; 128 in SPADE.
+    noise_channels: Noise channels, which are added before the source's channels; 64 in OASIS, 0 in SPADE.
+    n_label_channels, n_image_channels: Channels of one-hot labels and of an image in the source, in this order.
+    style_channels: Channels of a style, the decoder's first input instead of the condition; 256 in SPADE. 0: no style.
+    style_height, style_width: Height and width of the style's feature maps, in pixels. See StyleStem.
     """
 
     translates = "label maps"
@@ -183,23 +183,23 @@ class SpadeGenerator(Generator):
 
     @staticmethod
     def image_sides(*, n_upsamplings: int) -> ImageSides:
-        """Return the sides that the generator takes; the norms at the lowest resolution need a second pixel."""
+        """Return the allowed image sizes. Norms need two pixels at the lowest resolution."""
         multiple = 2**n_upsamplings
         return ImageSides(multiple, minimum=2 * multiple)
 
     @staticmethod
     def unsupported(*, n_upsamplings: int, n_middle_blocks: int, base_channels: int) -> Mapping[str, str]:
-        """Refuse more upsamplings than OASIS has, and half of an odd width."""
-        if n_middle_blocks == 1 and n_upsamplings > _WIDEST:
-            return {"n_upsamplings": f"at most {_WIDEST} with generator.n_middle_blocks=1"}
-        if n_upsamplings > _WIDEST + 1 and base_channels % 2:
+        """Reject more upsamplings than OASIS has, and an odd base_channels that must be halved."""
+        if n_middle_blocks == 1 and n_upsamplings > _USUAL_UPSAMPLINGS:
+            return {"n_upsamplings": f"at most {_USUAL_UPSAMPLINGS} with generator.n_middle_blocks=1"}
+        if n_upsamplings > _USUAL_UPSAMPLINGS + 1 and base_channels % 2:
             return {"base_channels": f"an even number with generator.n_upsamplings={n_upsamplings}"}
         return {}
 
     def forward(self, source: Tensor, style: Tensor | None = None) -> Tensor:
-        """Translate (N, in_channels, H, W) into (N, out_channels, H, W), in [-1, 1] unless the output is linear.
+        """Translate (N, in_channels, H, W) into (N, out_channels, H, W), in [-1, 1] with tanh.
 
-        style: (N, style_channels); None for the style of predictions, or without a style.
+        style: (N, style_channels). None means `StyleStem.drawn`, or that the generator has no style.
         """
         condition = self.noise(source)
         reduced = [reduction(condition) for reduction in self.reductions]
@@ -213,15 +213,15 @@ class SpadeGenerator(Generator):
 
 def _widths(base_channels: int, n_upsamplings: int, n_middle_blocks: int) -> list[int]:
     """Return the output channels of each block."""
-    n_halvings = min(n_upsamplings, _WIDEST) - 1
+    n_halvings = min(n_upsamplings, _USUAL_UPSAMPLINGS) - 1
     falling = [base_channels * 2**level for level in reversed(range(n_halvings))]
-    half = [base_channels // 2] if n_upsamplings > _WIDEST + 1 else []
+    half = [base_channels // 2] if n_upsamplings > _USUAL_UPSAMPLINGS + 1 else []
     return [base_channels * 2**n_halvings] * (1 + n_middle_blocks) + falling + half
 
 
 def _levels(n_upsamplings: int, n_middle_blocks: int) -> list[int]:
-    """Return how many doublings each block's input still needs."""
+    """Return the level of each block. At level l, height and width are 2**-l of the full size."""
     if n_middle_blocks == 1:
         return list(reversed(range(n_upsamplings + 1)))
-    middle = [n_upsamplings, n_upsamplings - 1, n_upsamplings - (2 if n_upsamplings > _WIDEST else 1)]
+    middle = [n_upsamplings, n_upsamplings - 1, n_upsamplings - (2 if n_upsamplings > _USUAL_UPSAMPLINGS else 1)]
     return [*middle, *reversed(range(middle[-1]))]

@@ -15,7 +15,7 @@ from utils.device import at_least_float32
 SpectralIteration = Literal["u_first", "v_first"]
 Vectors = tuple[Tensor, Tensor]
 
-_FIRST_ITERATIONS = 15  # torch's own number for random vectors
+_FIRST_ITERATIONS = 15  # torch's number for random vectors
 _SETTLING_ITERATIONS = 50  # sigma of averaged weights then has an error below 1e-3
 _EPS = 1e-12
 
@@ -27,14 +27,14 @@ class SpectralNorm(nn.Module):
     vectors stay in float32 if the network is cast.
 
     dim: Dimension of the weight for the output channels.
-    iteration: u_first: u from v, then v from u, like torch's parametrization. v_first: v, then u, like torch's former
-        hook, which SPADE and OASIS use.
-    keeps_float32: Makes utils.device skip this module's buffers.
+    iteration: Order of a step. u_first updates u, then v, as in torch's parametrization. v_first updates v, then u, as
+        in torch's former hook, which SPADE and OASIS use.
+    keeps_float32: Mark for utils.device, which then does not cast this module's buffers.
     """
 
     keeps_float32 = True
-    _u: Tensor  # (out_channels,); checkpoints hold these names of torch's parametrization
-    _v: Tensor  # (the other elements of an output channel,)
+    _u: Tensor  # (out_channels,); the names are in checkpoints, as in torch's parametrization
+    _v: Tensor  # (number of weights per output channel,)
 
     def __init__(self, weight: Tensor, *, dim: int = 0, iteration: SpectralIteration = "u_first") -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class SpectralNorm(nn.Module):
 
     def forward(self, weight: Tensor) -> Tensor:
         """Return the weight divided by sigma, in its own shape and dtype."""
-        if weight.is_meta:  # a network without values, whose shapes a checkpoint is compared with
+        if weight.is_meta:  # shapes without values, to compare with a checkpoint
             return weight
         with _full_precision(weight):
             matrix = self._matrix(weight)
@@ -60,7 +60,7 @@ class SpectralNorm(nn.Module):
             return (weight.to(matrix.dtype) / sigma).to(weight.dtype)
 
     def settle(self, weight: Tensor) -> None:
-        """Iterate the vectors until they fit another weight, such as an average."""
+        """Fit the vectors to a new weight, such as an average of weights."""
         with _full_precision(weight):
             self._iterate(self._matrix(weight), _SETTLING_ITERATIONS)
 
@@ -83,7 +83,7 @@ class SpectralNorm(nn.Module):
 
     @torch.no_grad()
     def _iterate(self, matrix: Tensor, n_iterations: int) -> None:
-        if matrix.is_meta:  # torch takes long for shapes
+        if matrix.is_meta:  # no values to iterate on
             return
         for _ in range(n_iterations):
             if self._iteration == "v_first":
@@ -109,7 +109,7 @@ def _full_precision(weight: Tensor) -> AbstractContextManager[object]:
 
 @contextmanager
 def chosen_vectors(vectors: Mapping[SpectralNorm, Vectors]) -> Iterator[None]:
-    """Make passes use these vectors without iterating."""
+    """Context manager: passes use these vectors and do not iterate."""
     for norm, chosen in vectors.items():
         norm._chosen = chosen
     try:
@@ -125,7 +125,7 @@ def spectral_norms(network: nn.Module) -> list[SpectralNorm]:
 
 
 def settle_spectral_norm(network: nn.Module) -> None:
-    """Iterate u and v of each convolution until they fit its weight, in place."""
+    """Fit u and v of each convolution to its weight, in place."""
     for module in network.modules():
         if isinstance(module, parametrize.ParametrizationList) and isinstance(module[0], SpectralNorm):
             module[0].settle(module.original.detach())
@@ -144,7 +144,7 @@ def add_spectral_norm(network: nn.Module, *, outer: bool = True, iteration: Spec
 
 
 def normed_convolutions(network: nn.Module, *, outer: bool = True) -> list[nn.Conv2d | nn.ConvTranspose2d]:
-    """Return the convolutions for spectral norm: those that blocks name in `normed_convolutions`, or else all.
+    """Return the convolutions for spectral norm: all, unless blocks list theirs in a method `normed_convolutions`.
 
     outer: Same as in `add_spectral_norm`.
     """

@@ -22,7 +22,7 @@ _LAST_SIDE = SIDE // 2 ** len(_WIDTHS)
 
 
 class StyleDistribution(NamedTuple):
-    """Uncorrelated normal distributions of styles: mean and log variance, (N, style_channels), at least float32."""
+    """Independent normal distributions of styles: mean and log variance, (N, style_channels), at least float32."""
 
     mean: Tensor
     log_variance: Tensor
@@ -44,7 +44,7 @@ class StyledImages(NamedTuple):
 
 
 class StyleEncoder(nn.Module):
-    """Strided convolutions of an image of 256x256 pixels, and a linear layer each for mean and log variance.
+    """Strided convolutions of an image resized to 256x256 pixels, then two linear layers for mean and variance.
 
     Unlike in the original, the layers do not depend on the size of the training images.
     """
@@ -72,7 +72,7 @@ class StyleEncoder(nn.Module):
 class StyleConditionedGenerator(EncodedGenerator):
     """A generator (source, style) -> image, together with a style encoder.
 
-    Only training calls both. In prediction the style comes from another image, or is drawn from N(0, I).
+    Only training uses both networks. For prediction, the style comes from another image or from N(0, I).
     """
 
     encoder: StyleEncoder
@@ -88,5 +88,5 @@ class StyleConditionedGenerator(EncodedGenerator):
 
 
 def inference_network(network: nn.Module) -> nn.Module:
-    """Return the part of a network that prediction uses. It has no style encoder, but keeps a feature encoder."""
+    """Return the part of a network that prediction uses: the whole network, but without a style encoder."""
     return network.generator if isinstance(network, StyleConditionedGenerator) else network

@@ -25,15 +25,15 @@ Upsample = Literal["transposed", "nearest", "bilinear"]
 class UnetGenerator(Generator):
     """Encoder and decoder with a skip connection at every resolution (Isola et al. 2017, section 6.1.1).
 
-    The channels double up to 8 times base_channels. As in pix2pix, a convolution without a norm after it has a bias
-    with instance norm and none with batch norm; the last one always has a bias.
+    The channels double up to 8 * base_channels. As in pix2pix, convolutions without a following norm have a bias only
+    with instance norm. The last convolution always has a bias.
 
-    n_downsamplings: Strided convolutions, at least 5, and as many upsamplings; 8 is pix2pix's unet_256, 7 its unet_128.
-    dropout: Whether to drop half of the activations of the decoder's inner levels, which is pix2pix's noise.
+    n_downsamplings: Number of strided convolutions and of upsamplings, at least 5; 8 in unet_256, 7 in unet_128.
+    dropout: Whether to drop half of the activations in the decoder's inner levels, as the noise source of pix2pix.
     upsample: Transposed 4x4 convolutions, as in pix2pix, or interpolation and 3x3 convolutions, which leave no
         checkerboard (Odena et al. 2016).
-    scale: Side of the output divided by the side of the source, a power of 2. Above 1 there are more upsamplings
-        without skip connections, and each halves the channels; below 1 the decoder has fewer levels.
+    scale: Height of the output divided by the height of the source, a power of 2. Above 1, upsamplings without skip
+        connections follow, and each halves the channels. Below 1, the decoder has fewer levels.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class UnetGenerator(Generator):
         innermost = n_downsamplings - 1
         self.downs = nn.ModuleList([_conv4(in_channels, widths[0], bias=has_bias)])
         for level in range(1, n_downsamplings):
-            is_bare = level == innermost  # instance norm would make its single pixel 0
+            is_bare = level == innermost  # instance norm would set a single pixel to 0
             layers = [nn.LeakyReLU(0.2), _conv4(widths[level - 1], widths[level], bias=is_bare and has_bias)]
             self.downs.append(RecomputableSequential(*layers, *([] if is_bare else [make_norm(norm, widths[level])])))
         self.ups = nn.ModuleList()
@@ -71,13 +71,13 @@ class UnetGenerator(Generator):
 
     @staticmethod
     def image_sides(*, n_downsamplings: int) -> ImageSides:
-        """Return the sides for at least one pixel at the lowest level."""
+        """Return the allowed image sizes, which leave at least one pixel at the lowest level."""
         multiple = 2**n_downsamplings
         return ImageSides(multiple, minimum=multiple)
 
     @staticmethod
     def unsupported(*, n_downsamplings: int, upsample: str) -> Mapping[str, str]:
-        """Refuse fewer than 5 levels, and upsamplings that only ResNets have."""
+        """Reject fewer than 5 levels, and upsamplings that only ResNet generators support."""
         return {
             **({"n_downsamplings": "at least 5"} if n_downsamplings < 5 else {}),
             **({} if upsample in get_args(Upsample) else {"upsample": " or ".join(get_args(Upsample))}),
@@ -85,11 +85,11 @@ class UnetGenerator(Generator):
 
     @staticmethod
     def without_effect(*, n_downsamplings: int) -> Sequence[str]:
-        """Return dropout if there is no level for it."""
+        """Return dropout if no level of the decoder has dropout."""
         return ("dropout",) if n_downsamplings == 5 else ()
 
     def forward(self, source: Tensor) -> Tensor:
-        """Translate (N, in_channels, H, W) into (N, out_channels, scale * H, scale * W), in [-1, 1] unless linear."""
+        """Translate (N, in_channels, H, W) into (N, out_channels, scale * H, scale * W), in [-1, 1] with tanh."""
         skips = []
         x = source
         for down in self.downs:

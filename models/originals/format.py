@@ -1,4 +1,4 @@
-"""Weight files of the original programs: our network for each file, and the names of its tensors."""
+"""Types and helpers that describe how the original programs store the weights of their networks."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -10,15 +10,15 @@ from torch import Tensor, nn
 from utils.errors import UserError
 
 StateDict = dict[str, Tensor]
-Names = dict[str, str]  # from our layer names to the original's, for norms and layers with tensors
+Names = dict[str, str]  # our layer name -> the original's layer name, for norms and layers with tensors
 FileRole = Literal["generator", "encoder", "discriminator", "projection"]
 Family = Literal["pix2pixHD", "pix2pix", "CycleGAN", "CUT", "SPADE", "OASIS"]
 FAMILIES: tuple[Family, ...] = get_args(Family)
 
-Rules = Mapping[str, str | Callable[[re.Match[str]], str]]  # replacements by regular expression
+Rules = Mapping[str, str | Callable[[re.Match[str]], str]]  # regular expression -> replacement
 NAMED = (nn.Conv2d, nn.ConvTranspose2d, nn.Linear, nn.InstanceNorm2d, nn.BatchNorm2d)
 
-SPECTRAL_NORM = {  # from our tensor names to the names in the originals' spectral norm hook
+SPECTRAL_NORM = {  # our tensor name -> the originals' tensor name
     "parametrizations.weight.original": "weight_orig",
     "parametrizations.weight.0._u": "weight_u",
     "parametrizations.weight.0._v": "weight_v",
@@ -26,23 +26,23 @@ SPECTRAL_NORM = {  # from our tensor names to the names in the originals' spectr
 
 
 class OriginalWeightsError(UserError):
-    """A state dict belongs to no original network, or the originals have no counterpart of our network."""
+    """Error for a state dict that belongs to no original network, or a network that no original program has."""
 
 
 @dataclass(frozen=True)
 class OriginalFormat:
-    """How a network of the originals is stored in its file, and how this project builds it.
+    """The file format of an original network, and the matching network class of this project.
 
-    families: Programs that have this network; the first program is the default.
-    network: Our class.
+    families: Programs that have this network. The first program is the default.
+    network: Network class of this project.
     recognizes: Returns whether a state dict has the names and shapes of this network.
-    settings: Returns the arguments of our class for a state dict, and for chosen values if the shapes leave a choice.
-    names: Returns the original's names of the layers of our network.
-    fixed: Arguments of our class that are constants in the original.
-    spectral_norm: Whether the original has spectral norm; None if that is an option there.
-    is_written: Whether networks of ours are written in this format.
-    constants: Returns further tensors of the original's file by name.
-    left_open: Settings of a generator that the shapes leave open.
+    settings: Returns the arguments of `network` from a state dict, and from chosen values for `left_open`.
+    names: Returns the original layer names of an instance of `network`.
+    fixed: Arguments of `network` that are constants in the original.
+    spectral_norm: Whether the original has spectral norm. None if spectral norm is an option of the original.
+    is_written: Whether exports can use this format.
+    constants: Returns tensors that only the original's file contains, by name.
+    left_open: Arguments of `network` that the tensor shapes do not determine.
     """
 
     families: tuple[Family, ...]
@@ -59,12 +59,12 @@ class OriginalFormat:
 
 
 def has(key: str, sides: tuple[int, int] | None = None) -> Callable[[StateDict], bool]:
-    """Return a function that tests if a state dict has this tensor, with the last two sides `sides` unless None."""
+    """Return a function that tests if a state dict has tensor `key`. sides: Its kernel size, or None for any size."""
     return lambda weights: key in weights and sides in (None, tuple(weights[key].shape[2:]))
 
 
 def renamed(rules: Rules, network: nn.Module, layers: tuple[type[nn.Module], ...] = NAMED) -> Names:
-    """Return the original's names of the layers of these types: our names, changed by each rule in turn."""
+    """Return the original names of the layers of these types. Each rule in turn is applied to our names."""
     names = {ours: ours for ours, layer in network.named_modules() if isinstance(layer, layers)}
     for pattern, theirs in rules.items():
         names = {ours: re.sub(pattern, theirs, name) for ours, name in names.items()}
@@ -72,7 +72,7 @@ def renamed(rules: Rules, network: nn.Module, layers: tuple[type[nn.Module], ...
 
 
 def original_keys(network: nn.Module, names: Names) -> dict[str, str]:
-    """Return a mapping from the tensor names of our network to the original's names.
+    """Return the original name of each tensor in our network's state dict.
 
     Raises:
         KeyError: `names` lacks the layer of a tensor.
@@ -86,9 +86,9 @@ def original_keys(network: nn.Module, names: Names) -> dict[str, str]:
 
 
 def norms_behind(names: Names) -> Names:
-    """Map each convolution to the norm behind it, which cancels the convolution's bias. All names are ours.
+    """Return the norm that follows each convolution and cancels its bias. All names are ours.
 
-    A norm is the next layer in a Sequential, or the second norm of a SPADE block.
+    The norm is the next layer in a Sequential, or the second norm of a SPADE block.
     """
     behind = {}
     for layer in names:

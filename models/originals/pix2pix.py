@@ -1,4 +1,4 @@
-"""The networks of pix2pixHD, and of pix2pix, CycleGAN and CUT, which share their code."""
+"""File formats of pix2pixHD's networks, and of pix2pix, CycleGAN and CUT, which share code."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -19,27 +19,27 @@ from models.patch_discriminator import MultiscalePatchDiscriminator, PixelDiscri
 from models.patch_projection import PatchProjection
 from models.unet_generator import UnetGenerator
 
-_OF_PIX2PIX: tuple[Family, ...] = ("pix2pix", "CycleGAN")
+_PIX2PIX: tuple[Family, ...] = ("pix2pix", "CycleGAN")
 _TRUNK = ("stem", "downs", "blocks", "ups", "head")
 _FILTERS: dict[type[nn.Module], tuple[int, ...]] = {AntialiasedDownsampling: (1, 2, 1), nn.Upsample: (1, 3, 3, 1)}
 
 
-def _counted(network: nn.Module, parts: Sequence[str]) -> dict[str, nn.Module]:
-    """Return the layers of our parts in their order, by name, as the original counts them in one Sequential."""
+def _flattened(network: nn.Module, parts: Sequence[str]) -> dict[str, nn.Module]:
+    """Return the layers of `parts` in order, by our name. The original has them in a single Sequential."""
     layers: dict[str, nn.Module] = {}
     for part in parts:
         layer = network.get_submodule(part)
         if isinstance(layer, nn.Sequential | nn.ModuleList):
-            layers |= _counted(network, [f"{part}.{child}" for child, _ in layer.named_children()])
+            layers |= _flattened(network, [f"{part}.{child}" for child, _ in layer.named_children()])
         else:
             layers[part] = layer
     return layers
 
 
 def _sequential(theirs: str, parts: Sequence[str], network: nn.Module) -> Names:
-    """Return the names of layers that are one Sequential, `theirs`, in the original."""
+    """Return the original names of the layers of `parts`, which are a single Sequential `theirs` in the original."""
     names: Names = {}
-    for number, (ours, layer) in enumerate(_counted(network, parts).items()):
+    for number, (ours, layer) in enumerate(_flattened(network, parts).items()):
         if isinstance(layer, ResidualBlock):
             names |= _sequential(f"{theirs}.{number}.conv_block", [f"{ours}.body"], network)
         elif isinstance(layer, NAMED):
@@ -67,26 +67,26 @@ def _unet_names(network: UnetGenerator) -> Names:
 
 
 def _unet_prefix(level: int) -> str:
-    """Return the prefix of the original U-Net's names at `level`; level 0, the outermost, contains the others."""
+    """Return the prefix of the original U-Net's names at `level`. The outermost level 0 contains the others."""
     return "model.model." + ("1.model." if level else "") + "3.model." * (level - 1)
 
 
 def _patch_names(theirs: str, network: MultiscalePatchDiscriminator) -> Names:
-    """Return the names of PatchGANs; theirs: Name of the Sequential of each {scale}, or of each {layer} of a scale."""
+    """Return the layer names of PatchGANs. theirs: Pattern of a Sequential's name, with {scale} and {layer}."""
     names: Names = {}
     for number, scale in enumerate(network.scales):
-        of_scale = len(network.scales) - 1 - number  # the original counts from the lowest resolution
+        their_number = len(network.scales) - 1 - number  # scale 0 of the original has the lowest resolution
         n_layers = len(cast(nn.ModuleList, scale.layers))
         parts = [*(f"scales.{number}.layers.{k}" for k in range(n_layers)), f"scales.{number}.head"]
         for layer, group in enumerate([part] for part in parts) if "{layer}" in theirs else [(0, parts)]:
-            names |= _sequential(theirs.format(scale=of_scale, layer=layer), group, network)
+            names |= _sequential(theirs.format(scale=their_number, layer=layer), group, network)
     return names
 
 
 def _filters(parts: Sequence[str], network: nn.Module) -> StateDict:
-    """Return the filters of CUT's antialiased layers, which its files hold as buffers."""
+    """Return the constant filters of antialiased layers by name, because CUT's files contain them as buffers."""
     found, channels = {}, 0
-    for number, layer in enumerate(_counted(network, parts).values()):
+    for number, layer in enumerate(_flattened(network, parts).values()):
         if isinstance(layer, nn.Conv2d):
             channels = layer.out_channels
         if type(layer) in _FILTERS:
@@ -96,12 +96,12 @@ def _filters(parts: Sequence[str], network: nn.Module) -> StateDict:
 
 
 def count(weights: StateDict, pattern: str) -> int:
-    """Return how many different values the pattern's group has in the names that match."""
+    """Return the number of different values that the group of `pattern` has in the tensor names."""
     return len({match[1] for key in weights if (match := re.fullmatch(pattern, key))})
 
 
 def _shapes(weights: StateDict, pattern: str) -> list[torch.Size]:
-    """Return the shapes of the convolutions whose weights match, in the order of the number in the pattern."""
+    """Return the weight shapes of convolutions whose names match, sorted by the number in the pattern's group."""
     found = {int(match[1]): weights[key].shape for key in weights if (match := re.fullmatch(pattern, key))}
     return [shape for _, shape in sorted(found.items()) if len(shape) == 4]
 
@@ -117,14 +117,14 @@ def _trunk_settings(weights: StateDict) -> dict[str, Any]:
         "in_channels": weights["model.1.weight"].shape[1],
         "out_channels": shapes[-1][0],
         "base_channels": weights["model.1.weight"].shape[0],
-        "n_downsamplings": sum(shape[2:] == (3, 3) for shape in shapes) // 2,  # the other half upsample
+        "n_downsamplings": sum(shape[2:] == (3, 3) for shape in shapes) // 2,  # the other half are upsamplings
         "n_blocks": count(weights, r"model\.(\d+)\.conv_block\..*"),
         "norm": _norm(weights),
     }
 
 
 def _global_settings(weights: StateDict, chosen: Mapping[str, int]) -> dict[str, Any]:
-    """Return the settings of a global generator; chosen: biased_downs keeps biases that instance norm cancels."""
+    """Return the settings of a global generator. chosen: biased_downs=1 keeps biases before instance norms."""
     settings, (downs, ups) = _trunk_settings(weights), _antialiased(weights)
     is_biased = bool(chosen.get("biased_downs")) or downs or ups
     return settings | {
@@ -136,9 +136,9 @@ def _global_settings(weights: StateDict, chosen: Mapping[str, int]) -> dict[str,
 
 
 def _antialiased(weights: StateDict) -> tuple[bool, bool]:
-    """Return whether CUT's antialiased layers are before and after the residual blocks.
+    """Return whether the downsamplings and whether the upsamplings are antialiased, as in CUT.
 
-    Two antialiased downsamplings have the layer numbers 4 to 11; two strided ones have 4 to 9.
+    The first residual block is layer 12 after two antialiased downsamplings, and layer 10 after two strided ones.
     """
     blocks = [int(match[1]) for key in weights if (match := re.match(r"model\.(\d+)\.conv_block", key))] or [0]
     return min(blocks) == 12, has(f"model.{max(blocks) + 2}.weight", (3, 3))(weights)
@@ -173,13 +173,13 @@ def _unet_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _discriminator_settings(weights: StateDict, first: torch.Size, **sizes: Any) -> dict[str, Any]:
-    """Return the settings of a discriminator by the shape of its first convolution, and its sizes."""
+    """Return the settings of a discriminator. first: Weight shape of its first convolution. sizes: More settings."""
     images = {"source_channels": max(first[1] - 3, 0), "image_channels": min(first[1], 3)}
     return {**images, "base_channels": first[0], "norm": _norm(weights), **sizes}
 
 
 def _multiscale_settings(layer: str, scale: str, weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
-    """Return the settings of PatchGANs; layer: Pattern of a convolution of a scale. scale: Pattern of all scales."""
+    """Return the settings of PatchGANs. layer: Pattern for convolutions of one scale. scale: Pattern for all scales."""
     shapes = _shapes(weights, layer)
     return _discriminator_settings(weights, shapes[0], n_layers=len(shapes) - 2, n_scales=count(weights, scale))
 
@@ -199,7 +199,7 @@ def _has_trunk(weights: StateDict, *, has_blocks: bool) -> bool:
 
 
 _GLOBAL = OriginalFormat(
-    ("pix2pixHD", *_OF_PIX2PIX, "CUT"),
+    ("pix2pixHD", *_PIX2PIX, "CUT"),
     "generator",
     GlobalGenerator,
     recognizes=partial(_has_trunk, has_blocks=True),
@@ -217,7 +217,7 @@ _MULTISCALE = OriginalFormat(
 )
 _PATCH = replace(
     _MULTISCALE,
-    families=(*_OF_PIX2PIX, "CUT"),
+    families=(*_PIX2PIX, "CUT"),
     recognizes=has("model.0.weight", (4, 4)),
     settings=partial(_patch_settings, "strided"),
     names=partial(_patch_names, "model"),
@@ -250,14 +250,14 @@ FORMATS: dict[str, OriginalFormat] = {
         recognizes=has("layer0.0.weight"),
         settings=partial(_multiscale_settings, r"layer0\.(\d+)\.weight", r"layer(\d+)\..*"),
         names=partial(_patch_names, "layer{scale}"),
-        is_written=False,  # networks of ours are written with features
+        is_written=False,  # exports always use the format `multiscale`
     ),
     "unet": OriginalFormat(
-        _OF_PIX2PIX, "generator", UnetGenerator, has("model.model.0.weight"), _unet_settings, _unet_names
+        _PIX2PIX, "generator", UnetGenerator, has("model.model.0.weight"), _unet_settings, _unet_names
     ),
     "pixel": replace(
         _PATCH,
-        families=_OF_PIX2PIX,
+        families=_PIX2PIX,
         network=PixelDiscriminator,
         recognizes=has("net.0.weight"),
         settings=lambda weights, _: _discriminator_settings(weights, weights["net.0.weight"].shape),

@@ -1,6 +1,6 @@
-"""The networks of SPADE and of OASIS, whose generator has SPADE's blocks.
+"""File formats of SPADE's and OASIS's networks. OASIS's generator consists of SPADE's blocks.
 
-Under spectral norm their files hold the undivided weights and the vectors of the power iteration.
+With spectral norm, the files contain the weights before division and the vectors of the power iteration.
 """
 
 import math
@@ -18,8 +18,8 @@ from models.segmentation_discriminator import SegmentationDiscriminator
 from models.spade_generator import SpadeGenerator
 from models.style_encoder import StyleEncoder
 
-_CITYSCAPES_CHANNELS = 36  # labels and instance edges; only Cityscapes' generator has six upsamplings
-_N_UPSAMPLINGS, _NOISE_CHANNELS = 5, 64  # OASIS's generator; the noise is its default
+_CITYSCAPES_CHANNELS = 36  # labels and instance edges; only SPADE's generator for Cityscapes has six upsamplings
+_N_UPSAMPLINGS, _NOISE_CHANNELS = 5, 64  # OASIS's generator, with its default number of noise channels
 
 _BLOCKS = ("head_0", "G_middle_0", "G_middle_1", "up_0", "up_1", "up_2", "up_3", "up_4")
 BLOCK: Rules = {
@@ -44,14 +44,14 @@ UNET: Rules = {
     r"\bhead$": "layer_up_last",
     r"\b(down|up)s\.": r"body_\1.",
     r"\bshortcut$": "conv_s",
-    r"(body_up.*\.conv1)$": r"\1.2",  # behind an activation and an upsampling
+    r"(body_up.*\.conv1)$": r"\1.2",  # after an activation and an upsampling
     r"(body_down\.0\.conv1)$": r"\1.0",
-    r"\b(conv[12])$": r"\1.1",  # behind an activation
+    r"\b(conv[12])$": r"\1.1",  # after an activation
 }
 
 
 def _discriminator_names(network: MultiscalePatchDiscriminator) -> Names:
-    """Return the names of convolutions only, because the original has no biases before its norms."""
+    """Return the original names of the convolutions. Norms are left out: the original has no biases before norms."""
     last = len(cast(nn.ModuleList, network.scales[0].layers))
     rules = {
         r"scales\.(\d+)\.head": rf"discriminator_\1.model{last}.0",
@@ -68,7 +68,7 @@ def _weight(weights: StateDict, convolution: str) -> Tensor:
 
 
 def _shared_settings(weights: StateDict, block: str, norm: str) -> dict[str, Any]:
-    """Return the settings that both generators have; block: Name of the first block, norm: name of its first norm."""
+    """Return settings of SPADE's or OASIS's generator. block: Name of the first block. norm: Name of its norm layer."""
     return {
         "out_channels": weights["conv_img.weight"].shape[0],
         "base_channels": _weight(weights, f"{block}.conv_0").shape[0] // 16,
@@ -108,7 +108,7 @@ def _allowed(n_upsamplings: int, possible: list[int]) -> int:
 
 
 def _style_sides(n_pixels: int) -> tuple[int, int]:
-    """Return height and width of a map with so many pixels that are nearest to each other, height <= width."""
+    """Return the height and width, height <= width, of the most square map with `n_pixels` pixels."""
     height = next(side for side in range(math.isqrt(n_pixels), 0, -1) if n_pixels % side == 0)
     return height, n_pixels // height
 

@@ -1,13 +1,12 @@
-"""Conversion of the originals' state dicts to networks of ours, and back.
+"""Conversion of state dicts of the original programs to our networks, and back.
 
-The names and shapes of a state dict determine its network. The originals differ from ours in this:
+The names and shapes of a state dict determine the network. The originals' state dicts differ from ours:
 
-- Nearly every convolution before a norm has a bias. Instance norm cancels it. Batch norm's running mean contains it, so
-  it is subtracted there. Exported state dicts have zeros for these biases. CUT compares features before a norm, and
-  such biases are kept.
-- CUT's antialiased layers have their constant filters in the state dict.
-- Old files with instance norm contain running statistics that evaluation did not use, and names may begin with
-  `module.`. Files of torch 0.4.1 to 1.0.0 hold the divided weight of spectral norm instead of its vector `weight_v`.
+- Nearly every convolution before a norm has a bias, which the norm cancels. Imports subtract this bias from
+  the running mean of batch norm, and then drop it. They keep it only in layers that CUT compares. Exports write zeros.
+- CUT's state dicts contain the constant filters of antialiased layers.
+- Old files contain unused running statistics of instance norm, and names can begin with `module.`. For spectral norm,
+  files from torch 0.4.1 to 1.0.0 contain the divided weight instead of the vector `weight_v`.
 """
 
 import re
@@ -24,17 +23,17 @@ from models.originals.format import Names, OriginalFormat, OriginalWeightsError,
 from models.spectral_norm import add_spectral_norm, spectral_norms
 
 FORMATS: dict[str, OriginalFormat] = spade.FORMATS | pix2pix.FORMATS
-_LEFT_OPEN = ("n_upsamplings", "noise_channels", "biased_downs")  # arguments that shapes leave open
-_UNFITTING = (OriginalWeightsError, KeyError, IndexError, ValueError, RuntimeError)
-_IGNORED = ("running_mean", "running_var", "num_batches_tracked", "filt")  # instance norm's; CUT's filters
+_LEFT_OPEN = ("n_upsamplings", "noise_channels", "biased_downs")  # arguments that shapes do not determine
+_MISMATCHES = (OriginalWeightsError, KeyError, IndexError, ValueError, RuntimeError)
+_IGNORED = ("running_mean", "running_var", "num_batches_tracked", "filt")  # statistics, CUT's filters
 
 
 @dataclass(frozen=True)
 class ImportedNetwork:
-    """A network of ours with the weights of an original.
+    """A network of this project with the weights of an original.
 
-    scheme: Its name in FORMATS.
-    settings: Arguments of its class.
+    scheme: Name of the file format in FORMATS.
+    settings: Arguments of the network's class.
     """
 
     network: nn.Module
@@ -43,13 +42,13 @@ class ImportedNetwork:
 
 
 def import_original(state_dict: Mapping[Any, Any], chosen: Mapping[str, int] | None = None) -> ImportedNetwork:
-    """Return the network of ours that computes the same as the original with these weights.
+    """Return the network of this project that computes the same as the original with these weights.
 
-    chosen: Arguments of the network that the shapes leave open, instead of the usual ones: n_upsamplings of SPADE's
-        generator, noise_channels of OASIS's, biased_downs of ResNets, whose biases instance norm cancels.
+    chosen: Arguments that the shapes do not determine, instead of the defaults: n_upsamplings of SPADE's generator,
+        noise_channels of OASIS's generator, and biased_downs of ResNet generators.
 
     Raises:
-        OriginalWeightsError: No network of the originals has these names and shapes.
+        OriginalWeightsError: No original network has these names and shapes.
     """
     others = [key for key, value in state_dict.items() if not (isinstance(key, str) and torch.is_tensor(value))]
     if others:
@@ -66,17 +65,17 @@ def import_original(state_dict: Mapping[Any, Any], chosen: Mapping[str, int] | N
     try:
         network, settings = _empty_network(description, weights, chosen or {})
         network.load_state_dict(_to_ours(weights, network, description.names(network)), assign=True)
-    except _UNFITTING as error:
+    except _MISMATCHES as error:
         reason = f"resembles the original's {scheme} network, but does not fit: {_reason(error)}"
         raise OriginalWeightsError(reason) from error
     return ImportedNetwork(network.requires_grad_(), scheme, settings)
 
 
 def scheme_of(network: nn.Module) -> str:
-    """Return the name in FORMATS of the file that the originals have for a network: reading it gives the same network.
+    """Return the name in FORMATS of the file format for `network`. An import of such a file gives the same network.
 
     Raises:
-        OriginalWeightsError: They have none.
+        OriginalWeightsError: No original program has this network.
     """
     differences = []
     for scheme, description in FORMATS.items():
@@ -90,7 +89,7 @@ def scheme_of(network: nn.Module) -> str:
 
 
 def _difference(network: nn.Module, description: OriginalFormat) -> str:
-    """Return what distinguishes a network from the network that its file is read as; "" if they are the same."""
+    """Return how a network would change by an export and an import, or "" if it would not change."""
     has_spectral_norm = bool(spectral_norms(network))
     if description.spectral_norm not in (None, has_spectral_norm):
         return f"spectral_norm is {str(description.spectral_norm).lower()} there"
@@ -106,9 +105,9 @@ def _difference(network: nn.Module, description: OriginalFormat) -> str:
             reason = f"{different} is {theirs.get(different)} there, not {ours.get(different)}"
         elif not description.recognizes(weights):
             reason = "its layers have other names there"
-    except _UNFITTING as error:
+    except _MISMATCHES as error:
         reason = _reason(error)
-    for key, value in {**settings, **description.fixed}.items():  # a setting says more than a layer
+    for key, value in {**settings, **description.fixed}.items():  # users know settings, not layers
         of_network = getattr(network, key, settings.get(key, value))
         if of_network != value:
             return f"{key} is {value} there, not {of_network}"
@@ -120,10 +119,10 @@ def _layers(network: nn.Module) -> dict[str, str]:
 
 
 def export_original(network: nn.Module, scheme: str, *, biases_before_norms: bool) -> StateDict:
-    """Return the state dict that the original of `network` would have, on the CPU.
+    """Return the state dict of the original network that computes the same as `network`, on the CPU.
 
     scheme: Format of the file, from `scheme_of`.
-    biases_before_norms: Whether it has biases before norms, which are zeros.
+    biases_before_norms: Whether to add a bias of zeros to each convolution before a norm.
     """
     description = FORMATS[scheme]
     names = description.names(network)
@@ -139,7 +138,7 @@ def export_original(network: nn.Module, scheme: str, *, biases_before_norms: boo
 def _empty_network(
     description: OriginalFormat, weights: StateDict, chosen: Mapping[str, int]
 ) -> tuple[nn.Module, dict[str, Any]]:
-    """Return our network for weights, on the meta device, and its settings."""
+    """Return our network for these weights, on the meta device, and its settings."""
     settings = description.settings(weights, chosen)
     with torch.device("meta"):
         network = description.network(**settings)
@@ -151,12 +150,12 @@ def _empty_network(
 def _reason(error: Exception) -> str:
     if isinstance(error, KeyError):
         return f"{error.args[0]} is missing"
-    first = str(error).splitlines()[:2][-1].strip()  # torch lists every weight that does not fit below a title
-    return re.sub('", ".*', '", ...', first)  # and all that are missing in one line
+    first = str(error).splitlines()[:2][-1].strip()  # torch writes a title and a line for each problem
+    return re.sub('", ".*', '", ...', first)  # a line can list many missing weights
 
 
 def _with_v(weights: StateDict) -> StateDict:
-    """Return the weights with `weight_v`, which old files lack: they have the divided weight instead."""
+    """Return the weights with spectral norm's `weight_v`, which is computed for old files from the divided weight."""
     weights = dict(weights)
     for key in [key for key in weights if key.endswith(".weight_orig")]:
         layer = key.removesuffix("_orig")
@@ -165,7 +164,7 @@ def _with_v(weights: StateDict) -> StateDict:
             continue
         matrix, u = weights[key].flatten(1), weights[f"{layer}_u"]
         v, sigma = matrix.T @ u, weights[key].norm() / divided.norm()
-        # u W v with this length is the sigma that divided the file's weight
+        # this length of v makes u W v equal to sigma
         weights[f"{layer}_v"] = F.normalize(v, dim=0) * (sigma / v.norm())
     return weights
 
@@ -182,6 +181,6 @@ def _to_ours(weights: StateDict, network: nn.Module, names: Names) -> StateDict:
     if unknown:
         raise OriginalWeightsError(f"{unknown[0]} is unknown")
     for key, value in network.state_dict().items():
-        if key.endswith("num_batches_tracked"):  # SPADE's norm does not count, nor do old files hold the count
+        if key.endswith("num_batches_tracked"):  # missing in SPADE's norm and in old files
             ours.setdefault(key, torch.zeros((), dtype=value.dtype))
     return ours

@@ -127,7 +127,7 @@ def test_a_discriminator_that_breaks_the_contract_is_an_error_of_one_line(
     [
         (Larger, r"generator\.name=plain: a source .* becomes \(1, 3, 16, 16\)\. Return .*8, 8\)"),
         (Sideless, r"Sideless\.image_sides: returns 8\. Return an ImageSides"),
-        (ReadingValues, r"generator\.name=plain: cannot be built on the meta device, .* Read no values of tensors"),
+        (ReadingValues, r"generator\.name=plain: cannot be built on the meta device"),
     ],
 )
 def test_a_generator_that_breaks_the_contract_is_an_error_of_one_line(
