@@ -138,7 +138,7 @@ class PenaltyInputs:
 
     real, fake: Real and translated images before augmentation, detached, (N, C, H, W) in [-1, 1], same dtype.
     real_logits, fake_logits: Logits of this pass. fake_logits can be for older images from an image pool.
-    discriminate: Returns the logits for images like these, in float32.
+    discriminate: Returns the logits for images like `real` and `fake`, in float32.
     discriminate_mix: Returns the logits for mixed images, real inside a mask (N, 1, H, W) bool and translated outside.
     """
 
@@ -158,8 +158,8 @@ class Penalty:
     needs_float32: Whether the term has gradients of gradients, which need float32.
     needs_pairs: Whether the term needs a target for each translated image, of the same size.
     classifies_pixels: True if the discriminator must classify pixels, False if it must not.
-    share: Factor that multiplies the weight.
-    every: Interval in steps. The term is computed at each interval, `every` times as strong (Karras et al. 2020, app. B).
+    share: Additional factor of the term.
+    every: Interval, in steps, at which the term is computed. `every` also multiplies it (Karras et al. 2020, app. B).
     """
 
     compute: Callable[[PenaltyInputs], Tensor]

@@ -24,7 +24,7 @@ class SegmentationLoss(AdversarialLoss):
         return {**parts, "total": 0.5 * (parts["fake"] + parts["real"])}
 
     def generator_loss(self, fake: Logits, real: Logits) -> Tensor:
-        """Return `of_real` for translated images, because they must pass for real images of their classes."""
+        """Return `of_real` for translated images, because they must look like real images of their classes."""
         return self.of_real(fake)
 
     def of_real(self, images: Logits) -> Tensor:
@@ -75,7 +75,7 @@ def draw_mask(labels: Tensor) -> Tensor:
 
 
 def mask_of(labels: Tensor, draws: Tensor) -> Tensor:
-    """Return draws (K + 1,) bool at the class of each pixel, for one-hot labels (N, K, H, W). No class is number K.
+    """Return draws (K + 1,) bool at the class of each pixel, for labels (N, K, H, W). No class is class K.
 
     OASIS's code differs: it relabels a map in place, class by class. Pixels that become 1 are drawn again as class 1.
     """

@@ -142,11 +142,11 @@ def _padded_conv3(in_channels: int, out_channels: int) -> list[nn.Module]:
 
 
 def n_doublings(scale: float) -> int:
-    """Return log2 of `scale`, a power of 2: how often the size of the source is doubled (negative: halved)."""
+    """Return log2 of `scale`, a power of 2: how often height and width of the source double (negative: halve)."""
     return round(math.log2(scale))
 
 
 def widths_beyond(base_channels: int, scale: float) -> list[int]:
-    """Return the channels after each doubling of the source's size. Every doubling halves the channels, down to 16."""
+    """Return the channels after each doubling of the source's size. A doubling halves the channels, down to 16."""
     narrowest = min(base_channels, _MIN_WIDTH)
     return [max(base_channels // 2**level, narrowest) for level in range(1, n_doublings(scale) + 1)]

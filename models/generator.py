@@ -28,7 +28,7 @@ class ImageSides:
 class Generator(nn.Module):
     """A network that translates (N, in_channels, H, W) into (N, out_channels, scale * H, scale * W).
 
-    The arguments of the constructor are the settings of the network. Class attributes are the same for all settings.
+    The arguments of the constructor are the settings of the network. Class attributes do not depend on the settings.
 
     translates: Type of the sources. Training methods for unpaired data need images.
     has_coarse_parts: Whether train.freeze_global_epochs can freeze `coarse_parts` of the network.
@@ -55,7 +55,7 @@ class Generator(nn.Module):
 
     @staticmethod
     def compared_layers(*args: Any, **settings: Any) -> Sequence[str]:
-        """Return the layers whose outputs method.name=contrastive compares. The default is none: not supported."""
+        """Return the names of the layers whose outputs method.name=contrastive compares. Empty: not supported."""
         return ()
 
     @property

@@ -72,7 +72,7 @@ def average_in_instances(features: Tensor, instances: Tensor) -> Tensor:
 
 
 def number_regions(instances: Tensor) -> Tensor:
-    """Return region numbers, (N, 1, H, W) int64, for instance ids (N, 1, H, W). Images share no number."""
+    """Return region numbers, (N, 1, H, W) int64, from 0, for instance ids (N, 1, H, W). Images share no number."""
     image = torch.arange(len(instances), device=instances.device).view(-1, 1, 1, 1)
     keys = (image * 2**32 + instances.long()).flatten()
     ascending, order = keys.sort()

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from models.layers import InTiles
 
-_STREAM = 0x5354594C  # combined with a style's seed, so that style and noise differ
+_STREAM = 0x5354594C  # XORed with the seed of a style, so that style and noise differ
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class NoiseChannels(nn.Module):
 class StyleStem(nn.Linear):
     """Linear layer that maps a style to feature maps of height x width pixels, and resizes them to the condition.
 
-    SPADE does not resize the maps. Here bilinear interpolation fits them to images of any size.
+    SPADE does not resize the maps. Here bilinear interpolation fits the maps to images of any size.
 
     drawn: Style for prediction, set by `draw_latents` or `choose_style`, (N or 1, style_channels). None means zeros.
     """

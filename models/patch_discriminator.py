@@ -33,7 +33,7 @@ class DiscriminatorOutput(NamedTuple):
 class Discriminator(nn.Module):
     """A network that maps (source, image) to a list[DiscriminatorOutput]. The constructor's arguments are its settings.
 
-    classifies_pixels: Whether the logits classify pixels into K classes, (N, 1 + K, H, W), without features.
+    classifies_pixels: Whether the discriminator returns pixel logits (N, 1 + K, H, W) for K classes, and no features.
     keeps_normed_weights: Same as `Generator.keeps_normed_weights`, for discriminator.spectral_norm=inner.
     """
 

@@ -36,7 +36,7 @@ class OriginalFormat:
     families: Programs that have this network. The first program is the default.
     network: Network class of this project.
     recognizes: Returns whether a state dict has the names and shapes of this network.
-    settings: Returns the arguments of `network` from a state dict, and from chosen values for `left_open`.
+    settings: Returns the arguments of `network` for a state dict. The second argument has values for `left_open`.
     names: Returns the original layer names of an instance of `network`.
     fixed: Arguments of `network` that are constants in the original.
     spectral_norm: Whether the original has spectral norm. None if spectral norm is an option of the original.
