@@ -87,7 +87,7 @@ class CudaGraphStep:
         self._n_seen = Counter[tuple[str, object]]()
         self._shapes: str | None = None
         self._batches: list[list[Batch]] = []  # input buffers of the graphs
-        self._repeats: dict[object, Run] = {}  # key: result of `draw_ahead`, and the penalties
+        self._repeats: dict[object, Run] = {}  # key: result of `draw_ahead`, and the penalties that are due
         self._may_repeat = True
 
     def __call__(self, batches: StepBatches) -> None:

@@ -22,7 +22,7 @@ from utils.errors import UserError
 
 
 class RunningMeans:
-    """Running means of scalars. The sums and counts stay on the device and change in place until `flush` reads them.
+    """Running means of scalars. Their sums and counts change in place on the device, and `flush` reads them.
 
     Means ignore NaN and infinity, because a single overflow would hide all other values of an interval.
     """

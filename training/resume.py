@@ -60,7 +60,7 @@ class ResumeOptions:
 
 
 def start(training: Training, found: LoadedCheckpoint | None, options: ResumeOptions) -> list[str]:
-    """Restore a run from a checkpoint, or load its initial weights (section init). Return log lines for the latter."""
+    """Restore a run from a checkpoint, or load weights from section init. Return log lines about weights from init."""
     # only the main process knows the damaged checkpoints
     training.continues = training.world.gather(continues_in(training.folder, options.source, found))[0]
     if found is None:
@@ -95,7 +95,7 @@ def find_checkpoint(folder: Path, source: str | Path) -> LoadedCheckpoint | None
 
 
 def continues_in(folder: Path, source: str | Path, found: LoadedCheckpoint | None) -> bool:
-    """Return whether a start continues the run in `folder`: from its latest valid checkpoint, or with "auto"."""
+    """Return whether this start continues the run in `folder`: with "auto", or from its latest valid checkpoint."""
     if source == "auto" or found is None:
         return source == "auto"
     valid = [path for path in list_checkpoints(folder) if path not in found.damaged]
@@ -107,7 +107,7 @@ def restore(training: Training, found: LoadedCheckpoint, *, accepts_changed_data
 
     accepts_changed_data: See `ResumeOptions`.
 
-    Raise CheckpointError if the file cannot be used, or its networks or data set differ.
+    Raise CheckpointError if the file cannot be used, or if its networks or data set are different.
     """
     path, state = found.path, found.state
     check_training_state(state, path, needed_keys=["config"])

@@ -94,7 +94,7 @@ def unused_name(path: Path, suffix: str = "") -> Path:
 
 
 def archive_best(run_folder: Path) -> None:
-    """Rename the best.pt of an earlier search for the best, so that the user can still get it."""
+    """Rename an earlier best.pt, so that a new best.pt does not overwrite the file."""
     path = run_folder / BEST
     if path.is_file():
         renamed = path.rename(unused_name(path, path.suffix))
@@ -129,7 +129,7 @@ def size(n_bytes: int) -> str:
 
 
 class CheckpointManager:
-    """Writes the checkpoints of a run. All processes call it at the same steps, and the main process writes."""
+    """Writes the checkpoints of a run. All processes call its methods in the same steps. The main process writes."""
 
     def __init__(self, training: Training) -> None:
         self._training = training
@@ -158,7 +158,7 @@ class CheckpointManager:
     def save_best(self, figures: Mapping[str, float]) -> None:
         """Save best.pt if the figures of a validation are the best so far. Only the main process calls this.
 
-        All processes together have estimated the statistics of the averages before the validation.
+        All processes have estimated the batch norm statistics of the averages before the validation.
         """
         training, best = self._training, self._training.best
         reached = best.improved_by(figures)
@@ -256,7 +256,7 @@ class Session(Sink):
         """Write how the session ended, and close the log.
 
         If a run fails before its folder exists, nothing is written. If a signal stops the run so early, the folder is
-        created, so that job scripts can see this.
+        created, so that job scripts find the state of the run.
 
         line: Last line of log.txt.
         signal: Name of the signal that stopped the run.
@@ -268,7 +268,7 @@ class Session(Sink):
         logger.removeHandler(self._messages)
         self._write_messages()
         self._messages.close()
-        with suppress(OSError):  # a full disk
+        with suppress(OSError):  # the disk may be full
             self._file.close()
         if state in ("finished", "stopped") or self._folder.is_dir():
             self._write_state(state, signal, reason)

@@ -123,7 +123,7 @@ def _load(path: Path) -> object:
 
 
 def _unreadable(path: Path, error: Exception, *, is_verified: bool) -> CheckpointError:
-    """Return the error for a file that torch.load cannot read. It is a damaged file if there is no other cause."""
+    """Return the error for a file that torch.load cannot read: a damaged file, unless there is another cause."""
     if is_system_error(error):
         return CheckpointError(f"{path}: cannot be read now: {str(error) or 'too little memory'}; try again")
     if is_verified:
@@ -160,9 +160,9 @@ def check_training_state(state: dict[str, Any], path: Path, needed_keys: Sequenc
         raise CheckpointError(f"{path}: not a checkpoint of this application; name another file")
     version = state.get("format_version")
     if type(version) is not int or version != FORMAT_VERSION:
-        remedy = "Resume its run once with version 1.0.0, which writes 3." if version in (1, 2) else "Update it."
+        remedy = "Resume its run once with version 1.0.0 of the application." if version in (1, 2) else "Update it."
         raise CheckpointError(
-            f"{path}: has format version {version}, this version of the application reads {FORMAT_VERSION}. {remedy}"
+            f"{path}: has format version {version}, but this application reads version {FORMAT_VERSION}. {remedy}"
         )
     missing = [key for key in needed_keys if not _has(state, key)]
     if missing:
@@ -178,7 +178,7 @@ def _has(state: object, key: str) -> bool:
 def checkpoints_beside(path: Path) -> str:
     """Return text for a message about a missing checkpoint: the best and the latest checkpoints in its folder."""
     names = sorted((manifest.stem for manifest in path.parent.glob("*.pt.json")), reverse=True)
-    names.sort(key=lambda name: name.startswith("checkpoint-"))  # after best.pt
+    names.sort(key=lambda name: name.startswith("checkpoint-"))  # best.pt comes first
     left = ", …" if len(names) > MOST_NAMED else ""
     return f"; checkpoints in {path.parent}: {', '.join(names[:MOST_NAMED])}{left}" if names else ""
 
@@ -316,7 +316,7 @@ def _fits(value: Any, schema: Any) -> bool:
 
 
 def _is_count(value: Any) -> bool:
-    return type(value) is int and 0 <= value < 2**31  # upper limit of such settings
+    return type(value) is int and 0 <= value < 2**31  # the settings have the same limit
 
 
 def _is_number(value: Any) -> bool:

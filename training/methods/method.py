@@ -116,7 +116,7 @@ class Method(ABC):
             pool.settle()
 
     def begin_step(self, step: int, planned_steps: int) -> None:
-        """Prepare what depends on the number of the step, from 0, or on the share of the planned steps, in place."""
+        """Set the number of the next step, from 0. Values that depend on it change in place, as CUDA graphs require."""
         self.discriminator_objective.step = step
 
     def step(self, batches: StepBatches) -> None:

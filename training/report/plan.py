@@ -168,7 +168,7 @@ def dry_run(config: Config, options: ResumeOptions) -> None:
 def load_samples(training: Training) -> tuple[Batch, int]:
     """Load up to CHECKED_SAMPLES training samples, spread over the data set.
 
-    Return a batch of the first of these samples on the device, and the number of these samples.
+    Return a batch of the first samples, on the device, and the number of loaded samples.
     """
     dataset, batch_size, n_samples = training.dataset(), training.config.train.batch_size, len(training.splits.train)
     indices = range(0, n_samples, -(-n_samples // max(CHECKED_SAMPLES, batch_size)))
@@ -183,7 +183,7 @@ def load_samples(training: Training) -> tuple[Batch, int]:
 
 
 def watch_pass(method: Method, batch: Batch) -> tuple[list[str], int]:
-    """Compute the losses of a pass.
+    """Compute the losses of a training pass, and measure its layers and memory.
 
     Return a table of layers for each network, as lines, and the number of bytes that the backward passes need in
     addition to the weights. If a discriminator gets real and translated images in one pass, its batch holds both.
@@ -202,7 +202,7 @@ def watch_pass(method: Method, batch: Batch) -> tuple[list[str], int]:
         stack.enter_context(torch.compiler.set_stance("force_eager"))  # compiled code runs no hooks
         layers = {n: stack.enter_context(watched_layers(one.compute_copy)) for n, one in method.networks.items()}
         stack.enter_context(torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor))
-        losses = method.losses(method.inputs(batch))  # while they exist, no memory is used twice
+        losses = method.losses(method.inputs(batch))  # they keep all tensors alive until the sum
         n_bytes = sum(kept.values())
         del losses
     return [line for name, of_network in layers.items() for line in table(name, of_network)], n_bytes
@@ -248,7 +248,7 @@ def time_steps(training: Training, batch: Batch) -> float:
     batches = [[batch] * train.accumulation_steps] * train.discriminator_steps
     step, n_slower = make_step(training.method), 1
     if training.method.repeats_steps:
-        n_slower += 4 * WARM_UP_STEPS + train.pool_size  # up to four graphs, and steps that fill a pool
+        n_slower += 4 * WARM_UP_STEPS + train.pool_size  # warm-up of up to four graphs, and steps that fill a pool
     durations_s: list[float] = []
     for number in range(n_slower + MOST_STEPS):
         training.method.begin_step(number, training.planned_steps)
@@ -264,7 +264,7 @@ def time_steps(training: Training, batch: Batch) -> float:
 
 
 class Layer(NamedTuple):
-    """A layer with weights, in its first call.
+    """Facts about the first call of a layer with weights.
 
     shape: Shape of the output.
     flop: Number of floating-point operations of a convolution. A multiplication and an addition count as two.
@@ -291,7 +291,7 @@ def watched_layers(network: nn.Module) -> Iterator[list[Layer]]:
             return
         parameters = _weights_of(module)
         weight = max(parameters, key=Tensor.numel)
-        images = inputs[0] if isinstance(module, nn.ConvTranspose2d) else output  # each pixel meets all weights
+        images = inputs[0] if isinstance(module, nn.ConvTranspose2d) else output  # each pixel uses all weights
         flop = 2 * images.numel() * weight.numel() // len(weight) if weight.dim() > 1 else 0
         n_parameters = sum(parameter.numel() for parameter in parameters)
         layers.append(Layer(names.pop(module), tuple(output.shape), n_parameters, flop))

@@ -69,7 +69,7 @@ class Sink:
         """Begin a session of the run. Hide records of `first_step` and later steps, which a killed session left."""
 
     def end_step(self) -> None:
-        """Note the end of a training step."""
+        """Count a training step."""
 
     def progress(self, report: Progress) -> None:
         """Write the figures of the latest steps."""
@@ -248,7 +248,7 @@ class Page(Sink):
 
 
 def _is_sample(row: Mapping[str, Any]) -> bool:
-    """Return whether a row is as `Page` writes it, because a damaged file must not end the run."""
+    """Return whether a row has the structure that `Page` writes. A damaged file must not end the run."""
     images, figures = row.get("images"), row.get("metrics")
     if not (isinstance(images, dict) and isinstance(figures, dict)):
         return False
@@ -262,7 +262,7 @@ def _row(record: Mapping[str, Any]) -> Row:
 
 
 class TensorBoard(Sink):
-    """Writes curves and pictures for TensorBoard into the folder of a run. It stops after an error of the disk."""
+    """Writes curves and pictures for TensorBoard into the folder of a run. It writes nothing after a disk error."""
 
     place = "TensorBoard's events"
 
