@@ -159,7 +159,7 @@ class Penalty:
     needs_pairs: Whether the term needs a target for each translated image, of the same size.
     classifies_pixels: True if the discriminator must classify pixels, False if it must not.
     share: Additional factor of the term.
-    every: Interval, in steps, at which the term is computed. `every` also multiplies it (Karras et al. 2020, app. B).
+    every: Steps from one computation of the term to the next. Also a factor of the term (Karras et al. 2020, app. B).
     """
 
     compute: Callable[[PenaltyInputs], Tensor]

@@ -75,9 +75,10 @@ def draw_mask(labels: Tensor) -> Tensor:
 
 
 def mask_of(labels: Tensor, draws: Tensor) -> Tensor:
-    """Return draws (K + 1,) bool at the class of each pixel, for labels (N, K, H, W). No class is class K.
+    """Return the draw of each pixel's class, (N, 1, H, W) bool, for one-hot labels (N, K, H, W).
 
-    OASIS's code differs: it relabels a map in place, class by class. Pixels that become 1 are drawn again as class 1.
+    draws: (K + 1,) bool. The last draw is for pixels without a class. OASIS's code differs: it relabels a map in place,
+        class by class, so that pixels that become 1 are drawn again as class 1.
     """
     n_classes = labels.shape[1]
     classes = torch.where(labels.amax(dim=1, keepdim=True) > 0, labels.argmax(dim=1, keepdim=True), n_classes)

@@ -31,7 +31,7 @@ _TAPPED = re.compile(r"stem\.\d+|downs\.\d+\.\d+|blocks\.\d+")  # layers whose o
 
 
 class GlobalGenerator(Generator):
-    """Encoder, residual blocks, decoder (Wang et al. 2018, section 3.1; Johnson et al. 2016).
+    """A generator with encoder, residual blocks and decoder (Wang et al. 2018, section 3.1; Johnson et al. 2016).
 
     The layers are a 7x7 stem, `n_downsamplings` strided convolutions that double the channels, `n_blocks` residual
     blocks, `n_downsamplings` upsamplings, and a 7x7 head with tanh. Convolutions before a norm have no bias, because
@@ -171,7 +171,7 @@ def _add_bias_of_stem(generator: nn.Module, weights: dict[str, Tensor], prefix: 
 
 
 class LocalEnhancer(Generator):
-    """A global generator (trunk) at low resolution, and enhancers that each double it (Wang et al. 2018, section 3.1).
+    """A global generator (the trunk) and enhancers that each double the resolution (Wang et al. 2018, section 3.1).
 
     Each enhancer convolves and downsamples the source at its resolution, and adds the features of the coarser level.
     Residual blocks and an upsampling follow. The trunk has 2**n_enhancers times as many channels as the finest level.

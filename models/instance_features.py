@@ -64,7 +64,7 @@ def average_in_instances(features: Tensor, instances: Tensor) -> Tensor:
     n, channels, height, width = features.shape
     region = number_regions(instances).flatten()
     pixels = at_least_float32(features.permute(0, 2, 3, 1).reshape(-1, channels))  # float16 cannot hold the sums
-    # tensors with a row per pixel, because counting the regions would make the host wait for the device
+    # one row per pixel instead of per region, because counting the regions would make the host wait for the device
     sums = torch.zeros_like(pixels).index_add(0, region, pixels)
     areas = torch.zeros_like(pixels[:, 0]).index_add(0, region, torch.ones_like(pixels[:, 0]))
     means = sums / areas.clamp(min=1).unsqueeze(1)
@@ -72,7 +72,7 @@ def average_in_instances(features: Tensor, instances: Tensor) -> Tensor:
 
 
 def number_regions(instances: Tensor) -> Tensor:
-    """Return region numbers, (N, 1, H, W) int64, from 0, for instance ids (N, 1, H, W). Images share no number."""
+    """Return region numbers, (N, 1, H, W) int64, from 0, for instance ids (N, 1, H, W). Two images share no number."""
     image = torch.arange(len(instances), device=instances.device).view(-1, 1, 1, 1)
     keys = (image * 2**32 + instances.long()).flatten()
     ascending, order = keys.sort()

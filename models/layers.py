@@ -115,7 +115,9 @@ class AntialiasedDownsampling(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (N, C, H, W) to (N, C, H / 2, W / 2), rounded up; H and W are at least 2."""
-        row = (2 - torch.arange(-1, 2, dtype=x.dtype, device=x.device).abs()) / 4  # on the device, to avoid a host sync
+        row = (
+            2 - torch.arange(-1, 2, dtype=x.dtype, device=x.device).abs()
+        ) / 4  # arange on the device avoids a host sync
         kernel = (row[:, None] * row).expand(x.shape[1], 1, 3, 3)
         if x.device.type != "cpu":
             return F.conv2d(self.border(x), kernel, stride=2, groups=x.shape[1])
@@ -134,7 +136,7 @@ class UniformToZeros(nn.Module):
     in_tiles = InTiles(extent="left_out")  # a single-colour tile can be part of an image with several colours
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return (N, C, H, W) in the dtype of the images."""
+        """Return images (N, C, H, W) of the same dtype."""
         if self.training:
             return images
         varies = (images != images[..., :1, :1]).flatten(1).any(dim=1)
@@ -149,7 +151,7 @@ class UpsampledConv2d(nn.Conv2d):
 
     The merged operation is a transposed convolution with a 4x4 kernel. It needs 4 products for each output instead of
     9, and no enlarged image. The 4x4 kernel is a sum of shifted 3x3 kernels, so it leaves no checkerboard.
-    A learned 4x4 kernel would (Odena et al. 2016).
+    A learned 4x4 kernel would leave one (Odena et al. 2016).
 
     border: Padding of the enlarged image: mirrored pixels or zeros.
     """
@@ -165,7 +167,7 @@ class UpsampledConv2d(nn.Conv2d):
         kernel = _merged(self.weight)
         if self.border == "zeros":
             return F.conv_transpose2d(x, kernel, self.bias, stride=2, padding=1)
-        # mirrored pixels of the enlarged image are repeated border pixels of x
+        # mirroring the enlarged image is the same as repeating the border pixels of x
         bordered = padded(x, 1, "replicate")
         return F.conv_transpose2d(bordered, kernel, self.bias, stride=2, padding=3)
 
@@ -195,7 +197,7 @@ class PairConv2d(nn.Conv2d):
         """
         if source is None:
             return super().forward(image)
-        weight, n_channels = self.weight, source.shape[1]  # each access makes a step of the power iteration
+        weight, n_channels = self.weight, source.shape[1]  # read once: each access advances spectral norm
         of_source = F.conv2d(source, weight[:, :n_channels], self.bias, self.stride, self.padding)
         of_image = F.conv2d(image, weight[:, n_channels:], None, self.stride, self.padding)
         return (of_image.unflatten(0, (-1, len(source))) + of_source).flatten(0, 1)

@@ -97,11 +97,11 @@ class MultiscalePatchDiscriminator(Discriminator):
 
     @staticmethod
     def least_side(*, n_layers: int, n_scales: int, padding: int, downsample: Downsample) -> int:
-        """Return the smallest height and width that give each norm two pixels per side, starting at the last layer."""
+        """Return the smallest height and width that give each norm at least two pixels per side."""
         lost = 3 - 2 * padding  # pixels that a convolution of stride 1 removes from a side
         normed = 2 if downsample == "strided" else 1  # least pixels after a halving layer; a blur comes after the norm
         side = 2 + lost
-        for least in [normed] * (n_layers - 1) + [1]:  # the first layer has no norm
+        for least in [normed] * (n_layers - 1) + [1]:  # last layer first; the first has no norm
             side = 2 * max(side, least) - 1 + lost
         return (max(side, 1) - 1) * 2 ** (n_scales - 1) + 1
 

@@ -32,7 +32,7 @@ class StyleDistribution(NamedTuple):
         return self.mean + deviations * (self.log_variance / 2).exp()
 
     def sample(self) -> Tensor:
-        """Draw styles (N, style_channels) from torch's generator of the device."""
+        """Return random styles (N, style_channels), drawn with the random state of the device."""
         return self.at(torch.randn_like(self.mean))
 
 
@@ -44,7 +44,7 @@ class StyledImages(NamedTuple):
 
 
 class StyleEncoder(nn.Module):
-    """Strided convolutions of an image resized to 256x256 pixels, then two linear layers for mean and variance.
+    """Strided convolutions of an image resized to 256x256 pixels, then linear layers for mean and log variance.
 
     Unlike in the original, the layers do not depend on the size of the training images.
     """

@@ -136,7 +136,7 @@ def _global_settings(weights: StateDict, chosen: Mapping[str, int]) -> dict[str,
 
 
 def _antialiased(weights: StateDict) -> tuple[bool, bool]:
-    """Return whether the downsamplings and whether the upsamplings are antialiased, as in CUT.
+    """Return two answers: whether the downsamplings and whether the upsamplings are antialiased, as in CUT.
 
     The first residual block is layer 12 after two antialiased downsamplings, and layer 10 after two strided ones.
     """
