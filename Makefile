@@ -4,7 +4,7 @@
 # make test-browser  the tests of the pages in chromium, if it is installed
 # make test-all  the tests with all combinations, and the table of docs/reliability.md (minutes)
 # make bench   measure training, translation and data on this machine, into bench/results (a CPU: about 10 minutes)
-# make gpu-report  on a machine with a GPU: the tests marked gpu, then training and translation, into bench/results
+# make gpu-report  on a machine with a GPU: its tests, training and translation in 9 minutes, into bench/results
 # make setup      install into .venv what training, translation and the demo need
 # make setup-dev  install also what tests and checks need
 # Each target installs what it needs on its first call.  Another interpreter: make PYTHON=python3.13 demo
@@ -74,6 +74,4 @@ bench: $(TRAIN)
 	$(BIN)/python -m bench.data
 
 gpu-report: $(DEV)
-	$(BIN)/python -m pytest -m gpu
-	$(BIN)/python -m bench.train_step --device cuda
-	$(BIN)/python -m bench.inference --device cuda
+	$(BIN)/python -m bench.gpu_report

@@ -178,6 +178,8 @@ def compare(
             "side": side,
             "dtype": str(choose_precision(levels[side], "auto", device).compute_dtype).removeprefix("torch."),
             "s": median(one.seconds),
+            "n": len(one.seconds),
+            "spread": (max(one.seconds) - min(one.seconds)) / median(one.seconds),
             "images/s": case.batch_size / median(one.seconds),
             "times as fast": median_ratio(first.seconds, one.seconds) if first else None,
             "peak GiB": one.peak_gib,
@@ -206,11 +208,12 @@ def measure_cases(
     case_help = "default: all cases of the device"
     parser.add_argument("--case", nargs="*", choices=list(known), metavar="NAME", help=case_help)
     parser.add_argument("--side", nargs="*", choices=sides, default=[], metavar="NAME", help="; ".join(sides))
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER", help="default: bench/results")
     arguments = parser.parse_args()
     device = choose_device(arguments.device)
     for case in [known[name] for name in arguments.case or []] or cases[device.type]:
         rows = rows_of(case, device, arguments.repeats, arguments.side)
-        write_report(f"{name}{case.family}", device, rows)
+        write_report(f"{name}{case.family}", device, rows, arguments.results)
 
 
 def surroundings(device: torch.device) -> dict[str, Any]:

@@ -9,7 +9,9 @@ from typing import Any
 import torch
 
 from bench.cases import CUT, CYCLE, SMALL, SPADE, TINY, Case
+from bench.count import count_step
 from bench.measure import Rows, compare, measure_cases
+from bench.padded_channels import use_padded_channels
 from bench.references import OF_UNPAIRED, Reference, ReferenceSpadeUpdate, ReferenceUpdate, as_in_the_originals
 from configs import build
 from configs.schema import Config
@@ -20,6 +22,7 @@ from training.methods import METHODS
 from utils.device import allow_tf32, choose_precision
 from utils.distributed import World
 
+PADDED = "default, padded channels"
 UNPAIRED = {"CUT": CUT, "CycleGAN": CYCLE}
 CPU_CASES = [
     Case("full size 256x256", 256, 256),
@@ -53,10 +56,11 @@ OURS: dict[str, list[str]] = {
     "default, compiled": ["train.compile=true"],
     "default, checkpointing": ["train.activation_checkpointing=true"],
     "default, without a CUDA graph": ["train.cuda_graph=false"],
+    PADDED: [],
 }
 SETTINGS = REFERENCES | OURS
 CPU_SIDES = ["O0", "default", "default, checkpointing"]  # compiled sides on request: compiling takes a minute on a CPU
-GPU_SIDES = [*list(REFERENCES)[1:], *OURS]
+GPU_SIDES = [*list(REFERENCES)[1:], *OURS]  # the padded side is last, because it changes torch
 
 
 def make_reference(config: Config, device: torch.device) -> Reference:
@@ -86,6 +90,8 @@ def make_step(case: Case, side: str, device: torch.device) -> Callable[[], objec
     torch.backends.cudnn.benchmark = True  # train.py and pix2pix do so too
     allow_tf32(side != "reference in float32")
     config = case.config(*SETTINGS[side])
+    if side == PADDED:
+        use_padded_channels()
     batch = case.batch(device)
     if side not in REFERENCES:
         build.prepare_device(config, device)
@@ -101,7 +107,12 @@ def rows_of(case: Case, device: torch.device, repeats: int, sides: Sequence[str]
     """Return the rows of a case: the reference and these sides, by default the usual ones of the device."""
     sides = sides or (GPU_SIDES if device.type == "cuda" else CPU_SIDES)
     levels = {side: case.config(*SETTINGS[side]).amp.opt_level for side in ("reference", *sides)}
-    return compare(case, levels, make_step, device, repeats)
+    rows = compare(case, levels, make_step, device, repeats)
+    if device.type == "cuda":
+        count = count_step(case.config("amp.opt_level=O0"), case.batch(torch.device("meta")))
+        least = count.least_seconds(torch.cuda.get_device_name(device))
+        rows = [row | {"share of the limit": least and least / row["s"]} for row in rows]
+    return rows
 
 
 if __name__ == "__main__":

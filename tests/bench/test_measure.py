@@ -107,5 +107,5 @@ def test_sides_are_compared_with_the_first(monkeypatch: pytest.MonkeyPatch) -> N
     levels: dict[str, OptLevel] = {"reference": "O0", "ours": "O0"}
     reference, ours = measure.compare(Case("x", 32, 32, batch_size=8), levels, make_work, CPU, repeats=3)
     expected = {"case": "x", "side": "ours", "dtype": "float32", "s": 2.0, "images/s": 4.0, "times as fast": 4.0}
-    assert ours == expected | {"peak GiB": 3.0, "memory ratio": 1.5}
+    assert ours == expected | {"n": 3, "spread": 4.5, "peak GiB": 3.0, "memory ratio": 1.5}
     assert reference["times as fast"] == reference["memory ratio"] == 1.0

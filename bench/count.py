@@ -1,0 +1,214 @@
+"""What a training step computes: operations and bytes, counted on torch's meta device, which needs no GPU and no data.
+
+python -m bench.count [--config F …] [--write]      --write renews the table in docs/performance.md
+"""
+
+import argparse
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import flop_registry
+from torch.utils.module_tracker import ModuleTracker
+
+from bench.cases import use_random_vgg19
+from bench.measure import markdown_table
+from configs import build
+from configs.load import load_config
+from configs.schema import Config
+from data import LAYOUTS
+from data.batch import Batch
+from training.methods import METHODS
+from training.methods.method import Method
+from utils.distributed import World
+
+RECIPES = Path(__file__).parents[1] / "configs"
+PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
+BEGIN, END = "<!-- bench.count -->\n", "<!-- end of bench.count -->\n"
+# dense bfloat16 operations and bytes per second, by a part of the name that torch gives: NVIDIA's data sheets, and for
+# the H200 what its tensor cores reach
+PEAKS = {"H200": (790e12, 4.8e12), "H100": (790e12, 3.35e12), "A100": (312e12, 2.0e12)}
+OTHERS = "others"
+_N_BYTES = 2  # the passes compute in bfloat16
+_IN_FLOAT32 = "_fused_adam_"  # the weights, their gradients and moments
+
+
+@dataclass
+class Count:
+    """The work of a step by (owner, operator). The owner is the role of the network whose layer computes.
+
+    flop: Operations of convolutions and matrix products; a multiplication and an addition are two.
+    n_bytes: Bytes that are read and written, if no operators are fused.
+    """
+
+    flop: Counter[tuple[str, str]] = field(default_factory=Counter)
+    n_bytes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _pairs: list[tuple[int, int]] = field(default_factory=list)
+
+    def add(self, owner: str, operator: str, flop: int, n_bytes: int) -> None:
+        """Add one call of an operator."""
+        self.flop[owner, operator] += flop
+        self.n_bytes[owner, operator] += n_bytes
+        self._pairs.append((flop, n_bytes))
+
+    def of_owner(self, owner: str) -> int:
+        """Return the operations of the layers of an owner."""
+        return sum(flop for (other, _), flop in self.flop.items() if other == owner)
+
+    def least_seconds(self, device: str) -> float | None:
+        """Return the shortest time on a GPU: for each operator the longer of arithmetic and memory traffic.
+
+        None: PEAKS has no such GPU.
+        """
+        peaks = next((peaks for name, peaks in PEAKS.items() if name in device), None)
+        return peaks and sum(max(flop / peaks[0], n_bytes / peaks[1]) for flop, n_bytes in self._pairs)
+
+
+class _Watch(TorchDispatchMode):
+    """Counts each operator. owners: Roles by the class of the network that is called first."""
+
+    def __init__(self, owners: Mapping[str, str], count: Count) -> None:
+        super().__init__()
+        self._owners, self._count, self._tracker = owners, count, ModuleTracker()
+        self._of_weights: dict[int, tuple[str, Tensor]] = {}  # the tensors stay alive, so that numbers stay theirs
+
+    def __enter__(self) -> "_Watch":
+        self._tracker.__enter__()
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        self._tracker.__exit__(*error)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        operator = func.overloadpacket.__name__
+        counted = flop_registry.get(func.overloadpacket)
+        flop = int(counted(*args, **(kwargs or {}), out_val=made)) if counted else 0
+        if not func.is_view:
+            read = _tensors((args, kwargs))
+            written = [one for one in _tensors(made) if all(one is not other for other in read)]
+            places = zip(args, func._schema.arguments, strict=False)
+            written += [one for value, place in places if _changes(place) for one in _tensors(value)]
+            n_bytes = sum(one.numel() for one in (*read, *written)) * (4 if operator == _IN_FLOAT32 else _N_BYTES)
+            self._count.add(self._owner(read) if flop else OTHERS, operator, flop, n_bytes)
+        return made
+
+    def _owner(self, tensors: Sequence[Tensor]) -> str:
+        """Return the owner of the weights among the tensors: by the network in its pass, later by their storage."""
+        storages = {one.untyped_storage()._cdata: one for one in tensors}
+        if not self._tracker.is_bw:
+            roots = {name.partition(".")[0] for name in self._tracker.parents}
+            owner = next((self._owners[root] for root in roots if root in self._owners), OTHERS)
+            self._of_weights |= {number: (owner, one) for number, one in storages.items() if one.dim() > 1}
+        return next((self._of_weights[number][0] for number in storages if number in self._of_weights), OTHERS)
+
+
+def _tensors(values: Any) -> list[Tensor]:
+    return [one for one in tree_leaves(values) if isinstance(one, Tensor)]
+
+
+def _changes(argument: torch.Argument) -> bool:
+    return argument.alias_info is not None and argument.alias_info.is_write
+
+
+@contextmanager
+def _steps_on_meta() -> Iterator[None]:
+    """Let fused Adam take parameters without data, and leave out autocast, which the meta device does not have."""
+    with ExitStack() as stack:
+        stack.enter_context(patch("torch.optim.adam._device_dtype_check_for_fused", lambda _: None))
+        for place in ("torch.autocast", "utils.device.autocast"):
+            stack.enter_context(patch(place, lambda *_, **__: nullcontext()))
+        yield
+
+
+def count_step(config: Config, batch: Batch) -> Count:
+    """Return the work of a training step with a batch on the meta device, at opt level O0."""
+    count = Count()
+    with _steps_on_meta():
+        method = METHODS[config.method.name](config, World(0, 1, torch.device("meta")))
+        groups = [[batch]]
+        method.step(groups)  # makes Adam's moments
+        with _Watch(_owners(method), count):
+            method.step(groups)
+    return count
+
+
+def _owners(method: Method) -> dict[str, str]:
+    """Return the roles of the networks by the names of their classes."""
+    found = {"VGG19Features": "perceptual", "PerceptualLoss": "perceptual"}
+    for network in method.networks.values():
+        found |= dict.fromkeys({type(one).__name__ for one in (network.network, network.module)}, network.role)
+    return found
+
+
+def _batch(config: Config) -> Batch:
+    """Return a batch without values."""
+    facts, n, (height, width) = build.data_facts(config), config.train.batch_size, size_of(config)
+    scale = config.generator.scale
+
+    def maps(n_channels: int, dtype: torch.dtype = torch.uint8, scale: float = 1) -> Tensor:
+        return torch.empty((n, n_channels, round(scale * height), round(scale * width)), dtype=dtype, device="meta")
+
+    return Batch(
+        tuple(map(str, range(n))),
+        source=maps(1 if facts.n_classes else config.data.source_channels),
+        instances=maps(1, torch.int32) if facts.conditioning.needs_instances else None,
+        target=maps(config.data.target_channels, scale=scale),
+    )
+
+
+def size_of(config: Config) -> tuple[int, int]:
+    """Return height and width of the sources of a step; pictures that are not cropped have Cityscapes' 2048x1024."""
+    data = config.data
+    if LAYOUTS[data.layout].drawn:
+        return data.synthetic_size[0], data.synthetic_size[1]
+    width = {"none": 2048, "scale_width": data.load_width}.get(data.preprocess)
+    return (width // 2, width) if width else (data.crop_height, data.crop_width)
+
+
+def row(name: str, config: Config) -> dict[str, object]:
+    """Return the row of a recipe in the table."""
+    count, (height, width) = count_step(config, _batch(config)), size_of(config)
+    tera = {owner: f"{count.of_owner(owner) / 1e12:.3g}" for owner in ("generator", "discriminator", "perceptual")}
+    return {
+        "recipe": f"`{name}`",
+        "size, batch": f"{width}x{height}, {config.train.batch_size}",
+        "TFLOP": f"{sum(count.flop.values()) / 1e12:.3g}",
+        **tera,
+        "GB": f"{sum(count.n_bytes.values()) / 1e9:.3g}",
+        "limit on an H200": f"{1e3 * (count.least_seconds('H200') or 0):.2g} ms",
+    }
+
+
+def recipe(path: Path) -> Config:
+    """Return the configuration of a recipe, for data in the current folder."""
+    use_random_vgg19()
+    return load_config(path, ["data.root=.", "amp.opt_level=O0"])
+
+
+def main() -> None:
+    """Print the table, and write it into the page if that is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--config", type=Path, nargs="*", metavar="F", help="default: all recipes")
+    parser.add_argument("--write", action="store_true", help="renew the table of all recipes in docs/performance.md")
+    arguments = parser.parse_args()
+    all_recipes = [path for path in sorted(RECIPES.glob("*.yaml")) if path.stem != "reference"]
+    table = markdown_table([row(path.stem, recipe(path)) for path in arguments.config or all_recipes])
+    print(table)
+    if arguments.write and not arguments.config:
+        before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+        PAGE.write_text(f"{before}{BEGIN}{table}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
