@@ -45,6 +45,7 @@ def _training(name: str, cases: Sequence[str], sides: Sequence[str], limit_s: fl
 
 _FULL = "full size 1024x512, batch {}"
 _COMPILED = ("default", "default, compiled")
+_OTHERS = ("default, without a CUDA graph", "default, padded channels")
 PARTS = [
     _training("full size", [_FULL.format(1)], ["reference, autocast", *_COMPILED], 100),
     _training("without pairs", ["CUT 256x256", "CycleGAN 256x256"], _COMPILED, 100),
@@ -70,7 +71,7 @@ def run_part(part: Part, limit_s: float) -> dict[str, Any]:
                 problem = f"exit code {code}" if code else None
             except subprocess.TimeoutExpired:
                 if sys.platform != "win32":
-                    os.killpg(process.pid, signal.SIGKILL)  # with the processes that it has started
+                    os.killpg(process.pid, signal.SIGKILL)  # the process, and the processes that it started
                 process.kill()
                 process.wait()
                 problem = f"ended after {limit_s:g} s"

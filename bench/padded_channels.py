@@ -4,6 +4,8 @@ Weights and files keep their shapes. `bench.train_step --side "default, padded c
 not use it before a GPU has shown a gain of 3 %.
 """
 
+from typing import Any
+
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -11,9 +13,9 @@ _MULTIPLE = 8
 _conv2d = F.conv2d
 
 
-def conv2d(images: Tensor, weight: Tensor, bias: Tensor | None = None, *arguments: object, **named: object) -> Tensor:
+def conv2d(images: Tensor, weight: Tensor, bias: Tensor | None = None, *arguments: Any, **named: Any) -> Tensor:
     """Compute F.conv2d with channels of zeros, which are cut off from the result; see torch for the arguments."""
-    if named.get("groups", 1) != 1 or len(arguments) > 3:  # groups of channels stay as they are
+    if named.get("groups", 1) != 1 or len(arguments) > 3:  # a convolution in groups is not padded
         return _conv2d(images, weight, bias, *arguments, **named)
     before, after = -weight.shape[1] % _MULTIPLE, -weight.shape[0] % _MULTIPLE
     images = F.pad(images, (0, 0, 0, 0, 0, before)) if before else images
