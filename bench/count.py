@@ -1,6 +1,6 @@
 """What a training step computes: operations and bytes, counted on torch's meta device, which needs no GPU and no data.
 
-python -m bench.count [--config F …] [--write]      --write renews the table in docs/performance.md
+python -m bench.count [--config F | --write]      --write renews the table in docs/performance.md
 """
 
 import argparse
@@ -190,6 +190,15 @@ def row(name: str, config: Config) -> dict[str, object]:
     }
 
 
+def operators(config: Config) -> list[dict[str, object]]:
+    """Return a row for each owner and operator, with the largest traffic first."""
+    count = count_step(config, _batch(config))
+    return [
+        {"owner": key[0], "operator": key[1], "GFLOP": count.flop[key] / 1e9, "GB": n_bytes / 1e9}
+        for key, n_bytes in count.n_bytes.most_common()
+    ]
+
+
 def recipe(path: Path) -> Config:
     """Return the configuration of a recipe, for data in the current folder."""
     use_random_vgg19()
@@ -199,13 +208,16 @@ def recipe(path: Path) -> Config:
 def main() -> None:
     """Print the table, and write it into the page if that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--config", type=Path, nargs="*", metavar="F", help="default: all recipes")
+    parser.add_argument("--config", type=Path, metavar="F", help="a recipe, whose operators are listed")
     parser.add_argument("--write", action="store_true", help="renew the table of all recipes in docs/performance.md")
     arguments = parser.parse_args()
-    all_recipes = [path for path in sorted(RECIPES.glob("*.yaml")) if path.stem != "reference"]
-    table = markdown_table([row(path.stem, recipe(path)) for path in arguments.config or all_recipes])
+    if arguments.config:
+        print(markdown_table(operators(recipe(arguments.config))))
+        return
+    recipes = [path for path in sorted(RECIPES.glob("*.yaml")) if path.stem != "reference"]
+    table = markdown_table([row(path.stem, recipe(path)) for path in recipes])
     print(table)
-    if arguments.write and not arguments.config:
+    if arguments.write:
         before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
         PAGE.write_text(f"{before}{BEGIN}{table}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
 
