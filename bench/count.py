@@ -7,9 +7,8 @@ import argparse
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import torch
@@ -41,43 +40,40 @@ _N_BYTES = 2  # the passes compute in bfloat16
 _IN_FLOAT32 = "_fused_adam_"  # the weights, their gradients and moments
 
 
-@dataclass
-class Count:
-    """The work of a step by (owner, operator). The owner is the role of the network whose layer computes.
+class Call(NamedTuple):
+    """A call of an operator. The owner is the role of the network whose layer computes.
 
-    flop: Operations of convolutions and matrix products; a multiplication and an addition are two.
+    flop: Operations of convolutions and matrix products. A multiplication and an addition are two operations.
     n_bytes: Bytes that are read and written, if no operators are fused.
     """
 
-    flop: Counter[tuple[str, str]] = field(default_factory=Counter)
-    n_bytes: Counter[tuple[str, str]] = field(default_factory=Counter)
-    _pairs: list[tuple[int, int]] = field(default_factory=list)
+    owner: str
+    operator: str
+    flop: int
+    n_bytes: int
 
-    def add(self, owner: str, operator: str, flop: int, n_bytes: int) -> None:
-        """Add one call of an operator."""
-        self.flop[owner, operator] += flop
-        self.n_bytes[owner, operator] += n_bytes
-        self._pairs.append((flop, n_bytes))
 
-    def of_owner(self, owner: str) -> int:
-        """Return the operations of the layers of an owner."""
-        return sum(flop for (other, _), flop in self.flop.items() if other == owner)
+def flop_of(calls: Sequence[Call], owner: str | None = None) -> int:
+    """Return the operations of all calls, or of the layers of an owner."""
+    return sum(call.flop for call in calls if owner in (None, call.owner))
 
-    def least_seconds(self, device: str) -> float | None:
-        """Return the shortest time on a GPU: for each operator the longer of arithmetic and memory traffic.
 
-        None: PEAKS has no such GPU.
-        """
-        peaks = next((peaks for name, peaks in PEAKS.items() if name in device), None)
-        return peaks and sum(max(flop / peaks[0], n_bytes / peaks[1]) for flop, n_bytes in self._pairs)
+def least_seconds(calls: Sequence[Call], device: str) -> float | None:
+    """Return the shortest time on a GPU: for each call the longer of arithmetic and memory traffic.
+
+    None: PEAKS has no such GPU.
+    """
+    peaks = next((peaks for name, peaks in PEAKS.items() if name in device), None)
+    return peaks and sum(max(call.flop / peaks[0], call.n_bytes / peaks[1]) for call in calls)
 
 
 class _Watch(TorchDispatchMode):
-    """Counts each operator. owners: Roles by the class of the network that is called first."""
+    """Records each call in `calls`. owners: Roles by the class of the network that is called first."""
 
-    def __init__(self, owners: Mapping[str, str], count: Count) -> None:
+    def __init__(self, owners: Mapping[str, str]) -> None:
         super().__init__()
-        self._owners, self._count, self._tracker = owners, count, ModuleTracker()
+        self.calls: list[Call] = []
+        self._owners, self._tracker = owners, ModuleTracker()
         self._of_weights: dict[int, tuple[str, Tensor]] = {}  # the tensors stay alive, so that numbers stay theirs
 
     def __enter__(self) -> "_Watch":
@@ -100,7 +96,7 @@ class _Watch(TorchDispatchMode):
             places = zip(args, func._schema.arguments, strict=False)
             written += [one for value, place in places if _changes(place) for one in _tensors(value)]
             n_bytes = sum(one.numel() for one in (*read, *written)) * (4 if operator == _IN_FLOAT32 else _N_BYTES)
-            self._count.add(self._owner(read) if flop else OTHERS, operator, flop, n_bytes)
+            self.calls.append(Call(self._owner(read) if flop else OTHERS, operator, flop, n_bytes))
         return made
 
     def _owner(self, tensors: Sequence[Tensor]) -> str:
@@ -131,16 +127,15 @@ def _steps_on_meta() -> Iterator[None]:
         yield
 
 
-def count_step(config: Config, batch: Batch) -> Count:
-    """Return the work of a training step with a batch on the meta device, at opt level O0."""
-    count = Count()
+def count_step(config: Config, batch: Batch) -> list[Call]:
+    """Return the calls of a training step with a batch on the meta device, at opt level O0."""
     with _steps_on_meta():
         method = METHODS[config.method.name](config, World(0, 1, torch.device("meta")))
         groups = [[batch]]
         method.step(groups)  # makes Adam's moments
-        with _Watch(_owners(method), count):
+        with _Watch(_owners(method)) as watch:
             method.step(groups)
-    return count
+    return watch.calls
 
 
 def _owners(method: Method) -> dict[str, str]:
@@ -178,24 +173,27 @@ def size_of(config: Config) -> tuple[int, int]:
 
 def row(name: str, config: Config) -> dict[str, object]:
     """Return the row of a recipe in the table."""
-    count, (height, width) = count_step(config, _batch(config)), size_of(config)
-    tera = {owner: f"{count.of_owner(owner) / 1e12:.3g}" for owner in ("generator", "discriminator", "perceptual")}
+    calls, (height, width) = count_step(config, _batch(config)), size_of(config)
+    tera = {owner: f"{flop_of(calls, owner) / 1e12:.3g}" for owner in ("generator", "discriminator", "perceptual")}
     return {
         "recipe": f"`{name}`",
         "size, batch": f"{width}x{height}, {config.train.batch_size}",
-        "TFLOP": f"{sum(count.flop.values()) / 1e12:.3g}",
+        "TFLOP": f"{flop_of(calls) / 1e12:.3g}",
         **tera,
-        "GB": f"{sum(count.n_bytes.values()) / 1e9:.3g}",
-        "limit on an H200": f"{1e3 * (count.least_seconds('H200') or 0):.2g} ms",
+        "GB": f"{sum(call.n_bytes for call in calls) / 1e9:.3g}",
+        "limit on an H200": f"{1e3 * (least_seconds(calls, 'H200') or 0):.2g} ms",
     }
 
 
 def operators(config: Config) -> list[dict[str, object]]:
     """Return a row for each owner and operator, with the largest traffic first."""
-    count = count_step(config, _batch(config))
+    flop, n_bytes = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    for call in count_step(config, _batch(config)):
+        flop[call[:2]] += call.flop
+        n_bytes[call[:2]] += call.n_bytes
     return [
-        {"owner": key[0], "operator": key[1], "GFLOP": count.flop[key] / 1e9, "GB": n_bytes / 1e9}
-        for key, n_bytes in count.n_bytes.most_common()
+        {"owner": key[0], "operator": key[1], "GFLOP": flop[key] / 1e9, "GB": traffic / 1e9}
+        for key, traffic in n_bytes.most_common()
     ]
 
 

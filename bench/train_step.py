@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from bench.cases import CUT, CYCLE, SMALL, SPADE, TINY, Case
-from bench.count import count_step
+from bench.count import count_step, least_seconds
 from bench.measure import Rows, compare, measure_cases
 from bench.padded_channels import use_padded_channels
 from bench.references import OF_UNPAIRED, Reference, ReferenceSpadeUpdate, ReferenceUpdate, as_in_the_originals
@@ -109,8 +109,8 @@ def rows_of(case: Case, device: torch.device, repeats: int, sides: Sequence[str]
     levels = {side: case.config(*SETTINGS[side]).amp.opt_level for side in ("reference", *sides)}
     rows = compare(case, levels, make_step, device, repeats)
     if device.type == "cuda":
-        count = count_step(case.config("amp.opt_level=O0"), case.batch(torch.device("meta")))
-        least = count.least_seconds(torch.cuda.get_device_name(device))
+        calls = count_step(case.config("amp.opt_level=O0"), case.batch(torch.device("meta")))
+        least = least_seconds(calls, torch.cuda.get_device_name(device))
         rows = [row | {"share of the limit": least and least / row["s"]} for row in rows]
     return rows
 
