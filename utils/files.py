@@ -73,7 +73,7 @@ def _state(path: Path) -> tuple[int, ...] | None:
 def sync_folder(folder: Path) -> None:
     """Sync a folder, so that renamed files survive a power cut. Raise OSError if the disk fails or is full.
 
-    Do nothing on Windows. Log a warning if the file system cannot sync folders, such as CIFS, DrvFs and some FUSE ones.
+    Do nothing on Windows. Log a warning if the file system (CIFS, DrvFs, sometimes FUSE) cannot sync folders.
     """
     if os.name == "nt":
         return

@@ -33,7 +33,7 @@ class _Ahead:
 class ImagePool:
     """Up to `size` earlier translations. An earlier translation replaces the current translation half of the time.
 
-    The pool then keeps the current translation instead of the earlier one (Shrivastava et al. 2017, section 2.3).
+    The pool then stores the current translation instead (Shrivastava et al. 2017, section 2.3).
     Random numbers come from torch's global CPU generator.
 
     coin_first: Whether an index is drawn only if the discriminator gets an earlier translation, as in CycleGAN.
