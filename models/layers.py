@@ -115,9 +115,7 @@ class AntialiasedDownsampling(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (N, C, H, W) to (N, C, H / 2, W / 2), rounded up; H and W are at least 2."""
-        row = (
-            2 - torch.arange(-1, 2, dtype=x.dtype, device=x.device).abs()
-        ) / 4  # arange on the device avoids a host sync
+        row = (2 - torch.arange(-1, 2, dtype=x.dtype, device=x.device).abs()) / 4  # arange avoids a host sync
         kernel = (row[:, None] * row).expand(x.shape[1], 1, 3, 3)
         if x.device.type != "cpu":
             return F.conv2d(self.border(x), kernel, stride=2, groups=x.shape[1])
