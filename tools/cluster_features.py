@@ -1,4 +1,4 @@
-"""Cluster the instance features of each class, so that test.py can draw features.
+"""Cluster the instance features of each class with k-means. test.py samples features from the clusters.
 
 python -m tools.cluster_features [--checkpoint RUN] [--output FILE]
 """
@@ -18,14 +18,14 @@ from utils.errors import ConfigError
 from utils.log import logger
 from utils.text import counted
 
-MIN_SHARE = 1 / 64  # share of the image; pix2pixHD leaves out smaller instances too
+MIN_SHARE = 1 / 64  # share of the image; smaller instances are left out, as in pix2pixHD
 
 
 def cluster(samples: Iterable[EncodedSample], n_clusters: int, step: int | None = None) -> FeatureClusters:
-    """Return the k-means of each class's instances that cover more than MIN_SHARE of their image.
+    """Return the k-means clusters of each class. Leave out instances that cover at most MIN_SHARE of their image.
 
     Raises:
-        ConfigError: scikit-learn is not installed, no instance is large enough, or features are not finite.
+        ConfigError: scikit-learn is not installed, all instances are too small, or features are not finite.
     """
     try:
         from sklearn.cluster import KMeans
@@ -39,13 +39,13 @@ def cluster(samples: Iterable[EncodedSample], n_clusters: int, step: int | None 
             by_class.setdefault(class_id, []).append(features)
     if not by_class:
         raise ConfigError(
-            f"no instance covers more than {MIN_SHARE:.1%} of its image: nothing to cluster; use another --split"
+            f"no instance covers more than {MIN_SHARE:.1%} of its image: nothing to cluster. Use another --split."
         )
     centers = {}
     for class_id, vectors in sorted(by_class.items()):
         features = torch.stack(vectors)
         if not features.isfinite().all():
-            raise ConfigError("the encoder's features are not finite: its weights are damaged; use another checkpoint")
+            raise ConfigError("the encoder's features are not finite. Its weights are damaged. Use another checkpoint.")
         distinct = len(features.unique(dim=0))
         means = KMeans(min(n_clusters, distinct), n_init=10, random_state=0).fit(features.numpy())
         centers[class_id] = torch.from_numpy(means.cluster_centers_).float()
@@ -54,9 +54,9 @@ def cluster(samples: Iterable[EncodedSample], n_clusters: int, step: int | None 
 
 
 def main(argv: Sequence[str]) -> None:
-    """Cluster the features of a split according to the command line."""
+    """Cluster the features of one split and write the clusters to a file."""
     parser = ArgumentParser(description="Cluster the instance features of each class.")
-    clusters_help = "maximum number of clusters of a class; default: 10"
+    clusters_help = "maximum number of clusters per class; default: 10"
     parser.add_argument("--clusters", type=whole_number(1), default=10, metavar="N", help=clusters_help)
     parser.add_argument("--output", type=Path, metavar="FILE", help=f"default: {FILE_NAME} next to the checkpoint")
     arguments, split = parse_with_split(parser, argv)

@@ -1,9 +1,9 @@
-"""Compare runs in one table: their state, the settings that differ, and the best of each metric.
+"""Compare runs in one table with their state, the settings that differ, and the best value of each metric.
 
     python -m tools.compare_runs runs/a runs/b ... [--csv FILE]
 
 Runs that differ only in `run.seed` share a row, with mean ± standard deviation. A star marks the best row of a metric.
-Curves and pictures are in TensorBoard: tensorboard --logdir runs
+To see curves and pictures, run tensorboard --logdir runs.
 """
 
 import csv
@@ -31,12 +31,12 @@ MISSING = "-"
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """The records of a run so far. Files of earlier versions and of killed runs may be missing.
+    """What a run has recorded so far. Some files may be missing, because the run was killed or has an older version.
 
-    settings: Values by `section.key` as text, and weights of registered losses. Empty if they cannot be read.
-    status: State and step.
-    validated_on: Split and number of validation samples.
-    metrics: Best point of each validation metric, by name.
+    settings: Text of each value by `section.key`, and weights of registered losses. Empty if config.yaml is unreadable.
+    status: State and step, such as "finished at step 1000".
+    validated_on: Validation split and number of samples.
+    metrics: Best point of each validation metric, by metric name.
     """
 
     name: str
@@ -47,10 +47,10 @@ class RecordedRun:
 
     @classmethod
     def read(cls, folder: Path, problems: list[str]) -> Self:
-        """Read a run; raise ConfigError if there is none. `problems` gets the reason if its settings are damaged."""
+        """Read a run. Raise ConfigError if `folder` has no run. Add a line to `problems` if settings are damaged."""
         file = folder / "config.yaml"
         if not file.is_file() and not (folder / METRICS_FILE).is_file():
-            raise ConfigError(f"{folder}: not a run. Name the folder of a run, such as runs/demo.")
+            raise ConfigError(f"{folder}: is not the folder of a run. Name a folder such as runs/demo.")
         records, state, settings = read_rows(folder / METRICS_FILE), dict[str, Any](), dict[str, str]()
         with suppress(ValueError, TypeError, OSError):
             state = dict(read_json((folder / "state.json").read_text(encoding="utf-8")))
@@ -59,7 +59,7 @@ class RecordedRun:
             values["registered_losses"] = state.get("registered_losses") or MISSING
             settings = {key: shortened(value) for key, value in values.items() if key not in NOT_COMPARED}
         except (ConfigError, OSError) as error:
-            problems.append(f"{folder}: its settings are not compared: {str(error.args[-1]).partition(';')[0]}")
+            problems.append(f"{folder}: unreadable settings are not compared: {str(error.args[-1]).partition(';')[0]}")
         splits = [record["split"] for record in records if "split" in record]
         validated_on = f"{splits[-1]}, {settings.get('metrics.n_samples', '?')}" if splits else MISSING
         step = state.get("step", max((record["step"] for record in records), default=0))
@@ -69,12 +69,12 @@ class RecordedRun:
 
 
 def comparison(runs: Sequence[RecordedRun]) -> list[list[str]]:
-    """Return the table of a comparison: its head, then a row for each group of runs that differ only in their seed."""
+    """Return the table: a header, then one row for each group of runs that differ only in the seed."""
     keys = dict.fromkeys(key for run in runs for key in run.settings)
     differing = [key for key in keys if len({run.settings.get(key) for run in runs if run.settings}) > 1]
     values = {run.name: tuple(run.settings.get(key, MISSING) for key in differing) for run in runs}
     groups: dict[object, list[RecordedRun]] = {}
-    for run in runs:  # runs without known settings stay by themselves
+    for run in runs:  # a run without readable settings is a group of its own
         groups.setdefault(values[run.name] if run.settings else run.name, []).append(run)
     metrics = [*dict.fromkeys(name for run in runs for name in run.metrics)]
     columns = [_metric_column(name, [*groups.values()], marks_best=are_comparable(runs)) for name in metrics]
@@ -86,12 +86,12 @@ def comparison(runs: Sequence[RecordedRun]) -> list[list[str]]:
 
 
 def are_comparable(runs: Sequence[RecordedRun]) -> bool:
-    """Return whether all metrics were measured on the same samples."""
+    """Return whether all runs were validated on the same samples."""
     return len({run.validated_on for run in runs if run.metrics}) <= 1
 
 
 def _metric_column(name: str, groups: Sequence[Sequence[RecordedRun]], *, marks_best: bool) -> list[str]:
-    """Return the best value of a metric for each group, with its step if the group has one run."""
+    """Return a cell per group: the mean of the best values of a metric. Add the step if the group has one run."""
     points = [[run.metrics[name] for run in group if name in run.metrics] for group in groups]
     means = {n: Point(n, statistics.fmean(point.value for point in found)) for n, found in enumerate(points) if found}
     winner = best(name, means.values()).step if marks_best and len(means) > 1 else None
@@ -104,8 +104,8 @@ def _metric_column(name: str, groups: Sequence[Sequence[RecordedRun]], *, marks_
 
 
 def main(argv: Sequence[str]) -> None:
-    """Print the comparison, and write it to a file if one is named."""
-    parser = ArgumentParser(description="Compare runs: their state, settings that differ, and the best of each metric.")
+    """Print the table. With --csv, also write the table to a file."""
+    parser = ArgumentParser(description="Compare runs: state, settings that differ, best value of each metric.")
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folder of a run, such as runs/demo")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="also write the table to this file")
     arguments = parser.parse_args(argv)

@@ -1,4 +1,4 @@
-"""Print every setting with its default and meaning; --write puts it into configs/reference.yaml."""
+"""Print every setting with its default and meaning. With --write, rewrite configs/reference.yaml instead."""
 
 import ast
 import inspect
@@ -27,12 +27,12 @@ _HEAD = """\
 
 
 def reference_yaml() -> str:
-    """Return every key with its default and meaning, as YAML."""
+    """Return a YAML text with the default and meaning of every setting."""
     return _HEAD + "\n".join(_lines(Config(run=RunConfig(name="reference")), indent="")) + "\n"
 
 
 def _lines(section: Any, indent: str) -> Iterator[str]:
-    """Yield the settings of a section, and then the sections within it."""
+    """Yield the lines of a section: first its settings, then its subsections."""
     kinds, meanings = get_type_hints(type(section)), documented_fields(type(section))
     for name, value in sorted(vars(section).items(), key=lambda item: is_dataclass(item[1])):
         if is_dataclass(value):
@@ -42,12 +42,12 @@ def _lines(section: Any, indent: str) -> Iterator[str]:
             yield from _lines(value, f"{indent}  ")
         else:
             yield from _comment(meanings.get(name, ""), indent)
-            is_listed = get_origin(kinds[name]) in (Literal, UnionType)  # other types are seen from the default
+            is_listed = get_origin(kinds[name]) in (Literal, UnionType)  # the default shows other types
             yield f"{indent}{name}: {yaml_value(value)}{f'  # {type_name(kinds[name])}' if is_listed else ''}"
 
 
 def documented_fields(section: type) -> dict[str, str]:
-    """Return the texts below the fields of a class, which Python does not keep."""
+    """Return the docstring of each field by name. Python discards these docstrings, so parse the source code."""
     (node,) = ast.parse(inspect.getsource(section)).body
     assert isinstance(node, ast.ClassDef)
     texts = {}
@@ -63,7 +63,7 @@ def _comment(text: str, indent: str) -> list[str]:
 
 
 def type_name(kind: Any) -> str:
-    """Return what a Literal, a union or a type of a setting takes: `whole number or null`, or the choices."""
+    """Return the values that a type accepts, for example `whole number or null`. For a Literal, list the choices."""
     if get_origin(kind) is Literal:
         return ", ".join(str(choice) for choice in get_args(kind))
     if get_origin(kind) is list:
@@ -74,7 +74,7 @@ def type_name(kind: Any) -> str:
 
 
 def yaml_value(value: object) -> str:
-    """Return a default as YAML writes it."""
+    """Return the YAML text of a default."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -88,9 +88,9 @@ def yaml_value(value: object) -> str:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Print the settings, or rewrite the file."""
+    """Print all settings, or rewrite configs/reference.yaml."""
     parser = ArgumentParser(description="Print every setting with its default and meaning.")
-    parser.add_argument("--write", action="store_true", help="rewrite configs/reference.yaml, which holds them")
+    parser.add_argument("--write", action="store_true", help="rewrite configs/reference.yaml and print nothing")
     text = reference_yaml()
     if parser.parse_args(argv).write:
         REFERENCE.write_text(text, encoding="utf-8")

@@ -36,7 +36,7 @@ from utils.log import log_to_console, logger
 
 @dataclass(frozen=True)
 class EncodedSample:
-    """One image. features: (1, C, H, W) in [-1, 1]; classes and regions: (1, 1, H, W) integer ids."""
+    """The features of one image, (1, C, H, W) in [-1, 1], and its classes and regions, (1, 1, H, W) integer ids."""
 
     name: str
     features: Tensor
@@ -46,10 +46,10 @@ class EncodedSample:
 
 @dataclass(frozen=True)
 class EncodedSplit:
-    """A split of a data set and the encoder of its samples.
+    """A split of a data set, with a feature encoder. Iterate to encode each sample.
 
-    file: File of the encoder.
-    step: Training step of the encoder, or None if its file does not record it.
+    file: Checkpoint or weights file of the encoder.
+    step: Training step of the encoder, or None if `file` records no step.
     """
 
     file: Path
@@ -71,18 +71,17 @@ class EncodedSplit:
 
 
 def parse_with_split(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argparse.Namespace, EncodedSplit]:
-    """Add the options of a split and its encoder to a parser, parse a command line, and open the split.
+    """Add options for a split and an encoder to `parser`, parse the command line, and open the split.
 
     Raises:
-        UserError: A file cannot be used, or has no encoder.
+        UserError: A file cannot be read, or the checkpoint has no encoder.
     """
-    add, checkpoint_help = parser.add_argument, "run with an encoder, or pix2pixHD's latest_net_E.pth"
-    add("--checkpoint", type=Path, metavar="RUN_OR_FILE", help=f"{checkpoint_help}; default: newest in runs/")
-    config_help = "configuration of the data set, if the checkpoint has none"
-    add("--config", type=Path, metavar="FILE", help=config_help)
+    add, checkpoint_help = parser.add_argument, "run with a feature encoder, or pix2pixHD's latest_net_E.pth"
+    add("--checkpoint", type=Path, metavar="RUN_OR_FILE", help=f"{checkpoint_help}; default: newest run in runs/")
+    add("--config", type=Path, metavar="FILE", help="settings of the data set, if the checkpoint has no settings")
     add("--split", default="train", metavar="NAME", help="default: train")
     add("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    add("overrides", nargs="*", metavar="section.key=value", help="settings that replace those of the file")
+    add("overrides", nargs="*", metavar="section.key=value", help="settings that replace settings of the file")
     arguments = parser.parse_intermixed_args(argv)
     log_to_console(is_main=True)
     network: FileRole = "encoder" if arguments.config else "generator"
@@ -95,14 +94,14 @@ def _open_split(arguments: argparse.Namespace, file: Path) -> EncodedSplit:
         try:
             loaded = load_generator(file, arguments.overrides)
         except OriginalWeightsError as error:
-            raise ConfigError(f"{file}: names no data set; add --config FILE") from error
+            raise ConfigError(f"{file}: records no data set. Add --config FILE.") from error
         if not isinstance(loaded.generator, FeatureConditionedGenerator):
-            raise ConfigError(f"{file}: its generator has no feature encoder; name another --checkpoint")
+            raise ConfigError(f"{file}: its generator has no feature encoder. Choose another --checkpoint.")
         encoder, config, step = loaded.generator.encoder, loaded.config, loaded.step
     else:
         network = load_network(file, "encoder")
         if not isinstance(network, FeatureEncoder):
-            raise ConfigError(f"{file}: holds no encoder of instance features; name another --checkpoint")
+            raise ConfigError(f"{file}: is no encoder of instance features. Choose another --checkpoint.")
         shape = [f"features.n_channels={network.n_features}", f"features.n_downsamplings={network.n_downsamplings}"]
         shape += [f"data.target_channels={network.in_channels}", "features.origin=encoded"]
         shape += ["generator.name=global", "generator.n_downsamplings=1"]
@@ -113,25 +112,24 @@ def _open_split(arguments: argparse.Namespace, file: Path) -> EncodedSplit:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Write FOLDER/NAME.png for each sample of a split: its features as an RGB image, in the size of its target."""
+    """Write the features of each sample of a split to DIR/NAME.png, as an RGB image of the target's size."""
     parser = ArgumentParser(description="Write the instance features of a split as images.")
-    output_help = f"default: {FEATURE_FOLDER} in the data set's folder"
-    parser.add_argument("--output", type=Path, metavar="DIR", help=output_help)
+    parser.add_argument("--output", type=Path, metavar="DIR", help=f"default: {FEATURE_FOLDER} in data.root")
     arguments, split = parse_with_split(parser, argv)
     data, n_features = split.config.data, split.encoder.n_features
     if data.layout != "paired_folders":
-        raise ConfigError(f"data.layout is {data.layout}: only paired_folders reads feature maps. Set it.")
+        raise ConfigError(f"data.layout={data.layout} reads no feature maps. Set data.layout=paired_folders.")
     if n_features != 3:
-        raise ConfigError(f"{split.file}: has {n_features} features, an image holds 3. Set features.n_channels=3.")
+        raise ConfigError(f"{split.file}: has {n_features} features, but an image holds 3. Set features.n_channels=3.")
     usual = expanded(data.root, "data.root") / FEATURE_FOLDER.replace("{split}", arguments.split)
     folder: Path = arguments.output or usual
     if folder.is_dir() and visible_entries(folder):
-        raise ConfigError(f"{folder}: is not empty. Choose another --output, or remove it.")
+        raise ConfigError(f"{folder}: is not empty. Choose another --output, or delete this folder.")
     for sample in split:
         write_png(folder / f"{sample.name}.png", images_to_uint8(sample.features[0]))
     logger.info("wrote %d feature maps: %s", len(split.layout), folder)
     if arguments.split == "train" and data.validation_split is None and has_split(split.config, "val"):
-        logger.info("training also reads the split val; write its maps with --split val")
+        logger.info("training also reads the split val. Run this tool again with --split val.")
 
 
 if __name__ == "__main__":

@@ -91,7 +91,7 @@ def test_settings_that_cannot_be_read_are_named(
     runs = [write_run(tmp_path / name, l1={2: 0.5}) for name in ("a", "b\x1b\n")]
     (runs[1] / "config.yaml").write_text(settings)
     (line,) = compared(command_line, *runs)[-1]
-    assert line.startswith(f"warning: {tmp_path}/b\\x1b\\n: its settings are not compared: ")
+    assert line.startswith(f"warning: {tmp_path}/b\\x1b\\n: unreadable settings are not compared: ")
     assert problem in line
 
 
@@ -110,7 +110,7 @@ def test_a_real_run_is_compared_with_a_folder_of_damaged_files(
 
 def test_what_is_no_run_is_named_in_one_line(tmp_path: Path, command_line: CommandLine) -> None:
     for folder in (tmp_path / "missing", tmp_path):
-        assert command_line.refusal(main, str(folder))[0].startswith(f"error: {folder}: not a run. ")
+        assert command_line.refusal(main, str(folder))[0].startswith(f"error: {folder}: is not the folder of a run. ")
 
 
 def test_a_figure_is_best_in_its_own_direction() -> None:

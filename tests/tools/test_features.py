@@ -117,7 +117,7 @@ def test_the_originals_files_cluster_and_translate_as_the_run_they_come_from(
     assert import_original(read_weights_file(encoder)).scheme == "encoder"
     cluster(folder_run, "--output", str(tmp_path / "ours.pt"))
     cluster(encoder, "--output", str(tmp_path / "theirs.pt"), "--config", str(tiny_config), *folders)
-    with pytest.raises(ConfigError, match="names no data set; add --config FILE"):
+    with pytest.raises(ConfigError, match=r"records no data set\. Add --config FILE"):
         cluster(encoder)
     ours, theirs = (read_weights_file(tmp_path / f"{side}.pt") for side in ("ours", "theirs"))
     assert_equal(ours["feature_clusters"], theirs["feature_clusters"])
@@ -154,7 +154,7 @@ def test_clusters_replace_only_a_file_of_their_name(run_folder: Path, tmp_path: 
 def test_maps_of_more_features_than_an_image_holds_are_refused(tiny_config: Path, folders: list[str]) -> None:
     made = untrained_run(tiny_config, *FEATURES, "features.n_channels=5", "features.n_downsamplings=4", *folders)
     export.main(["--checkpoint", str(made), "--format", "original"])
-    with pytest.raises(ConfigError, match="has 5 features, an image holds 3"):
+    with pytest.raises(ConfigError, match=r"has 5 features, .* features\.n_channels=3"):
         precompute_features.main(
             ["--checkpoint", str(made / "latest_net_E.pth"), "--config", str(tiny_config), *folders]
         )

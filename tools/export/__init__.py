@@ -1,4 +1,4 @@
-"""Formats of exported generators. A new format is a file with its `Format`, and a line here."""
+"""Export formats. To add a format, declare its `Format` in a new module, and add the `Format` to FORMATS."""
 
 from tools.export.format import Format
 from tools.export.html import HTML

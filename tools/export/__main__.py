@@ -1,4 +1,4 @@
-"""Write a generator in another format.
+"""Export a trained generator to another file format.
 
 python -m tools.export [--checkpoint RUN] --format onnx|html|safetensors|original [--output FILE]; see docs/export.md.
 """
@@ -26,20 +26,19 @@ from utils.log import log_to_console, logger
 
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
-    """Parse the command line; exit with an error if options do not go together."""
-    parser = ArgumentParser(description="Write a generator in another format; see docs/export.md.")
+    """Parse the command line. Exit with an error if options contradict each other."""
+    parser = ArgumentParser(description="Export a trained generator to another file format. See docs/export.md.")
     add = parser.add_argument
-    add("--checkpoint", type=Path, metavar="RUN_OR_FILE", help="run folder or checkpoint; default: newest in runs/")
-    direction_help = "direction, if a CycleGAN run or folder has two generators; default: AtoB"
-    add("--direction", choices=DIRECTIONS, help=direction_help)
+    add("--checkpoint", type=Path, metavar="RUN_OR_FILE", help="run folder or checkpoint; default: newest run in runs/")
+    add("--direction", choices=DIRECTIONS, help="direction of CycleGAN, which has two generators; default: AtoB")
     contents = "; ".join(f"{name}: {file_format.content}" for name, file_format in FORMATS.items())
     add("--format", choices=tuple(FORMATS), required=True, help=contents)
-    output_help = "default: generator.FORMAT, latest_net_G.pth next to the checkpoint"
+    output_help = "default: generator.SUFFIX, or latest_net_G.pth for original, next to the checkpoint"
     add("--output", type=Path, metavar="PATH", help=output_help)
-    add("--existing", choices=("refuse", "replace"), default="refuse", help="an existing file; default: refuse")
-    add("--weights", choices=("ema", "raw"), default="ema", help="ema: the moving average, if the run has one")
-    edges = "for a file of pix2pixHD or SPADE: its last input channel holds instance edges, which it does not record"
-    add("--instance-edges", action="store_true", help=edges)
+    add("--existing", choices=("refuse", "replace"), default="refuse", help="if the output exists; default: refuse")
+    add("--weights", choices=("ema", "raw"), default="ema", help="ema: moving average, if any; default: ema")
+    edges_help = "the last input channel holds instance edges; only for weights files of pix2pixHD and SPADE"
+    add("--instance-edges", action="store_true", help=edges_help)
     options = {option: keywords for each in FORMATS.values() for option, keywords in each.options.items()}
     for option, keywords in options.items():
         add(f"--{option.replace('_', '-')}", **keywords)
@@ -50,7 +49,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
             formats = ", ".join(name for name, each in FORMATS.items() if option in each.options)
             parser.error(f"--{option.replace('_', '-')} needs --format {formats}, not {arguments.format}")
     if output and not arguments.folder and output.suffix != chosen.suffix:
-        parser.error(f"--output {output}: expected a name that ends in {chosen.suffix}")
+        parser.error(f"--output {output}: the name must end in {chosen.suffix}")
     return arguments
 
 
@@ -62,14 +61,14 @@ def check_packages(file_format: Format) -> None:
 
 
 def check_output(path: Path, *, is_folder: bool, may_exist: bool) -> None:
-    """Raise FileExistsError if a file would be overwritten, or if the path is the wrong one of file and folder."""
+    """Raise FileExistsError if `path` exists and `may_exist` is false, or if a file is where a folder is needed."""
     problem = ""
     if path.exists() and path.is_dir() != is_folder:
-        problem = "is a file, --folder writes a folder" if is_folder else "is a folder"
+        problem = "is a file, but --folder needs a folder" if is_folder else "is a folder"
     elif path.exists() and not may_exist:
         problem = "already exists"
     if problem:
-        raise FileExistsError(errno.EEXIST, f"{problem}; choose another --output, or --existing replace", str(path))
+        raise FileExistsError(errno.EEXIST, f"{problem}. Choose another --output, or add --existing replace", str(path))
 
 
 def main(argv: Sequence[str]) -> None:

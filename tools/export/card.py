@@ -1,4 +1,4 @@
-"""The model card of an exported file: what its network does, what it was trained on, and how far it came."""
+"""The model card of an exported file. A card describes the task, the network, the training and the metrics."""
 
 import json
 from collections.abc import Mapping
@@ -15,12 +15,10 @@ from utils.text import counted
 
 
 def model_card(loaded: LoadedGenerator, dtype: str, given: Mapping[str, str | None]) -> dict[str, Any]:
-    """Return the card of a generator, for JSON: texts, numbers, and dicts of them.
-
-    The same checkpoint gives the same card, because a card has neither a date nor a path.
+    """Return the model card of a generator as values for JSON. It contains no date and no path.
 
     dtype: Type of the exported weights.
-    given: Title, description and license, or None for the defaults.
+    given: Texts for title, description and license. None: use the default.
     """
     config, sides = loaded.config, image_sides(loaded.config)
     n_parameters = sum(parameter.numel() for parameter in loaded.generator.parameters())
@@ -43,7 +41,7 @@ def model_card(loaded: LoadedGenerator, dtype: str, given: Mapping[str, str | No
 
 
 def _markdown(card: Mapping[str, Any]) -> str:
-    """Return the card as the README.md of a model hub: a head of YAML, the texts, and a table."""
+    """Return the card as a README.md for a model hub, with YAML front matter, the description and a table."""
     head = {"license": card["license"], "pipeline_tag": card["task"], "library_name": "pairgan"}
     lines = ["---", *(f"{name}: {json.dumps(value)}" for name, value in head.items() if value), "---"]
     lines += ["\n\n".join(filter(None, [f"# {card['title']}", card["description"]])), "", "| | |", "|---|---|"]
@@ -55,17 +53,17 @@ def _markdown(card: Mapping[str, Any]) -> str:
 
 
 def _of_training(loaded: LoadedGenerator) -> dict[str, Any]:
-    """Return the facts that only a checkpoint of a run has, or nothing for weights of an original."""
+    """Return the facts that a run's checkpoint records. Return {} for a weights file of an original project."""
     if loaded.step is None:
         return {}
     config, data = loaded.config, loaded.config.data
-    name = PureWindowsPath(data.root).name or data.layout  # a path may have / or \; drawn data have none
+    name = PureWindowsPath(data.root).name or data.layout  # a path with / or \; generated data have no path
     samples = {} if loaded.n_samples is None else {"samples": loaded.n_samples}
     parts: dict[str, Any] = {
         "training": {"method": config.method.name, "step": loaded.step, "weights": loaded.weights},
         "data": {"name": name, **samples},
     }
-    measures_average = config.train.ema_decay and loaded.weights == "raw"  # figures of the average
+    measures_average = config.train.ema_decay and loaded.weights == "raw"  # metrics were measured on the average
     if not measures_average and (measured := last_validation(loaded.file.parent, loaded.step)):
         figures = {name: float(f"{value:.4g}") for name, value in measured.figures.items()}
         parts["metrics"] = {"split": measured.split, "step": measured.step, **figures}

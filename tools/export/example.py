@@ -1,4 +1,4 @@
-"""Random inputs and the generator's output for them, to check an exported file."""
+"""Random inputs and the generator's outputs, to check an exported file."""
 
 from dataclasses import dataclass, replace
 from typing import cast
@@ -22,10 +22,10 @@ N_INSTANCES = 50
 
 @dataclass(frozen=True)
 class Example:
-    """Inputs by their names in the exported file, and the generator's output in float32 arithmetic.
+    """Inputs of an exported file, and the generator's output, computed in float32.
 
-    inputs: Images with the values that files hold, or tensors in [-1, 1].
-    level: 1/255 of the output's range, for each channel (C, 1, 1) or for all. It is at least 1 for whole numbers.
+    inputs: Images in the units of image files, or tensors in [-1, 1], by input name.
+    level: 1/255 of the output's range, as one number or per channel (C, 1, 1). At least 1 for integer outputs.
     """
 
     inputs: dict[str, Tensor]
@@ -33,7 +33,7 @@ class Example:
     level: Tensor | float = 2 / LEVELS
 
     def difference(self, found: Tensor) -> float:
-        """Return the greatest difference from the expected output, in levels of 255; infinite if it is undefined."""
+        """Return the largest difference in levels. Infinite for NaN or another shape or dtype."""
         if found.shape != self.expected.shape or found.dtype != self.expected.dtype:
             return float("inf")
         difference = (found.double() - self.expected.double()).abs() / self.level
@@ -41,7 +41,7 @@ class Example:
 
 
 def random_batch(conditioning: Conditioning, n: int, height: int, width: int) -> Batch:
-    """Return n samples with every possible input of a generator. The same arguments give the same samples."""
+    """Return n random samples with all inputs that any generator takes. Equal arguments give equal samples."""
     rng = torch.Generator().manual_seed(n * height * width)
 
     def draw(n_channels: int, end: int, dtype: torch.dtype) -> Tensor:
@@ -72,9 +72,9 @@ def evaluate(generator: nn.Module, *inputs: Tensor) -> Tensor:
 
 
 def make_example(loaded: LoadedGenerator, n: int, height: int, width: int, *, takes_latents: bool = False) -> Example:
-    """Return an example for an exported program.
+    """Return an example of (n, C, height, width) images for an exported program.
 
-    takes_latents: Whether noise and a style are inputs too, if the generator has any.
+    takes_latents: Whether the noise and style of the generator, if any, are inputs of the program.
     """
     conditioning = loaded.conditioning
     batch = random_batch(conditioning, n, height, width)
@@ -106,10 +106,10 @@ def make_example(loaded: LoadedGenerator, n: int, height: int, width: int, *, ta
 
 
 def example_sizes(loaded: LoadedGenerator) -> list[tuple[int, int, int]]:
-    """Return small batch sizes, heights and widths for the check, because a CPU may only emulate float16.
+    """Return (batch size, height, width) of the examples. They are small, because many CPUs only emulate float16.
 
-    The sides are at least twice the minimum. At the minimum, norms at the lowest resolution have only a few pixels for
-    their standard deviation, and torch itself is inaccurate in float16.
+    The sides are at least twice the minimum. At the minimum, the lowest resolution has only a few pixels. Norm layers
+    would compute the standard deviation of these few pixels, which is inaccurate in float16.
     """
     sides = image_sides(loaded.config)
     short, long = 2 * sides.minimum, 2 * sides.minimum + sides.multiple
@@ -117,15 +117,15 @@ def example_sizes(loaded: LoadedGenerator) -> list[tuple[int, int, int]]:
 
 
 def plain_copy(loaded: LoadedGenerator) -> LoadedGenerator:
-    """Return a copy of the generator in evaluation mode, without gradients and spectral norm, with its settings."""
+    """Return a copy with a generator in evaluation mode, without gradients and spectral norm."""
     config = replace(loaded.config, generator=replace(loaded.config.generator, spectral_norm=False))
     generator = build.build_generator(config).eval().requires_grad_(False)
-    if not isinstance(loaded.generator, EncodedGenerator):  # files of the original projects have no encoder
+    if not isinstance(loaded.generator, EncodedGenerator):  # weights files of original projects have no encoder
         generator = without_encoder(generator)
-    original = loaded.generator.eval()  # otherwise each read of a weight is a step of the power iteration
+    original = loaded.generator.eval()  # training mode would update the power iteration at each read
     weights = {name: value for name, value in original.state_dict().items() if ".parametrizations." not in name}
     for name, module in original.named_modules():
-        if is_parametrized(module, "weight"):  # spectral norm is folded into the weights
+        if is_parametrized(module, "weight"):  # module.weight is the normalized weight
             weights[f"{name}.weight"] = cast(Tensor, module.weight).detach()
     generator.load_state_dict(weights)
     copy_chosen_style(original, generator)
@@ -133,5 +133,5 @@ def plain_copy(loaded: LoadedGenerator) -> LoadedGenerator:
 
 
 def without_encoder(generator: nn.Module) -> nn.Module:
-    """Return the generator without its encoder. It takes features as an input, or keeps one style (0 or chosen)."""
+    """Return the generator without its encoder. Features become an input. A style is fixed: the chosen one, or 0."""
     return generator.generator if isinstance(generator, EncodedGenerator) else generator

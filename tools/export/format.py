@@ -1,4 +1,4 @@
-"""Declarations of the formats of tools.export, and the check that each written file passes."""
+"""The declaration of an export format, and the check of each exported file against the generator."""
 
 import errno
 import shutil
@@ -19,16 +19,16 @@ Dtype = Literal["float32", "float16"]
 Run = Callable[[Mapping[str, Tensor]], Tensor]
 Options = Mapping[str, Mapping[str, Any]]
 
-# Levels of 255 between the file and the generator in float32: one for rounding, more for the few bits of 30 layers.
+# Largest allowed difference in levels of 1/255: 1 for rounding, more for the errors of float16 in about 30 layers.
 TOLERANCES: dict[Dtype, float] = {"float32": 1, "float16": 4}
 
-_DTYPE_HELP = "type of weights and arithmetic; inputs and outputs keep their types; default: float32"
+_DTYPE_HELP = "type of the weights and the arithmetic, but not of inputs and outputs; default: float32"
 DTYPE: Options = {"dtype": {"choices": ("float32", "float16"), "default": "float32", "help": _DTYPE_HELP}}
 CARD: Options = {
-    name: {"metavar": "TEXT", "help": f"{name} in the file's model card; see docs/export.md"}
+    name: {"metavar": "TEXT", "help": f"{name} for the model card; see docs/export.md"}
     for name in ("title", "description", "license")
 }
-_STYLE_HELP = "onnx, html: translate in the style of an image; default: the mean of all styles"
+_STYLE_HELP = "onnx, html: image whose style all translations get; default: the mean style"
 STYLE: Options = {"style": {"type": Path, "metavar": "IMAGE", "help": _STYLE_HELP}}
 
 
@@ -37,21 +37,21 @@ class ExportError(CheckpointError):
 
 
 def default_stem(loaded: LoadedGenerator, options: Mapping[str, Any]) -> str:
-    """Return the name of the output of most formats, without its suffix."""
+    """Return the default file name for most formats, without suffix."""
     return "_".join(filter(None, ["generator", loaded.named_direction]))
 
 
 @dataclass(frozen=True)
 class Format:
-    """A format of tools.export.
+    """An export format.
 
-    content: What a file holds, for `--help`.
-    suffix: Suffix of its files.
-    write: Writes a generator: `write(loaded, output, **options)`. After an error it leaves no file.
-    packages: Packages that writing needs.
-    options: Arguments of `add_argument`, by the names of the options that not every format has.
-    stem: Returns the name of the default output, without its suffix, for a generator and the values of `options`.
-    paths: Returns the files that an output consists of.
+    content: Short description of the file, for `--help`.
+    suffix: Suffix of the files, such as ".onnx".
+    write: Function `write(loaded, output, **options)` that writes a generator. After an error, no file is left.
+    packages: Python packages that `write` needs.
+    options: Arguments of `add_argument` for the options of this format, by option name.
+    stem: Function that returns the default file name, without suffix, for a generator and the values of `options`.
+    paths: Function that returns all files that `write` creates for an output path.
     """
 
     content: str
@@ -66,10 +66,12 @@ class Format:
 def write_checked(
     path: Path, write: Callable[[Path], None], read: Callable[[Path], Run], examples: Sequence[Example], dtype: Dtype
 ) -> None:
-    """Write a file to a folder next to `path`, compare its translations with the examples, and rename it.
+    """Write a temporary file, check its translations, and move it to `path`.
+
+    read: Loads the file and returns its generator as a function of named inputs.
 
     Raises:
-        ExportError: The file translates differently. No file is left.
+        ExportError: Translations of the file differ from the examples. The file is deleted.
         OSError: The file cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -83,14 +85,14 @@ def write_checked(
             raise OSError(error.errno or errno.EIO, what, str(path)) from error
         run, allowed = read(file), TOLERANCES[dtype]
         found = max(example.difference(run(example.inputs)) for example in examples)
-        difference = f"{found:.4g} of {LEVELS} levels, {allowed:g} allowed"
+        difference = f"{found:.4g} of {LEVELS} levels ({allowed:g} allowed)"
         logger.info(f"difference   {difference}")
         if not found <= allowed:
             remedy = "Try --dtype float32 or another --format."
-            raise ExportError(f"{path}: differs from the generator by {difference}, and was removed. {remedy}")
+            raise ExportError(f"{path}: differs from the generator by {difference}. The file was deleted. {remedy}")
         file.replace(path)
 
 
 def report_file(path: Path) -> None:
-    """Log that a file was written, and its size."""
+    """Log the path and size of a written file."""
     logger.info(f"wrote        {path}: {path.stat().st_size / 1e6:.1f} MB")

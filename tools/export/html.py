@@ -1,4 +1,4 @@
-"""--format html: the playground's page and its generator, which the browser runs with onnxruntime-web."""
+"""--format html: the playground as a web page without a server. The browser runs the generator with onnxruntime-web."""
 
 import hashlib
 import os
@@ -28,19 +28,19 @@ MAX_BYTES_IN_PAGE = 2**26  # limit for the weights
 GENERATOR = "generator.onnx"
 PAGE = "index.html"
 N_SAMPLES = 4
-FILE_SIDE = 4096  # pixels
-LIVE_TENSORS = 4  # a runtime holds about four tensors as large as the largest activation
-PAGE_MEMORY = 2**31  # bytes; WebAssembly addresses 4 GiB, and the runtime and the weights need a part of it
+FILE_SIDE = 4096  # longest side of an opened file, in pixels
+LIVE_TENSORS = 4  # onnxruntime holds about four tensors as large as the largest activation
+PAGE_MEMORY = 2**31  # bytes for activations; WebAssembly addresses 4 GiB, also for weights and code
 
 VERSION = "1.30.0"
 PACKAGE = f"onnxruntime-web@{VERSION}"
 URL = f"https://cdn.jsdelivr.net/npm/{PACKAGE}/dist"
-MEGABYTES = 33  # size of the package
-SILENCE_S = 20.0  # a download without data for so long has failed
+MEGABYTES = 33  # size of the downloaded files
+SILENCE_S = 20.0  # timeout of a download that sends no data, in seconds
 
 WASM = ("ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm")
 WEBGPU = ("ort.webgpu.bundle.min.mjs", "ort-wasm-simd-threaded.asyncify.wasm")
-# Files in the package with the integrity sha512-q0y+JrrtukXSzsBWEMccVfqX25LRmosXHF+CaRJmg8pZCl…
+# Hashes of files in the npm package, whose own integrity hash is sha512-q0y+JrrtukXSzsBWEMccVfqX25LRmosXHF+CaRJmg8pZCl…
 SHA256 = {
     "ort.wasm.bundle.min.mjs": "11e64bd8ffe11bd1a2a2f0d6275fdfbbba7262f0b76b99b53d228a8a22ef3d90",
     "ort-wasm-simd-threaded.wasm": "3398c10d07d229bd91b364548e130e0e51a8e5704b88c7c083ebbeb78842dee2",
@@ -61,14 +61,15 @@ def export_page(
 ) -> None:
     """Write the page of a generator.
 
-    output: File of the page. With `folder`: folder for PAGE and the files that the page reads, for a web server.
-    samples: Largest number of samples of `split` that the page carries.
-    split: Split of the data set. None: the test split.
+    output: Path of the page, or of a folder if `folder` is true.
+    folder: Whether to write a folder with PAGE and the files that PAGE loads, for a web server.
+    samples: Maximum number of samples to include.
+    split: Split that samples come from. None: the test split.
     web_runtime: See `runtime_files`.
 
     Raises:
-        DataError: There is no such split, or it cannot be read.
-        ExportError: A page cannot show the generator, or onnxruntime-web cannot be found.
+        DataError: The split does not exist or cannot be read.
+        ExportError: A page cannot run this generator, or onnxruntime-web is missing.
         OSError: A file cannot be written.
     """
     _check(loaded, in_folder=folder)
@@ -92,13 +93,13 @@ def export_page(
 
 
 def _check(loaded: LoadedGenerator, *, in_folder: bool) -> None:
-    beyond = "takes instance features" if loaded.config.features.n_channels else loaded.data_facts.page_obstacle
-    if beyond:
-        raise ExportError(f"{loaded.file}: {beyond}, which a page cannot show. Use --format onnx with pairgan.py.")
+    obstacle = "takes instance features" if loaded.config.features.n_channels else loaded.data_facts.page_obstacle
+    if obstacle:
+        raise ExportError(f"{loaded.file}: {obstacle}, which a page cannot show. Use --format onnx with pairgan.py.")
     n_bytes = sum(weight.nbytes for weight in loaded.generator.state_dict().values())
     if n_bytes > MAX_BYTES_IN_PAGE and not in_folder:
         found, most = f"{n_bytes / 1e6:.0f} MB of weights", f"{MAX_BYTES_IN_PAGE / 1e6:.0f} MB"
-        raise ExportError(f"{loaded.file}: {found}, but a page in one file holds at most {most}. Add --folder.")
+        raise ExportError(f"{loaded.file}: has {found}, but a single file holds at most {most}. Add --folder.")
 
 
 def _describe(loaded: LoadedGenerator, n_samples: int, split: str | None) -> tuple[dict[str, Any], dict[str, bytes]]:
@@ -111,12 +112,12 @@ def _describe(loaded: LoadedGenerator, n_samples: int, split: str | None) -> tup
         try:
             sample = samples.read(index)
         except DataError as error:
-            logger.warning("left out     %s", error)
+            logger.warning("skipped      %s", error)
             continue
         parts[f"sample-{len(sizes)}"] = samples.pack(sample)
         sizes[name] = (sample.source.shape[-1], sample.source.shape[-2])
     if sizes:
-        logger.info("             samples in the page: %d; --samples 0 leaves them out", len(sizes))
+        logger.info("             the page contains %d samples; to leave them out, use --samples 0", len(sizes))
     latents = latent_channels(loaded.generator)
     drawn = {"latents": latents, "takes_seed": any(latents), "mixes_styles": any(latents)}
     shown = {"samples": [*sizes], "sample_sizes": [*sizes.values()], "file_side": FILE_SIDE}
@@ -126,7 +127,7 @@ def _describe(loaded: LoadedGenerator, n_samples: int, split: str | None) -> tup
 
 
 def _most_pixels(loaded: LoadedGenerator) -> int:
-    """Return how many source pixels fit into the memory of a page, estimated from the largest activation."""
+    """Return how many source pixels fit into a page's memory, estimated from the largest activation."""
     sizes, side = list[int](), 2 * image_sides(loaded.config).minimum
     hook = register_module_forward_hook(lambda _module, _inputs, output: sizes.append(getattr(output, "nbytes", 0)))
     with torch.inference_mode():
@@ -136,19 +137,19 @@ def _most_pixels(loaded: LoadedGenerator) -> int:
 
 
 def runtime_files(names: tuple[str, ...], given: Path | None) -> dict[str, bytes]:
-    """Return the content of files of the package by name.
+    """Return the contents of files of onnxruntime-web by file name.
 
-    given: The unpacked package, or its folder dist. None: download missing files to the cache.
+    given: Folder of the unpacked npm package, or its subfolder dist. None: use the cache, and download missing files.
 
     Raises:
-        ExportError: A file is missing, does not belong to version VERSION, or cannot be downloaded.
+        ExportError: A file is missing, is not from version VERSION, or cannot be downloaded.
     """
     if given:
         dist = next((place for place in (given / "package/dist", given / "dist") if place.is_dir()), given)
         try:
             return _checked({name: (dist / name).read_bytes() for name in names}, str(given))
         except OSError as error:
-            remedy = f"Name the folder that npm pack {PACKAGE} and tar -xzf make."
+            remedy = f"Run npm pack {PACKAGE}, unpack the archive with tar -xzf, and name its folder."
             raise ExportError(f"--web-runtime {given}: {error.strerror}: {error.filename}. {remedy}") from error
     cache = expanded(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "XDG_CACHE_HOME") / "pairgan" / PACKAGE
     if not all((cache / name).is_file() for name in names):
@@ -161,22 +162,22 @@ def runtime_files(names: tuple[str, ...], given: Path | None) -> dict[str, bytes
 def _checked(contents: dict[str, bytes], origin: str) -> dict[str, bytes]:
     for name, content in contents.items():
         if hashlib.sha256(content).hexdigest() != SHA256[name]:
-            raise ExportError(f"{origin}: its {name} does not belong to {PACKAGE}. Delete it, or name another.")
+            raise ExportError(f"{origin}: {name} is not from {PACKAGE}. Delete the file, or name another folder.")
     return contents
 
 
 def _downloaded(names: tuple[str, ...]) -> dict[str, bytes]:
-    """Return files from a public mirror of npm's packages."""
+    """Download files from a public mirror of npm."""
     logger.info("downloading  %s (%d MB)", PACKAGE, MEGABYTES)
     try:
         return {name: urllib.request.urlopen(f"{URL}/{name}", timeout=SILENCE_S).read() for name in names}
     except (OSError, HTTPException) as error:
-        remedy = f"Run npm pack {PACKAGE} where that is possible, and name its unpacked folder with --web-runtime."
+        remedy = f"On a machine with internet, run npm pack {PACKAGE}. Unpack it, and add --web-runtime FOLDER."
         raise ExportError(f"{PACKAGE}: cannot be downloaded ({error}). {remedy}") from error
 
 
-_FOLDER = "html: write a folder for a web server instead of one file, for large networks"
-_SAMPLES = f"html: samples of --split that the page carries; default: {N_SAMPLES}"
+_FOLDER = "html: write a folder for a web server instead of a single file; for large networks"
+_SAMPLES = f"html: number of samples of --split to include; default: {N_SAMPLES}"
 HTML = Format(
     content="a page to draw on",
     suffix=".html",

@@ -1,4 +1,4 @@
-"""--format onnx: the program of a generator, between conversions from and to images."""
+"""--format onnx: the generator as an ONNX program that takes and returns images."""
 
 import json
 from collections.abc import Mapping
@@ -20,15 +20,15 @@ from utils.log import logger
 from utils.torch_private import allow_sizes_of_one
 
 OUTPUT_NAME = "translated"
-MAX_ONNX_BYTES = 2**31  # limit of a protocol buffer
-VALUES_VERSION = "3"  # images are not 8-bit RGB; readers of versions 1 and 2 would refuse or cut them
+MAX_ONNX_BYTES = 2**31  # size limit of protocol buffers
+VALUES_VERSION = "3"  # images that are not 8-bit RGB, which readers of versions 1 and 2 do not support
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 
 
 class ImageProgram(nn.Module):
-    """A generator whose inputs and outputs are images, with the values that files hold.
+    """A generator whose inputs and outputs have the values of image files, such as uint8 RGB.
 
-    dtype: Type that the generator computes in.
+    dtype: Type of the weights and the arithmetic.
     target_dtype: Type of the output if targets are not 8-bit RGB.
     """
 
@@ -46,15 +46,15 @@ class ImageProgram(nn.Module):
         source_images: Tensor | None = None,
         latents: Tensor | None = None,
     ) -> Tensor:
-        """Return (N, 3, H, W) uint8 RGB images, or (N, C, H, W) values in the targets' unit and type.
+        """Return (N, 3, H, W) uint8 RGB images, or (N, C, H, W) values in the unit and type of the targets.
 
         source: (N, 3, H, W) uint8 RGB images, or (N, 1, H, W) class ids: uint8 for at most 255 classes, int32 for more.
-            An id that is no class is zero in every channel. Images that are not 8-bit RGB are (N, C, H, W) float32 in
-            their unit if they have a range, otherwise uint8.
-        instances: (N, 1, H, W) int32 ids, if the generator takes their edges.
-        features: (N, 3, H, W) uint8 if they are precomputed, (N, C, H, W) float32 in [-1, 1] if an encoder made them.
-        source_images: Images in addition to class ids, with the shape and type of a source that is not 8-bit RGB.
-        latents: Noise and a style, see `given_latents`.
+            An id that is no class gives zeros in all channels. Images other than 8-bit RGB are (N, C, H, W): float32 in
+            their own unit if the settings give a value range, otherwise uint8.
+        instances: (N, 1, H, W) int32 ids, if the generator uses instance edges.
+        features: Precomputed features, (N, 3, H, W) uint8, or encoded features, (N, C, H, W) float32 in [-1, 1].
+        source_images: Additional images for a source of class ids. Shape and type as for images other than 8-bit RGB.
+        latents: (N, C) noise and style. See `given_latents`.
         """
         self.sides.check(source)
         parts = [self.conditioning(Batch((), source=source, instances=instances, source_images=source_images))]
@@ -68,18 +68,18 @@ class ImageProgram(nn.Module):
 def export_program(loaded: LoadedGenerator, path: Path, dtype: Dtype, *, is_for_page: bool = False) -> None:
     """Write the generator, without its encoder, as an ONNX program.
 
-    is_for_page: Whether noise and style are inputs, see `make_example`, and the file is not reported. Otherwise noise
-        is 0, and the style is the mean or the chosen style.
+    is_for_page: Whether noise and style are inputs of the program. If false, noise is 0, the style is the chosen or
+        mean style, and the written file is logged.
 
     Raises:
-        ExportError: The generator cannot be traced, its program translates differently, or is too large.
+        ExportError: torch cannot trace the generator, the program is too large, or its output differs too much.
         OSError: The file cannot be written.
     """
     network = ImageProgram(loaded, getattr(torch, dtype))
     n_bytes = sum(weight.nbytes for weight in network.state_dict().values())
     if n_bytes >= MAX_ONNX_BYTES:
         raise ExportError(
-            f"{path}: {n_bytes:,} bytes of weights, an ONNX file holds 2 GiB. "
+            f"{path}: {n_bytes:,} bytes of weights, but an ONNX file holds at most 2 GiB. "
             "Use --dtype float16 or --format safetensors."
         )
     examples = [make_example(loaded, *size, takes_latents=is_for_page) for size in example_sizes(loaded)]
@@ -101,23 +101,23 @@ def export_program(loaded: LoadedGenerator, path: Path, dtype: Dtype, *, is_for_
 
 
 def trace(network: nn.Module, inputs: Mapping[str, Tensor]) -> ExportedProgram:
-    """Return the network's program for any batch, height and width.
+    """Return the network as a program for any batch size, height and width.
 
-    inputs: Examples of (N, C, H, W) and (N, C) inputs by name. Larger inputs are traced, so that the examples test the
-        program in sizes that it has not seen.
+    inputs: Example inputs, (N, C, H, W) or (N, C), by name. The trace uses larger inputs, so that the examples later
+        test other sizes than the traced size.
     """
     traced = {name: tensor.repeat((2, 1, 2, 2)[: tensor.ndim]) for name, tensor in inputs.items()}
     sizes = {name: dict.fromkeys({0, 2, 3} & {*range(tensor.ndim)}, Dim.DYNAMIC) for name, tensor in inputs.items()}
-    with torch.no_grad(), allow_sizes_of_one():  # a batch, or a U-Net's innermost map
+    with torch.no_grad(), allow_sizes_of_one():  # a batch of 1, or the bottleneck of a U-Net
         program = torch.export.export(network, (), kwargs=traced, dynamic_shapes=sizes, strict=False)
-    for graph_module in program.graph_module.modules():  # a region of another precision is a module of its own
+    for graph_module in program.graph_module.modules():  # an autocast region is a separate module
         for node in graph_module.graph.nodes:
-            node.meta.pop("stack_trace", None)  # it has paths of this machine
+            node.meta.pop("stack_trace", None)  # contains paths of the exporting machine
     return program
 
 
 def write_onnx(program: ExportedProgram, path: Path, facts: Mapping[str, str]) -> None:
-    """Write an .onnx file, with `facts` and the SHA-256 of the bytes before the digest as metadata."""
+    """Write an .onnx file with `facts` as metadata. At its end, append the SHA-256 of all bytes before."""
     import onnx
     import onnx_ir
 
@@ -128,17 +128,17 @@ def write_onnx(program: ExportedProgram, path: Path, facts: Mapping[str, str]) -
     is_scaled = json.loads(facts["config"])["generator"]["scale"] != 1
     for values, prefix in ((graph.inputs, ""), (graph.outputs, "translated_" if is_scaled else "")):
         for value in values:
-            assert value.shape is not None  # names such as s38 and 4*s39 are replaced
+            assert value.shape is not None  # replace names such as s38 and 4*s39
             sides = [f"{prefix}height", f"{prefix}width"] if value.shape.rank() == 4 else []
             value.shape = onnx_ir.Shape(["batch", value.shape[1], *sides])
     onnx_program.save(path, external_data=False)
     digest = onnx.StringStringEntryProto(key="sha256", value=sha256_of_file(path))
-    with path.open("ab") as file:  # one more entry of the metadata, for protocol buffers add up
+    with path.open("ab") as file:  # protobuf merges appended metadata entries with the existing ones
         file.write(onnx.ModelProto(metadata_props=[digest]).SerializeToString())
 
 
 def open_onnx(path: Path) -> Run:
-    """Return the program of an .onnx file, run by onnxruntime on the CPU."""
+    """Load an .onnx file. Return a function that runs its program with onnxruntime on the CPU."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
@@ -151,7 +151,7 @@ def open_onnx(path: Path) -> Run:
 
 
 ONNX = Format(
-    content="program in ONNX",
+    content="ONNX program",
     suffix=".onnx",
     write=export_program,
     packages=PACKAGES,

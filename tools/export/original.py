@@ -1,4 +1,4 @@
-"""--format original: weight files that the originals load."""
+"""--format original: weights files for the original projects (pix2pix, CycleGAN, pix2pixHD, CUT and others)."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,20 +16,23 @@ from tools.export.format import Format
 from utils.checkpoint import read_weights_file, write_weights_file
 from utils.log import logger
 
-_BIASED_BEFORE_INSTANCE_NORM = ("pix2pix", "CycleGAN", "CUT")  # the other families have biases before every norm
-_LETTERS: dict[FileRole, str] = {"generator": "G", "discriminator": "D", "projection": "F"}  # letters in names of files
+_BIASED_BEFORE_INSTANCE_NORM = ("pix2pix", "CycleGAN", "CUT")  # other projects have biases before all norms
+_LETTERS: dict[FileRole, str] = {"generator": "G", "discriminator": "D", "projection": "F"}  # letters in file names
 
 
 def write_original(
     loaded: LoadedGenerator, output: Path, family: str | None = None, network: FileRole = "generator"
 ) -> None:
-    """Write the generator, and its encoder to a second file, or another network of its run, for an original.
+    """Write a network in the format of an original project.
 
-    family: Name of the original. None: the one of the method, if it has the network, otherwise the first that has it.
+    The encoder of a generator is written to a second file.
+
+    family: Original project. None: the project of the training method, or else the first that has such a network.
+    network: Which network of the run to write.
 
     Raises:
         CheckpointError: The run has no such network.
-        OriginalWeightsError: The family has no such network.
+        OriginalWeightsError: The original project has no such network.
     """
     usual: str | None = loaded.config.method.declaration.original
     if network != "generator":
@@ -38,12 +41,12 @@ def write_original(
         return
     for key, value in (("scale", 1), ("output", "tanh")):
         if (found := getattr(loaded.config.generator, key)) != value:
-            problem = f"no original has a network with generator.{key}={found}"
+            problem = f"no original project has generator.{key}={found}"
             raise OriginalWeightsError(f"{loaded.file}: {problem}. Use --format safetensors.")
     if loaded.step is None and loaded.file.suffix == ".pth":
         weights = read_weights_file(loaded.file, checks_content=False)
         has_biases = any(key.removeprefix("module.") == "model.1.bias" for key in weights)
-        usual = None if has_biases else "pix2pix"  # pix2pixHD's files have biases before batch norm
+        usual = None if has_biases else "pix2pix"  # only pix2pixHD has biases before batch norm
     generator = loaded.generator
     parts = [generator.generator, generator.encoder] if isinstance(generator, EncodedGenerator) else [generator]
     families = [choose_family(part, family, usual) for part in parts]
@@ -52,58 +55,58 @@ def write_original(
 
 
 def generator_files(loaded: LoadedGenerator, output: Path) -> list[Path]:
-    """Return the files of a generator: the originals have its encoder in a second file, latest_net_E.pth."""
+    """Return the file of the generator, and a second file for its encoder, if any."""
     return [output, encoder_file(output)] if isinstance(loaded.generator, EncodedGenerator) else [output]
 
 
 def default_stem(loaded: LoadedGenerator, options: Mapping[str, Any]) -> str:
-    """Return the name of the originals' file: CycleGAN's G_A translates A, and D_A judges what G_A makes."""
+    """Return the file name without suffix, such as latest_net_G. CycleGAN adds the source domain: latest_net_G_A."""
     letters = [_LETTERS[options["network"]], *(loaded.named_direction or "")[:1]]
     return "_".join(["latest_net", *letters])
 
 
 def choose_family(network: nn.Module, wanted: str | None, usual: str | None = None) -> str:
-    """Return the family that has this network: the usual one or else the first; pix2pixHD has no dropout.
+    """Return the original project that the weights are written for: `wanted`, `usual`, or the first that fits.
 
     Raises:
-        OriginalWeightsError: No family has such a network, or the wanted family has none.
+        OriginalWeightsError: No project, or not the wanted project, has such a network.
     """
     description = FORMATS[scheme_of(network)]
     families: tuple[str, ...] = description.families
     if any(isinstance(module, nn.Dropout) for module in network.modules()):
-        families = tuple(family for family in families if family != "pix2pixHD")
+        families = tuple(family for family in families if family != "pix2pixHD")  # pix2pixHD has no dropout
     if wanted is not None and wanted not in families:
-        raise OriginalWeightsError(f"--family {wanted} has no such {description.role}, only {', '.join(families)}")
+        raise OriginalWeightsError(f"--family {wanted} has no such {description.role}. Use {' or '.join(families)}.")
     return wanted or (usual if usual in families else families[0])
 
 
 def write_network(network: nn.Module, path: Path, family: str) -> None:
-    """Write the state dict that the family loads, after a check that importing it gives the same weights.
+    """Write a state dict for an original project. First check that importing the state dict restores all weights.
 
     Raises:
-        OriginalWeightsError: The family has no such network, or importing it gives other weights.
+        OriginalWeightsError: The project has no such network, or an import changes a weight.
     """
     has_instance_norm = any(isinstance(module, nn.InstanceNorm2d) for module in network.modules())
     has_biases = has_instance_norm or family not in _BIASED_BEFORE_INSTANCE_NORM
     weights = export_original(network, scheme_of(network), biases_before_norms=has_biases)
-    again = import_original(weights, {"biased_downs": getattr(network, "biased_downs", False)}).network.state_dict()
+    imported = import_original(weights, {"biased_downs": getattr(network, "biased_downs", False)}).network.state_dict()
     for key, value in network.state_dict().items():
-        if not torch.equal(again[key], value):
-            raise OriginalWeightsError(f"{path}: {key} changes when it is imported again")
+        if not torch.equal(imported[key], value):
+            raise OriginalWeightsError(f"{path}: {key} would change in this format. Use --format safetensors.")
     write_weights_file(path, weights)
     logger.info("wrote %s: %d tensors in the format of %s", path, len(weights), family)
 
 
 ORIGINAL = Format(
-    content="the file of an original",
+    content="weights file of an original project",
     suffix=".pth",
     write=write_original,
     options={
-        "family": {"choices": FAMILIES, "help": "original; default: the first that has the network"},
+        "family": {"choices": FAMILIES, "help": "original: project to write for; default: the first that fits"},
         "network": {
             "choices": tuple(_LETTERS),
             "default": "generator",
-            "help": "original: a run's discriminator or projection, to latest_net_D….pth or _F.pth; default: generator",
+            "help": "original: network of the run to write; default: generator",
         },
     },
     stem=default_stem,

@@ -1,4 +1,4 @@
-"""--format safetensors: the weights of a generator and its settings, which test.py and train.py read."""
+"""--format safetensors: the weights and settings of a generator, for test.py and train.py."""
 
 from pathlib import Path
 
@@ -14,10 +14,10 @@ from utils.safetensors_file import SUFFIX, write_safetensors
 
 
 def export_weights(loaded: LoadedGenerator, path: Path, dtype: Dtype) -> None:
-    """Write the weights of the generator and its encoder, and the settings, as .safetensors for load_generator.
+    """Write the weights of the generator and its encoder, with the settings, to a .safetensors file.
 
     Raises:
-        ExportError: The written generator translates differently from `loaded`, or `loaded` lacks its style encoder.
+        ExportError: The file translates differently from `loaded`, or the style encoder is missing.
         CheckpointError: The package safetensors is not installed.
         OSError: The file cannot be written.
     """
@@ -29,7 +29,7 @@ def export_weights(loaded: LoadedGenerator, path: Path, dtype: Dtype) -> None:
     plain, conditioning = plain_copy(loaded), loaded.conditioning
     plain.generator.to(getattr(torch, dtype))
     batch = random_batch(conditioning, *example_sizes(loaded)[0])
-    inputs = conditioning.training_inputs(batch, conditioning(batch))  # the generator calls its encoder
+    inputs = conditioning.training_inputs(batch, conditioning(batch))  # includes inputs of the encoder
     expected = Example({str(place): tensor for place, tensor in enumerate(inputs)}, evaluate(loaded.generator, *inputs))
     weights, facts = plain.generator.state_dict(), plain.facts()
     write_checked(path, lambda file: write_safetensors(file, weights, facts), open_weights, [expected], dtype)
@@ -37,13 +37,13 @@ def export_weights(loaded: LoadedGenerator, path: Path, dtype: Dtype) -> None:
 
 
 def open_weights(path: Path) -> Run:
-    """Load a file with `load_generator`. Return a function that passes the inputs to its generator in order."""
+    """Load a file. Return a function that runs its generator on the inputs in their order."""
     generator = load_generator(path).generator
     return lambda inputs: evaluate(generator, *inputs.values())
 
 
 SAFETENSORS = Format(
-    content="weights that test.py reads",
+    content="weights for test.py and train.py",
     suffix=SUFFIX,
     write=export_weights,
     packages=("safetensors",),

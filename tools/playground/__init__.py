@@ -1,1 +1,1 @@
-"""A page in the browser to draw on, with the translation next to the drawing."""
+"""A web page that translates a drawing while the user draws."""

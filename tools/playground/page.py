@@ -1,4 +1,4 @@
-"""The page as one HTML file, with the facts of a generator, and samples to start drawings from."""
+"""Build the playground's HTML page, and read samples that a drawing can start from."""
 
 import gzip
 import json
@@ -28,22 +28,22 @@ from utils.errors import ConfigError
 from utils.label_colors import IGNORED, read_label_colors
 from utils.log import logger
 
-MOST = 200  # names on the page
-MAX_PIXELS = 2**23  # pixels of a picture
-DEFAULT_SIDE = 256  # pixels, if the settings name no size
-MOST_SIDE = 1024  # pixels of a new picture
+MOST = 200  # listed samples
+MAX_PIXELS = 2**23  # pixels of a drawing
+DEFAULT_SIDE = 256  # side of a new drawing in pixels, if the settings contain no size
+MOST_SIDE = 1024  # longest side of a new drawing in pixels
 FOLDER = Path(__file__).parent / "page"
 ENGINES = ("server_engine", "onnx_engine")
-START = 'import "app";'  # the script of the page
-ENGINE = "engine"  # name of the chosen engine in the imports of the page
+START = 'import "app";'  # script that starts the page
+ENGINE = "engine"  # name of the chosen engine in the import map
 
 
 @dataclass(frozen=True)
 class Samples:
-    """The first samples of a split, in the size of the training.
+    """The first samples of a split, at the image size of the training.
 
-    loaded: Generator with the settings for reading samples.
-    layout: Split of the samples, or None.
+    loaded: Generator. Its settings decide how samples are read.
+    layout: The split. None: there are no samples.
     """
 
     loaded: LoadedGenerator
@@ -58,17 +58,17 @@ class Samples:
         """Return sample `index`.
 
         Raises:
-            DataError: There is no such sample, or its files cannot be read.
+            DataError: The sample does not exist, or its files cannot be read.
         """
         if self.layout is None or not 0 <= index < len(self.names):
-            raise DataError(f"sample {index}: there are only {len(self.names)} samples. Choose another.")
+            raise DataError(f"sample {index}: there are only {len(self.names)} samples. Choose a smaller number.")
         preprocessing = build.build_preprocessing(self.loaded.config)
         return read_padded(self.layout, preprocessing, index, keeps_size=False).sample
 
     def pack(self, sample: Sample) -> bytes:
-        """Return a sample as bytes for page/wire.js: int32 class ids or 8-bit RGB, then instance ids as int32.
+        """Return a sample as bytes for page/wire.js: class ids (int32) or 8-bit RGB, then instance ids (int32), if any.
 
-        All are little-endian, row by row. Ignored pixels get their id of files.
+        The bytes are little-endian and row-major. Ignored pixels have the id that label map files use.
         """
         if n_classes := self.loaded.conditioning.n_classes:
             ids, ignored = sample.source.int(), self.loaded.data_facts.ignored_id
@@ -81,16 +81,16 @@ class Samples:
 
 
 def open_samples(loaded: LoadedGenerator, split: str | None = None) -> Samples:
-    """Return the samples of a split. The default is the test split; if it is missing, log that and return no samples.
+    """Open the samples of a split.
 
-    loaded: Generator with the settings for reading samples.
+    split: Name of the split. None: use the test split, or no samples if the test split cannot be read.
 
     Raises:
-        DataError: There is no such split, or it cannot be read.
+        DataError: The named split does not exist or cannot be read.
     """
-    if loaded.step is None:  # the file of an original names no data set
+    if loaded.step is None:  # a weights file of an original project
         if split is not None:
-            raise DataError(f"--split {split}: the file names no data set. Remove --split.")
+            raise DataError(f"--split {split}: the checkpoint records no data set. Remove --split.")
         return Samples(loaded)
     try:
         chosen = split or translated_split(loaded.config)
@@ -101,7 +101,7 @@ def open_samples(loaded: LoadedGenerator, split: str | None = None) -> Samples:
             raise
         logger.info("samples      none: %s", error)
         return Samples(loaded)
-    logger.info("samples      of the split %s", chosen)
+    logger.info("samples      split %s", chosen)
     return Samples(loaded, layout)
 
 
@@ -110,31 +110,31 @@ def _bytes_of(ids: Tensor) -> bytes:
 
 
 def describe(samples: Samples, /, **others: Any) -> dict[str, Any]:
-    """Return the facts of a generator for the page's script, as values for JSON.
+    """Return what the page's script must know about a generator, as values for JSON.
 
-    The keys, which `others` may replace:
+    `others` replaces values. Some keys:
 
-    classes: Id in files, name and colour of each class, ignored pixels last. Empty for RGB images.
+    classes: Id, name and colour of each class. Ignored pixels are the last class. Empty for RGB images.
     n_classes: Number of classes without ignored pixels.
-    takes_seed, seed: Whether a translation depends on a seed, and the first one.
-    width, height: Size of a new picture, in pixels. A camera's frame has their longer side.
-    max_pixels: Most pixels of a picture. A larger file is reduced.
-    samples, sample_sizes: Names of samples to start from; in an exported page also width and height of each.
-    file_colors: Colours of label maps in files, each with its id. Empty if files hold ids.
-    styles: Names of photographs. Their styles are chosen by number instead of a seed.
-    mixes_styles: Whether there are translations between two seeds or styles.
-    file_side: Longest side of an opened file by default, in pixels, unless a new picture has a longer one.
-    latents: Numbers of values of noise and of a style that an exported page draws with a seed.
+    takes_seed, seed: Whether translations depend on a seed, and the first seed.
+    width, height: Size of a new drawing in pixels. Camera frames are resized to the longer side.
+    max_pixels: Maximum number of pixels of a drawing. The page shrinks larger files.
+    samples, sample_sizes: Names of the samples. Width and height of each sample in an exported page, otherwise empty.
+    file_colors: Colours in label map files, with their class ids. Empty if files hold ids.
+    styles: File names of style images. If there are any, the user chooses a style instead of a seed.
+    mixes_styles: Whether the page can interpolate between two seeds or styles.
+    file_side: Opened files are shrunk to this longest side in pixels, or to the longer side of a new drawing.
+    latents: Numbers of noise and style values that an exported page samples from a seed.
 
     Raises:
-        ConfigError: metrics.label_colors names another number of classes.
+        ConfigError: The file metrics.label_colors has another number of classes than the generator.
     """
     loaded = samples.loaded
     config, facts, conditioning = loaded.config, loaded.data_facts, loaded.conditioning
     height, width = _new_size(samples)
     sides = image_sides(config)
-    file_colors = facts.file_colors.rgb if facts.file_colors else ()  # ignored pixels have the last colours
-    step = "weights of an original" if loaded.step is None else f"step {loaded.step}"
+    file_colors = facts.file_colors.rgb if facts.file_colors else ()  # the last colours mean ignored pixels
+    step = "original weights" if loaded.step is None else f"step {loaded.step}"
     return {
         "title": loaded.card.get("title", loaded.name),
         "card": loaded.card,
@@ -163,12 +163,12 @@ def describe(samples: Samples, /, **others: Any) -> dict[str, Any]:
 
 
 def to_json(description: Mapping[str, Any]) -> str:
-    """Return JSON that an element of a page may hold, with any names in it."""
+    """Return JSON that is safe inside an HTML script element."""
     return json.dumps(description).replace("<", "\\u003c")
 
 
 def _new_size(samples: Samples) -> tuple[int, int]:
-    """Return height and width of the first sample, or of training images if the settings name them."""
+    """Return height and width of a new drawing: the size of the first sample, or else of training images."""
     with suppress(DataError):
         height, width = samples.read(0).source.shape[-2:]
         return height, width
@@ -179,14 +179,14 @@ def _new_size(samples: Samples) -> tuple[int, int]:
 
 
 def _classes(facts: DataFacts, label_colors: str | None) -> list[dict[str, Any]]:
-    """Return the classes with their names and colours, if the data set or `metrics.label_colors` has them."""
+    """Return id, name and colour of each class. Prefer names and colours from `metrics.label_colors`."""
     n_classes, colors = facts.n_classes, facts.class_colors
     names = facts.classes.names if facts.classes else tuple(map(str, range(n_classes)))
     if label_colors is not None:
         known = read_label_colors(label_colors)
         if known.n_classes != n_classes:
             raise ConfigError(
-                f"metrics.label_colors: {known.origin} has {known.n_classes} classes, the generator {n_classes}. "
+                f"metrics.label_colors: {known.origin} has {known.n_classes} classes, the generator has {n_classes}. "
                 "Name another file, or set metrics.label_colors=null."
             )
         names, colors = known.names, known.colors
@@ -205,15 +205,16 @@ def build_page(
     parts: Mapping[str, bytes | str] = MappingProxyType({}),
     nonce: str = "",
 ) -> str:
-    """Return the page. Only its engine makes requests.
+    """Return the page as HTML.
 
-    engine: One of ENGINES.
-    parts: Data of the engine by name: bytes, which are compressed into the page, or the name of a file next to it.
-    nonce: Nonce of the server's Content-Security-Policy. Without one the page has a policy of its own.
+    description: Facts of the generator. See `describe`.
+    engine: Script that translates, one of ENGINES. No other script makes requests.
+    parts: Data for the engine by name. Bytes are embedded in the page. A text names a file next to the page.
+    nonce: Nonce of the server's Content-Security-Policy. If empty, the page contains its own policy.
     """
     modules = {path.stem: path for path in FOLDER.glob("*.js") if path.stem not in ENGINES}
     modules[ENGINE] = FOLDER / f"{engine}.js"
-    # data addresses, because browsers load no scripts of other files for a page on a disk
+    # A page that is opened from a disk cannot import script files, so embed all scripts as data URLs.
     scripts = {name: b64encode(path.read_bytes()).decode() for name, path in sorted(modules.items())}
     addresses = {name: f"data:text/javascript;base64,{script}" for name, script in scripts.items()}
     import_map, style = json.dumps({"imports": addresses}), (FOLDER / "page.css").read_text(encoding="utf-8")
@@ -235,9 +236,9 @@ def build_page(
 
 
 def _policy(scripts: Iterable[str], style: str, parts: str) -> str:
-    """Return the Content-Security-Policy of a page without a server. It runs only its own scripts, and sends nothing.
+    """Return a Content-Security-Policy for an exported page. It allows only the page's own scripts and data.
 
-    parts: Origins that the page may fetch its parts from.
+    parts: Sources that the page can fetch data from, in the syntax of connect-src.
     """
     hashes = [b64encode(sha256(text.encode()).digest()).decode() for text in (style, *scripts)]
     of_style, *of_scripts = (f"'sha256-{text}'" for text in hashes)

@@ -1,4 +1,4 @@
-"""The service with a page to draw on, only for this machine."""
+"""The translation service with a page to draw on. It answers only this machine."""
 
 import argparse
 import secrets
@@ -18,7 +18,7 @@ from utils.errors import ConfigError
 
 
 class Playground(Service):
-    """Answers as the service does, and with its page and samples. It reads no file by the path of a request."""
+    """The translation service, with the playground's page and samples as additional addresses."""
 
     def __init__(self, arguments: argparse.Namespace, folder: Path, processes: FileProcesses) -> None:
         super().__init__(arguments, folder, processes)
@@ -47,16 +47,16 @@ class Playground(Service):
         """Load the newest checkpoint.
 
         Raises:
-            UserError: The checkpoint cannot be used, or a page cannot draw its sources.
+            UserError: The checkpoint cannot be used, or the user cannot draw its sources.
         """
         translator = open_translator(self.arguments, self.folder, accepts_features=False)
         loaded = translator.loaded
         if not loaded.conditioning.source_is_drawn:
             raise ConfigError(
-                f"{loaded.file}: takes images that are not 8-bit RGB, which a page cannot draw. Translate a folder: "
-                f"python test.py --checkpoint {loaded.file} --input DIR."
+                f"{loaded.file}: takes images that are not 8-bit RGB, which a page cannot draw. To translate a folder, "
+                f"run python test.py --checkpoint {loaded.file} --input DIR."
             )
-        facts = replace(loaded.data_facts, divided_classes=None)  # the page sends instances
+        facts = replace(loaded.data_facts, divided_classes=None)  # the page sends instance ids
         return replace(translator, files=replace(translator.files, facts=facts))
 
     def routes(self) -> list[BaseRoute]:

@@ -1,1 +1,1 @@
-"""A trained generator as a service: images in, translations out, over HTTP."""
+"""An HTTP service that translates images with a trained generator."""

@@ -1,4 +1,4 @@
-"""Translate images for other programs over HTTP.
+"""Start an HTTP service that translates images.
 
 python -m tools.serve [--checkpoint RUN] [--port N] [--host ADDRESS --token-file FILE]; see docs/serving.md.
 """
@@ -16,21 +16,21 @@ from utils.signals import handling_ctrl_c, leave_at_once
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     """Parse the command line."""
-    checkpoint_help = "run, checkpoint, .safetensors, or an original's …_net_G.pth"
+    checkpoint_help = "run folder, checkpoint, .safetensors, or …_net_G.pth of an original project"
     parser = server_parser("Translate images for other programs over HTTP.", checkpoint_help)
     add = parser.add_argument
-    add("--host", metavar="ADDRESS", help="address to listen on, default: this machine only; others need a token")
-    port_help = "default: %(default)s; 0: any free port"
+    add("--host", metavar="ADDRESS", help="address to listen on; default: this machine only; others need a token")
+    port_help = "port to listen on, or 0 for any free port; default: %(default)s"
     add("--port", type=whole_number(0, 65535), default=8000, metavar="N", help=port_help)
-    token_help = f"file of the token that clients send as Authorization: Bearer; default: the variable {TOKEN}"
+    token_help = f"file with the token that clients must send (Authorization: Bearer); default: the variable {TOKEN}"
     add("--token-file", type=Path, metavar="FILE", help=token_help)
     for option, least, what in (
-        ("--batch-size", 1, "images of one size that are translated together"),
-        ("--max-bytes", 1, "bytes of a request"),
-        ("--max-pixels", 1, "pixels of an image"),
-        ("--max-waiting", 1, "translations at the same time; more requests get 503"),
-        ("--timeout-s", 1, "seconds that a request may wait until its translation begins"),
-        ("--drain-s", 0, "seconds to finish the current requests when the server stops"),
+        ("--batch-size", 1, "maximum batch size; images of the same size are translated together"),
+        ("--max-bytes", 1, "maximum size of a request in bytes"),
+        ("--max-pixels", 1, "maximum number of pixels of an image"),
+        ("--max-waiting", 1, "maximum number of requests that are translated or wait; further requests get status 503"),
+        ("--timeout-s", 1, "seconds after which a request that still waits gets status 503"),
+        ("--drain-s", 0, "seconds for the current requests when the server stops"),
     ):
         add(option, type=whole_number(least), metavar="N", help=f"{what}; default: %(default)s")
     arguments = parse(parser, argv)
@@ -39,11 +39,11 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Serve according to the command line, until a signal stops it."""
+    """Serve translations until a signal arrives."""
     arguments = parse_arguments(argv)
 
     with handling_ctrl_c(leave_at_once):
-        from tools.serve.app import Service, serving  # torch takes seconds
+        from tools.serve.app import Service, serving  # importing torch takes seconds
         from tools.serve.gate import read_token
         from tools.serve.web import until_stopped
 
@@ -52,7 +52,7 @@ def main(argv: Sequence[str]) -> None:
     with until_stopped(serving(Service, arguments, token)) as server:
         logger.info("service      %s", server.url)
         logger.info("             POST /translate, /reload; GET /model, /health")
-        logger.info("             Ctrl-C stops it")
+        logger.info("             Ctrl-C stops the server")
         server.run()
 
 

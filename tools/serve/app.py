@@ -1,4 +1,4 @@
-"""The addresses of the service: /translate, /reload, /model and /health."""
+"""The translation service with its addresses /translate, /reload, /model and /health."""
 
 import argparse
 import asyncio
@@ -32,26 +32,24 @@ from utils.limits import MAX_CHANNELS
 from utils.text import listed
 from utils.worker_threads import MOST_THREADS
 
-PARAMETERS = ("seed", "other", "percent", "picture")
-"""Parameters of /translate. Each may be given once."""
-LIMITS = ("max_bytes", "max_pixels", "timeout_s", "max_waiting")
-"""Options of the command line that /model shows."""
-_READING = 6  # reading the files of a request may take this fraction of `timeout_s`
+PARAMETERS = ("seed", "other", "percent", "picture")  # query parameters of /translate
+LIMITS = ("max_bytes", "max_pixels", "timeout_s", "max_waiting")  # options that /model returns
+_READING = 6  # the files of a request must be read within timeout_s / _READING
 _Result = TypeVar("_Result")
-_REMEDY = "send a smaller image, or start the server with --tile 512 or a smaller --batch-size"
-logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # damaged forms are answered, not reported
+_REMEDY = "Send a smaller image, or start the server with --tile 512 or a smaller --batch-size."
+logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # the client gets the error
 
 
 class Service:
-    """Answers requests for translations.
+    """An HTTP service that translates images.
 
-    arguments: Command line of the server.
-    folder: Folder of temporary files.
-    processes: Read the files of requests that can make their decoder slow.
+    arguments: Parsed command line of the server.
+    folder: Folder for temporary files.
+    processes: Processes that decode files, except files that are certainly fast to decode.
     """
 
     headers: Mapping[str, str] = MappingProxyType({})
-    """Additional headers of all answers."""
+    """Additional headers of all responses."""
 
     def __init__(self, arguments: argparse.Namespace, folder: Path, processes: FileProcesses) -> None:
         self.arguments, self.folder, self._processes = arguments, folder, processes
@@ -59,24 +57,24 @@ class Service:
         self._queue = TranslationQueue(arguments.max_pixels)
         self._threads = ThreadPoolExecutor(MOST_THREADS, "files", torch.set_num_threads, (1,))
         self._places = asyncio.Semaphore(arguments.max_waiting)
-        self._decoded = asyncio.Semaphore(2 * self.translator.batch_size)  # others wait as their undecoded bodies
+        self._decoded = asyncio.Semaphore(2 * self.translator.batch_size)  # limits decoded images in memory
 
     def open_translator(self) -> Translator:
         """Load the newest checkpoint."""
         return open_translator(self.arguments, self.folder)
 
     def close(self) -> None:
-        """Compute and load no more."""
+        """Stop all translations and threads."""
         self._queue.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def app(self, token: str | None = None) -> Gate:
-        """Return the application. For `token` see Gate."""
+        """Return the ASGI application. `token`: See Gate."""
         router = Router(self.routes(), redirect_slashes=False)
         return Gate(router, self.arguments.max_bytes, _REMEDY, token, self.headers)
 
     def routes(self) -> list[BaseRoute]:
-        """Return the addresses and their answers."""
+        """Return the addresses of the service with their handlers."""
         return [
             Route("/translate", self._translate, methods=["POST"]),
             Route("/reload", self._reload, methods=["POST"]),
@@ -85,29 +83,29 @@ class Service:
         ]
 
     async def in_thread(self, function: Callable[..., _Result], *arguments: Any) -> _Result:
-        """Return the result of a function, called in a thread of the service."""
+        """Call a function in a thread of the service and return the result."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
 
     async def _translate(self, request: Request) -> Response:
         names = [name for name, _ in request.query_params.multi_items()]
         if len(set(names)) < len(names) or not {*names} <= {*PARAMETERS}:
-            text = f"parameters {listed(names)}: expected some of {', '.join(PARAMETERS)}, each at most once"
+            text = f"parameters {listed(names)}: use only {', '.join(PARAMETERS)}, each at most once"
             raise HTTPException(HTTPStatus.BAD_REQUEST, text)
         defaults = (self.arguments.seed, 0, 0, 0)
         seed, other, percent, is_picture = map(number, repeat(request), PARAMETERS, map(str, defaults))
-        translator = self.translator  # this request keeps it, even if another one is loaded meanwhile
+        translator = self.translator  # /reload can replace self.translator during this request
         try:
             async with asyncio.timeout(self.arguments.timeout_s) as limit:
                 files, name = await _uploads(request, translator.files.kinds)
                 if self._places.locked():
-                    text = f"{self.arguments.max_waiting} translations are under way: try again later"
+                    text = f"{self.arguments.max_waiting} other requests are in progress. Try again later."
                     raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, text, SOON)
                 async with self._places:
                     toward = (other, min(percent, 100) / 100) if percent else None
                     work = self._translation(translator, files, name, (seed, toward), limit)
                     image = await unless_gone(request, work)
         except TimeoutError as error:
-            text = f"did not begin within {self.arguments.timeout_s} s: try again later, or send a smaller image"
+            text = f"did not begin within {self.arguments.timeout_s} s. Try again later, or send a smaller image."
             raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, text, SOON) from error
         if is_picture:
             return Response(await self.in_thread(translator.picture, image), media_type="image/bmp")
@@ -119,10 +117,10 @@ class Service:
         translator: Translator,
         files: Mapping[str, Upload],
         name: str,
-        drawn_by: tuple[int, tuple[int, float] | None],
+        seed_and_toward: tuple[int, tuple[int, float] | None],
         limit: asyncio.Timeout,
     ) -> Tensor:
-        """Return a translation. drawn_by: `seed` and `toward` of Job. `limit` ends when the network begins."""
+        """Return a translation. seed_and_toward: See Job. limit: Timeout, removed when the network begins."""
 
         def begin() -> None:
             if not limit.expired():
@@ -134,15 +132,15 @@ class Service:
                 sample, window = await self.in_thread(read, files, name)
             else:
                 sample, window = await self._processes.call(self.arguments.timeout_s / _READING, read, files, name)
-            image = await self._queue.translate(Job(translator, sample, *drawn_by, begin))
+            image = await self._queue.translate(Job(translator, sample, *seed_and_toward, begin))
         return window.cut(image)
 
     async def _reload(self, request: Request) -> Response:
-        """Load the newest checkpoint. Requests that have begun keep the former one."""
+        """Load the newest checkpoint. Current requests still use the previous generator."""
         try:
             self.translator = await self.in_thread(self.open_translator)
         except UserError as error:
-            raise HTTPException(HTTPStatus.CONFLICT, f"{error} The service goes on as before.") from error
+            raise HTTPException(HTTPStatus.CONFLICT, f"{error} The service keeps the previous generator.") from error
         return self._model(request)
 
     def _model(self, _request: Request) -> Response:
@@ -151,9 +149,9 @@ class Service:
 
 
 async def _uploads(request: Request, expected: Sequence[str]) -> tuple[dict[str, Upload], str]:
-    """Return the files of a request by kind, and the name of the image.
+    """Return the files of a request by form field, and the name of the source image.
 
-    expected: Kinds of files that the generator takes.
+    expected: Form fields that the generator needs, such as source and instances.
     """
     files, given, name = dict[str, Upload](), list[str](), NAME
     curl = "With curl: " + " ".join(f"--form {kind}=@FILE" for kind in expected)
@@ -168,7 +166,7 @@ async def _uploads(request: Request, expected: Sequence[str]) -> tuple[dict[str,
                         name = PurePosixPath(part.filename or "").stem or name if kind == "source" else name
         except (FormParserError, LookupError, UnicodeError, HTTPException) as error:
             if getattr(error, "status_code", HTTPStatus.BAD_REQUEST) != HTTPStatus.BAD_REQUEST:
-                raise  # the gate has raised it
+                raise  # Gate refused the request
             reason = str(getattr(error, "detail", error)).rstrip(".")
             text = f"the body cannot be read as {media_type}: {reason}. {curl}"
             raise HTTPException(HTTPStatus.BAD_REQUEST, text) from error
@@ -176,14 +174,14 @@ async def _uploads(request: Request, expected: Sequence[str]) -> tuple[dict[str,
         given, files["source"] = ["source"], Upload("source", await request.body())
     if sorted(given) != sorted(expected):
         shown = ", ".join(given) or "nothing"
-        text = f"this generator takes {', '.join(expected)}; given: {shown}. {curl}"
+        text = f"this generator needs {', '.join(expected)}, but the request has {shown}. {curl}"
         raise HTTPException(HTTPStatus.BAD_REQUEST, text)
-    return files, name.encode(errors="replace").decode()  # some charsets decode to what cannot be encoded again
+    return files, name.encode(errors="replace").decode()  # replace lone surrogates
 
 
 @contextmanager
 def serving(service: type[Service], arguments: argparse.Namespace, token: str | None) -> Iterator[WebServer]:
-    """Load a generator and yield its server, which listens and does not answer yet.
+    """Load a generator and yield its server. The server listens, but answers only after `run`.
 
     Raises:
         UserError, OSError: The checkpoint or the address cannot be used.

@@ -1,4 +1,4 @@
-"""Options that the command lines of the service and of the playground share. Imports nothing slow."""
+"""Command-line options of both the service and the playground. Do not import slow modules such as torch here."""
 
 import argparse
 from collections.abc import Sequence
@@ -9,14 +9,13 @@ from utils.cli import ArgumentParser
 from utils.signatures import accepted
 
 LOOPBACK = "127.0.0.1"
-DRAIN_S = 8  # Docker kills a container 10 s after it has asked it to stop
+DRAIN_S = 8  # Docker kills a container 10 s after the stop signal
 MAX_SEED = 2**31 - 1
-TOKEN = "PAIRGAN_TOKEN"
-"""Environment variable that may hold the token of the service."""
+TOKEN = "PAIRGAN_TOKEN"  # environment variable with the token of the service
 
 
 def server_parser(description: str, checkpoint: str) -> ArgumentParser:
-    """Return a parser with the options of a generator, and defaults for the options of the service.
+    """Return a parser with the shared options, and with defaults for options that only the service has.
 
     checkpoint: Help text of --checkpoint.
     """
@@ -25,15 +24,15 @@ def server_parser(description: str, checkpoint: str) -> ArgumentParser:
     parser.set_defaults(timeout_s=60, drain_s=DRAIN_S)
     add_generator_options(parser, checkpoint, most_seed=MAX_SEED)
     add = parser.add_argument
-    style_help = "translate in the style of an image; several times: styles to choose from by number"
+    style_help = "image whose style translations get; repeat the option to offer a choice of styles"
     add("--style", type=Path, action="append", dest="styles", default=[], metavar="IMAGE", help=style_help)
-    edges_help = "for a file of pix2pixHD or SPADE: its last input channel holds them"
+    edges_help = "the last input channel holds instance edges; only for weights files of pix2pixHD and SPADE"
     add("--instance-edges", action="store_true", help=edges_help)
     return parser
 
 
 def parse(parser: ArgumentParser, argv: Sequence[str]) -> argparse.Namespace:
-    """Parse a command line, and refuse options that exclude each other."""
+    """Parse a command line. Exit with an error if options contradict each other."""
     arguments = parser.parse_intermixed_args(argv)
     problems = contradictions(**accepted(contradictions, vars(arguments)))
     if problem := next((problem for problem, is_there in problems.items() if is_there), None):

@@ -1,4 +1,4 @@
-"""Processes that read the files of requests, because a decoder can be stopped only with its process."""
+"""Processes that decode the files of requests. A decoder that hangs can be stopped only by killing its process."""
 
 import asyncio
 import sys
@@ -21,32 +21,31 @@ from utils.machine import memory_bytes
 from utils.signals import STOPPING, ignore
 
 _Result = TypeVar("_Result")
-PRELOADED = ["tools.serve.request_files"]
-"""Modules that every process shares."""
-N_PROCESSES = 4  # each holds an image in the memory
-_LEAST_MEMORY = 2**31  # bytes of a process; torch and its libraries take a part
+PRELOADED = ["tools.serve.request_files"]  # modules that the fork server imports before it forks processes
+N_PROCESSES = 4  # each can hold one decoded image in memory
+_LEAST_MEMORY = 2**31  # memory limit of a process in bytes, including torch
 _context: Any = get_context("forkserver" if "forkserver" in get_all_start_methods() else "spawn")
 
 
 class FileProcesses:
-    """Calls functions, each call in a process that computes with one thread.
+    """A runner that executes each call in a new process with one thread.
 
-    n_processes: Number of calls at the same time; further calls wait.
-    max_pixels: Largest image that a process reads.
+    n_processes: Maximum number of simultaneous calls. Further calls wait.
+    max_pixels: Maximum number of pixels of an image that a process reads.
     """
 
     def __init__(self, n_processes: int, max_pixels: int) -> None:
         self._options = max_pixels, max(_LEAST_MEMORY, memory_bytes() // (2 * n_processes))
         self._free = asyncio.Semaphore(n_processes)
-        self._threads = ThreadPoolExecutor(n_processes, "files")  # each waits for a process
+        self._threads = ThreadPoolExecutor(n_processes, "files")  # each thread waits for one process
 
     async def call(self, seconds: float | None, function: Callable[..., _Result], *arguments: Any) -> _Result:
-        """Return the result of `function(*arguments)`. The process is killed if the call is cancelled.
+        """Return the result of `function(*arguments)`. A cancelled call kills its process.
 
         Raises:
-            DataError: The call takes more than `seconds`, or its process has died.
-            Exception: An error of the function. If it is no UserError, OSError or MemoryError, it is a RuntimeError
-                with the traceback as its text.
+            DataError: The call takes more than `seconds`, or its process died.
+            UserError, OSError, MemoryError: The function raised this error.
+            RuntimeError: The function raised another error. The message contains the traceback.
         """
         loop = asyncio.get_running_loop()
         async with self._free:
@@ -55,8 +54,8 @@ class FileProcesses:
                 async with asyncio.timeout(seconds):
                     result, error = await loop.run_in_executor(self._threads, process.call, function, arguments)
             except (TimeoutError, EOFError, ConnectionError) as failure:
-                how = f"takes more than {seconds:g} s" if isinstance(failure, TimeoutError) else "ends the decoder"
-                raise DataError(f"reading the files of this request {how}: save the image again, as PNG") from failure
+                how = f"takes more than {seconds:g} s" if isinstance(failure, TimeoutError) else "crashes the decoder"
+                raise DataError(f"reading the files of this request {how}. Save the image again, as PNG.") from failure
             finally:
                 process.kill()
         if error is not None:
@@ -64,30 +63,30 @@ class FileProcesses:
         return result
 
     def close(self) -> None:
-        """End the threads; calls have ended or were cancelled before."""
+        """End the threads, after all calls have ended or were cancelled."""
         self._threads.shutdown()
 
 
 @contextmanager
 def file_processes(max_pixels: int) -> Iterator[FileProcesses]:
-    """Provide processes for the files of requests."""
+    """Yield a FileProcesses, and close it afterwards."""
     if _context.get_start_method() == "forkserver":
         from multiprocessing import forkserver
 
         _context.set_forkserver_preload(PRELOADED)
-        forkserver.ensure_running()  # imports torch meanwhile
+        forkserver.ensure_running()  # imports torch in the background
     with closing(FileProcesses(N_PROCESSES, max_pixels)) as processes:
         yield processes
 
 
 class _Process:
-    """A process and the pipe to it."""
+    """A process for one call, connected by a pipe."""
 
     def __init__(self, max_pixels: int, most_memory: int) -> None:
         self._connection, other = _context.Pipe()
         process = _context.Process(target=_work, args=(other, max_pixels, most_memory), daemon=True)
         process.start()
-        other.close()  # so that the end of the process closes the pipe
+        other.close()  # otherwise the pipe would stay open after the process ends
         self.kill = process.kill
 
     def call(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, Exception | None]:
@@ -97,14 +96,14 @@ class _Process:
 
 
 def _work(connection: Connection, max_pixels: int, most_memory: int) -> None:
-    """Send back the result of a call, and its error."""
-    ignore(STOPPING)  # a signal to the whole group leaves it to the server to answer what waits
+    """Receive a call, run it, and send back its result or error."""
+    ignore(STOPPING)  # after a signal to the process group, the server still answers waiting requests
     torch.set_num_threads(1)
     if sys.platform != "win32":
         import resource
 
         resource.setrlimit(resource.RLIMIT_DATA, (most_memory, most_memory))
-    with suppress(EOFError, ConnectionError), pixels_allowed(max_pixels):  # the server has closed the pipe
+    with suppress(EOFError, ConnectionError), pixels_allowed(max_pixels):  # the server can close the pipe
         function, arguments = _Pickler.loads(connection.recv_bytes())
         try:
             answer = _Pickler.dumps((function(*arguments), None))
@@ -116,7 +115,7 @@ def _work(connection: Connection, max_pixels: int, most_memory: int) -> None:
 
 
 class _Pickler(ForkingPickler):
-    """Sends tensors as arrays. Torch would send them in shared memory, and Docker has only 64 MB of it."""
+    """A pickler that sends tensors as arrays. Torch would use shared memory, which Docker limits to 64 MB."""
 
     def reducer_override(self, value: Any) -> Any:
         return (torch.from_numpy, (value.numpy(),)) if isinstance(value, Tensor) else NotImplemented

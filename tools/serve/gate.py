@@ -1,4 +1,4 @@
-"""Who may ask a server, and how much. Every error becomes an answer of one line."""
+"""Access control and request limits of the service. Every error becomes a response of one line."""
 
 import asyncio
 import errno
@@ -28,11 +28,11 @@ from utils.log import logger
 from utils.machine import memory_bytes
 from utils.text import printable
 
-LINGER_S = 2.0  # time to read a refused body; a client that still sends may miss the answer of a closed connection
+LINGER_S = 2.0  # how long to read a refused body; a client that is still sending could miss the response
 SOON = {"Retry-After": "1"}
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 _OPEN_PATH = "/health"  # needs no token
-_MOST_BODIES = 64  # bodies of the largest size; they may take at most a quarter of the memory
+_MOST_BODIES = 64  # bodies of the maximum size; together they can take at most a quarter of the memory
 _LEAST_TOKEN = 16  # characters
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _LOCAL_NAME = re.compile(r"(127(\.\d{1,3}){3}|localhost|\[::1\])(:\d{1,5})?", re.ASCII | re.IGNORECASE)
@@ -41,15 +41,14 @@ _Result = TypeVar("_Result")
 
 @dataclass
 class Gate:
-    """Passes requests on to an application if the client may ask, and answers each error with one line.
+    """ASGI middleware that refuses unauthorized or too large requests, and answers each error with one line.
 
-    Refusals are HTTPExceptions. Their detail is the text of the answer.
-
-    max_bytes: Most bytes of the body of a request.
-    remedy: What the user can do if the memory does not suffice.
-    token: Token of the clients. None: accept only requests whose Host header names this machine, and none of other
-        pages. This prevents DNS rebinding.
-    headers: Additional headers of every answer.
+    app: Application that gets the accepted requests. It can refuse a request with an HTTPException.
+    max_bytes: Maximum size of a request body in bytes.
+    remedy: Advice for the user if memory runs out.
+    token: Token that clients must send. None: refuse requests from other web sites, and requests whose Host header
+        does not name this machine. This prevents DNS rebinding.
+    headers: Additional headers of every response.
     """
 
     app: ASGIApp
@@ -57,10 +56,10 @@ class Gate:
     remedy: str
     token: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
-    _n_held: int = field(default=0, init=False)  # bytes of all requests and answers
+    _n_held: int = field(default=0, init=False)  # bytes of all current requests and responses
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request of ASGI."""
+        """Handle an ASGI request."""
         request, n_bytes, status, is_read = Request(scope), 0, 0, False
 
         def hold(n_new: int) -> None:
@@ -77,12 +76,12 @@ class Gate:
             return message
 
         async def send_and_wait(message: Message) -> None:
-            """Send a message. At the end of the answer, wait until the client has taken it."""
+            """Send a message. Before the response ends, read the rest of the request body."""
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
                 MutableHeaders(scope=message).update(_HEADERS | dict(self.headers))
-            if status < HTTPStatus.BAD_REQUEST:  # a refusal takes no room
+            if status < HTTPStatus.BAD_REQUEST:  # do not count refusals
                 hold(len(message.get("body", b"")))
             await send({**message, "more_body": True})
             if message["type"] == "http.response.body" and not message.get("more_body"):
@@ -90,7 +89,7 @@ class Gate:
                 await send({"type": "http.response.body"})
 
         try:
-            self._check_asker(request)
+            self._check_access(request)
             self._check_length(int(request.headers.get("content-length", 0)))
             await self.app({**scope, "app": self}, receive_up_to_most, send_and_wait)
         except ClientDisconnect:
@@ -98,7 +97,7 @@ class Gate:
         except (Exception, asyncio.CancelledError) as error:
             if status:
                 raise
-            self._n_held, n_bytes = self._n_held - n_bytes, 0  # others take its room while the refusal is sent
+            self._n_held, n_bytes = self._n_held - n_bytes, 0  # free its share before sending the refusal
             refusal = self._refusal(error, request)
             headers = {"Connection": "close", **(refusal.headers or {})}
             body = f"{printable(' '.join(refusal.detail.split()))}\n"
@@ -106,14 +105,14 @@ class Gate:
         finally:
             self._n_held -= n_bytes
 
-    def _check_asker(self, request: Request) -> None:
-        """Refuse a client without the token. If there is no token, refuse other Host names and other pages."""
+    def _check_access(self, request: Request) -> None:
+        """Refuse clients without the token. If no token is set, refuse other host names and other web sites."""
         if request.scope["path"] == _OPEN_PATH:
             return
         if self.token is not None:
             scheme, _, given = request.headers.get("authorization", "").partition(" ")
             if scheme.lower() != "bearer" or not secrets.compare_digest(given.encode(), self.token.encode()):
-                text = "this server needs its token: Authorization: Bearer TOKEN"
+                text = "the token is missing or wrong. Send the header Authorization: Bearer TOKEN."
                 raise HTTPException(HTTPStatus.UNAUTHORIZED, text, {"WWW-Authenticate": "Bearer"})
             return
         host, origin = request.headers.get("host", ""), request.headers.get("origin")
@@ -124,42 +123,42 @@ class Gate:
         is_link = request.scope["path"] == "/" and request.headers.get("sec-fetch-mode") == "navigate"
         is_foreign = request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none") and not is_link
         if is_foreign or (origin is not None and origin != f"http://{host}"):
-            raise HTTPException(HTTPStatus.FORBIDDEN, "web pages of other sites may not use this server")
+            raise HTTPException(HTTPStatus.FORBIDDEN, "web pages of other sites cannot use this server")
 
     def _check_length(self, n_bytes: int) -> None:
         if n_bytes > self.max_bytes:
-            problem = f"the request has {n_bytes:,} bytes, at most {self.max_bytes:,} are allowed: use a smaller image"
+            problem = f"the request has {n_bytes:,} bytes, but the limit is {self.max_bytes:,}. Use a smaller image."
             raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, problem)
 
     def _check_room(self) -> None:
         if self._n_held > max(self.max_bytes, min(_MOST_BODIES * self.max_bytes, memory_bytes() // 4)):
-            problem = f"requests of {self._n_held:,} bytes are under way: try again later"
+            problem = f"current requests already have {self._n_held:,} bytes. Try again later."
             raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, problem, SOON)
 
     def _refusal(self, error: Exception | asyncio.CancelledError, request: Request) -> HTTPException:
-        """Return the answer to an error."""
+        """Return the response to an error."""
         if isinstance(error, HTTPException):
             allowed = (error.headers or {}).get("Allow")
-            if allowed or error.status_code == HTTPStatus.NOT_FOUND:  # the router does not say more
-                problem = f"it takes {allowed}" if allowed else "there is no such address"
+            if allowed or error.status_code == HTTPStatus.NOT_FOUND:  # the router gives no reason
+                problem = f"use {allowed}" if allowed else "there is no such address"
                 error.detail = f"{request.method} {request.url.path}: {problem}"
             return error
         if isinstance(error, asyncio.CancelledError):
-            return HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, "the server stops: try again later")
+            return HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, "the server is stopping. Try again later.")
         if isinstance(error, LoadingError) or is_out_of_memory(error):
-            return HTTPException(HTTPStatus.INSUFFICIENT_STORAGE, f"out of memory: {self.remedy}")
+            return HTTPException(HTTPStatus.INSUFFICIENT_STORAGE, f"out of memory. {self.remedy}")
         if isinstance(error, UserError):
             status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE if isinstance(error, TooLargeError) else HTTPStatus.BAD_REQUEST
             return HTTPException(status, str(error))
         if isinstance(error, OSError) and error.errno in _FULL:
-            logger.error("temporary files: %s. Free space there, or set TMPDIR=FOLDER.", error.strerror)
-            return HTTPException(HTTPStatus.INSUFFICIENT_STORAGE, "the disk of the server is full: try again later")
+            logger.error("cannot write temporary files: %s. Free disk space, or set TMPDIR=FOLDER.", error.strerror)
+            return HTTPException(HTTPStatus.INSUFFICIENT_STORAGE, "the disk of the server is full. Try again later.")
         logger.error("a request failed: %s %s", request.method, request.scope["path"], exc_info=error)
-        return HTTPException(HTTPStatus.INTERNAL_SERVER_ERROR, "the translation failed; the terminal shows why")
+        return HTTPException(HTTPStatus.INTERNAL_SERVER_ERROR, "the translation failed. See the terminal.")
 
 
 async def _take_rest(receive: Receive, is_read: bool) -> None:
-    """Receive the rest of a body unless it `is_read`, for up to LINGER_S."""
+    """Read the rest of a request body for up to LINGER_S, unless `is_read`."""
     with suppress(TimeoutError):
         async with asyncio.timeout(LINGER_S):
             while not is_read:
@@ -167,10 +166,10 @@ async def _take_rest(receive: Receive, is_read: bool) -> None:
 
 
 def read_token(file: Path | None, host: str) -> str | None:
-    """Return the token in a file or in the environment. Return None if there is none and `host` is this machine.
+    """Return the token from a file or the environment variable TOKEN, or None if no token is set.
 
     Raises:
-        ConfigError: Others can ask and there is no token, or it is no word of 16 or more ASCII characters.
+        ConfigError: The token is invalid, or it is not set although other machines can reach `host`.
     """
     origin = str(file) if file else TOKEN
     token = file.read_text(encoding="utf-8", errors="replace").strip() if file else os.environ.get(TOKEN)
@@ -178,16 +177,16 @@ def read_token(file: Path | None, host: str) -> str | None:
         with suppress(ValueError):
             host = "localhost" if ipaddress.ip_address(host).is_loopback else host
         if host != "localhost":
-            raise ConfigError(f"--host {host}: others could use the server. Add --token-file FILE, or set {TOKEN}.")
+            raise ConfigError(f"--host {host}: everybody could use the server. Add --token-file FILE, or set {TOKEN}.")
         return None
     if len(token) < _LEAST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
         expected = f"expected a word of {_LEAST_TOKEN} or more ASCII characters"
-        raise ConfigError(f"{origin}: {expected}. Make one: python -c 'import secrets; print(secrets.token_urlsafe())'")
+        raise ConfigError(f"{origin}: {expected}. Make it: python -c 'import secrets; print(secrets.token_urlsafe())'")
     return token
 
 
 def number(request: Request, name: str, default: str = "") -> int:
-    """Return a number in the address, and refuse any other text."""
+    """Return a query parameter as a whole number up to MAX_SEED. Refuse any other text."""
     text = request.query_params.get(name, default)
     if not re.fullmatch(r"\d{1,10}", text, re.ASCII) or int(text) > MAX_SEED:
         raise HTTPException(HTTPStatus.BAD_REQUEST, f"{name}={text!r}: expected a whole number up to {MAX_SEED}")
@@ -195,9 +194,9 @@ def number(request: Request, name: str, default: str = "") -> int:
 
 
 async def unless_gone(request: Request, work: Coroutine[Any, Any, _Result]) -> _Result:
-    """Return the result of a coroutine, which is cancelled when the client closes the connection.
+    """Return the result of a coroutine. Cancel the coroutine if the client closes the connection.
 
-    The body of the request must have been read.
+    Read the body of the request before you call this function.
 
     Raises:
         ClientDisconnect: The client has closed the connection.
@@ -216,4 +215,4 @@ async def unless_gone(request: Request, work: Coroutine[Any, Any, _Result]) -> _
     finally:
         gone.cancel()
         result.cancel()
-        del result  # otherwise the traceback of its error, which has this frame, keeps the files of the request
+        del result  # a traceback keeps this frame, and thus the request's files, in memory

@@ -1,4 +1,4 @@
-"""The files of requests and answers, which are read and written as test.py does."""
+"""Read the files of requests, and write translations, with the same results as test.py."""
 
 import re
 import secrets
@@ -21,34 +21,34 @@ from inference.output_folder import image_store
 from inference.reading import fitted
 from inference.tiling import Window
 
-NAME = "source"  # name of an image without one; seeds of features and noise depend on it
+NAME = "source"  # default name of an image; random features and noise depend on the name
 _SUFFIXES = {b"\x93NUMPY": ".npy", **dict.fromkeys((b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"), ".tif")}
 _PNG = b"\x89PNG\r\n\x1a\n"
-_QUICK = 2**16  # bytes of a PNG
-_UNCOMPRESSED = re.compile(rb"P5 \d+ \d+ 65535\n|P6 \d+ \d+ 255\n")  # the files that the playground's page sends
+_QUICK = 2**16  # largest PNG that is certainly fast to decode, in bytes
+_UNCOMPRESSED = re.compile(rb"P5 \d+ \d+ 65535\n|P6 \d+ \d+ 255\n")  # Netpbm files of the playground's page
 MEDIA_TYPES = {".png": "image/png", ".tif": "image/tiff"}
 
 
 @dataclass(frozen=True)
 class Upload:
-    """A file of a request, as `data.folder.File`."""
+    """An uploaded file. It implements the protocol data.folder.File."""
 
     name: str
     content: bytes
 
     @property
     def suffix(self) -> str:
-        """The suffix of its format, by its first bytes."""
+        """Suffix of the file format, from the first bytes."""
         return next((suffix for begin, suffix in _SUFFIXES.items() if self.content.startswith(begin)), ".png")
 
     @property
     def is_quick(self) -> bool:
-        """Whether no content can make its decoder slow: small PNG and uncompressed Netpbm files."""
+        """Whether decoding is fast for any content: a small PNG or an uncompressed Netpbm file."""
         is_small_png = self.content.startswith(_PNG) and len(self.content) <= _QUICK
         return is_small_png or _UNCOMPRESSED.match(self.content) is not None
 
     def open(self, mode: Literal["rb"] = "rb", /) -> BinaryIO:
-        """Open it for reading."""
+        """Return the content as an open file."""
         return BytesIO(self.content)
 
     def __str__(self) -> str:
@@ -57,11 +57,11 @@ class Upload:
 
 @dataclass(frozen=True)
 class RequestFiles:
-    """Reads the files of requests, and writes translations as files.
+    """A reader for the files of requests, and a writer for translations.
 
-    config: Settings that samples are read with.
-    facts: What follows from them for the data.
-    folder: Folder of temporary files.
+    config: Settings for reading samples.
+    facts: Properties of the data, derived from `config`.
+    folder: Folder for temporary files.
     """
 
     config: Config
@@ -70,7 +70,7 @@ class RequestFiles:
 
     @property
     def kinds(self) -> list[str]:
-        """The files that a request has, as a form names them."""
+        """Form fields of the files that a request must contain."""
         data, facts = self.config.data, self.facts
         others = {"instances": facts.reads_instances, "features": facts.conditioning.features == "precomputed"}
         sources = source_kinds(len(data.source_folder) if data.is_stacked else 1)
@@ -78,31 +78,31 @@ class RequestFiles:
 
     @property
     def media_type(self) -> str:
-        """The media type of translations."""
+        """Media type of translated images."""
         return MEDIA_TYPES.get(image_store(self.facts).suffix, "application/octet-stream")
 
     def read(self, files: Mapping[str, Upload], name: str) -> tuple[Sample, Window]:
-        """Return the sample, padded for the network, and the window of its translation in the network's output.
+        """Return a padded sample, and the window that cuts its translation from the network's output.
 
         Raises:
             DataError: A file cannot be used.
-            TooLargeError: An image is too large, or becomes too large by padding, as a narrow one does.
+            TooLargeError: An image is too large, before or after padding.
         """
         facts, sides = self.facts, image_sides(self.config)
         reader = facts.map_reader(facts.trained_storage, needs_instances=facts.conditioning.needs_instances)
         sample = reader.read(name, {kind: files[kind] for kind in self.kinds})
         padded_sides = (-(-side // sides.multiple) * sides.multiple for side in sample.source.shape[-2:])
         height, width = (max(side, sides.minimum) for side in padded_sides)
-        check_size("source, padded as the generator needs it", height, width)
+        check_size("source, padded for the generator", height, width)
         is_ids, preprocessing = facts.n_classes > 0, build.build_preprocessing(self.config)
         padded = fitted(sample, preprocessing, keeps_size=True, source_is_ids=is_ids)
         return padded.padded, padded.window
 
     def write(self, image: Tensor, source: Upload) -> bytes:
-        """Return a translation as the bytes of a file.
+        """Return a translation as the content of an image file.
 
         Raises:
-            OSError: There is no space for a temporary file.
+            OSError: A temporary file cannot be written.
         """
         store = image_store(self.facts)
         path = self.folder / f"{secrets.token_hex(8)}{store.suffix}"

@@ -1,4 +1,4 @@
-"""A trained generator that translates the files of requests, and the queue of its translations."""
+"""Translate the samples of requests in batches, in the order of their arrival."""
 
 import argparse
 import asyncio
@@ -24,17 +24,18 @@ from utils.device import choose_device
 from utils.errors import ConfigError
 from utils.signatures import accepted
 
-_MOST_PIXELS = 2**21  # pixels of a batch; a larger batch takes more memory, but not less time per pixel
+_MOST_PIXELS = 2**21  # pixels of a batch; a larger batch is not faster per pixel
 
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """A translation that waits for its turn.
+    """A sample that waits for translation.
 
     sample: Sample, padded for the network.
-    seed: Seed of features, noise and style, or the number of a style if there are several.
-    toward: Another seed or style, and the share of it that is mixed in, from 0 to 1. None: nothing is mixed in.
-    begin: Function that is called when the network begins.
+    seed: Seed for features, noise and style. With several styles: number of a style.
+    toward: Second seed or style, and its share of the mix, from 0 to 1. None: do not mix.
+    begin: Function to call just before the network runs.
+    result: Future of the translation.
     """
 
     translator: "Translator"
@@ -46,18 +47,18 @@ class Job:
 
     @property
     def batch_key(self) -> Hashable:
-        """The property that the jobs of a batch share."""
+        """Key that is equal for jobs that can share a batch."""
         return id(self.translator), self.sample.source.shape, self.sample.source.dtype, self.seed, self.toward
 
 
 @dataclass(frozen=True)
 class Translator:
-    """Translates samples with one generator.
+    """A generator, ready to translate the samples of requests.
 
-    loaded: The generator, with the settings for reading samples.
-    styles: Styles of the images of --style, (1, style_channels) each.
-    batch_size: Most samples that are translated together.
-    files: Reads and writes the files of requests.
+    loaded: Generator, with the settings for reading samples.
+    styles: Encoded --style images, (1, style_channels) each.
+    batch_size: Maximum batch size.
+    files: Reader and writer for the files of requests.
     """
 
     loaded: LoadedGenerator
@@ -78,13 +79,13 @@ class Translator:
         return list(predictor.translate(Batch.of([job.sample for job in jobs])))
 
     def picture(self, image: Tensor) -> bytes:
-        """Return a translation as an 8-bit RGB picture: a BMP file, which takes no time to write and to read."""
+        """Return a translation as an 8-bit RGB BMP file. BMP is uncompressed, and therefore fast."""
         file, pixels = BytesIO(), self.predictor.show_target(image).permute(1, 2, 0)
         Image.fromarray(pixels.contiguous().numpy()).save(file, "BMP")
         return file.getvalue()
 
     def describe(self) -> dict[str, Any]:
-        """Return the facts of the generator that a client needs, for JSON."""
+        """Return what a client must know about the generator, as values for JSON."""
         config, facts = self.loaded.config, self.loaded.data_facts
         data, sides = config.data, image_sides(config)
         names = facts.classes.names if facts.classes else tuple(map(str, range(facts.n_classes)))
@@ -117,11 +118,11 @@ class Translator:
 def open_translator(arguments: argparse.Namespace, folder: Path, *, accepts_features: bool = True) -> Translator:
     """Load the generator of --checkpoint.
 
-    folder: Folder of temporary files.
-    accepts_features: Whether precomputed features may come with a source.
+    folder: Folder for temporary files.
+    accepts_features: Whether a request can contain precomputed features.
 
     Raises:
-        UserError: The checkpoint cannot be used, or the generator takes instance features and has no clusters.
+        UserError: The checkpoint cannot be used, or its generator needs instance features that no request can provide.
     """
     options = vars(arguments) | {"style": next(iter(arguments.styles), None), "size": "own"}
     request = Request(**accepted(Request, options))
@@ -130,8 +131,8 @@ def open_translator(arguments: argparse.Namespace, folder: Path, *, accepts_feat
     usable = ("none", "precomputed") if accepts_features else ("none",)
     if loaded.clusters is None and loaded.conditioning.features not in usable:
         raise ConfigError(
-            f"{loaded.file}: takes instance features, which a source does not have. Create clusters to draw them from "
-            f"with python -m tools.cluster_features --checkpoint {loaded.file}."
+            f"{loaded.file}: needs instance features, which requests do not contain. To sample features from clusters, "
+            f"first run python -m tools.cluster_features --checkpoint {loaded.file}."
         )
     styles = [encode_style(loaded, file) for file in arguments.styles]
     predictor = requested_predictor(loaded, request, device, folder, next(iter(styles), None))
@@ -142,29 +143,29 @@ def open_translator(arguments: argparse.Namespace, folder: Path, *, accepts_feat
 
 
 class TranslationQueue:
-    """Translates jobs in their order. A job never waits for a batch to fill.
+    """A queue that translates jobs in order. A job never waits for a batch to fill.
 
-    Only one thread computes, because torch gives each thread its own pool of threads.
+    Only one thread computes, because torch would start a thread pool for each computing thread.
 
-    max_pixels: Largest number of pixels of a batch with several images.
+    max_pixels: Maximum number of pixels of a batch. A single larger image is allowed.
     """
 
     def __init__(self, max_pixels: int) -> None:
         self._max_pixels = min(max_pixels, _MOST_PIXELS)
         self._waiting = list[Job]()
-        n_threads = torch.get_num_threads()  # otherwise the thread starts with the 1 that a worker thread has set
+        n_threads = torch.get_num_threads()  # worker threads set the default to 1
         self._thread = ThreadPoolExecutor(1, "translator", torch.set_num_threads, (n_threads,))
         self._computing: asyncio.Task[None] | None = None
 
     async def translate(self, job: Job) -> Tensor:
-        """Return the translation of a job. A job that still waits is dropped if the caller is cancelled."""
+        """Return the translation of a job. If the caller is cancelled, a job that has not begun is dropped."""
         self._waiting.append(job)
         if self._computing is None:
             self._computing = asyncio.create_task(self._translate_all())
         return await job.result
 
     def close(self) -> None:
-        """Translate no more, without waiting for the translation that has begun."""
+        """Start no more translations. Do not wait for the current translation."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def _translate_all(self) -> None:
@@ -179,7 +180,7 @@ class TranslationQueue:
         self._computing = None
 
     async def _translate_batch(self, jobs: Sequence[Job]) -> None:
-        """Translate a batch. If that fails, translate its jobs one by one: one may be at fault, or all too large."""
+        """Translate a batch. If the batch fails, translate each job by itself, so that only the bad job fails."""
         loop = asyncio.get_running_loop()
         try:
             images = await loop.run_in_executor(self._thread, jobs[0].translator.translate, jobs)
@@ -191,5 +192,5 @@ class TranslationQueue:
                 jobs[0].result.set_exception(error)
             return
         for job, image in zip(jobs, images, strict=True):
-            if not job.result.done():  # its client may have gone
+            if not job.result.done():  # the client can have left
                 job.result.set_result(image)

@@ -1,4 +1,4 @@
-"""A server that a signal stops."""
+"""The HTTP server of the service. A signal stops it."""
 
 import errno
 import logging
@@ -21,16 +21,16 @@ from utils.errors import ConfigError
 from utils.log import logger
 from utils.signals import INTERRUPTED, available, handling
 
-SILENCE_S = 60.0  # after which a connection is closed
-BACKLOG = 128  # connections that wait to be accepted
-_CONNECTIONS = 512  # each further one gets 503
+SILENCE_S = 60.0  # timeout of an inactive connection, in seconds
+BACKLOG = 128  # maximum number of connections that wait to be accepted
+_CONNECTIONS = 512  # further connections get status 503
 
 
 class _Connection(H11Protocol):
     """An HTTP connection with a timeout for slow clients.
 
-    It is closed if the client neither sends nor takes bytes for SILENCE_S, or if the head of a request takes twice as
-    long.
+    The server closes the connection if the client sends and receives nothing for SILENCE_S, or if the headers of a
+    request take longer than 2 * SILENCE_S.
     """
 
     def connection_made(self, transport: Any) -> None:
@@ -40,7 +40,7 @@ class _Connection(H11Protocol):
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._next_watch.cancel()  # otherwise it holds the last request and its answer
+        self._next_watch.cancel()  # otherwise the timer keeps the last request in memory
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -50,7 +50,7 @@ class _Connection(H11Protocol):
     def _watch(self) -> None:
         waits_for = (self.conn.their_state in (h11.IDLE, h11.SEND_BODY), self.transport.get_write_buffer_size())
         is_in_head = self.conn.their_state is h11.IDLE and bool(self.conn.trailing_data[0])
-        head = (self.cycle,) if is_in_head else None  # identified by the request before it
+        head = (self.cycle,) if is_in_head else None  # the previous request identifies these headers
         if (any(waits_for) and waits_for == self._moved) or (head and head == self._head):
             self.transport.abort()
         self._moved, self._head = waits_for, head
@@ -58,13 +58,13 @@ class _Connection(H11Protocol):
 
 
 class WebServer(uvicorn.Server):
-    """Listens at once, and answers when it runs, until a signal stops it.
+    """A server that listens immediately, and answers requests when `run` is called.
 
-    ports: Ports to try, in this order. 0 is any free port.
-    drain_s: Time after the signal to answer requests that have begun, in seconds.
+    ports: Ports to try in this order. 0 means any free port.
+    drain_s: Time to finish current requests after a signal, in seconds.
 
     Raises:
-        ConfigError: The last port is in use or may not be used.
+        ConfigError: No port can be used.
     """
 
     def __init__(self, app: ASGIApp, host: str, ports: Sequence[int], drain_s: int) -> None:
@@ -78,9 +78,9 @@ class WebServer(uvicorn.Server):
                 if port != ports[-1]:
                     continue
                 option = f"--port {port}" if error.errno in (errno.EADDRINUSE, errno.EACCES) else f"--host {host}"
-                reason = str(error.strerror).partition(" (")[0]  # Python adds the address
-                raise ConfigError(f"{option}: {reason}. Choose another.") from error
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else answers can wait 40 ms for an ACK
+                reason = str(error.strerror).partition(" (")[0]  # remove the address that Python adds
+                raise ConfigError(f"{option}: {reason}. Choose another value.") from error
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else responses can wait 40 ms for an ACK
         self.port: int = self._socket.getsockname()[1]
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{self.port}/"
         config = uvicorn.Config(
@@ -101,36 +101,36 @@ class WebServer(uvicorn.Server):
         super().__init__(config)
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
-        """Answer requests, including those that wait already, until a signal comes."""
+        """Answer requests until a signal arrives. Connections that already wait are included."""
         super().run(sockets or [self._socket])
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Close the socket. Answer the requests that have begun for up to `drain_s`, then refuse them."""
-        logger.info("stopping     after the requests under way, within %d s; Ctrl-C again stops at once", self._drain_s)
+        """Close the socket. Finish current requests for up to `drain_s`, then cancel them."""
+        logger.info("stopping     waits %d s for current requests; Ctrl-C again stops at once", self._drain_s)
         await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop at the first signal. At the second, do not wait for requests."""
+        """Stop after the first signal. After the second signal, do not wait for requests."""
         if self.should_exit:
             raise KeyboardInterrupt
         self.should_exit = True
 
     def close(self) -> None:
-        """Close the socket, also if the server has not run."""
+        """Close the socket, even if the server never ran."""
         self._socket.close()
 
 
 @contextmanager
 def until_stopped(opening: AbstractContextManager[WebServer]) -> Iterator[WebServer]:
-    """Open a server, and let Ctrl-C, SIGTERM and SIGHUP stop it. nohup makes it ignore SIGHUP."""
+    """Open a server that stops at Ctrl-C, SIGTERM or SIGHUP (but not at SIGHUP under nohup)."""
     try:
         with opening as server, handling(server.handle_exit, available("SIGINT", "SIGTERM", "SIGHUP")):
             yield server
     except KeyboardInterrupt:
         sys.stderr.write(INTERRUPTED)
         sys.stderr.flush()
-        os._exit(128 + signal.SIGINT)  # Python itself would wait for the thread that translates
+        os._exit(128 + signal.SIGINT)  # sys.exit would wait for the translating thread
     logger.info("stopped")
     if any(thread is not threading.main_thread() and not thread.daemon for thread in threading.enumerate()):
         logging.shutdown()
-        os._exit(0)  # Python would wait for a translation that takes longer than the drain
+        os._exit(0)  # sys.exit would wait for a translation longer than drain_s

@@ -112,7 +112,7 @@ def test_what_translates_otherwise_is_removed(tiny_config: Path, monkeypatch: py
 
     monkeypatch.setattr(safetensors, "plain_copy", damaged)
     output = tiny_config.parent / "exports" / "generator.safetensors"
-    with pytest.raises(ExportError, match=r"differs from the generator by .* 1 allowed, and was removed"):
+    with pytest.raises(ExportError, match=r"differs from the generator by .* \(1 allowed\)"):
         export.main(["--checkpoint", str(run_folder), "--format", "safetensors", "--output", str(output)])
     assert list(output.parent.iterdir()) == []
 
@@ -156,7 +156,7 @@ def test_a_missing_package_is_named_with_the_extra(monkeypatch: pytest.MonkeyPat
 def test_options_that_do_not_go_together_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, message in (
         (["--format", "safetensors", "--style", "a.png"], "--style needs --format onnx, html, not"),
-        (["--format", "onnx", "--output", "a.pt2"], "--output a.pt2: expected a name that ends in .onnx"),
+        (["--format", "onnx", "--output", "a.pt2"], "--output a.pt2: the name must end in .onnx"),
     ):
         with pytest.raises(SystemExit, match="2"):
             export.main(arguments)

@@ -111,7 +111,7 @@ def test_what_a_page_cannot_hold_is_refused(
     of_features = untrained_run(tiny_config, "features.n_channels=3", "features.n_downsamplings=2")
     monkeypatch.setattr(html, "MAX_BYTES_IN_PAGE", 1000)
     for run_folder, message in (
-        (tiny_run, r"MB of weights, but a page in one file holds at most 0 MB. Add --folder"),
+        (tiny_run, r"MB of weights, .* at most 0 MB\. Add --folder"),
         (of_features, r"takes instance features, which a page cannot show. Use --format onnx"),
     ):
         with pytest.raises(ExportError, match=message):
@@ -122,10 +122,10 @@ def test_what_a_page_cannot_hold_is_refused(
 def test_a_wrong_runtime_is_named(tmp_path: Path, package: Path) -> None:
     (tmp_path / "empty").mkdir()
     for given in ("missing", "empty"):
-        with pytest.raises(ExportError, match=rf"{given}/{WASM[0]}\. Name the folder"):
+        with pytest.raises(ExportError, match=rf"{given}/{WASM[0]}\. Run npm pack"):
             runtime_files(WASM, tmp_path / given)
     (package / "dist" / WASM[1]).write_bytes(b"other")
-    with pytest.raises(ExportError, match=rf"its {WASM[1]} does not belong to onnxruntime-web@1.30.0"):
+    with pytest.raises(ExportError, match=rf"{WASM[1]} is not from onnxruntime-web@1.30.0"):
         runtime_files(WASM, package)
 
 
@@ -134,7 +134,7 @@ def test_a_failed_download_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Mo
         raise OSError("no route")
 
     monkeypatch.setattr(html.urllib.request, "urlopen", fail)
-    with pytest.raises(ExportError, match=r"cannot be downloaded \(no route\)\. Run npm pack"):
+    with pytest.raises(ExportError, match=r"cannot be downloaded \(no route\)\. .* npm pack"):
         runtime_files(WASM, None)
     assert not (tmp_path / "cache").exists()
 
@@ -152,11 +152,11 @@ def test_files_from_the_web_are_checked_and_kept(tmp_path: Path, monkeypatch: py
     assert len(asked) == len(WEBGPU)
     assert all(url.startswith("https://") for url in asked)
     served[WASM[0]] = b"<html>"
-    with pytest.raises(ExportError, match="does not belong to onnxruntime-web"):
+    with pytest.raises(ExportError, match="is not from onnxruntime-web"):
         runtime_files(WASM, None)
     assert WASM[0] not in {path.name for path in (tmp_path / "cache").rglob("*.mjs")}
     (tmp_path / "cache" / "pairgan" / "onnxruntime-web@1.30.0" / WEBGPU[0]).write_bytes(b"damaged")
-    with pytest.raises(ExportError, match="Delete it"):
+    with pytest.raises(ExportError, match="Delete the file"):
         runtime_files(WEBGPU, None)
 
 

@@ -142,7 +142,7 @@ def refuse_files(page: Opened, folder: Path) -> None:
     before = page.pixels("source")
     for name, message in (
         ("notes.txt", "notes.txt: is no PNG. Save the label map as a PNG"),
-        ("photo.png", "photo.png: holds RGB colours, expected class"),
+        ("photo.png", "photo.png: holds RGB colours, but must hold class"),
         ("ids.png", "(row 0, column 0) holds id 99"),
         ("cut.png", "cut.png: is damaged"),
     ):

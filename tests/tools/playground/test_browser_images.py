@@ -60,7 +60,7 @@ def open_and_draw(page: Opened, photos: Trained, engine: str, folder: Path) -> N
     if engine == "server":  # a live page keeps the longest side of the training
         page.open(folder / "large.png", width=48)
         assert page.pixels("source").shape == (24, 48, 3)
-        page.assert_says("large.png: 121x61 was made smaller, to 48x24")
+        page.assert_says("large.png: was shrunk from 121x61 to 48x24 pixels")
     else:
         whole = page.open(folder / "large.png", width=121)
         assert np.array_equal(page.pixels("source"), large)

@@ -64,7 +64,7 @@ def test_a_file_of_colours_names_the_classes(tmp_path: Path) -> None:
     setting = f"metrics.label_colors={tmp_path / 'colors.yaml'}"
     found = described(labels(2), setting)
     assert [(kind["name"], kind["color"]) for kind in found["classes"]] == [("grass", "008000"), ("sea", "0000c8")]
-    with pytest.raises(ConfigError, match="has 2 classes, the generator 3"):
+    with pytest.raises(ConfigError, match="has 2 classes, the generator has 3"):
         described(labels(3), setting)
 
 

@@ -56,7 +56,7 @@ def test_samples_of_the_test_split(server: WebServer) -> None:
     assert len(body) == 32 * 32 * 8
     assert np.frombuffer(body, "<i4", 32 * 32).max() < N_CLASSES
     status, body, _ = ask(server, "/samples/3")
-    assert (status, body) == (400, b"sample 3: there are only 3 samples. Choose another.\n")
+    assert (status, body) == (400, b"sample 3: there are only 3 samples. Choose a smaller number.\n")
 
 
 def test_the_page_requests_nothing_from_elsewhere(server: WebServer) -> None:
@@ -101,7 +101,7 @@ def test_styles_are_of_seeds_or_photographs_and_between_two_of_them(tiny_config:
 def test_a_port_in_use_is_an_error_only_if_it_was_asked_for(tiny_run: Path) -> None:
     with serving("--checkpoint", str(tiny_run)) as server:
         taken = str(server.port)
-        message = f"--port {taken}: Address already in use. Choose another."
+        message = f"--port {taken}: Address already in use. Choose another value."
         with pytest.raises(UserError, match=message), serving("--checkpoint", str(tiny_run), "--port", taken):
             pass
         with serving("--checkpoint", str(tiny_run)) as second:
@@ -116,7 +116,7 @@ def test_a_signal_stops_the_service_and_nothing_is_left(tiny_run: Path, tmp_path
     (tmp_path / "tmp").mkdir()
     command = ["-m", "tools.serve", "--port", "0", "--checkpoint", str(tiny_run)]
     process = start_program(command, tmp_path / "out", partial(use_for_temporary_files, tmp_path / "tmp"))
-    wait_for_text(tmp_path / "out", "Ctrl-C stops it")
+    wait_for_text(tmp_path / "out", "Ctrl-C stops")
     assert process.pid is not None
     os.kill(process.pid, signal.SIGTERM)
     process.join(60)
@@ -141,7 +141,7 @@ def test_a_second_signal_does_not_wait_for_the_translation(tiny_run: Path, tmp_p
     out = tmp_path / "out"
     command = ["-m", "tools.playground", "--checkpoint", str(tiny_run), "--no-browser"]
     process = start_program(command, out, partial(make_slow, tmp_path / "tmp"))
-    wait_for_text(out, "Ctrl-C stops it")
+    wait_for_text(out, "Ctrl-C stops")
     port = re.search(r"http://127\.0\.0\.1:(\d+)/", out.read_text())
     assert port is not None
     assert process.pid is not None

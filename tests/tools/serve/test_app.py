@@ -76,7 +76,10 @@ def test_requests_that_wait_are_translated_together_with_the_same_pixels(server:
         hold.begun.wait(60)
         others = [threads.submit(ask, server, "/translate", BODY, FORM) for _ in range(2)]
         wait_until(lambda: hold.n_read == 3)
-        assert ask(server, "/translate", BODY, FORM)[:2] == (503, b"3 translations are under way: try again later\n")
+        assert ask(server, "/translate", BODY, FORM)[:2] == (
+            503,
+            b"3 other requests are in progress. Try again later.\n",
+        )
         hold.opened.set()
         assert first.result().status == 200
         assert {other.result().body for other in others} == {first.result().body}
@@ -109,7 +112,7 @@ def test_a_translation_that_has_begun_is_completed_and_others_have_a_time_limit(
         hold.opened.set()
         assert first.result().status == 200
     assert (second.status, second.headers["Retry-After"], hold.sizes) == (503, "1", [1])
-    assert b" within 3 s: try again later, or send a smaller image" in second.body
+    assert b" within 3 s. Try again later, or send a smaller image" in second.body
 
 
 def test_requests_wait_undecoded_while_two_batches_are_decoded(tiny_run: Path, hold: Hold) -> None:
@@ -141,7 +144,7 @@ def test_a_stop_answers_requests_that_have_begun_and_refuses_them_after_the_drai
     with upload:
         answer = b"".join(iter(lambda: upload.recv(65536), b""))
     assert answer.startswith(f"HTTP/1.1 {status} ".encode())
-    assert answer.endswith(b"\r\n\r\nthe server stops: try again later\n") == (status == 503)
+    assert answer.endswith(b"\r\n\r\nthe server is stopping. Try again later.\n") == (status == 503)
 
 
 def test_uploads_that_stall_take_no_place(server: WebServer) -> None:
@@ -158,7 +161,7 @@ def test_reload_translates_with_the_newest_checkpoint(tiny_run: Path, tmp_path: 
         link.unlink()
         refused = ask(server, "/reload", b"")
         assert (refused.status, refused.body.count(b"\n")) == (409, 1)
-        assert b"The service goes on as before." in refused.body
+        assert b"The service keeps the previous generator." in refused.body
         assert ask(server, "/translate", BODY, FORM).status == 200
         link.symlink_to(tiny_run)
         assert ask(server, "/reload", b"").status == 200
@@ -173,8 +176,8 @@ def test_a_full_disk_is_one_line(
 
     monkeypatch.setattr(RequestFiles, "write", fail)
     answer = ask(server, "/translate", BODY, FORM)
-    assert answer[:2] == (507, b"the disk of the server is full: try again later\n")
-    assert "temporary files: No space left on device. Free space there" in caplog.text
+    assert answer[:2] == (507, b"the disk of the server is full. Try again later.\n")
+    assert "temporary files: No space left on device. Free disk space" in caplog.text
     assert "Traceback" not in caplog.text
 
 
@@ -184,20 +187,20 @@ TWICE = form(source=SMALL).partition(f"\r\n--{BOUNDARY}--".encode())[0] + b"\r\n
 @pytest.mark.parametrize(
     ("sent_body", "headers", "status", "answer"),
     [
-        (b"", {}, 400, "this generator takes source, instances; given: source. With curl: --form source=@FILE --form"),
+        (b"", {}, 400, "this generator needs source, instances, but the request has source. "),
         (form(source=b"a", instances=b"b").replace(b'; filename="photo.x"', b""), FORM, 400,
-         "given: source (no file), instances (no file). With curl: --form source=@FILE --form"),
-        (TWICE + BODY, FORM, 400, "given: source, source, instances. With"),
+         "has source (no file), instances (no file). With curl: --form source=@FILE --form"),
+        (TWICE + BODY, FORM, 400, "has source, source, instances. With"),
         (gzip.compress(BODY, mtime=0), FORM | COMPRESSED, 400, "the body cannot be read as multipart/form-data"),
         (form(source=png(8, 8, 77), instances=SMALL), FORM, 400, "holds id 77, allowed are 0 to 11: "),
         (form(source=png(65, 64), instances=png(65, 64)), FORM, 413, ", more than 4096 pixels"),
-        (form(source=png(1, 4096), instances=png(1, 4096)), FORM, 413, "padded as the generator needs it: 4096x"),
-        (bytes(4_000_000), {}, 413, "4,000,000 bytes, at most 100,000"),
+        (form(source=png(1, 4096), instances=png(1, 4096)), FORM, 413, "padded for the generator: 4096x"),
+        (bytes(4_000_000), {}, 413, "4,000,000 bytes, but the limit is 100,000"),
         (b"x", {"Content-Type": "Multipart/Form-Data"}, 400,
          "the body cannot be read as Multipart/Form-Data: Missing boundary in multipart. With curl: --form source=@F"),
         (f"--{BOUNDARY}\r\n\xff: \r\n".encode("latin-1"), FORM, 400, "Invalid multipart data"),
         (BODY, {"Content-Type": f"{FORM['Content-Type']}; charset=undefined"}, 400, "undefined encoding"),
-        (form(**{"\x1b[31m": SMALL}), FORM, 400, r"given: \x1b[31m. "),
+        (form(**{"\x1b[31m": SMALL}), FORM, 400, r"has \x1b[31m. "),
     ],
 )  # fmt: skip
 def test_unfit_translations_are_refused(

@@ -24,7 +24,7 @@ def test_a_call_that_takes_too_long_or_ends_its_process_is_an_error_of_the_file(
     async def main(processes: FileProcesses) -> int:
         with pytest.raises(DataError, match=r"takes more than 0\.2 s"):
             await processes.call(0.2, time.sleep, 60)
-        with pytest.raises(DataError, match="ends the decoder"):
+        with pytest.raises(DataError, match="crashes the decoder"):
             await processes.call(60, os._exit, 1)
         with pytest.raises(OSError, match="No space"):
             await processes.call(60, fail, errno.ENOSPC)

@@ -42,7 +42,7 @@ NOT_THERE = "there is no such address"
         ("GET /samples/%2e%2e%2fetc", {}, 404, NOT_THERE),
         ("GET http://[", {}, 404, NOT_THERE),
         ("GET /nothing", {"Upgrade": "websocket", "Connection": "upgrade, close"}, 404, f"GET /nothing: {NOT_THERE}"),
-        ("PUT /translate", {}, 405, " /translate: it takes POST"),
+        ("PUT /translate", {}, 405, " /translate: use POST"),
         ("POST /translate?seed=99999999999", {}, 400, "seed='99999999999'"),
         ("POST /translate?percent=%D9%A3", {}, 400, "expected a whole number"),
         ("POST /translate", {"Content-Length": "99999999999", "Expect": "100-continue"}, 413, "99,999,999,999 bytes"),
@@ -96,8 +96,8 @@ def test_a_head_that_never_ends_is_left(server: WebServer, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("error", "status", "answer"),
     [
-        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), 507, b"out of memory: "),
-        (ValueError("a fault"), 500, b"the translation failed; the terminal shows why\n"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), 507, b"out of memory. "),
+        (ValueError("a fault"), 500, b"the translation failed. See the terminal.\n"),
     ],
 )
 def test_a_failed_translation_leaves_the_server_alive(
@@ -155,17 +155,17 @@ def test_the_bodies_of_all_requests_are_bounded(monkeypatch: pytest.MonkeyPatch)
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
-        assert other.text() == (503, b"the server stops: try again later\n")
+        assert other.text() == (503, b"the server is stopping. Try again later.\n")
         return bodies[-1]
 
-    assert asyncio.run(main()).text() == (503, b"requests of 6,499 bytes are under way: try again later\n")
+    assert asyncio.run(main()).text() == (503, b"current requests already have 6,499 bytes. Try again later.\n")
 
 
 def test_only_other_machines_need_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(TOKEN, raising=False)
     assert [read_token(None, host) for host in ("127.0.0.1", "::1", "localhost")] == [None] * 3
     for host in ("::", "example.org"):
-        with pytest.raises(ConfigError, match=r"others could use the server\. Add --token-file FILE"):
+        with pytest.raises(ConfigError, match=r"everybody could use the server\. Add --token-file FILE"):
             read_token(None, host)
     monkeypatch.setenv(TOKEN, "0123456789abcdef")
     assert read_token(None, "0.0.0.0") == "0123456789abcdef"

@@ -97,7 +97,10 @@ def test_a_seed_is_that_of_test_py(
 ) -> None:
     checkpoint = untrained_run(tiny_config, *settings, "init.distribution=normal:0.3")
     if settings == FEATURES:
-        with pytest.raises(ConfigError, match="Create clusters to draw them from"), serving("--checkpoint", checkpoint):
+        with (
+            pytest.raises(ConfigError, match=r"run python -m tools\.cluster_features"),
+            serving("--checkpoint", checkpoint),
+        ):
             pass
         cluster_features.main(["--checkpoint", str(checkpoint), "--clusters", "3"])
     source, instances = draw(tmp_path)

@@ -194,8 +194,8 @@ async function openFile(file) {
   const { picture, width, height } = read;
   if (!isShown || picture.values.length === width * height) return;
   say(
-    `${file.name}: ${width}x${height} was made smaller, to ${picture.width}x${picture.height}. ` +
-    `The page takes up to ${model.max_pixels} pixels, and the "Longest side" below, under More.`, "note");
+    `${file.name}: was shrunk from ${width}x${height} to ${picture.width}x${picture.height} pixels. ` +
+    `The limits are ${model.max_pixels} pixels, and the "Longest side" under More.`, "note");
 }
 
 /** Lay a photograph under the drawing, or none. */
@@ -218,7 +218,7 @@ async function openInstances(file) {
 async function openBlank() {
   const width = numberIn("width", 1, 4096, model.width), height = numberIn("height", 1, 4096, model.height);
   if (width * height > model.max_pixels) {
-    throw new Error(`${width}x${height}: a picture has at most ${model.max_pixels} pixels. Choose a smaller one.`);
+    throw new Error(`${width}x${height}: a picture has at most ${model.max_pixels} pixels. Choose a smaller size.`);
   }
   await open(() => Picture.blank(width, height, palette.paper, model.needs_instances));
 }

@@ -17,7 +17,7 @@ export class Camera {
   /** Ask for the camera; return whether it is on. Throws where there is none, or the user refuses. */
   async start() {
     const turn = ++this.turn;
-    if (!navigator.mediaDevices) throw new Error("The browser gives no camera to this page.");
+    if (!navigator.mediaDevices) throw new Error("The browser does not allow this page to use a camera.");
     let stream = null;
     try {
       stream = await navigator.mediaDevices.getUserMedia({ video: true });

@@ -33,7 +33,7 @@ export class Gallery {
     };
     const bar = document.createElement("figcaption");
     bar.append(
-      button("Open", `Go on from the source of result ${number}`, () => this.onOpen(file)),
+      button("Open", `Continue from the source of result ${number}`, () => this.onOpen(file)),
       button("Download", `Download result ${number} with its source`, () => saveBlob(file, file.name)),
       button("Remove", `Remove result ${number}`, remove));
     figure.append(image, bar);

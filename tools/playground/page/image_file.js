@@ -30,8 +30,8 @@ export async function readInstances(file, picture) {
   const ids = await decodeIds(await file.arrayBuffer(), file.name);
   if (ids.width !== picture.width || ids.height !== picture.height) {
     throw new FileError(
-      `${file.name}: is ${ids.width}x${ids.height}, the label map ${picture.width}x${picture.height}. ` +
-      `First open the label map that it belongs to, with a longest side of ${Math.max(ids.width, ids.height)}.`);
+      `${file.name}: is ${ids.width}x${ids.height}, but the label map is ${picture.width}x${picture.height}. ` +
+      `First open its label map with a longest side of ${Math.max(ids.width, ids.height)}.`);
   }
   return Int32Array.from(ids.values);
 }
@@ -58,7 +58,7 @@ async function readColored(file, { file_colors: colors }) {
     const color = [values[at] >> 16, (values[at] >> 8) & 255, values[at] & 255].join(", ");
     throw new FileError(
       `${file.name}: pixel (row ${Math.floor(at / width)}, column ${at % width}) has the colour [${color}], which is ` +
-      `none of data.label_colors. Draw in these alone, without soft borders, and save as PNG. ${TRACE}`);
+      `none of data.label_colors. Use only these colours, without soft edges, and save as PNG. ${TRACE}`);
   }
   return { width, height, values: values.map(value => idOf.get(value)) };
 }

@@ -23,7 +23,7 @@ export class KeptResults {
     try {
       return await answer(store.add({ [NETWORK]: this.network, file }));
     } catch {
-      throw new Error("The browser has no room for this result. Remove others, or download it.");
+      throw new Error("The browser has no room for this result. Remove other results, or download this result.");
     }
   }
 

@@ -5,8 +5,8 @@ import { PageWorker } from "page_worker";
 import { piped } from "png";
 import { decode, rgbBytes, translatedSize } from "wire";
 
-const NO_SIMD = "This browser has no WebAssembly SIMD, which the network needs: samples are shown without their " +
-  "translations. Open the page in a newer browser.";
+const NO_SIMD = "This browser has no WebAssembly SIMD, which the network needs. The page shows samples, " +
+  "but cannot translate. Open it in a newer browser.";
 
 /** Return the engine; its `obstacle` says why it cannot translate, null where it can. */
 export async function openEngine(model) {
@@ -66,7 +66,7 @@ async function part(name) {
     const answer = await fetch(element.dataset.file).catch(() => null);
     if (!answer?.ok) {
       throw new Error(
-        `${element.dataset.file}: cannot be read. Browsers read files beside a page from a server only: ` +
+        `${element.dataset.file}: cannot be read. Browsers load files next to a page only from a server. Run ` +
         "python -m http.server --bind 127.0.0.1");
     }
     return new Uint8Array(await answer.arrayBuffer());

@@ -55,13 +55,13 @@ function readHeader(content, name) {
   const width = view.getUint32(0), height = view.getUint32(4), [bits, kind] = content.subarray(8);
   if (kind in KINDS) {
     throw new FileError(
-      `${name}: holds ${KINDS[kind]}, expected class ids. Make ids of colours with ` +
+      `${name}: holds ${KINDS[kind]}, but must hold class ids. Convert colours to ids with ` +
       `python -m tools.convert_data colors-to-ids FROM TO. ${TRACE}`);
   }
   if (!width || !height) damaged(name);
   checkSize(name, width, height);
   const known = kind === GREY ? [1, 8, 16] : kind === PALETTE ? [1, 2, 4, 8] : [];
-  if (!known.includes(bits)) throw new FileError(`${name}: has ${bits} bits a pixel. Save it as an 8- or 16-bit PNG.`);
+  if (!known.includes(bits)) throw new FileError(`${name}: has ${bits} bits per pixel. Save it as 8- or 16-bit PNG.`);
   if (content[12]) throw new FileError(`${name}: is interlaced. Save it without interlacing.`);
   return { width, height, bits };
 }

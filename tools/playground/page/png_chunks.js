@@ -2,7 +2,7 @@
 
 export const SIGNATURE = [0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a];
 
-export const TRACE = 'A photograph is laid under the drawing by "Trace…".';
+export const TRACE = 'To trace a photograph, use "Trace…".';
 
 /** A file that cannot be used; the message names the remedy. */
 export class FileError extends Error {}

@@ -71,15 +71,15 @@ function split(content, name) {
 }
 
 function check({ version, width, height, hasClasses, seed, other, percent }, model, name) {
-  if (version > VERSION) throw new FileError(`${name}: is of a later version of this page. Open it there.`);
+  if (version > VERSION) throw new FileError(`${name}: was saved by a newer version of this page. Open it there.`);
   const areWhole = [width, height, seed, other, percent].every(number => Number.isSafeInteger(number) && number >= 0);
   if (version !== VERSION || !areWhole || width * height === 0 || percent > 100) damaged(name);
   if (width * height > model.max_pixels) {
     throw new FileError(
-      `${name}: its source is ${width}x${height}, a picture has at most ${model.max_pixels} pixels here. ` +
-      "Open the picture without its source: save it with another program first.");
+      `${name}: its source has ${width}x${height} pixels, but the limit is ${model.max_pixels}. ` +
+      "To open only the picture, save it with another program first.");
   }
   if (!hasClasses && model.classes.length) {
-    throw new FileError(`${name}: is a result of a network of images, this one takes label maps. Open it on its page.`);
+    throw new FileError(`${name}: is from an image network, but this page needs label maps. Open it on its page.`);
   }
 }

@@ -5,7 +5,7 @@ import { decode } from "wire";
 
 const MODEL = "X-Model"; // the header with a digest of what the page was made for
 const OTHER_MODEL =
-  "The playground was started with another model or other options. Reload the page; it keeps drawings of this model.";
+  "The playground now has another model or other options. Reload the page. Drawings of this model are kept.";
 
 /** The server is not there; it may come back. */
 class NoConnection extends Error {

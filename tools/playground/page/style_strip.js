@@ -85,7 +85,7 @@ export class StyleStrip {
 
   #button(number) {
     const button = document.createElement("button"), canvas = document.createElement("canvas");
-    Object.assign(button, { type: "button", value: number, title: `Take ${this.#nameOf(number)}` });
+    Object.assign(button, { type: "button", value: number, title: `Use ${this.#nameOf(number)}` });
     button.append(canvas, this.#nameOf(number));
     button.addEventListener("click", () => {
       this.choose(number);
