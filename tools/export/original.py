@@ -46,7 +46,7 @@ def write_original(
     if loaded.step is None and loaded.file.suffix == ".pth":
         weights = read_weights_file(loaded.file, checks_content=False)
         has_biases = any(key.removeprefix("module.") == "model.1.bias" for key in weights)
-        usual = None if has_biases else "pix2pix"  # only pix2pixHD has biases before batch norm
+        usual = None if has_biases else "pix2pix"  # pix2pixHD has biases before batch norm
     generator = loaded.generator
     parts = [generator.generator, generator.encoder] if isinstance(generator, EncodedGenerator) else [generator]
     families = [choose_family(part, family, usual) for part in parts]
