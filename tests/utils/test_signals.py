@@ -29,7 +29,7 @@ def few_signals(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("few_signals")
-@pytest.mark.parametrize("path", SOURCES)
+@pytest.mark.parametrize("path", sorted(SOURCES))
 def test_a_module_is_imported(path: str) -> None:
     name = path.removesuffix(".py").replace("/", ".")
     spec = spec_from_loader(name, SourceFileLoader(name, str(ROOT / path)))
