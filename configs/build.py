@@ -1,4 +1,4 @@
-"""From a configuration to its parts: the one place that turns settings into data, networks, losses and metrics."""
+"""Build the data, networks, losses and metrics that a configuration describes."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -45,18 +45,18 @@ from utils.text import exact
 from utils.torch_private import cpu_has_matrix_units
 
 T = TypeVar("T")
-_LABEL_IDS = 2**16  # ids of 16 bits, for label maps next to sources that are images
+_LABEL_IDS = 2**16  # number of 16-bit class ids, for the label maps of loss.outside_mask
 
-# settings of sizes, by data.preprocess
-_TRANSLATED = dict.fromkeys(SIZED_BY_CROP, ("crop_width", "crop_height")) | {"scale_width": ("load_width",)}
-_REDUCED = {"resize_and_crop": ("load_width", "load_height"), "scale_width_and_crop": ("load_width",)}
+# names of the settings, by data.preprocess, for the final size and for the size before a crop
+_FINAL_SIZE = dict.fromkeys(SIZED_BY_CROP, ("crop_width", "crop_height")) | {"scale_width": ("load_width",)}
+_SIZE_BEFORE_CROP = {"resize_and_crop": ("load_width", "load_height"), "scale_width_and_crop": ("load_width",)}
 
 
 def data_facts(config: Config, direction: str | None = None) -> DataFacts:
-    """Return the facts about the images of a direction, by default the default direction of the method.
+    """Return facts about the images of a direction. None: the default direction of the method.
 
     Raises:
-        ConfigError: the method has no such direction, or settings of classes contradict each other.
+        ConfigError: the method has no such direction, or class settings contradict each other.
     """
     data, classes = config.data_of(direction), named_classes(config.data)
     n_classes, colors = number_of_classes(data, classes), data.colors
@@ -95,7 +95,7 @@ def data_facts(config: Config, direction: str | None = None) -> DataFacts:
 
 
 def prepare_device(config: Config, device: torch.device) -> None:
-    """Choose a GPU's algorithms and their precision; keep the memory that a step on a CPU frees for the next one."""
+    """Set the algorithms and the precision of a GPU. On a CPU, let each step reuse the memory of the previous step."""
     torch.backends.cudnn.benchmark = not config.train.deterministic
     allow_tf32(config.amp.opt_level != "O0")
     use_deterministic_algorithms(config.train.deterministic)
@@ -104,12 +104,12 @@ def prepare_device(config: Config, device: torch.device) -> None:
 
 
 def memory_format(device: torch.device, on_cpu: torch.memory_format = torch.contiguous_format) -> torch.memory_format:
-    """Return the memory layout of networks on a device: channels last suits a GPU's tensor cores."""
+    """Return the memory format of networks on a device. It is channels last on a GPU, for its tensor cores."""
     return on_cpu if device.type == "cpu" else torch.channels_last
 
 
 def image_sides(config: Config) -> ImageSides:
-    """Return the heights and widths that the generator takes, with its feature encoder if it has one."""
+    """Return the heights and widths that the generator and its feature encoder, if any, accept."""
     generator = GENERATORS[config.generator.name]
     sides = _of_rule(generator.image_sides, vars(config.generator), ImageSides)
     if not config.has_encoder:
@@ -119,20 +119,20 @@ def image_sides(config: Config) -> ImageSides:
 
 
 def discriminator_settings(config: Config) -> dict[str, Any]:
-    """Return the settings of the discriminator, whose downsampling is the generator's, as in CUT."""
+    """Return the discriminator's settings. As in CUT, it downsamples in the same way as the generator."""
     takes_downsample = "downsample" in argument_names(GENERATORS[config.generator.name])
     downsample = config.generator.downsample if takes_downsample else "strided"
     return vars(config.discriminator) | {"downsample": downsample}
 
 
 def discriminated_side(config: Config) -> int:
-    """Return the shortest side, in pixels, of an image that the discriminator takes."""
+    """Return the least height and width of images for the discriminator, in pixels."""
     discriminator = DISCRIMINATORS[config.discriminator.name]
     return _of_rule(discriminator.least_side, discriminator_settings(config), int)
 
 
 def _of_rule(rule: Callable[..., T], settings: Mapping[str, Any], kind: type[T]) -> T:
-    """Return what a static method of a network returns for `settings`; raise ConfigError for another type."""
+    """Call a static method of a network with `settings`. Raise ConfigError unless it returns a `kind`."""
     sides = _called(rule, settings)
     if not isinstance(sides, kind):
         raise ConfigError(f"{rule.__qualname__}: returns {sides!r}. Return an {kind.__name__} (docs/architecture.md).")
@@ -140,7 +140,7 @@ def _of_rule(rule: Callable[..., T], settings: Mapping[str, Any], kind: type[T])
 
 
 def trained_side(config: Config) -> LeastSide:
-    """Return the shortest side of a source that can be trained on: the discriminator and the losses see its target."""
+    """Return the least height and width of sources, so that their targets suit the discriminator and the losses."""
     rule = DISCRIMINATORS[config.discriminator.name].least_side
     settings = accepted(rule, vars(config.discriminator)) or {"name": config.discriminator.name}
     sides = [(discriminated_side(config), " ".join(f"discriminator.{key}={settings[key]}" for key in settings))]
@@ -153,32 +153,32 @@ def trained_side(config: Config) -> LeastSide:
 
 
 def check_trained_sizes(config: Config) -> None:
-    """Raise ConfigError if a size of the settings is too small to train on."""
+    """Raise ConfigError if the settings choose an image size that is too small for training."""
     least = trained_side(config)
-    expected = f"at least {least.pixels} with {least.reason}; enlarge it, or change these settings"
-    for key in _TRANSLATED.get(config.data.preprocess, ()):
+    expected = f"at least {least.pixels} with {least.reason}. Enlarge it, or change these settings"
+    for key in _FINAL_SIZE.get(config.data.preprocess, ()):
         config.data.require(getattr(config.data, key) >= least.pixels, key, expected)
 
 
 def check_sizes(config: Config) -> None:
-    """Raise ConfigError if the generator does not take a size of the settings."""
+    """Raise ConfigError if the generator does not accept an image size from the settings."""
     sides, data, scale = image_sides(config), config.data, config.generator.scale
-    multiple = math.ceil(1 / scale)  # a side of a reduced target is a whole number
+    multiple = math.ceil(1 / scale)  # so that a reduced target has whole sides
     expected = f"a multiple of {multiple} with generator.scale={scale:g}"
-    for key in _REDUCED.get(data.preprocess, ()):
+    for key in _SIZE_BEFORE_CROP.get(data.preprocess, ()):
         data.require(getattr(data, key) % multiple == 0, key, expected)
     expected = f"a multiple of {sides.multiple}, at least {sides.minimum}, for this generator; for instance "
-    for key in _TRANSLATED.get(data.preprocess, ()):
+    for key in _FINAL_SIZE.get(data.preprocess, ()):
         size = getattr(data, key)
         nearest = max(sides.minimum, round(size / sides.multiple) * sides.multiple)
         data.require(size % sides.multiple == 0 and size >= sides.minimum, key, f"{expected}{nearest}")
 
 
 def build_preprocessing(config: Config) -> Preprocessing:
-    """Return how samples are cut to the sizes that the generator takes.
+    """Return the preprocessing that resizes and crops samples to sizes that the generator accepts.
 
     Raises:
-        ConfigError: the generator does not take a size that the settings ask for.
+        ConfigError: the generator does not accept an image size from the settings.
     """
     check_sizes(config)
     data, sides, augmentation = config.data, image_sides(config), None
@@ -205,23 +205,23 @@ def count_workers(data: DataConfig, processes_per_machine: int) -> int:
 
 
 def build_generator(config: Config, direction: str | None = None) -> nn.Module:
-    """Return the generator of a direction, with its encoder if it has one; see `build_conditioning`.
+    """Return the generator of a direction, together with its feature or style encoder if it has one.
 
-    Weights come from torch's global random generator.
+    The initial weights are drawn from torch's global random generator.
     """
     settings, data = config.generator, config.data_of(direction)
     maker = GENERATORS[settings.name]
     conditioning = data_facts(config, direction).conditioning
-    in_channels, n_further = conditioning.channels + config.features.n_channels, conditioning.source_image_channels
+    in_channels, n_stacked = conditioning.channels + config.features.n_channels, conditioning.source_image_channels
     height, width = config.style.size
-    # features before a norm are compared, in CUT's networks at least: biases of the convolutions there count
-    compares = config.method.declaration.compares_features or "antialiased" in (settings.downsample, settings.upsample)
+    # CUT compares features before norms, so the convolutions before instance norm need biases
+    is_biased = config.method.declaration.compares_features or "antialiased" in (settings.downsample, settings.upsample)
     values = vars(settings) | {
         "in_channels": in_channels,
         "out_channels": data.target_channels,
-        "n_image_channels": n_further if conditioning.n_classes else data.source_channels,
-        "n_label_channels": conditioning.n_classes if n_further else 0,
-        "biased_downs": compares and settings.norm == "instance",
+        "n_image_channels": n_stacked if conditioning.n_classes else data.source_channels,
+        "n_label_channels": conditioning.n_classes if n_stacked else 0,
+        "biased_downs": is_biased and settings.norm == "instance",
         "style_channels": config.style.channels,
         "style_height": height,
         "style_width": width,
@@ -238,22 +238,22 @@ def build_generator(config: Config, direction: str | None = None) -> nn.Module:
     network: nn.Module = generator
     if config.has_encoder:
         values = vars(config.features) | {"n_features": config.features.n_channels, "norm": settings.norm}
-        of_features = _called(FeatureEncoder, values | {"in_channels": data.target_channels})
-        _draw_weights(of_features, config, "none", as_spade=False)
-        network = FeatureConditionedGenerator(generator, of_features)
+        feature_encoder = _called(FeatureEncoder, values | {"in_channels": data.target_channels})
+        _draw_weights(feature_encoder, config, "none", as_spade=False)
+        network = FeatureConditionedGenerator(generator, feature_encoder)
     elif config.style.channels:
-        encoder = _called(StyleEncoder, values | {"in_channels": data.target_channels})
-        _draw_weights(encoder, config, norm, as_spade=as_spade)
-        network = StyleConditionedGenerator(generator, encoder)
+        style_encoder = _called(StyleEncoder, values | {"in_channels": data.target_channels})
+        _draw_weights(style_encoder, config, norm, as_spade=as_spade)
+        network = StyleConditionedGenerator(generator, style_encoder)
     if config.train.activation_checkpointing:
         enable_activation_checkpointing(network)
     return network
 
 
 def build_discriminator(config: Config, direction: str | None = None) -> nn.Module:
-    """Return the discriminator of what a direction translates into; see `build_conditioning`.
+    """Return the discriminator for the translations of a direction.
 
-    Weights come from torch's global random generator.
+    The initial weights are drawn from torch's global random generator.
     """
     settings, data = config.discriminator, config.data_of(direction)
     maker = DISCRIMINATORS[settings.name]
@@ -273,38 +273,38 @@ def build_discriminator(config: Config, direction: str | None = None) -> nn.Modu
 
 
 def _called(function: Callable[..., T], values: Mapping[str, Any]) -> T:
-    """Call a function or class with the values that it has arguments for; raise ConfigError if it needs others."""
+    """Call `function` with those `values` that it accepts. Raise ConfigError if a required argument has no value."""
     if missing := sorted(required_names(function) - values.keys()):
         raise ConfigError(f"{function.__qualname__}: {missing[0]} is not a setting. Give this argument a default.")
     return function(**accepted(function, values))
 
 
 def _draw_weights(network: nn.Module, config: Config, norm: str, *, as_spade: bool, misses_normed: bool = True) -> None:
-    """Draw the initial weights and add spectral norm (none, inner, all), in place.
+    """Draw the initial weights of a network and add spectral norm, in place.
 
-    SPADE draws them with xavier after it has moved the network to the GPU, and so misses the convolutions under
-    spectral norm. These keep torch's weights, which a step changes by 2 % instead of half. Biases start at 0 in SPADE,
-    CycleGAN and CUT.
+    as_spade: Whether to follow SPADE. Its xavier initialization does not reach convolutions under spectral norm, unless
+        `misses_normed` is false. They keep torch's weights, which change by 2 % per step instead of 50 %.
     """
     init = config.init
     as_spade = as_spade and init.kind == "xavier"
     unchanged = normed_convolutions(network, outer=False) if as_spade and misses_normed and norm != "none" else []
+    # biases start at 0 in SPADE, CycleGAN and CUT
     zero_biases = as_spade or not config.method.declaration.pairs
-    if not any(weight.is_meta for weight in network.parameters()):  # torch would simulate each draw, which takes long
+    if not any(weight.is_meta for weight in network.parameters()):  # drawing meta weights would take long
         initialize(network, init.kind, init.gain, unchanged=unchanged, zero_biases=zero_biases)
     if norm != "none":
         add_spectral_norm(network, outer=norm == "all", iteration=config.generator.spectral_iteration)
 
 
 def build_generator_objective(config: Config, device: torch.device) -> GeneratorObjective:
-    """Return the generator's losses whose weight is not 0, and the registered losses; networks are on `device`.
+    """Return the generator's losses with a weight above 0, and the registered losses. Their networks are on `device`.
 
     Raises:
-        WeightsError: the weights of such a network are not available.
+        WeightsError: the weights of a loss network are not available.
     """
     losses = {name: (build_generator_loss(config, name), weight) for name, weight in config.loss_weights.items()}
     losses |= REGISTERED_LOSSES
-    # networks without norms, such as VGG19, are faster so on CPUs with matrix units (AMX)
+    # networks without norms, such as VGG19, are faster with channels last on CPUs with matrix units (AMX)
     on_cpu = torch.channels_last if cpu_has_matrix_units() else torch.contiguous_format
     for loss, _ in losses.values():
         if isinstance(loss, nn.Module):
@@ -313,31 +313,31 @@ def build_generator_objective(config: Config, device: torch.device) -> Generator
 
 
 def build_generator_loss(config: Config, name: str) -> GeneratorLoss:
-    """Return one of GENERATOR_LOSSES; raises as `build_generator_objective`."""
+    """Return a loss from GENERATOR_LOSSES. Raise WeightsError if the weights of its network are not available."""
     make = GENERATOR_LOSSES[name].make
     values = vars(config.loss) | vars(config.train) | {"adversarial_loss": build_adversarial_loss(config)}
     return make(**accepted(make, values))
 
 
 def build_adversarial_loss(config: Config) -> AdversarialLoss:
-    """Return the adversarial loss of both networks."""
+    """Return the adversarial loss for generator and discriminator."""
     make = ADVERSARIAL_LOSSES[config.loss.gan_mode]
     return make(**accepted(make, vars(config.loss)))
 
 
 def build_discriminator_objective(config: Config) -> DiscriminatorObjective:
-    """Return the discriminator's losses."""
+    """Return the adversarial loss and the penalties of the discriminator."""
     loss = build_adversarial_loss(config)
     penalties = {name: (PENALTIES[name], weight) for name, weight in config.penalties.items()}
-    computed = {n: p for n, p in penalties.items() if p[0].classifies_pixels == loss.classifies_pixels}
-    return DiscriminatorObjective(loss, computed)
+    suited = {name: pair for name, pair in penalties.items() if pair[0].classifies_pixels == loss.classifies_pixels}
+    return DiscriminatorObjective(loss, suited)
 
 
 def build_augmentation(config: Config) -> DiffAugment:
-    """Return the augmentation of what the discriminator sees.
+    """Return the augmentation of the discriminator's inputs.
 
     Raises:
-        ConfigError: the discriminator would learn classes of pixels that are cut out.
+        ConfigError: augmentation.policy has cutout, and the discriminator classifies pixels.
     """
     cuts_classes = (
         "cutout" in config.augmentation.policy and DISCRIMINATORS[config.discriminator.name].classifies_pixels
@@ -353,11 +353,11 @@ def measured_metrics(config: Config) -> list[str]:
 
 
 def build_evaluator(config: Config, device: torch.device, n_images: int) -> Evaluator:
-    """Return the evaluator of about `n_images` translated images, with the networks of its metrics.
+    """Return an evaluator for about `n_images` translated images. It includes the networks of its metrics.
 
     Raises:
-        WeightsError: the weights of a network cannot be had.
-        ConfigError: a package for it is missing, or the file of the classes' colours cannot be used.
+        WeightsError: the weights of a network are not available.
+        ConfigError: a package is missing, or the file of class colours is invalid.
     """
     settings, extra = config.metrics, measured_metrics(config)
     evaluator = Evaluator.load(extra, settings.label_colors, device, n_images, settings.features)
@@ -365,12 +365,12 @@ def build_evaluator(config: Config, device: torch.device, n_images: int) -> Eval
 
 
 def source_evaluator(config: Config, evaluator: Evaluator) -> Evaluator:
-    """Return the evaluator of images of the source domain, with the networks of the target domain's evaluator."""
+    """Return an evaluator for images of the source domain. It shares the networks of `evaluator`."""
     return replace(evaluator, bounds=_bounds(config, config.data.reversed))
 
 
 def _bounds(config: Config, data: DataConfig) -> Bounds | None:
-    """Return the values of targets that count as 0 and 1; None if targets are 8-bit RGB."""
+    """Return the target values that metrics map to 0 and 1. Return None for 8-bit RGB targets."""
     if "target" not in storage_formats(data):
         return None
     return Bounds.of(data.target_range or EIGHT_BITS, are_closed=config.generator.output == "tanh")

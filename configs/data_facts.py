@@ -1,4 +1,4 @@
-"""Facts about the images of a direction, derived from the settings once: `DataFacts`, made by `configs.build`."""
+"""Facts about the source and target images of a translation direction, derived from the settings."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,18 +24,18 @@ _CLASS_WEIGHTS = "loss.class_weights"
 
 @dataclass(frozen=True)
 class DataFacts:
-    """Facts about the sources and the targets of a direction.
+    """Facts about the sources and the targets of a direction. `configs.build.data_facts` returns them.
 
     n_classes: Number of classes of the label maps; 0 if sources are images.
     classes: Names and colours of the classes; None if they have no names, or if sources are images.
-    ignored_id: Id of pixels without a class in a map of ids; None if each pixel has a class.
-    source_images: Kind of map that holds the images of the sources: "source", or "source_images" behind label maps.
-    stack: Source folders whose images are stacked; empty for sources of one folder.
-    storage: Storage formats by kind of map, of the images that are not read as 8-bit RGB.
-    ranges: Ranges of values by kind of map, from the settings.
-    target_files: Type and format of the files of translations, such as uint16.png; None for 8-bit RGB.
-    file_colors: Classes of label maps that are drawn in colours; None if maps hold ids.
-    divided_classes: Classes whose connected parts are instances (empty for all classes); None if instances have files.
+    ignored_id: Id of pixels without a class; None if each pixel has a class.
+    source_images: Name of the map with the source images: "source", or "source_images" next to label maps.
+    stack: Source folders whose images are stacked along the channels; empty if there is only one folder.
+    storage: Storage formats of images that are not 8-bit RGB, by map name ("source", "source_images", "target").
+    ranges: Value ranges from the settings, by map name.
+    target_files: Data type and format of translated files, such as uint16.png; None for 8-bit RGB.
+    file_colors: Class colours of label maps that are drawn in colours; None if label maps hold ids.
+    divided_classes: Ids of classes whose connected parts are instances; empty for all; None if instances have files.
     conditioning: Converts batches to the inputs of the networks.
     """
 
@@ -68,34 +68,34 @@ class DataFacts:
 
     @property
     def target_dtype(self) -> torch.dtype:
-        """Type of the values of translated images."""
+        """Data type of translated images."""
         dtype = getattr(torch, (self.target_files or "uint8.png").partition(".")[0])
         assert isinstance(dtype, torch.dtype)
         return dtype
 
     @property
     def trained_storage(self) -> dict[str, StoredForm]:
-        """Storage formats for files from elsewhere, with the highest values that the networks know."""
+        """Storage formats for files outside the data set. They include the highest values in training."""
         highest = {kind: self.bounds(kind)[1::2] for kind in self.storage}
         by_channel = {k: highest[k] * (form.n_channels // len(highest[k])) for k, form in self.storage.items()}
         return {kind: replace(form, highest=by_channel[kind]) for kind, form in self.storage.items()}
 
     @property
     def page_obstacle(self) -> str | None:
-        """Why neither a page nor a video can hold sources and translations: "takes …" or "translates …", or None."""
+        """Why pages and videos cannot show the images, as text that begins with a verb; None if they can."""
         if self.stack:
             return "takes sources of several folders"
         return None if self.conditioning.is_8_bit else "translates images that are not 8-bit RGB"
 
     def bounds(self, kind: str) -> tuple[float, ...]:
-        """Return the lowest and the highest value of a kind of map, or of each of its channels in turn."""
+        """Return the value range of a map: (low, high), or (low, high, low, high, …) for its channels."""
         if kind not in self.ranges:
             return EIGHT_BITS
         values = self.ranges[kind]
         return tuple(bound for pair in zip(values.low, values.high, strict=True) for bound in pair)
 
     def map_reader(self, storage: Mapping[str, StoredForm], *, needs_instances: bool) -> MapReader:
-        """Return the reader of the maps of samples. It makes instances from label maps if they are needed."""
+        """Return a reader of the maps of samples. It can make instance maps only with `needs_instances`."""
         return MapReader(
             n_classes=self.n_classes,
             ignore_id=None if self.file_colors else self.ignored_id,
@@ -106,9 +106,9 @@ class DataFacts:
         )
 
     def legend(self, of_pictures: LabelColors | None = None) -> list[Swatch]:
-        """Return the classes of label maps for a gallery; empty if they have no names.
+        """Return names and colours of the classes for a gallery; empty if the classes have no names.
 
-        of_pictures: Classes of targets that are pictures of label maps, if sources are images.
+        of_pictures: Classes of the targets, if sources are images and targets are label maps drawn in colours.
         """
         table = self.classes or (None if self.n_classes else of_pictures)
         if table is None:
@@ -117,7 +117,7 @@ class DataFacts:
         return [*swatches, Swatch(IGNORED, "000000")] if self.classes and self.ignored_id is not None else swatches
 
     def describe_pixels(self) -> list[str]:
-        """Return a line for each kind of image that is not 8-bit RGB: channels, and the values that networks see."""
+        """Return a line with the channels and value ranges of each map that is not 8-bit RGB."""
         lines = []
         for kind, form in self.storage.items():
             bounds = self.bounds(kind)
@@ -130,7 +130,7 @@ class DataFacts:
 
 
 def named_classes(data: DataConfig) -> LabelColors | None:
-    """Return names and colours of the classes, from the data set or data.label_colors; Cityscapes has 35 ids."""
+    """Return the class names and colours of the layout or of data.label_colors; 35 unnamed classes are Cityscapes."""
     if (known := LAYOUTS[data.layout].own_classes or data.colors) or data.n_classes != len(CITYSCAPES):
         return known
     rgb = tuple((red, green, blue) for red, green, blue in (bytes.fromhex(kind.color) for kind in CITYSCAPES))
@@ -145,13 +145,13 @@ def number_of_classes(data: DataConfig, classes: LabelColors | None) -> int:
     """
     if classes is None:
         return data.n_classes
-    expected = f"{classes.n_classes}, the classes of data.layout={data.layout}. Leave it out"
+    expected = f"{classes.n_classes}, the classes of data.layout={data.layout}. Leave data.n_classes out"
     require(data.n_classes in (0, classes.n_classes), "data.n_classes", data.n_classes, expected)
     return classes.n_classes
 
 
 def storage_formats(data: DataConfig) -> dict[str, StoredForm]:
-    """Return the storage formats of images that are not 8-bit RGB: they have a range, other channels or a stack."""
+    """Return storage formats, by map name, of images with a range, several folders, or neither 1 nor 3 channels."""
     return {
         kind: StoredForm(n_channels, key, is_8_bit=bounds is None)
         for kind, key, n_channels, bounds in images_of(data)
@@ -160,14 +160,14 @@ def storage_formats(data: DataConfig) -> dict[str, StoredForm]:
 
 
 def images_of(data: DataConfig) -> Iterator[tuple[str, str, int, list[float] | None]]:
-    """Yield each kind of map that holds images: its name, the key and value of its channels, and its range."""
+    """Yield name, key of the channel setting, number of channels and value range of each map that holds images."""
     if not data.has_labels or data.is_stacked:
         yield data.source_images, "data.source_channels", data.source_channels, data.source_range
     yield "target", "data.target_channels", data.target_channels, data.target_range
 
 
 def target_files(data: DataConfig) -> str | None:
-    """Return type and format of the files of translations, by default such that they hold the values; None for RGB."""
+    """Return the data type and format of translated files; None for 8-bit RGB. The default can hold the values."""
     chosen = data.target_files
     if data.target_range is None and data.target_channels in RGB_CHANNELS:
         return chosen if chosen and chosen.startswith("uint8.") else None
@@ -176,14 +176,14 @@ def target_files(data: DataConfig) -> str | None:
 
 
 def allowing_missing(storage: Mapping[str, StoredForm]) -> dict[str, StoredForm]:
-    """Return storage formats that also accept sources with pixels without data."""
+    """Return these storage formats, but allow source pixels without data."""
     return {kind: replace(form, allows_missing=kind != "target") for kind, form in storage.items()}
 
 
 def class_weights(given: Mapping[str, float], n_classes: int, classes: LabelColors | None) -> dict[int, float]:
     """Return the weights other than 1 by class id; pixels without a class have the id `n_classes`.
 
-    given: Weights by id or name.
+    given: Weights by class id or class name.
 
     Raises:
         ConfigError: a class does not exist or is named twice, or all weights are 0.

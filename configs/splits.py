@@ -1,4 +1,4 @@
-"""Splits of the data set by name, the split of held-back training samples, and the cache of decoded samples."""
+"""The splits of the data set, including training samples kept for validation, and the cache of decoded samples."""
 
 import hashlib
 import os
@@ -31,26 +31,26 @@ from utils.signatures import accepted, argument_names
 from utils.text import exact
 
 TRAIN = "train"
-HELD_BACK = "held_back"
+HELD_BACK = "held_back"  # split of the training samples that are kept for validation
 SHARED_MEMORY = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
 _MEASURED_SAMPLES = 8
 _USER = os.getuid() if hasattr(os, "getuid") else 0
 
 
 def validation_split(config: Config) -> str | None:
-    """Return the data set's split for validation, or None if it has none."""
+    """Return the name of the data set's validation split; None if there is no such split."""
     return config.data.validation_split or ("val" if has_split(config, "val") else None)
 
 
 def translated_split(config: Config) -> str:
-    """Return the split that test.py translates by default: test, or val if the data set has only that."""
+    """Return the default split of test.py: val if the data set has val and no test, otherwise test."""
     return "val" if has_split(config, "val") and not has_split(config, "test") else "test"
 
 
 def has_split(config: Config, split: str) -> bool:
-    """Return whether a split is in the data set. HELD_BACK also exists if training holds samples back."""
-    holds_back = split == HELD_BACK and config.train.validation_share > 0 and validation_split(config) is None
-    return holds_back or _is_in_data_set(config, split)
+    """Return whether a split exists. HELD_BACK exists if training samples are kept for validation."""
+    is_held_back = split == HELD_BACK and config.train.validation_share > 0 and validation_split(config) is None
+    return is_held_back or _is_in_data_set(config, split)
 
 
 def _is_in_data_set(config: Config, split: str) -> bool:
@@ -61,13 +61,13 @@ def _is_in_data_set(config: Config, split: str) -> bool:
 def open_split(
     config: Config, split: str, *, needs_targets: bool, needs_labels: bool = False, allows_missing: bool = False
 ) -> Layout:
-    """Return the samples of a split. Existing targets are read even if they are not needed.
+    """Return the samples of a split. Targets that exist are read even if `needs_targets` is false.
 
-    needs_labels: Whether label maps are read in addition to sources that are images.
-    allows_missing: Whether sources may have pixels without data, which the caller fills.
+    needs_labels: Whether to read label maps too, if sources are images.
+    allows_missing: Whether sources may have pixels without data. The caller must fill these pixels.
 
     Raises:
-        DataError: the split does not exist, a folder is missing or empty, or a file has no partner.
+        DataError: the split does not exist, a folder is missing or empty, or the partner file of a pair is missing.
     """
     if split == HELD_BACK and not _is_in_data_set(config, split):
         if has_split(config, split):
@@ -95,7 +95,7 @@ def open_split(
 
 
 def _layout_arguments(function: Callable[..., Any], config: Config, **facts: Any) -> dict[str, Any]:
-    """Return the settings of section `data` and the `facts` that `function` has as arguments."""
+    """Return the values, from section `data` and `facts`, for the arguments of `function`."""
     data = config.data
     values = vars(data) | {"n_classes": number_of_classes(data, named_classes(data)), **facts}
     root = {"root": data_set_folder(data.root)} if "root" in argument_names(function) else {}
@@ -105,7 +105,7 @@ def _layout_arguments(function: Callable[..., Any], config: Config, **facts: Any
 def check_has_split(config: Config, split: str, other_choice: str = "") -> None:
     """Raise DataError with the names of the existing splits if `split` does not exist.
 
-    other_choice: What the user may choose instead of another --split.
+    other_choice: Alternative to another --split, for the message.
     """
     if has_split(config, split):
         return
@@ -117,9 +117,9 @@ def check_has_split(config: Config, split: str, other_choice: str = "") -> None:
 
 
 def check_is_complete(config: Config, layout: Layout) -> None:
-    """Raise ConfigError with the settings to add if images are not 8-bit RGB and have no range.
+    """Raise ConfigError if images are not 8-bit RGB and have no range. The message names the settings to add.
 
-    layout: The training split. A few of its samples are measured.
+    layout: Training split. A few of its samples are measured.
     """
     if found := measured_settings(config, layout):
         texts = (f"[{','.join(map(exact, value))}]" if isinstance(value, list) else value for value in found.values())
@@ -128,12 +128,12 @@ def check_is_complete(config: Config, layout: Layout) -> None:
 
 
 def measured_settings(config: Config, layout: Layout) -> dict[str, Any]:
-    """Measure a few samples. Return the missing settings of section `data` for images that are not 8-bit RGB.
+    """Return the missing `data` settings for images that are not 8-bit RGB, measured on a few samples.
 
     A range is the lowest and the highest value of a channel. Pixels without data are ignored.
 
     Raises:
-        DataError: a file cannot be used, and bad samples are not skipped.
+        DataError: a file cannot be used, and data.on_bad_sample is error.
     """
     data, measured = config.data, dict[str, Any]()
     for side, n_channels in (("source", data.source_channels), ("target", data.target_channels)):
@@ -143,16 +143,16 @@ def measured_settings(config: Config, layout: Layout) -> dict[str, Any]:
             continue
         form = StoredForm(n_channels, f"data.{side}_channels", is_8_bit=False)
         channels = list(zip(*_read_some(layout, side, form, skips_bad=data.on_bad_sample == "skip"), strict=True))
-        if all(image.dtype == np.uint8 for of_channel in channels for image in of_channel):
+        if all(image.dtype == np.uint8 for images in channels for image in images):
             continue
-        measured[f"{side}_range"] = [bound for of_channel in channels for bound in _bounds(of_channel)]
+        measured[f"{side}_range"] = [bound for images in channels for bound in _bounds(images)]
         if side == "target" and data.target_files is None:
             measured["target_files"] = _target_files(first[0], str(channels[0][0].dtype), n_channels)
     return measured
 
 
 def _image_files(layout: Layout, index: int, side: str) -> Sequence[Blob]:
-    """Return the files of the images of a sample's source or target; none for label maps and synthetic samples."""
+    """Return the image files of a sample's source or target; empty for label maps and synthetic samples."""
     files = layout.provenance(index).files
     if side == "source" and (stack := stack_files(layout, index)):
         return stack
@@ -160,9 +160,9 @@ def _image_files(layout: Layout, index: int, side: str) -> Sequence[Blob]:
 
 
 def _read_some(layout: Layout, side: str, form: StoredForm, *, skips_bad: bool) -> list[list[np.ndarray]]:
-    """Return the source's or target's values in each channel, for a few samples. Pixels without data are left out.
+    """Return the channels of a few sources or targets, without pixels that have no data.
 
-    Raise the first DataError if no sample can be read, even if bad samples are skipped.
+    If no sample can be read, raise the first DataError even if `skips_bad` is true.
     """
     found: list[list[np.ndarray]] = []
     problem: DataError | None = None
@@ -185,23 +185,23 @@ def _read_some(layout: Layout, side: str, form: StoredForm, *, skips_bad: bool) 
 
 
 def _with_data(image: Tensor, file: Blob) -> np.ndarray:
-    """Return the values of a (C, H, W) image as (C, n): of pixels with data, or of all if none has data."""
+    """Return the pixels of a (C, H, W) image that have data, (C, n). Return all pixels if none has data."""
     values, found = image.flatten(1).numpy(), no_data(image, file)
     has_data = (values != values.dtype.type(found[0])).all(axis=0) if found else np.ones(values.shape[1], bool)
     return values[:, has_data] if has_data.any() else values
 
 
 def _bounds(values: Sequence[np.ndarray]) -> list[float]:
-    """Return the lowest and the highest value of a channel; 0 and 255 if all of its files have 8 bits."""
-    if all(of_image.dtype == np.uint8 for of_image in values):
+    """Return the lowest and the highest value of a channel; 0 and 255 if all files of the channel have 8 bits."""
+    if all(image.dtype == np.uint8 for image in values):
         return [*EIGHT_BITS]
-    low = min(float(str(of_image.min())) for of_image in values)  # str gives 0.1, not 0.10000000149
-    high = max(float(str(of_image.max())) for of_image in values)
-    return [low, high if high > low else low + max(1.0, abs(low) / 2**20)]  # large float32 numbers are over 1 apart
+    low = min(float(str(image.min())) for image in values)  # str gives 0.1, not 0.10000000149
+    high = max(float(str(image.max())) for image in values)
+    return [low, high if high > low else low + max(1.0, abs(low) / 2**20)]  # large float32 values differ by over 1
 
 
 def _target_files(file: Blob, kind: str, n_channels: int) -> str:
-    """Return `data.target_files` for targets that are stored as `file`, of the type `kind`."""
+    """Return the value of data.target_files that suits targets such as `file`, with data type `kind`."""
     if (suffix := file.suffix.lower()) in TIFF_SUFFIXES:
         return f"{kind}.tif"
     is_png = suffix != ".npy" and kind in ("uint8", "uint16") and fits_file(f"{kind}.png", n_channels)
@@ -209,7 +209,7 @@ def _target_files(file: Blob, kind: str, n_channels: int) -> str:
 
 
 def cached_split(config: Config, layout: Layout, run_folder: Path) -> Layout | None:
-    """Return the training split with each of its domains behind the cache, or None if data.cache is none."""
+    """Return `layout` with a cache for each domain, or None if data.cache is none."""
     folder = cache_folder(config, run_folder)
     if folder is None:
         return None
@@ -219,7 +219,7 @@ def cached_split(config: Config, layout: Layout, run_folder: Path) -> Layout | N
 
 
 def training_split(config: Config, layout: Layout, run_folder: Path) -> Layout:
-    """Return the training split, behind the cache if the settings ask for one. Create the folder of the cache."""
+    """Return the training split, with its cache if data.cache is set. Create the cache folder."""
     folder = cache_folder(config, run_folder)
     try:
         if folder is not None:
@@ -243,10 +243,10 @@ def cache_folder(config: Config, run_folder: Path) -> Path | None:
 
 @dataclass(frozen=True)
 class Splits:
-    """The training samples, and the samples that validation chooses from.
+    """The training samples and the validation samples of a run.
 
-    validation_name: Split of the validation samples. TRAIN: they are training samples. HELD_BACK:
-        train.validation_share keeps them out of training.
+    validation_name: Split of the validation samples. TRAIN: training samples are also used for validation.
+        HELD_BACK: train.validation_share keeps training samples for validation.
     """
 
     train: Layout
@@ -255,7 +255,7 @@ class Splits:
 
 
 def open_splits(config: Config) -> Splits:
-    """Return the splits of a run. Raise ConfigError if train.validation_share holds back no sample or every sample."""
+    """Return the splits of a run. Raise ConfigError if train.validation_share leaves training or validation empty."""
     needs_labels, share = config.loss.outside_mask > 0, config.train.validation_share
     train = open_split(config, TRAIN, needs_targets=True, needs_labels=needs_labels)
     own, group = validation_split(config), config.train.validation_group
@@ -268,4 +268,4 @@ def open_splits(config: Config) -> Splits:
         return Splits(rest, held_back, HELD_BACK)
     least, most = possible_shares(train, group)
     possible = f"a number from {exact(least)} to {exact(most)}" if least <= most else "0: there are too few samples"
-    raise ConfigError(f"train.validation_share is {exact(share)}, expected {possible}, or images of a split val")
+    raise ConfigError(f"train.validation_share is {exact(share)}, expected {possible}, or a split named val")

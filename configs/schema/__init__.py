@@ -1,11 +1,10 @@
-"""Every setting of the application: its type, default, meaning, unit, and the check of its value.
+"""Every setting of the application, with its type, default, meaning, unit and check.
 
-The sections are frozen dataclasses; a wrong value raises ConfigError when a section is made. `configs.rules` checks
-combinations of settings when a configuration is loaded. Outside configs/, only entry points (tools, bench) and the
-modules that own a run, build a method or begin a translation read a `Config`. tests/test_layering.py lists these
-modules. Everything below them takes named, typed arguments.
+The sections are frozen dataclasses. Creating a section with a wrong value raises ConfigError. `configs.rules` checks
+combinations of settings when a configuration is loaded. Few modules outside configs/ may use a `Config`.
+tests/test_layering.py lists them. All other modules take named, typed arguments.
 
-Checkpoints and the config.yaml of a run may hold settings of earlier versions. The end of this file lists these
+Checkpoints and the config.yaml of a run can contain settings of earlier versions. The end of this file lists these
 settings with their former defaults.
 """
 
@@ -24,7 +23,7 @@ from utils.files import expanded
 from utils.label_colors import DATA_SETS
 from utils.log import logger
 
-ROOT = "."  # data.root without a data set; it may not be empty
+ROOT = "."  # data.root in exported files, which have no data set
 
 
 @dataclass(frozen=True)
@@ -51,14 +50,14 @@ class Config(Section, prefix=""):
     log: LogConfig = field(default_factory=LogConfig)
 
     def direction(self, wanted: str | None) -> str | None:
-        """Return the method's direction for the direction that the user names; None is the default direction.
+        """Return the method's direction for the direction that the user wants; None is the default direction.
 
-        A run with one generator has data.direction as a second name for its only direction.
+        A run with one generator also accepts data.direction as the name of its only direction.
         """
         return None if wanted == self.data.direction and wanted not in self.method.translators else wanted
 
     def data_of(self, direction: str | None) -> DataConfig:
-        """Return the data as the translator of a direction sees them: for BtoA, sources and targets are exchanged.
+        """Return the data settings for a direction. For BtoA, sources and targets are exchanged.
 
         Raises:
             ConfigError: the method has no such direction.
@@ -68,39 +67,39 @@ class Config(Section, prefix=""):
 
     @property
     def has_encoder(self) -> bool:
-        """Whether the generator has a feature encoder that is trained with it."""
+        """Whether a feature encoder is trained together with the generator."""
         return self.features.n_channels > 0 and self.features.origin == "encoded"
 
     @property
     def loss_weights(self) -> dict[str, float]:
-        """The weights of the generator's losses that are computed, by name."""
+        """The weights, by name, of all losses of the generator that are computed."""
         return self.loss.weights_for(self.method.declaration.data, has_style=self.style.channels > 0)
 
     @property
     def measured_shift_reach(self) -> int:
-        """Largest shift of figures after the best shift, in pixels; 0 if there are no such figures."""
+        """Largest shift for metrics after the best shift, in pixels; 0 if there are no such metrics."""
         reach = self.metrics.shift_reach
         return self.loss.shift_reach if reach is None else reach
 
     @property
     def penalties(self) -> dict[str, float]:
-        """The weights of the discriminator's penalties that are set, by name."""
+        """The weights above 0 of the discriminator's penalties, by name."""
         return {name: weight for name, weight in self.loss.penalties.items() if weight}
 
     @property
     def batches_per_step(self) -> int:
-        """Batches of a process that one step takes."""
+        """Number of batches that each process uses in one step."""
         return self.train.accumulation_steps * self.train.discriminator_steps
 
     @property
     def total_epochs(self) -> int:
-        """Epochs at the full learning rate and epochs of its decay."""
+        """Number of epochs at the full learning rate and in its decay."""
         return self.train.epochs + self.train.decay_epochs
 
     def without_paths(self) -> "Config":
-        """Return the settings for an exported file, without paths of the machine that trained it.
+        """Return the settings without paths of this machine, for an exported file.
 
-        Names of folders within the data set stay, since its layout needs them.
+        Folder names within the data set stay, because its layout needs them.
         """
         data, colors = self.data, self.metrics.label_colors
         data = replace(
@@ -128,10 +127,10 @@ def settings_by_key(config: Config) -> dict[str, object]:
 
 
 def config_differences(old: Config, new: Config) -> dict[str, tuple[object, object]]:
-    """Return the settings that differ: old and new value by `section.key`."""
+    """Return the old and the new value of each setting that differs, by `section.key`."""
     after = settings_by_key(new)
     pairs: dict[str, tuple[Any, Any]] = {key: (value, after[key]) for key, value in settings_by_key(old).items()}
-    # the order of classes decides their ids
+    # equal mappings can differ in order, and the order of classes decides their ids
     return {key: (a, b) for key, (a, b) in pairs.items() if a != b or (isinstance(a, dict) and [*a] != [*b])}
 
 
@@ -141,18 +140,18 @@ def changed_settings(config: Config) -> dict[str, object]:
 
 
 def _folder_name(folders: str | list[str] | None) -> Any:
-    """Return names of folders within the data set; of a folder elsewhere, only the last part."""
+    """Return folder names within the data set unchanged, but only the last part of paths outside the data set."""
     if folders is None:
         return None
     if isinstance(folders, list):
         names = [_folder_name(folder) for folder in folders]
-        are_distinct = len(set(names)) == len(names)  # a stack has each folder once; not so rgb/{split}, depth/{split}
+        are_distinct = len(set(names)) == len(names)  # not the case for /rgb/{split} and /depth/{split}
         return names if are_distinct else [f"{number}/{name}" for number, name in enumerate(names, 1)]
     path = expanded(folders, "data.source_folder")
     return path.name if path.is_absolute() or ".." in path.parts else folders
 
 
-REPLACED: dict[str, str] = {  # settings, by the setting that holds their values now, in this order
+REPLACED: dict[str, str] = {  # former settings by new setting, in the order of its values
     "cycle.weights": "cycle.weight_a cycle.weight_b",
     "data.elastic": "data.augment.elastic",
     "data.quarter_turns": "data.augment.quarter_turns",
@@ -185,13 +184,13 @@ train.freeze_generator=[] train.profile_steps=0
 REMOVED: dict[str, str] = dict(setting.split("=") for setting in _FORMER_DEFAULTS.split())
 FORMER_SECTIONS = ("data.augment", "data.synthetic")
 _SUCCESSORS = {key: new for new, former in REPLACED.items() for key in former.split()}
-_report = cache(logger.info)  # a checkpoint's settings are read several times in a run
+_report = cache(logger.info)  # logs each message once, although a run reads a checkpoint several times
 
 
 def with_successors(settings: Mapping[str, object]) -> dict[str, object]:
     """Return settings, by `section.key`, with the values of replaced settings under their new keys.
 
-    A setting that replaces several needs all of them.
+    If a setting replaces several former settings, all of them must be present.
     """
     result = dict(settings)
     for new, former in REPLACED.items():
@@ -212,17 +211,17 @@ def with_successors(settings: Mapping[str, object]) -> dict[str, object]:
 
 
 def removed_fault(key: str, value: object) -> str | None:
-    """Return what is wrong with a removed setting, None if it has its former default."""
-    if str(value).lower().replace(" ", "") == REMOVED[key]:  # texts, because a YAML file holds true and 1.0 as texts
+    """Return the error message for a removed setting, or None if `value` is its former default."""
+    if str(value).lower().replace(" ", "") == REMOVED[key]:  # YAML files hold true and 1.0 as text
         return None
     remedy = f"use {_SUCCESSORS[key]}" if key in _SUCCESSORS else "CHANGELOG.md names its successor"
     return f"{key} is no longer a setting: {remedy}"
 
 
 def without_removed(settings: Mapping[str, object], origin: str) -> dict[str, object]:
-    """Return the settings of a checkpoint, by `section.key`, without the removed ones; report values not at a default.
+    """Return settings, by `section.key`, without removed settings. Log those that differ from their former default.
 
-    origin: Name of the checkpoint in the report.
+    origin: Name of the checkpoint in the log.
     """
     for key, value in settings.items():
         if key in REMOVED and (fault := removed_fault(key, value)):

@@ -9,14 +9,14 @@ from typing import Any, cast
 from utils.errors import ConfigError
 from utils.yaml_file import shortened
 
-MOST = 2**31 - 1  # a whole number: torch and the file formats count up to it
-MOST_FRACTION = 1e30  # other numbers: float32 ends at 3e38
+MOST = 2**31 - 1  # the largest whole number in torch and in the file formats
+MOST_FRACTION = 1e30  # for other numbers; the limit of float32 is 3e38
 MOST_HALVINGS = 16  # more than any image allows
 MOST_LAYERS = 1000
 
 
 def setting(default: Any, fits: Callable[[Any], bool], expected: str, **metadata: object) -> Any:
-    """Return a field whose values satisfy `fits`; `expected` describes them in errors."""
+    """Return a dataclass field whose value must satisfy `fits`. `expected` describes valid values in errors."""
     checked = {"expected": lambda value: None if fits(value) else expected, **metadata}
     if isinstance(default, list | dict):
         return field(default_factory=lambda: copy(default), metadata=checked)
@@ -24,7 +24,7 @@ def setting(default: Any, fits: Callable[[Any], bool], expected: str, **metadata
 
 
 def number(default: float | None, least: float = 0, most: float = MOST, **metadata: object) -> Any:
-    """Return a field for a finite number of at least `least`, or None. most: Largest whole number."""
+    """Return a field for None or a finite number of at least `least`. most: Limit of whole numbers."""
 
     def expected(value: float | None) -> str | None:
         largest = MOST_FRACTION if isinstance(value, float) else most
@@ -36,7 +36,7 @@ def number(default: float | None, least: float = 0, most: float = MOST, **metada
 
 
 def numbers(names: str, default: list[float], least: float, most: float = MOST) -> Any:
-    """Return a field for a list of as many numbers as `default`, which `names` describes, as [height,width]."""
+    """Return a field for a list of numbers as long as `default`. names: Their names in errors, as [height,width]."""
     expected = f"{names}, each from {least:g} to {most}"
     return setting(
         default, lambda given: len(given) == len(default) and all(least <= n <= most for n in given), expected
@@ -44,13 +44,13 @@ def numbers(names: str, default: list[float], least: float, most: float = MOST) 
 
 
 def interval(least: float, most: float) -> Any:
-    """Return a field for the ends of an interval; [] is the default."""
+    """Return a field for an interval [lowest,highest]. The default is []."""
     expected = f"[lowest,highest] from {least:g} to {most:g}, or [] for none"
     return setting([], lambda ends: not ends or (len(ends) == 2 and least <= ends[0] <= ends[1] <= most), expected)
 
 
 def require(condition: bool, key: str, value: object, expected: str) -> None:
-    """Raise ConfigError unless `condition` holds."""
+    """Raise ConfigError with key, value and expected value unless `condition` holds."""
     if not condition:
         raise ConfigError(_problem(key, value, expected))
 
@@ -60,7 +60,7 @@ def _problem(key: str, value: object, expected: str) -> str:
 
 
 class Section:
-    """A section of settings, which checks its values when it is made. `prefix` is the beginning of their keys."""
+    """Base class of the sections. It checks the values of new sections. `prefix` begins their keys in errors."""
 
     _prefix = ""
 
@@ -68,7 +68,7 @@ class Section:
         cls._prefix = prefix
 
     def __post_init__(self) -> None:
-        """Raise ConfigError, which names all values that their fields do not accept."""
+        """Raise ConfigError with all invalid values if there are any."""
         checks = {
             item.name: item.metadata["expected"] for item in fields(cast(Any, self)) if "expected" in item.metadata
         }

@@ -1,4 +1,4 @@
-"""The pairs: section `data`."""
+"""Section `data`: the data set and its preprocessing."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from data.layout import RegisteredLayout
 
 DIRECTIONS = ("AtoB", "BtoA")
-RGB_CHANNELS = (1, 3)  # brightness, and colours
+RGB_CHANNELS = (1, 3)  # grey and RGB
 _TYPES = ("uint8", "uint16", "int16", "float32")
 _PNG_CHANNELS = {"uint8": (1, 2, 3, 4), "uint16": (1, 3, 4)}
 TARGET_FILES = ("uint8.png", "uint16.png", *(f"{kind}.{suffix}" for suffix in ("tif", "npy") for kind in _TYPES))
@@ -26,110 +26,111 @@ _ARE_CHANNELS = range(1, MAX_CHANNELS + 1).__contains__
 
 @dataclass(frozen=True)
 class DataConfig(Section, prefix="data."):
-    """The pairs to learn from, and how they are cut to size."""
+    """The data set, and how its images are resized, cropped and augmented."""
 
     layout: LayoutName = "synthetic_facades"
-    """Layout of the data set on disk. unpaired_folders: any number of images of two domains, without pairs. Two data
-    sets are drawn, without files: synthetic_facades, label maps and photos of house fronts; synthetic_day_night, house
-    fronts by day and other house fronts on winter nights, with pairs in val and test."""
+    """Layout of the data set on disk. unpaired_folders: any number of images of two domains, without pairs. The program
+    draws the data of two layouts. synthetic_facades: label maps and photos of house fronts. synthetic_day_night: house
+    fronts by day and other house fronts on winter nights; only val and test have pairs."""
     root: str = ""
-    """Folder of the data set, or of tar files and an index as tools.convert_data to-shards writes them; unused by drawn
-    data sets."""
+    """Folder of the data set, or of the tar files and index that tools.convert_data to-shards writes. Synthetic layouts
+    ignore it."""
     source_folder: Any = None
-    """Folder of the sources below root; `{split}` becomes train, val or test. Default: {split}_label if n_classes is
-    set, otherwise {split}_A; unpaired_folders also reads {split}A. The images of several folders, as
-    [{split}_rgb,{split}_depth], are stacked along the channels. If n_classes or label_colors is set, the first folder
-    holds the label maps."""
+    """Folder of the sources below root. `{split}` becomes train, val or test. Default: {split}_label if n_classes is
+    set, otherwise {split}_A; unpaired_folders also reads {split}A. For a list of folders, such as
+    [{split}_rgb,{split}_depth], the images are stacked along the channels. If n_classes or label_colors is set, the
+    first folder of the list holds the label maps."""
     target_folder: str | None = None
     """Folder of the targets. Default: {split}_img if n_classes is set, otherwise {split}_B."""
     weight_folder: str | None = None
-    """paired_folders: folder of weights of the targets' pixels, as {split}_weight, for l1, feature_matching, perceptual
-    and some metrics. 0 ignores a pixel. The highest value of an 8- or 16-bit file is weight 1; other files hold the
-    weights. null: all pixels weigh the same."""
+    """paired_folders: folder of pixel weights for the targets, such as {split}_weight. The losses l1, feature_matching
+    and perceptual and some metrics use them. Weight 0 ignores a pixel. In 8- and 16-bit files, the highest possible
+    value means weight 1. Float files hold the weights themselves. null: equal weights."""
     direction: Literal["AtoB", "BtoA"] = "AtoB"
-    """Images: direction of the translation."""
+    """Direction of the translation, if sources are images."""
     n_classes: int = number(0)
-    """Number of classes of a label map; ids are 0 .. n_classes-1. 0: the source is an image, unless
-    label_colors or the layout synthetic_facades declares the classes."""
+    """Number of classes of the label maps, with ids 0 to n_classes-1. 0: sources are images, unless label_colors or the
+    layout synthetic_facades defines classes."""
     label_colors: dict[str, Any] = field(default_factory=dict)
-    """paired_folders: colours of the classes, if label maps are drawn in colours: cityscapes, cmp_facades, or a YAML
-    file of lines such as road: [128, 64, 128], as tools.convert_data colors-to-ids writes it. Checkpoints hold the
-    lines instead of the file's name. {} or null: label maps hold ids."""
+    """paired_folders: class colours, if label maps are drawn in colours: cityscapes, cmp_facades, or a YAML file with
+    lines such as road: [128, 64, 128]. tools.convert_data colors-to-ids writes such a file. Checkpoints store its lines
+    instead of its name. {} or null: label maps hold ids."""
     source_channels: int = setting(3, _ARE_CHANNELS, f"1 to {MAX_CHANNELS}")
-    """Number of channels of a source: 3 for 8-bit images, or 1 for only their brightness; for other images as many as
-    the files have, up to 64; for several source folders, the channels of all images together."""
+    """Number of source channels. 8-bit images: 3 for RGB, 1 for grey. Other images: the number of channels in the
+    files, up to 64. Several source folders: the sum over all folders."""
     target_channels: int = setting(3, _ARE_CHANNELS, f"1 to {MAX_CHANNELS}")
-    """Number of channels of a target."""
+    """Number of target channels."""
     source_range: list[float] | None = None
-    """Values of the sources that the networks see as -1 and 1: [low,high], or low and high of each channel in turn.
-    Values outside are clamped. Files with more than 8 bits need it; train.py and check_data print measured values.
+    """Source values that are mapped to -1 and 1: [low,high], or [low,high,low,high,…] for the channels. Values outside
+    are clamped. Files with more than 8 bits need this setting. train.py and check_data suggest measured values.
     Default: 0 and 255."""
     target_range: list[float] | None = None
-    """Values of the targets that the networks see as -1 and 1."""
+    """Target values that are mapped to -1 and 1."""
     target_files: str | None = None
-    """Type and format of the images that test.py writes, for targets that are not 8-bit RGB: uint8, uint16, int16 or
-    float32, and png, tif or npy, such as uint16.png. Default: float32.tif with target_range, otherwise uint8.png."""
+    """Data type and format of the images that test.py writes, such as uint16.png, if targets are not 8-bit RGB. Types:
+    uint8, uint16, int16, float32. Formats: png, tif, npy. Default: float32.tif with target_range, otherwise
+    uint8.png."""
     ignore_id: int | None = number(None)
-    """Id of pixels without a class (255 in many data sets): they become zeros in every one-hot channel."""
+    """Id of pixels without a class, 255 in many data sets. Such pixels are 0 in every one-hot channel."""
     instance_edges: bool = False
-    """Give the networks the edges between instances as one more channel; needs instance maps."""
+    """Add a channel with the edges between instances to the source. This needs instance maps."""
     instances: Any = "{split}_inst"
-    """paired_folders: folder of the instance maps, read if instance_edges is true or features are encoded. connected:
-    make them from the label maps: each part of a class whose pixels touch at their sides is an instance. A list of
-    classes, by id or by name in label_colors, as [car,rider]: only these classes have such parts; all pixels of
-    another class are one instance. The list matters only for features."""
+    """paired_folders: folder of the instance maps. They are read if instance_edges is true or features are encoded.
+    connected: make them from the label maps. Each connected region of a class is then an instance. A list of class ids
+    or names from label_colors, such as [car,rider]: only these classes are divided into regions. All pixels of any
+    other class are one instance. Only features depend on this list."""
     preprocess: Literal["resize_and_crop", "scale_width", "scale_width_and_crop", "crop", "none"] = "scale_width"
-    """resize_and_crop: to load_width x load_height, then a random crop. scale_width: to load_width, height in
-    proportion. scale_width_and_crop: the same, then a random crop. crop: a random crop without resizing.
-    none: the whole image, resized only to the nearest size that the generator takes."""
+    """resize_and_crop: resize to load_width x load_height, then crop at random. scale_width: resize to load_width and
+    keep the aspect ratio. scale_width_and_crop: the same as scale_width, then crop at random. crop: crop at random
+    without resizing. none: use the whole image, resized only to the nearest size that the generator accepts."""
     load_width: int = number(1024, least=1)
     """Width after resizing, in pixels."""
     load_height: int = number(512, least=1)
-    """Height after resizing, in pixels; used by resize_and_crop."""
+    """Height after resizing, in pixels. Only resize_and_crop uses it."""
     crop_width: int = number(512, least=1)
     """Width of the crop, in pixels."""
     crop_height: int = number(512, least=1)
     """Height of the crop, in pixels."""
     flip: bool = True
-    """Mirror half of the training samples."""
+    """Mirror half of the training samples, left to right."""
     quarter_turns: bool = False
     """Turn training samples by 0, 90, 180 or 270 degrees; by 0 or 180 if they are not square."""
     rotation_degrees: list[float] = interval(-180, 180)
-    """Rotate training samples counter-clockwise by an angle drawn from [lowest,highest], as [-10,10]. Images continue
-    beyond their borders as their reflections. []: off."""
+    """Rotate training samples counter-clockwise by a random angle in [lowest,highest], such as [-10,10]. Reflections
+    fill the borders. []: off."""
     zoom: list[float] = interval(0.5, 2)
-    """Magnify training samples by a factor from [lowest,highest], 0.5 to 2, as [0.8,1.25]. A factor is as likely as
-    its inverse. Below 1 the crop shows more of the image. []: off."""
+    """Magnify training samples by a random factor in [lowest,highest], such as [0.8,1.25]. The limits are 0.5 and 2. A
+    factor is as likely as its inverse. Factors below 1 show more of the image. []: off."""
     elastic: list[float] = interval(0, MOST_ELASTIC)
-    """Deform training samples smoothly, by up to a share of the crop's shorter side from [lowest,highest], 0 to 0.12,
-    as [0,0.06]. []: off."""
+    """Deform training samples smoothly. The largest displacement is a random share of the crop's shorter side in
+    [lowest,highest], such as [0,0.06]. The limits are 0 and 0.12. []: off."""
     validation_split: str | None = None
-    """Split whose first samples are shown during training. Default: val, otherwise the samples of
-    train.validation_share, otherwise training samples."""
+    """Split for validation during training. Default: val, otherwise the samples of train.validation_share, otherwise
+    training samples."""
     workers: int | str = setting(
         "auto", lambda n: n == "auto" or (isinstance(n, int) and n >= 0), "a number of at least 0, or auto"
     )
-    """Number of loader processes per training process; 0 loads in the training process. auto: one for every two cores
-    of a process, at most 8."""
+    """Number of loader processes per training process. 0: load in the training process. auto: one loader for every two
+    CPU cores of the training process, at most 8."""
     cache: str = setting(
         "none",
         lambda place: place in ("none", "memory", "disk") or not {*place}.isdisjoint("/\\"),
         "none, memory, disk or a folder such as /scratch/cache",
     )
-    """Keep decoded and resized samples, as uint8, for later epochs. memory: in shared memory until the run ends. disk:
-    in ~/.cache/pairgan, or in another folder such as /scratch/cache, also for later runs. A sample is read again if its
-    bytes change. Half of the shared memory or a tenth of the disk stays free. The plan prints the space that is needed.
-    To empty the cache, delete the folder samples in it."""
+    """Cache decoded and resized samples as uint8. memory: in shared memory until the run ends. disk: in
+    ~/.cache/pairgan, also for later runs. A folder such as /scratch/cache: the same in this folder. A sample is decoded
+    again if its bytes change. Half of the shared memory, or a tenth of the disk, stays free. The plan of a run prints
+    the space needed. To empty the cache, delete its subfolder samples."""
     on_bad_sample: Literal["error", "skip"] = "error"
-    """Reaction to a training or validation sample that cannot be used. error: end the run. skip: log it once and use
-    another sample instead. More than 1 % of the samples, and more than 10, still end the run."""
+    """Action for a training or validation sample that cannot be used. error: end the run. skip: log the sample once and
+    use another sample. The run still ends if more than 10 samples and more than 1 % are bad."""
     timeout_s: float = number(600.0)
-    """Time that loader processes may take for a batch, in seconds, before the run ends; 0: no limit. Under torchrun a
-    process waits three times as long for the others, which must be enough for validation and saving."""
+    """Time limit for loader processes to load a batch, in seconds. The run ends after it. 0: no limit. Under torchrun,
+    each process waits three times as long for the others, which must be enough for validation and saving."""
     synthetic_samples: list[int] = numbers("[train,val,test]", [1000, 16, 32], least=1)
-    """Drawn data sets: number of samples in the splits train, val and test."""
+    """Synthetic layouts: number of samples in the splits train, val and test."""
     synthetic_size: list[int] = numbers("[height,width]", [128, 128], least=32)
-    """Drawn data sets: height and width of a sample in pixels."""
+    """Synthetic layouts: height and width of a sample, in pixels."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -148,20 +149,20 @@ class DataConfig(Section, prefix="data."):
 
     def _check_range(self, key: str, bounds: Sequence[float] | None, n_channels: int) -> None:
         if bounds is not None:
-            expected = f"[low,high], or low and high of each of {n_channels} channels, each low less than its high"
+            expected = f"[low,high], or low and high of each of {n_channels} channels, with low < high"
             are_numbers = all(abs(bound) <= MOST_FRACTION for bound in bounds)
             fits = are_numbers and len(bounds) in {2, 2 * n_channels}
             self.require(fits and all(map(lt, bounds[::2], bounds[1::2])), key, expected)
 
     @property
     def _layout(self) -> "type[RegisteredLayout]":
-        from data import LAYOUTS  # imports torch, which mistakes in a file need not wait for
+        from data import LAYOUTS  # imports torch, which would delay the report of wrong settings
 
         return LAYOUTS[self.layout]
 
     @property
     def reversed(self) -> Self:
-        """The same data with sources and targets exchanged. Translated files hold any values of the former sources."""
+        """The same data with sources and targets exchanged. Its `target_files` can store the values of the sources."""
         is_rgb = self.source_range is None and self.source_channels in RGB_CHANNELS
         return replace(
             self,
@@ -176,7 +177,7 @@ class DataConfig(Section, prefix="data."):
 
     @property
     def has_labels(self) -> bool:
-        """Whether sources are label maps, or several folders with label maps in the first one."""
+        """Whether sources are label maps. If there are several source folders, only the first one has label maps."""
         return self.n_classes > 0 or bool(self.label_colors) or self._layout.own_classes is not None
 
     @property
@@ -186,29 +187,29 @@ class DataConfig(Section, prefix="data."):
 
     @property
     def has_weight_maps(self) -> bool:
-        """Whether files hold weights of the targets' pixels."""
+        """Whether files hold pixel weights for the targets."""
         return "weights" in self._layout.file_maps and bool(self.weight_folder)
 
     @property
     def source_images(self) -> str:
-        """The kind of map that holds the images of the sources: "source", or what is stacked behind label maps."""
+        """Name of the map with the source images: "source", or "source_images" next to label maps."""
         return "source_images" if self.is_stacked and self.has_labels else "source"
 
     @property
     def makes_instances(self) -> bool:
-        """Whether instances are made from label maps."""
+        """Whether instance maps are made from label maps."""
         is_made = self.instances == "connected" or isinstance(self.instances, list)
         return is_made and "instances" in self._layout.file_maps
 
     @property
     def colors(self) -> LabelColors | None:
-        """The classes of label maps that are drawn in colours; None if maps hold ids, or if sources are images."""
+        """Names and colours of the classes in label_colors; None if it is empty."""
         key = "data.label_colors"
         return LabelColors.of(self.label_colors, key, key) if self.label_colors else None
 
     @property
     def divided_classes(self) -> frozenset[int]:
-        """The ids of the classes whose connected parts are instances; none: of all."""
+        """Ids of the classes that are divided into connected regions; empty if all classes are divided."""
         names = () if self.colors is None else self.colors.names
         chosen = self.instances if isinstance(self.instances, list) else []
         return frozenset(names.index(name) if name in names else int(name) for name in chosen)
@@ -232,10 +233,10 @@ def _is_id(text: str, n_classes: int) -> bool:
 
 
 def read_source_folder(value: object, key: str) -> str | list[str] | None:
-    """Return one folder as a text, several as a list. The value may also be a text `[A,B]` of the command line.
+    """Return one folder as a string, several folders as a list. Accept the string "[A,B]" from the command line.
 
     Raises:
-        ConfigError: the value is something else.
+        ConfigError: the value does not name folders.
     """
     if isinstance(value, str) and value.startswith("[") and value.endswith("]"):
         value = [name.strip().strip("\"'") for name in value[1:-1].split(",")] if value[1:-1].strip() else []
@@ -249,7 +250,7 @@ def read_source_folder(value: object, key: str) -> str | list[str] | None:
 
 
 def read_instances(value: object, key: str) -> str | list[str]:
-    """Return a folder, connected, or a list of classes as texts; raise ConfigError if the value is something else."""
+    """Return a folder, "connected" or a list of classes, all as strings. Raise ConfigError for other values."""
     if isinstance(value, list) and value and all(isinstance(name, str | int) for name in value):
         return [str(name) for name in value]
     if isinstance(value, str | int) and value != "":
@@ -259,6 +260,6 @@ def read_instances(value: object, key: str) -> str | list[str]:
 
 
 def fits_file(files: str, n_channels: int) -> bool:
-    """Return whether images of `n_channels` can be written as `data.target_files` says."""
+    """Return whether `files`, a value of data.target_files, can store images with `n_channels` channels."""
     kind, _, suffix = files.partition(".")
     return suffix != "png" or n_channels in _PNG_CHANNELS[kind]

@@ -1,4 +1,4 @@
-"""The losses, their weights and settings: sections `loss`, `contrastive` and `cycle`."""
+"""Sections `loss`, `contrastive` and `cycle`: weights and settings of the losses."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -12,71 +12,75 @@ Data = Literal["any", "pairs", "no pairs"]
 
 
 def weight(default: float, data: Data = "any", *, needs_style: bool = False) -> float:
-    """Return a field that is the weight of the generator's loss of its name; see losses.GENERATOR_LOSSES.
+    """Return a field for the weight of a generator loss. Its name must be in losses.GENERATOR_LOSSES.
 
-    data: Training data that the loss needs. needs_style: Whether it is computed only with style.channels.
+    data: Training data that the loss needs. needs_style: Whether the loss needs style.channels.
     """
     value: float = number(default, data=data, needs_style=needs_style)
     return value
 
 
 def penalty(default: float) -> float:
-    """Return a field that is the weight of the penalty of its name; see losses.PENALTIES."""
+    """Return a field for the weight of a discriminator penalty. Its name must be in losses.PENALTIES."""
     value: float = number(default, is_penalty=True)
     return value
 
 
 @dataclass(frozen=True)
 class LossConfig(Section, prefix="loss."):
-    """Weights of the generator's losses, and their settings; a loss of weight 0 is not computed."""
+    """Weights and settings of the losses. A loss with weight 0 is not computed."""
 
     adversarial: float = weight(1.0)
-    """The adversarial loss, of kind gan_mode."""
+    """Weight of the adversarial loss, which gan_mode chooses."""
     gan_mode: Literal["lsgan", "vanilla", "hinge", "wgan", "segmentation"] = "lsgan"
-    """lsgan: squared distance (pix2pixHD). vanilla: binary cross-entropy (pix2pix). hinge. wgan: the mean of the
-    outputs; use it with gradient_penalty. segmentation: OASIS's cross entropy of the pixels' classes, with
-    discriminator.name=segmentation."""
+    """lsgan: squared error (pix2pixHD). vanilla: binary cross-entropy (pix2pix). hinge: hinge loss (SPADE). wgan: mean
+    of the discriminator's outputs, for use with gradient_penalty. segmentation: cross-entropy of pixel classes (OASIS),
+    only with discriminator.name=segmentation."""
     over_scales: Literal["sum", "mean"] = "sum"
-    """How the adversarial losses of the discriminator's scales are combined; sum in pix2pixHD, mean in SPADE."""
+    """How the adversarial losses of the discriminator's scales are combined: sum in pix2pixHD, mean in SPADE."""
     labelmix: float = penalty(0.0)
-    """segmentation: weight of LabelMix in the discriminator's loss: its output for a class-wise mix of a real and a
-    translated image must equal the same mix of its outputs. 10 in OASIS, 5 on Cityscapes."""
+    """gan_mode=segmentation: weight of LabelMix in the discriminator's loss. LabelMix mixes a real and a translated
+    image class by class. The output for the mixed image must equal the same mix of both outputs. 10 in OASIS, 5 on
+    Cityscapes."""
     gradient_penalty: float = penalty(0.0)
-    """Weight of the WGAN gradient penalty in the discriminator's loss; 10 in its paper."""
+    """Weight of the WGAN gradient penalty in the discriminator's loss; 10 in the WGAN-GP paper."""
     r1: float = penalty(0.0)
-    """Weight of the R1 penalty in the discriminator's loss. Every 16th step computes it, with 16 times the weight."""
+    """Weight of the R1 penalty in the discriminator's loss. It is computed in every 16th step, with 16 times the
+    weight."""
     feature_matching: float = weight(10.0, "pairs")
-    """L1 between the discriminator's features of translated and real image."""
+    """Weight of the L1 between the discriminator's features of the translated and the real image."""
     l1: float = weight(0.0, "pairs")
-    """Mean absolute difference of the pixels in [-1, 1]."""
+    """Weight of the mean absolute difference of pixels in [-1, 1]."""
     ms_ssim: float = weight(0.0, "pairs")
-    """1 - MS-SSIM: structure at several scales, next to l1. It ignores weights of pixels."""
+    """Weight of 1 - MS-SSIM, which compares structure at several scales. Use it with l1. It ignores pixel weights."""
     perceptual: float = weight(10.0, "pairs")
-    """Distance of the features of translated and real image in perceptual_network."""
+    """Weight of the distance between features of the translated and the real image in perceptual_network."""
     perceptual_network: Literal["vgg19", "efficientnet_lite0"] = "vgg19"
-    """vgg19: L1 of VGG19's features (pix2pixHD); its weights (548 MB) are downloaded into torch's cache.
-    efficientnet_lite0: squared distance of normalized features; needs the packages of the extra `perceptual`."""
+    """vgg19: L1 of VGG19's features (pix2pixHD). Its weights (548 MB) are downloaded into torch's cache.
+    efficientnet_lite0: squared distance of normalized features. It needs the packages of the extra `perceptual`."""
     class_weights: dict[str, float] = setting(
         {}, lambda weights: all(0 <= n <= MOST_FRACTION for n in weights.values()), "weights of at least 0"
     )
-    """Label maps: weights of the pixels of each class in l1, feature_matching, perceptual and some metrics. Name
-    classes by id or name, as {car: 4, sky: 0}, or list the weights of the classes 0, 1 and so on. 0 ignores a class;
-    other classes weigh 1. `ignored` names the pixels without a class. The maps of data.weight_folder multiply these
-    weights."""
+    """Label maps: pixel weights by class, for l1, feature_matching, perceptual and some metrics. Give class ids or
+    names, such as {car: 4, sky: 0}, or a list with the weights of classes 0, 1 and so on. Weight 0 ignores a class.
+    Other classes have weight 1. The name `ignored` stands for pixels without a class. These weights are multiplied by
+    the weights in data.weight_folder."""
     outside_mask: float = weight(0.0, "no pairs")
-    """Without pairs: L1 between sources and their translations, except for the classes that may change: class_weights
-    gives them 0, as {11: 0, 12: 0}. The label maps of the sources are in {split}_A_label, as ids."""
+    """Without pairs: weight of the L1 between sources and their translations, outside the classes that may change. Give
+    these classes the weight 0 in class_weights, such as {11: 0, 12: 0}. The label maps of the sources, in
+    {split}_A_label, must hold ids."""
     shift_reach: int = number(0, most=16)
-    """Largest displacement of a target from its source, in pixels of the target and per direction. The losses then use,
-    for each patch of a translation, the most similar part of the target within reach. 0: the pairs are aligned."""
+    """Largest displacement between a target and its source, in target pixels per direction. The losses compare each
+    patch of a translation with the most similar part of the target within this distance. 0: the pairs are aligned."""
     shift_patch: int = number(16, least=4, most=128)
-    """Side of the patches that are displaced together, in pixels."""
+    """Side length of the patches that are shifted as a whole, in pixels."""
     shift_penalty: float = number(0.1)
-    """Relative cost of each pixel of displacement at the first step. It falls to 0 at half of the epochs' steps."""
+    """Relative increase of a patch's difference per pixel of displacement, at the first step. It falls to 0 at half of
+    the epochs' steps."""
     kl_divergence: float = weight(0.05, "pairs", needs_style=True)
-    """With style.channels: distance of the encoded styles from N(0, 1), from which test.py draws. Summed over the
-    samples of a pass and the channels of the style, as in SPADE. With a lower weight, styles hold more of the images,
-    and drawn styles resemble them less."""
+    """With style.channels: weight of the KL divergence of the encoded styles from N(0, 1), from which test.py draws. It
+    is summed over samples and style channels, as in SPADE. With a lower weight, styles hold more of the images, but
+    drawn styles resemble encoded styles less."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -95,12 +99,12 @@ class LossConfig(Section, prefix="loss."):
 
     @property
     def weights_of_images(self) -> dict[str, float]:
-        """The weights of the losses of translated images, without losses of their styles."""
+        """The weights of the generator's losses by name, without losses of the style."""
         of_styles = {item.name for item in fields(self) if item.metadata.get("needs_style")}
         return {name: value for name, value in self.weights.items() if name not in of_styles}
 
     def weights_for(self, data: Data, *, has_style: bool = False) -> dict[str, float]:
-        """Return the weights of the losses that are computed for some training data, by name."""
+        """Return the weights of the losses that are computed for training data of type `data`, by name."""
         weights = self.weights if has_style else self.weights_of_images
         possible = {item.name for item in fields(self) if item.metadata.get("data") in ("any", data)}
         return {name: value for name, value in weights.items() if value and name in possible}
@@ -108,18 +112,19 @@ class LossConfig(Section, prefix="loss."):
 
 @dataclass(frozen=True)
 class ContrastiveConfig(Section, prefix="contrastive."):
-    """method.name=contrastive: patches of a translation must resemble the same places of the source (CUT)."""
+    """method.name=contrastive: each patch of a translation must resemble the patch at the same place in the source
+    (CUT)."""
 
     weight: float = number(1.0)
     """Weight of the loss, in addition to loss.adversarial; 1 in CUT, 10 in FastCUT."""
     n_patches: int = number(256, least=1)
-    """Patches of each image that are drawn for a step, at each compared layer of the generator."""
+    """Number of patches that each step draws per image and compared layer of the generator."""
     channels: int = number(256, least=1)
-    """Length of the vectors that are compared, and width of the projection network that makes them."""
+    """Length of the compared feature vectors, and width of the projection network that computes them."""
     identity: bool = True
-    """Translate target images too; their patches must not change. CUT; not FastCUT."""
+    """Also translate target images, whose patches must not change. true in CUT, false in FastCUT."""
     flip_equivariance: bool = False
-    """Mirror the sources of half of the steps. FastCUT; not CUT."""
+    """Mirror the sources in half of the steps. false in CUT, true in FastCUT."""
 
 
 @dataclass(frozen=True)
@@ -127,20 +132,21 @@ class CycleConfig(Section, prefix="cycle."):
     """method.name=cycle: an image that is translated to the other domain and back must be unchanged (CycleGAN)."""
 
     weights: list[float] = numbers("[of A,of B]", [10.0, 10.0], least=0, most=MOST_FRACTION)
-    """Weights of the mean absolute difference between an image and what comes back: of images of A, of images of B."""
+    """Weights of the mean absolute difference between an image and its translation there and back: for images of A, for
+    images of B."""
     identity: float = number(0.5)
-    """Weight, as a share of cycle.weights, of the change that a generator makes to an image of its own target domain.
-    It keeps colours. 0: off, which saves two passes and allows domains with different channels."""
+    """Weight of the identity loss, as a share of cycle.weights: a generator must not change images of its own target
+    domain. This loss keeps colours. 0: off, which saves two passes and allows domains with different channels."""
 
 
 def read_class_weights(value: object, key: str) -> object:
-    """Return a setting as a mapping of texts: a list has the weights of the classes 0, 1, …; null is empty.
+    """Return the weights by class name or id. A list has the weights of the classes 0, 1, …; null is an empty mapping.
 
     Raises:
-        ConfigError: it is neither a list nor a mapping, or a weight is no number.
+        ConfigError: `value` is neither a list nor a mapping, or a weight is not a number.
     """
     weights = dict(enumerate(value)) if isinstance(value, list) else {} if value is None else value
-    expected = "weights of classes such as {car: 4, sky: 0}, or a list of one for each class"
+    expected = "weights of classes such as {car: 4, sky: 0}, or a list with a weight for each class"
     if not isinstance(weights, Mapping):
         raise ConfigError(f"{key} is {shortened(value)}, expected {expected}")
     for name, weight in weights.items():

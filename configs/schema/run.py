@@ -1,4 +1,4 @@
-"""The run and what it records: sections `run`, `checkpoint`, `metrics` and `log`."""
+"""Sections `run`, `checkpoint`, `metrics` and `log`: where a run is saved and what it records."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -7,69 +7,70 @@ from configs.schema.checks import Section, number, setting
 
 
 def is_folder_name(name: str) -> bool:
-    """Return whether all systems accept this name for a folder, also with a suffix."""
+    """Return whether all operating systems accept `name` as a folder name, even with a short suffix."""
     is_plain = bool(name.strip(".")) and name == name.strip() and name.isprintable()
-    return is_plain and not set(name) & set('/\\:*?"<>|') and len(name.encode()) <= 200  # a file system takes 255
+    return is_plain and not set(name) & set('/\\:*?"<>|') and len(name.encode()) <= 200  # file systems allow 255
 
 
 @dataclass(frozen=True)
 class RunConfig(Section, prefix="run."):
-    """Where a run lives and what it is called."""
+    """Name, folder, seed and device of a run."""
 
     name: str = setting("unnamed", is_folder_name, "a name that can be a folder, up to 200 bytes")
     """Name of the run, and of its folder."""
     root: str = "runs"
-    """Folder that holds the runs; the run's files go to ROOT/NAME."""
+    """Folder of all runs. The files of a run go to ROOT/NAME."""
     seed: int = setting(0, range(2**32).__contains__, "0 to 4294967295")
     """Seed of the initial weights, the order of the samples and their augmentation."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """auto: a GPU if there is one."""
+    """auto: a GPU if there is one, otherwise the CPU."""
 
 
 @dataclass(frozen=True)
 class CheckpointConfig(Section, prefix="checkpoint."):
-    """How often everything is saved."""
+    """When checkpoints are saved, and how many are kept."""
 
     every_steps: int = number(1000, least=1)
-    """Steps between checkpoints; the last step is always saved."""
+    """Number of steps between checkpoints. The last step is always saved."""
     keep: int = number(3)
-    """Number of newest checkpoints that stay; 0 keeps all."""
+    """Number of newest checkpoints to keep; 0 keeps all."""
     best: str = "auto"
-    """Metric of the validation samples that chooses best.pt in the run's folder. auto: l1 with pairs, swd without
-    pairs, and none if the validation samples are trained on. none: no best.pt, which saves the space on disk."""
+    """Validation metric that chooses best.pt in the run's folder. auto: l1 with pairs, swd without pairs, and none if
+    validation uses training samples. none: save no best.pt, which saves disk space."""
 
 
 @dataclass(frozen=True)
 class MetricsConfig(Section, prefix="metrics."):
-    """Metrics of translated images, in validation and by test.py, in addition to L1, PSNR, SSIM and MS-SSIM."""
+    """Metrics of translated images in validation and in test.py. L1, PSNR, SSIM and MS-SSIM are always computed."""
 
     n_samples: int = number(4, least=1)
-    """Number of validation samples that are measured each time. They stay in memory, and the first four are shown."""
+    """Number of samples that each validation measures. They stay in memory. The first four are shown."""
     extra: list[str] = field(default_factory=list)
-    """More figures: lpips, perceptual_distance, swd, fid, kid. lpips, fid and kid download a network's weights into
-    torch's cache. fid and kid also need the package torch-fidelity. They are comparable with published figures only for
-    thousands of images. swd, fid and kid compare the images as sets. perceptual_distance needs the extra `perceptual`
-    and no download."""
+    """Additional metrics: lpips, perceptual_distance, swd, fid, kid. lpips, fid and kid download network weights into
+    torch's cache. fid and kid also need the package torch-fidelity. They are comparable with published values only for
+    thousands of images. swd, fid and kid compare sets of images. perceptual_distance needs the extra `perceptual` but
+    no download."""
     features: Literal["inception", "efficientnet_lite2"] = "inception"
-    """Network of fid and kid. efficientnet_lite2 needs the extra `perceptual` and no download. Its figures are not
-    comparable with published ones."""
+    """Network for fid and kid. efficientnet_lite2 needs the extra `perceptual` but no download. Its values are not
+    comparable with published values."""
     shift_reach: int | None = number(None, most=16)
-    """Also report L1, PSNR and SSIM after the best shift of each image up to so many pixels, and the shifts. Then
-    checkpoint.best=auto and optimizer.decay=plateau use this L1. null: the value of loss.shift_reach. 0: off."""
+    """Largest shift for metrics after the best shift, in pixels: L1, PSNR and SSIM of the shifted images, and the
+    shifts. checkpoint.best=auto and optimizer.decay=plateau then use this L1. null: the value of loss.shift_reach. 0:
+    off."""
     label_colors: str | None = setting(
         None, lambda name: name is None or name.strip(), "null, cityscapes, cmp_facades or a YAML file"
     )
-    """If photos are translated into label maps: the classes' colours, for pixel accuracy and mean IoU. cityscapes,
-    cmp_facades, or a YAML file of lines such as road: [128, 64, 128]."""
+    """For translations of photos into label maps: class colours, used to compute pixel accuracy and mean IoU. Values:
+    cityscapes, cmp_facades, or a YAML file with lines such as road: [128, 64, 128]."""
 
 
 @dataclass(frozen=True)
 class LogConfig(Section, prefix="log."):
-    """Reports during training, and how often they are made."""
+    """Reports during training, and the steps between them."""
 
     every_steps: int = number(100, least=1)
-    """Steps between lines of the log, and between TensorBoard's scalars. Both show means over these steps."""
+    """Number of steps between log lines and between TensorBoard scalars. Both are means over these steps."""
     images_every_steps: int = number(500, least=1)
-    """Steps between validations: figures of the samples, their pictures, and the choice of best.pt."""
+    """Number of steps between validations. Each validation computes metrics, logs images and chooses best.pt."""
     activations: str | None = None
-    """A module of the generator, such as blocks.0. TensorBoard shows its output for the first sample."""
+    """Module of the generator, such as blocks.0. TensorBoard shows its output for the first sample."""

@@ -1,4 +1,4 @@
-"""How the networks learn: sections `method`, `train`, `optimizer`, `amp` and `augmentation`."""
+"""Sections `method`, `train`, `optimizer`, `amp` and `augmentation`: how the networks are trained."""
 
 import math
 import re
@@ -15,15 +15,15 @@ AUGMENTATIONS = ("color", "translation", "cutout")
 
 @dataclass(frozen=True)
 class MethodDeclaration:
-    """Facts about a method, for configuration and inference; its code is in `training/methods`.
+    """Properties of a training method. Its code is in `training/methods`.
 
-    translators: Names of the networks that translate, by direction, the default direction first.
+    translators: Names of the generators by direction. The default direction is first.
     networks: Names of all trained networks.
-    pairs: Whether it learns from pairs. Discriminators then see the source next to the image.
-    unused: Settings, or sections, that must keep their defaults.
+    pairs: Whether the method learns from pairs. Discriminators then also see the source.
+    unused: Settings and sections without effect. They must keep their defaults.
     metrics: Metrics that are always computed, in addition to metrics.extra.
-    compares_features: Whether a loss compares features of the generator's layers, also features before norms.
-    original: The program whose method it is, if any.
+    compares_features: Whether a loss compares features of the generator, including features before norms.
+    original: Original program of the method, if any.
     """
 
     translators: Mapping[str, str]
@@ -65,17 +65,17 @@ METHODS: dict[str, MethodDeclaration] = {
         original="CycleGAN",
     ),
 }
-"""By name, as in `training/methods`."""
+"""Declarations by name of the method."""
 
 
 @dataclass(frozen=True)
 class MethodConfig:
-    """How the networks are trained."""
+    """The training method."""
 
     name: Literal["paired", "contrastive", "cycle"] = "paired"
-    """paired: from pairs, with a generator and a discriminator that sees source and target (pix2pixHD, SPADE, OASIS).
-    contrastive: without pairs, in one direction; patches of a translation resemble the source (CUT, FastCUT). cycle:
-    without pairs, in both directions, with two generators and two discriminators (CycleGAN)."""
+    """paired: learn from pairs. The discriminator sees source and target (pix2pixHD, SPADE, OASIS). contrastive: learn
+    one direction without pairs. Patches of a translation must resemble the source (CUT, FastCUT). cycle: learn both
+    directions without pairs, with two generators and two discriminators (CycleGAN)."""
 
     @property
     def declaration(self) -> MethodDeclaration:
@@ -84,7 +84,7 @@ class MethodConfig:
 
     @property
     def translators(self) -> Mapping[str, str]:
-        """The names of the networks that translate, by direction, the default one first."""
+        """The names of the generators by direction. The default direction is first."""
         return self.declaration.translators
 
     @property
@@ -93,10 +93,10 @@ class MethodConfig:
         return next(iter(self.translators))
 
     def translator(self, direction: str | None = None) -> str:
-        """Return the name of the network that translates in a direction, by default in the default direction.
+        """Return the name of the generator for a direction. None: the default direction.
 
         Raises:
-            ConfigError: the method trains no translator for it.
+            ConfigError: the method trains no generator for this direction.
         """
         chosen = direction or self.default_direction
         if chosen not in self.translators:
@@ -106,12 +106,12 @@ class MethodConfig:
         return self.translators[chosen]
 
     def discriminator(self, direction: str | None = None) -> str:
-        """Return the name of the network that judges the translations of a direction."""
+        """Return the name of the discriminator for the translations of a direction."""
         target = (direction or self.default_direction)[-1]
         return f"discriminator_{target}" if len(self.translators) > 1 else "discriminator"
 
     def direction_of(self, network: str | None) -> str | None:
-        """Return the direction of a translator or a discriminator by its name; None for other networks."""
+        """Return the direction of the generator or discriminator with this name; None for other networks."""
         networks = {way: (name, self.discriminator(way)) for way, name in self.translators.items()}
         return next((way for way, names in networks.items() if network in names), None)
 
@@ -125,116 +125,116 @@ def _is_expression(text: str | None) -> bool:
 
 @dataclass(frozen=True)
 class TrainConfig(Section, prefix="train."):
-    """How long and in what steps to train."""
+    """Length of the training, and settings of its steps."""
 
     epochs: int = number(100)
-    """Epochs at the full learning rate (pix2pixHD's niter)."""
+    """Number of epochs at the full learning rate (pix2pixHD's niter)."""
     decay_epochs: int = number(100)
-    """Epochs after those, in which the learning rate falls to 0 by the linear decays (niter_decay); step and cosine run
-    over all epochs."""
+    """Number of further epochs, in which the linear decays reduce the learning rate to 0 (niter_decay). The decays step
+    and cosine cover all epochs."""
     max_steps: int | None = number(None, least=1)
-    """Stop after this many steps, also in the middle of an epoch. Default: no limit."""
+    """Stop after this many steps, even in the middle of an epoch. Default: no limit."""
     steps_per_epoch: int | None = number(None, least=1)
-    """Steps that count as one epoch for train.epochs and all other settings in epochs, so that a run has the same
-    length with any number of images. null: an epoch sees each image once."""
+    """Number of steps that count as one epoch, for all settings in epochs. The length of a run then does not depend on
+    the number of images. null: an epoch uses each image once."""
     patience: int | None = number(None, least=1)
-    """End the run after this many validations in a row, every log.images_every_steps, without a better figure of
-    checkpoint.best. null: never."""
+    """End the run after this many validations in a row without a better value of checkpoint.best. null: never."""
     validation_share: float = setting(0.0, lambda share: 0 <= share < 1, "0 <= share < 1")
-    """Share of the training samples that validation takes if the data set has no validation split. They are in no
-    batch. Their names decide which ones, so that new samples move none. 0: validation shows training samples."""
+    """Share of the training samples that is kept for validation if the data set has no validation split. These samples
+    are not trained on. Their names decide which samples are chosen, so new samples do not change the choice. 0:
+    validation uses training samples."""
     validation_group: str | None = setting(None, _is_expression, "null, or a regular expression such as p[0-9]+")
-    """A regular expression on the names of samples, as p[0-9]+ on p001_slice03. Samples with the same match (or the
-    same parentheses) are one group. A group is either for training or for validation, so that no patient or scene is in
-    both; validation_share is a share of the groups. null: each sample by itself."""
+    """Regular expression for sample names, such as p[0-9]+ for p001_slice03. Samples with the same match (or the same
+    text in its parentheses) are one group. A group is used either for training or for validation, so that no patient or
+    scene is in both. validation_share is then a share of the groups. null: each sample is a group."""
     batch_size: int = number(1, least=1)
-    """Samples per process in one forward pass."""
+    """Number of samples per process in one forward pass."""
     accumulation_steps: int = number(1, least=1)
-    """Forward and backward passes whose gradients are averaged into one step."""
+    """Number of forward and backward passes whose gradients are averaged for one step."""
     discriminator_steps: int = number(1, least=1)
-    """Updates of the discriminator for each update of the generator, each with other samples."""
+    """Number of discriminator updates per generator update, each with other samples."""
     ema_decay: float = setting(0.0, lambda decay: 0 <= decay < 1, "0 <= decay < 1")
     """Decay of the moving average of the generator's weights; 0.999 is usual. 0: no average. Validation and test.py use
-    the average. Its statistics of batch norm are estimated from 20 batches of training samples."""
+    the averaged weights. Their batch norm statistics are estimated from 20 training batches."""
     retain_graph: bool = True
-    """true: one pass of the discriminator, whose graph serves the losses of both networks (pix2pixHD's update). false:
-    the discriminator steps first, and makes another pass for the generator's loss (pix2pix's update)."""
+    """true: run the discriminator once and use its graph for the losses of both networks (pix2pixHD). false: update the
+    discriminator first, then run it again for the generator's loss (pix2pix)."""
     activation_checkpointing: bool = False
-    """Keep only the activations between the stages of generator and VGG, and compute the others again in the backward
+    """Store only the activations between the stages of the generator and of VGG. Recompute all others in the backward
     pass. This takes less memory and more time."""
     compile: bool = False
-    """Fuse the generator's layers with torch.compile, which takes up to a minute before the first step. It needs a
-    C++ compiler, and on a GPU triton."""
+    """Fuse the generator's layers with torch.compile, which takes up to a minute before the first step. This needs a
+    C++ compiler and, on a GPU, triton."""
     cuda_graph: bool = True
-    """Replay the steps of one process on a GPU as a CUDA graph, without launching each kernel from the CPU. It is not
-    used if images differ in size, or if less than a quarter of the GPU's memory would be left."""
+    """Replay training steps as a CUDA graph, without launching each kernel from the CPU. This needs a single process on
+    a GPU. It is skipped if image sizes differ, or if less than a quarter of the GPU memory would remain."""
     deterministic: bool = False
-    """Use only deterministic algorithms, so that a resumed run on a GPU ends with the same bits. This is
-    slower. A warning names operations without a deterministic algorithm. On a CPU runs are always exact."""
+    """Use only deterministic algorithms, so that a resumed run on a GPU gives bitwise equal results. This is slower. A
+    warning names operations without a deterministic algorithm. Runs on a CPU are always deterministic."""
     pool_size: int = number(0)
-    """Earlier translations that the discriminator sees, half of the time, instead of the present ones (Shrivastava et
-    al. 2017). They take memory, and room in checkpoints. 0: none."""
+    """Number of earlier translations in a pool (Shrivastava et al. 2017). Half of the time, the discriminator sees a
+    translation from the pool instead of a new one. The pool takes memory and space in checkpoints. 0: no pool."""
     freeze_global_epochs: int = number(0)
-    """generator.name=local: epochs in which only its finest enhancer is trained (pix2pixHD's niter_fix_global)."""
+    """generator.name=local: number of epochs that train only the finest enhancer (pix2pixHD's niter_fix_global)."""
     freeze: list[str] = setting(
         [],
         lambda parts: all(all(part.partition(".")) for part in parts),
         "a list of parts of networks: [generator.stem]",
     )
-    """Parts of networks that are not trained, by network and the beginnings of their parameters' names:
-    [generator.stem, discriminator.scales.0]. A wrong name ends the run with a list of the names. The statistics of
-    batch norm and spectral norm still change."""
+    """Parts of networks that are not trained, as network name and beginning of the parameter name: [generator.stem,
+    discriminator.scales.0]. A wrong name ends the run with a list of all names. The statistics of batch norm and
+    spectral norm still change."""
 
 
 @dataclass(frozen=True)
 class OptimizerConfig(Section, prefix="optimizer."):
-    """Adam, one for the generator and one for the discriminator."""
+    """Adam. Generator and discriminator have separate optimizers."""
 
     learning_rate: float = number(2e-4)
     """Learning rate before the decay."""
     discriminator_learning_rate: float | None = number(None)
-    """Learning rate of the discriminator, if it differs (TTUR, Heusel et al. 2017)."""
+    """Learning rate of the discriminator, if it differs from learning_rate (TTUR, Heusel et al. 2017)."""
     decay: Literal["linear", "linear_pix2pix", "step", "plateau", "cosine"] = "linear"
-    """linear: full for train.epochs, then falling to 0 as in pix2pixHD. linear_pix2pix: the same as in pix2pix, which
-    begins one epoch earlier. step: a tenth after every 50 epochs, as in pix2pix. plateau: a fifth when the L1 of the
-    validation samples has not fallen by 1 % for more than 5 epochs. cosine: half a wave over all epochs, where
-    pix2pix's ends with train.epochs."""
+    """linear: constant for train.epochs, then linear to 0, as in pix2pixHD. linear_pix2pix: the same, but one epoch
+    earlier, as in pix2pix. step: times 0.1 after every 50 epochs, as in pix2pix. plateau: times 0.2 if the validation
+    L1 has not fallen by 1 % for more than 5 epochs. cosine: half a cosine wave over all epochs; pix2pix's wave ends
+    with train.epochs."""
     betas: list[float] = setting(
         [0.5, 0.999],
         lambda betas: len(betas) == 2 and all(0 <= beta < 1 for beta in betas),
         "two numbers, each 0 <= beta < 1",
     )
-    """Decay of the running means of the gradients and of their squares."""
+    """Decay rates of Adam's running means of gradients and squared gradients."""
     max_gradient_norm: float | None = setting(
         None, lambda norm: norm is None or 0 < norm < math.inf, "above 0, or null"
     )
-    """Clip the norm of each network's gradients to this, after unscaling, and report the norms before clipping; 1e9
-    only reports them. Default: neither."""
+    """Clip the gradient norm of each network to this value, after unscaling, and log the norm before clipping. 1e9 only
+    logs the norm. Default: neither."""
 
 
 @dataclass(frozen=True)
 class AmpConfig:
-    """Mixed precision, switched like apex's opt levels."""
+    """Mixed precision, with the optimization levels of NVIDIA's apex."""
 
     opt_level: Literal["O0", "O1", "O2", "O3"] = "O1"
-    """O0: float32 everywhere, without TF32. O1: float32 weights, autocast in the networks. O2: weights in the low
-    precision, norms and the optimizers' master weights in float32. O3: all in the low precision, the optimizers too;
+    """O0: float32 everywhere, without TF32. O1: float32 weights, autocast in the networks. O2: low-precision weights;
+    norms and the optimizers' master weights in float32. O3: everything in low precision, including the optimizers, only
     for comparison."""
     dtype: Literal["auto", "float16", "bfloat16"] = "auto"
-    """Low precision of O1, O2 and O3. float16 scales the losses, with a GradScaler for each optimizer. auto: bfloat16
-    where the device computes in it, otherwise float16 on a GPU and float32 on a CPU."""
+    """Low precision of O1, O2 and O3. float16 scales the losses with a GradScaler for each optimizer. auto: bfloat16 if
+    the device computes in it, otherwise float16 on a GPU and float32 on a CPU."""
 
 
 @dataclass(frozen=True)
 class AugmentationConfig(Section, prefix="augmentation."):
-    """Augmentation of what the discriminator sees, in the training of both networks (DiffAugment, Zhao et al. 2020):
-    against its overfitting, where there are few pairs."""
+    """Augmentation of all images that the discriminator sees (DiffAugment, Zhao et al. 2020). It reduces the
+    discriminator's overfitting on few pairs."""
 
     policy: list[str] = setting(
         [],
         lambda names: len({*names} & {*AUGMENTATIONS}) == len(names),
         f"a list of some of {', '.join(AUGMENTATIONS)}, each once",
     )
-    """Operations in the order in which they are applied, of color (brightness, saturation, contrast), translation (up
-    to an eighth of each side) and cutout (a box of half the sides): [color,translation,cutout]. The source moves with
-    the image. Real and translated image of a pair are augmented alike. Empty: none."""
+    """Operations in their order, such as [color,translation,cutout]. color: brightness, saturation and contrast.
+    translation: by up to an eighth of each side, together with the source. cutout: a box of half the sides. The real
+    and the translated image of a pair are augmented alike. Empty: none."""
