@@ -1,6 +1,6 @@
-"""Checks of data sets: samples that cannot be used, displaced pairs, and files that several splits share.
+"""Checks of data sets: unusable samples, pairs that are not aligned, and files that occur in several splits.
 
-Samples are checked in separate processes, so that a decoder that crashes is reported with its file.
+Worker processes check the samples. If a decoder crashes, the check reports the file and continues.
 """
 
 import hashlib
@@ -29,19 +29,19 @@ from data.preprocessing import Preprocessing
 from data.worker_monitor import MonitoredDataset, WorkerMonitor
 from utils.text import counted, listed
 
-MEASURED_SHIFTS = 32  # samples of a split, spread over it
+MEASURED_SHIFTS = 32  # number of samples per split whose displacement is measured, evenly spaced
 _IMAGES = ("source", "source_images", "target")
 MIN_SIDE = 48  # pixels; smaller images have too few contours
-_MAX_SIDE = 512  # pixels of the middle that is compared
-_MAX_SHARE = 1 / 8  # largest displacement, as a share of a side
-_CLEAR_PEAK = 12.0  # height of a peak above the mean, in standard deviations
-FAINT_PEAK = 8.0  # clear for pairs; up to a third of unrelated images have such a peak
-_BEYOND_REST = 1.5  # least ratio of a peak to the score of no displacement
-_FEWEST = 3  # pairs with the same displacement
-_SMALL_SHIFT = 2  # pixels, if most pairs have it
-_LARGE_SHIFT = 5  # pixels, of a single pair
-_FEWEST_FAINT = 8  # pairs with different displacements
-_LARGE_REACH = 8  # pixels; patches within a larger reach match by chance
+_MAX_SIDE = 512  # pixels; of larger images, only the centre is compared
+_MAX_SHARE = 1 / 8  # largest displacement that is searched, as a fraction of height or width
+_CLEAR_PEAK = 12.0  # least height of a correlation peak above the mean, in standard deviations
+FAINT_PEAK = 8.0  # weaker limit: up to a third of unrelated image pairs have such a peak
+_BEYOND_REST = 1.5  # least ratio of a peak to the correlation without displacement
+_FEWEST = 3  # pairs with the same displacement, for a warning
+_SMALL_SHIFT = 2  # pixels; least displacement of most pairs, for a warning
+_LARGE_SHIFT = 5  # pixels; least displacement of a single pair, for a warning
+_FEWEST_FAINT = 8  # pairs with different displacements, for a warning
+_LARGE_REACH = 8  # pixels; with a larger loss.shift_reach, patches match by chance
 
 Shift = tuple[int, int]
 """Pixels to the right and down."""
@@ -49,14 +49,14 @@ Shift = tuple[int, int]
 
 @dataclass(frozen=True)
 class Checked:
-    """The result of checking a sample. A sample with problems has no other fields than its ids.
+    """The result of checking a sample. If there are problems, only `index`, `problems` and `ids` are set.
 
     height, width: Size after preprocessing, in pixels.
-    ids: Values in the label map file, including those that are no class. Empty without a label map.
-    types: Data types of its images, as "uint16 source and uint8 target".
-    files: Files that splits must not share.
-    shifts: Displacement of "targets", and in a stack of "images of the last source folder", if it is clear.
-    faint_shifts: The same with FAINT_PEAK. None: nothing was measured.
+    ids: Values in the label map file, including values that are not a class. Empty without a label map.
+    types: Data types of the images, such as "uint16 source and uint8 target".
+    files: Files that must not occur in several splits.
+    shifts: Clear displacements of "targets" and, with several sources, of "images of the last source folder".
+    faint_shifts: Displacements with at least FAINT_PEAK. None: The displacements were not measured.
     """
 
     index: int
@@ -72,7 +72,7 @@ class Checked:
 
 @dataclass
 class Check(MonitoredDataset):
-    """The check of each sample of a layout.
+    """A data set of check results, one for each sample of `layout`.
 
     is_for_training: Whether to preprocess as in training, otherwise as in validation.
     """
@@ -88,9 +88,9 @@ class Check(MonitoredDataset):
         return checked
 
     def __call__(self, index: int) -> Checked:
-        """Read sample `index` and place its crop, and return the result."""
+        """Read sample `index`, compute its crop, and return the result."""
         ids, file = frozenset[int](), self.layout.provenance(index).files.get("source")
-        with suppress(Exception):  # `Layout.read` reports it; it refuses or replaces ids that are no class
+        with suppress(Exception):  # `Layout.read` below reports the error; it hides ids that are not a class
             ids = frozenset(np.unique(read_ids(file).numpy()).tolist()) if file and self.layout.n_classes else ids
         try:
             sample = self.layout.read(index)
@@ -99,7 +99,7 @@ class Check(MonitoredDataset):
             placement = drawn or self.preprocessing.fixed(sample)
             files = self.layout.provenance(index).files
             is_measured = index % -(-len(self.layout) // MEASURED_SHIFTS) == 0
-            of_peak = partial(_shifts, files, sample, self.layout.n_classes > 0) if is_measured else None
+            measure = partial(_shifts, files, sample, self.layout.n_classes > 0) if is_measured else None
             return Checked(
                 index,
                 height=placement.crop_height,
@@ -107,25 +107,25 @@ class Check(MonitoredDataset):
                 ids=ids,
                 types=" and ".join(f"{str(sample.maps[k].dtype)[6:]} {k}" for k in _IMAGES if k in sample.maps),
                 files=_own_files(files, sample),
-                shifts=of_peak(_CLEAR_PEAK) if of_peak else {},
-                faint_shifts=of_peak(FAINT_PEAK) if of_peak else None,
+                shifts=measure(_CLEAR_PEAK) if measure else {},
+                faint_shifts=measure(FAINT_PEAK) if measure else None,
             )
-        except Exception as error:  # noqa: BLE001  a bug is reported with its sample
+        except Exception as error:  # noqa: BLE001  report a bug with its sample
             return Checked(index, as_data_error(error, describe_sample(self.layout, index)).problems, ids=ids)
 
 
 def _own_files(files: Mapping[str, Blob], sample: Sample) -> list[Blob]:
-    """Return the files that splits must not share: no masks, and no images or label maps with a single value."""
+    """Return the files that must not occur in several splits. Omit masks, and images or label maps with one value."""
     plain = {kind for kind, values in sample.maps.items() if values.numpy().min() == values.numpy().max()}
     return [file for kind, file in files.items() if kind not in plain | {"weights", "labels"}]
 
 
 def _shifts(files: Mapping[str, Blob], sample: Sample, source_is_ids: bool, least_peak: float) -> dict[str, Shift]:
-    """Return the displacements with at least a peak; see `Checked.shifts`."""
+    """Return the displacements, as in `Checked.shifts`, with a correlation peak of at least `least_peak`."""
     source, is_stacked, compared = sample.source, any(map(is_later_source, files)), {}
     if sample.target is not None:
         compared["targets"] = (source, sample.target)
-        if is_stacked and not source_is_ids:  # a standard deviation of 1, so that no channel outweighs the others
+        if is_stacked and not source_is_ids:  # standard deviation 1, so that all channels have the same weight
             scaled = source.float() / source.float().std(dim=(1, 2), keepdim=True).clamp_min(1e-6)
             compared["targets"] = (scaled, sample.target)
     if is_stacked:
@@ -137,7 +137,7 @@ def _shifts(files: Mapping[str, Blob], sample: Sample, source_is_ids: bool, leas
 
 
 def check_all(check: Check, *, n_processes: int, timeout_s: float) -> Iterator[Checked]:
-    """Check every sample of the layout, and yield the results as they come.
+    """Check every sample of the layout, and yield each result immediately.
 
     timeout_s: Maximum time for a sample, in seconds. 0 sets no limit.
     """
@@ -150,13 +150,13 @@ def check_all(check: Check, *, n_processes: int, timeout_s: float) -> Iterator[C
                 for checked in monitor:
                     del to_do[checked.index]
                     yield checked
-        except LoadingError as error:  # a sample ended its process, or took too long
+        except LoadingError as error:  # the sample crashed its process, or took too long
             del to_do[monitor.lost]
             yield Checked(monitor.lost, error.problems)
 
 
 def shared_files(splits: Mapping[str, Sequence[Blob]]) -> Iterator[str]:
-    """Yield a line for each two splits, or domains of a split, that hold a file with the same bytes."""
+    """Yield a warning for each two splits, or domains of a split, that contain identical files."""
     by_size, by_content = defaultdict[int, list[tuple[str, Blob]]](list), defaultdict[bytes, dict[str, Blob]](dict)
     for split, file in ((split, file) for split, files in splits.items() for file in files):
         by_size[file.size()].append((split, file))
@@ -165,8 +165,8 @@ def shared_files(splits: Mapping[str, Sequence[Blob]]) -> Iterator[str]:
             by_content[hashlib.sha256(opened.read()).digest()].setdefault(split, file)
     shared = defaultdict[tuple[str, str], list[tuple[Blob, Blob]]](list)
     for (first, file), *others in (of_splits.items() for of_splits in by_content.values()):
-        for other, its_file in others:
-            shared[first, other].append((file, its_file))
+        for other, other_file in others:
+            shared[first, other].append((file, other_file))
     for (first, other), pairs in shared.items():
         files = f"{counted(len(pairs), 'file')}, as {pairs[0][0]} and {pairs[0][1]}"
         yield f"{first} and {other} share {files}. Remove them from one of the two"
@@ -175,13 +175,13 @@ def shared_files(splits: Mapping[str, Sequence[Blob]]) -> Iterator[str]:
 def displacement(
     source: Tensor, target: Tensor, *, source_is_ids: bool, least_peak: float = _CLEAR_PEAK
 ) -> Shift | None:
-    """Return how many pixels a target is to the right of and below its source, or None if that is not clear.
+    """Return how far a target is to the right of and below its source, in pixels, or None if this is not clear.
 
-    This is phase correlation (Kuglin and Hines 1975) of contours, because a label map and a photo share nothing else.
-    It searches up to an eighth of a side. For drawn lines it is exact to 3 pixels. scikit-image's
-    phase_cross_correlation also returns a displacement for unrelated images, without a measure of its quality.
+    The method is phase correlation (Kuglin and Hines 1975). It compares contours, because a label map and a photo have
+    nothing else in common. Drawn lines yield an accuracy of 3 pixels. scikit-image's phase_cross_correlation is no
+    alternative, because it also returns a displacement for unrelated images, without a measure of its quality.
 
-    source: (C, H, W) image, or (1, H, W) ids. target: (C, H, W) image. They are compared only if they have one size.
+    source: (C, H, W) image, or (1, H, W) ids. target: (C, H, W) image. Return None if their sizes differ.
     """
     height, width = (min(side, _MAX_SIDE) for side in target.shape[-2:])
     if source.shape[-2:] != target.shape[-2:] or min(height, width) < MIN_SIDE:
@@ -209,7 +209,7 @@ def _middle(image: Tensor, height: int, width: int) -> Tensor:
 
 
 def _contours(image: Tensor, is_ids: bool = False) -> Tensor:
-    """Return (H, W) float32: the strength of contours."""
+    """Return the strength of the contours in a (C, H, W) image or (1, H, W) ids, (H, W) float32."""
     grey = image.float() if is_ids else image.float().mean(0, keepdim=True)
     down, across = (F.pad(grey.diff(dim=d), pad)[0] for d, pad in ((1, (0, 0, 0, 1)), (2, (0, 1))))
     if is_ids:
@@ -220,11 +220,11 @@ def _contours(image: Tensor, is_ids: bool = False) -> Tensor:
 def shift_warnings(
     shifts: Mapping[str, Shift], what: str, faint: Mapping[str, Shift | None] = MappingProxyType({}), reach: int = 0
 ) -> Iterator[str]:
-    """Yield a line if most samples have the same displacement, many have different ones, or some have a large one.
+    """Yield a warning for a common displacement, or for different or large displacements of some samples.
 
-    shifts: Displacements by name of sample. what: The displaced images, for the message.
-    faint: Displacements with FAINT_PEAK of all measured samples. They count if at least half of them are known, which
-        excludes unrelated images. reach: Value of loss.shift_reach. Different displacements within it have no line.
+    shifts: Clear displacements by sample name. what: Name of the displaced images, for the message.
+    faint: Displacements of all measured samples, with at least FAINT_PEAK. They are used only if half of the samples
+        have one, because unrelated images rarely do. reach: Different displacements up to this value are accepted.
     """
     known = {name: shift for name, shift in faint.items() if shift is not None}
     known = known if len(known) >= max(_FEWEST_FAINT, len(faint) / 2) else {}

@@ -1,4 +1,4 @@
-"""Converts the maps of a batch to the inputs of networks, on the device, and translations to pixels."""
+"""Conversion of a batch to the inputs of the networks, and of translated images to pixel values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,24 +14,24 @@ from data.batch import Batch, weights_to_float
 
 @dataclass(frozen=True)
 class ValueRange:
-    """The values that become -1 and 1, for all channels together or for each channel."""
+    """The pixel values that are mapped to -1 and 1. Each tuple has one value for all channels, or one per channel."""
 
     low: tuple[float, ...]
     high: tuple[float, ...]
 
     @classmethod
     def of(cls, bounds: Sequence[float]) -> Self:
-        """Return the range of [low, high], or of the low and high of each channel in turn."""
+        """Return a range from [low, high], or from [low, high, low, high, ...] with one pair per channel."""
         return cls(tuple(bounds[::2]), tuple(bounds[1::2]))
 
     def to_float(self, images: Tensor, *, clamps: bool = True) -> Tensor:
-        """Convert (N, C, H, W) values of any type to float32, clamped to [-1, 1] if `clamps`."""
+        """Map (N, C, H, W) pixel values of any dtype to float32 in [-1, 1]. Without `clamps`, values can be outside."""
         low, scale = self._low_and_scale(images.device)
         values = images.float().sub(low).mul_(scale).sub_(1.0)
         return values.clamp_(-1.0, 1.0) if clamps else values
 
     def from_float(self, images: Tensor, dtype: torch.dtype) -> Tensor:
-        """Convert (N, C, H, W) floats in [-1, 1] to values. Integers are rounded and clamped to their type."""
+        """Map (N, C, H, W) floats in [-1, 1] to pixel values. Round and clamp them if `dtype` is an integer type."""
         low, scale = self._low_and_scale(images.device)
         values = images.float().add(1.0).div_(scale).add_(low)
         if dtype.is_floating_point:
@@ -40,7 +40,7 @@ class ValueRange:
         return values.round_().clamp_(bounds.min, bounds.max).to(dtype)
 
     def outside(self, image: Tensor) -> float:
-        """Return the share of a (C, H, W) image's values that are outside the range."""
+        """Return the fraction of the values of a (C, H, W) image that are outside the range."""
         return float((self.to_float(image, clamps=False).abs() > 1.0 + 1e-5).float().mean())
 
     def _low_and_scale(self, device: torch.device) -> tuple[Tensor | float, Tensor | float]:
@@ -51,7 +51,7 @@ class ValueRange:
 
 @lru_cache(maxsize=64)
 def _tensors(values: ValueRange, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return the lows and the scales, (C, 1, 1), on a device. The cache saves a step the wait for the copy."""
+    """Return the lower bounds and the scales, (C, 1, 1) each. The cache avoids a blocking copy in each step."""
     with torch.inference_mode(False):
         low, high = (torch.tensor(bounds, dtype=torch.float64).view(-1, 1, 1) for bounds in (values.low, values.high))
         return low.float().to(device), (2.0 / (high - low)).float().to(device)
@@ -63,12 +63,12 @@ def images_to_float(images: Tensor) -> Tensor:
 
 
 def images_to_uint8(images: Tensor) -> Tensor:
-    """Convert (..., H, W) floats in [-1, 1] to uint8, clamped and rounded to the nearest level."""
+    """Convert (..., H, W) floats in [-1, 1] to uint8. Round and clamp the values."""
     return images.float().add(1.0).mul_(127.5).round_().clamp_(0, 255).to(torch.uint8)
 
 
 def _to_float(images: Tensor, values: ValueRange | None, n_channels: int, *, clamps: bool = True) -> Tensor:
-    """Convert images to (N, n_channels, H, W) float32 in [-1, 1]; for one channel RGB to its brightness."""
+    """Convert images to (N, n_channels, H, W) float32 in [-1, 1]. For one channel, convert RGB to brightness."""
     converted = values.to_float(images, clamps=clamps) if values else images_to_float(images)
     if values or converted.shape[1] == n_channels:
         return converted
@@ -77,22 +77,22 @@ def _to_float(images: Tensor, values: ValueRange | None, n_channels: int, *, cla
 
 
 def one_hot(labels: Tensor, n_classes: int) -> Tensor:
-    """Convert (N, 1, H, W) class ids to (N, K, H, W) float32 in {0, 1}; ignored pixels are 0."""
+    """Convert (N, 1, H, W) class ids to (N, n_classes, H, W) float32. Ignored pixels are 0 in all channels."""
     classes = torch.arange(n_classes, device=labels.device, dtype=labels.dtype).view(1, -1, 1, 1)
     return (labels == classes).float()
 
 
 def instance_edges(instances: Tensor) -> Tensor:
-    """Return (N, 1, H, W) float32: 1 where one of the 4 neighbours in (N, 1, H, W) ids differs, else 0 (pix2pixHD)."""
+    """Return the edges of (N, 1, H, W) ids as float32: 1 if one of the 4 neighbours has another id (pix2pixHD)."""
     across = F.pad(instances[..., :, 1:] != instances[..., :, :-1], (1, 1))  # column k: between pixels k - 1 and k
     down = F.pad(instances[..., 1:, :] != instances[..., :-1, :], (0, 0, 1, 1))
     return (across[..., 1:] | across[..., :-1] | down[..., 1:, :] | down[..., :-1, :]).float()
 
 
 def weights_of_classes(labels: Tensor, class_weights: Mapping[int, float], height: int, width: int) -> Tensor:
-    """Return (N, 1, height, width) float32 weights of (N, 1, H, W) class ids; classes without a weight have 1."""
+    """Return pixel weights, (N, 1, height, width) float32, from (N, 1, H, W) class ids. The default weight is 1."""
     weights = torch.ones_like(labels, dtype=torch.float32)
-    for class_id, weight in class_weights.items():  # copying a table to a GPU would block
+    for class_id, weight in class_weights.items():  # a lookup table would need a blocking copy to the GPU
         weights.masked_fill_(labels == class_id, weight)
     if weights.shape[-2:] == (height, width):
         return weights
@@ -100,10 +100,10 @@ def weights_of_classes(labels: Tensor, class_weights: Mapping[int, float], heigh
 
 
 class PixelWeightFactors(NamedTuple):
-    """Two factors of the weights of pixels, (N, 1, H, W) float32 each, or None if all are 1.
+    """Two factors of pixel weights, (N, 1, H, W) float32 each. A factor is None if all its values are 1.
 
-    of_target: From the maps of data.weight_folder, which belong to the targets.
-    of_classes: From the classes of the sources.
+    of_target: Factor from the weight maps in data.weight_folder.
+    of_classes: Factor from the class weights and the source's label map.
     """
 
     of_target: Tensor | None = None
@@ -111,7 +111,7 @@ class PixelWeightFactors(NamedTuple):
 
     @property
     def product(self) -> Tensor | None:
-        """The weights, (N, 1, H, W) float32, or None if all are 1."""
+        """The pixel weights, (N, 1, H, W) float32, or None if all are 1."""
         factors = [factor for factor in self if factor is not None]
         return reduce(torch.mul, factors) if factors else None
 
@@ -122,18 +122,18 @@ Regions = Literal["instances", "labels"]
 
 @dataclass(frozen=True)
 class Conditioning:
-    """Computes the inputs of networks from a batch.
+    """Computes the condition (the generator's input without features and style) and other inputs from a batch.
 
-    n_classes: Number of classes of label maps; 0 if sources are images.
-    instance_edges: Whether the edges between instances are an additional channel.
-    source_channels, target_channels: 3 for RGB images, 1 for their brightness, otherwise channels of stored images.
-    source_range, target_range: Values that become -1 and 1; None for 8 bits (0 and 255).
-    features: Instance features for the generator, "encoded" from the target by its encoder or "precomputed".
-    regions: Map whose ids are the regions that share their features.
-    encodes_style: Whether an encoder of the generator sees the target in training.
-    edges_of: Map that has the edges. For instances that are connected parts of classes these are the labels.
-    class_weights: Weights of classes in losses and metrics, by id; default 1. They do not change a condition.
-    source_image_channels: Channels of `Batch.source_images`, in source_range; 0 without.
+    n_classes: Number of classes in label maps, or 0 if sources are images.
+    instance_edges: Whether the condition has a channel of edges between instances.
+    source_channels, target_channels: 3 for RGB images, 1 for brightness, otherwise the number of stored channels.
+    source_range, target_range: Pixel values that are mapped to -1 and 1. None: 0 and 255.
+    features: Instance features for the generator. Its encoder computes them ("encoded"), or they are "precomputed".
+    regions: Map that divides an image into regions. All pixels of a region have the same features.
+    encodes_style: Whether the generator encodes the style of the target in training.
+    edges_of: Map that determines the edges. Use "labels" if instances are the connected areas of a class.
+    class_weights: Weights in losses and metrics by class id, default 1. They do not affect the condition.
+    source_image_channels: Number of channels of `Batch.source_images`, or 0 without these images.
     target_scale: Height of a target divided by the height of its source.
     target_is_bounded: Whether targets are clamped to target_range.
     """
@@ -155,7 +155,7 @@ class Conditioning:
 
     @property
     def channels(self) -> int:
-        """Number of channels of the condition, without features."""
+        """Number of channels of the condition."""
         return (self.n_classes or self.source_channels) + self.source_image_channels + int(self.instance_edges)
 
     @property
@@ -165,7 +165,7 @@ class Conditioning:
 
     @property
     def source_is_drawn(self) -> bool:
-        """Whether a source can be shown: it is a label map or an 8-bit RGB image."""
+        """Whether a source is a single label map or 8-bit RGB image, which can be shown as a picture."""
         return not self.source_image_channels and (self.n_classes > 0 or self.source_is_rgb)
 
     @property
@@ -175,12 +175,12 @@ class Conditioning:
 
     @property
     def is_8_bit(self) -> bool:
-        """Whether all images are 8-bit RGB; sources may be label maps."""
+        """Whether targets are 8-bit RGB images, and sources are 8-bit RGB images or label maps."""
         return self.source_is_drawn and self.target_is_rgb
 
     @property
     def needs_instances(self) -> bool:
-        """Whether samples must have an instance map; precomputed features need none."""
+        """Whether samples must have an instance map, for edges or for encoded features."""
         return self.takes_edges_of_instances or (self.features == "encoded" and self.regions == "instances")
 
     @property
@@ -191,7 +191,7 @@ class Conditioning:
     def __call__(self, batch: Batch) -> Tensor:
         """Return the condition, (N, channels, H, W) float32 on the batch's device.
 
-        The channels are one-hot labels, images in [-1, 1] and instance edges, in pix2pixHD's order.
+        The channels are one-hot labels, then images in [-1, 1], then instance edges, as in pix2pixHD.
         """
         if self.n_classes:
             source = one_hot(batch.source, self.n_classes)
@@ -206,9 +206,9 @@ class Conditioning:
         return torch.cat([source, instance_edges(ids)], dim=1)
 
     def of_discriminator(self, condition: Tensor) -> Tensor:
-        """Return a condition (N, channels, H, W) at the size of the target, as the discriminator sees it.
+        """Resize a condition (N, channels, H, W) to the size of the target, for the discriminator.
 
-        Images are enlarged bilinearly; labels and edges repeat their pixels. Reduction averages all channels.
+        To enlarge, interpolate images bilinearly, and repeat pixels of labels and edges. To reduce, average all pixels.
         """
         scale = self.target_scale
         if scale == 1:
@@ -227,26 +227,26 @@ class Conditioning:
         return _to_float(batch.maps["target"], self.target_range, self.target_channels, clamps=self.target_is_bounded)
 
     def pixels(self, images: Tensor, dtype: torch.dtype) -> Tensor:
-        """Convert translations in [-1, 1], (N, target_channels, H, W), to pixels of files.
+        """Convert translated images, (N, target_channels, H, W) in [-1, 1], to the pixel values of image files.
 
-        These are (N, 3, H, W) uint8 RGB, or values of type `dtype` in the targets' range.
+        Return (N, 3, H, W) uint8 for RGB targets, otherwise values of type `dtype` in `target_range`.
         """
         if self.target_is_rgb:
             return images_to_uint8(images).expand(-1, 3, -1, -1)
         return self.target_range.from_float(images, dtype) if self.target_range else images_to_uint8(images)
 
     def weights(self, batch: Batch) -> PixelWeightFactors:
-        """Return the factors of the weights of the target's pixels."""
-        of_map = None if batch.weights is None else weights_to_float(batch.weights)
+        """Return the weight factors of the target's pixels."""
+        of_target = None if batch.weights is None else weights_to_float(batch.weights)
         if not self.class_weights or not self.n_classes:
-            return PixelWeightFactors(of_map)
-        sides = (batch.source if batch.target is None else batch.target).shape[-2:]
-        return PixelWeightFactors(of_map, weights_of_classes(batch.source, self.class_weights, *sides))
+            return PixelWeightFactors(of_target)
+        size = (batch.source if batch.target is None else batch.target).shape[-2:]
+        return PixelWeightFactors(of_target, weights_of_classes(batch.source, self.class_weights, *size))
 
     def generator_inputs(self, batch: Batch, condition: Tensor) -> tuple[Tensor, ...]:
         """Return the generator's arguments for a batch and its condition (N, channels, H, W).
 
-        Precomputed features are further channels in [-1, 1]. An encoder of features also takes target and regions.
+        Precomputed features are appended as channels in [-1, 1]. To encode features, add the target and the region map.
         """
         match self.features:
             case "none":
@@ -257,10 +257,10 @@ class Conditioning:
                 return condition, self.target(batch), self.region_map(batch)
 
     def training_inputs(self, batch: Batch, condition: Tensor) -> tuple[Tensor, ...]:
-        """Return the generator's arguments in training, which include the target if its style is encoded."""
+        """Return the generator's arguments in training. Add the target if the generator encodes its style."""
         inputs = self.generator_inputs(batch, condition)
         return (*inputs, self.target(batch)) if self.encodes_style else inputs
 
     def region_map(self, batch: Batch) -> Tensor:
-        """Return (N, 1, H, W) integer ids of the regions that share their features."""
+        """Return the region of each pixel, (N, 1, H, W) integer ids."""
         return batch.source if self.regions == "labels" else batch.maps["instances"]

@@ -1,4 +1,4 @@
-"""The shift search: for each patch of a translation, the most similar part of the target within reach."""
+"""Shift search: For each patch of a translated image, find the most similar part of the target nearby."""
 
 from dataclasses import dataclass
 from math import hypot
@@ -14,10 +14,10 @@ FREE_FROM = 0.5  # share of the planned steps after which the penalty is 0
 
 @dataclass(frozen=True)
 class Match:
-    """The parts of a target that resemble the patches of a translation, put together.
+    """A target whose patches were shifted to fit a translated image.
 
-    target: (N, C, H, W). weights: Weights of its pixels, (N, 1, H, W), or None if the target has none.
-    shifts: Places of the parts, (N, 2, rows, columns) int64: pixels to the right of and below each patch.
+    target: Shifted target, (N, C, H, W). weights: Its pixel weights, (N, 1, H, W), shifted too, or None.
+    shifts: Position in the target minus position of the patch, (N, 2, rows, columns) int64, x and y in pixels.
     """
 
     target: Tensor
@@ -26,25 +26,25 @@ class Match:
 
     @property
     def means(self) -> dict[str, Tensor]:
-        """Means over the patches, 0-d, in pixels: shift_x, shift_y and distance, the length of a shift."""
+        """Means over all patches in pixels, 0-d each: shift_x, shift_y, and distance (the length of the shift)."""
         x, y = self.shifts.float().unbind(1)
         return {"shift_x": x.mean(), "shift_y": y.mean(), "distance": torch.hypot(x, y).mean()}
 
 
 class ShiftSearch:
-    """Finds the match of a target, for pairs that are not quite aligned.
+    """A search for the best shift of each patch, for pairs that are not quite aligned.
 
-    A patch at a shift costs its mean absolute difference times 1 + penalty * length of the shift. The least cost wins,
-    and of equal costs the shortest shift. The penalty keeps blurred translations in place. Later their contours do.
+    The cost of a shift is the mean absolute difference of the patch, times (1 + penalty * length of the shift). The
+    least cost wins, then the shortest shift. The penalty prevents large shifts while translations are still blurred.
 
-    reach: Largest shift in each direction, in pixels. patch: Side of the patches, in pixels; the last may be smaller.
-    penalty: Relative increase of a cost for each pixel of shift, at first.
+    reach: Largest shift in x and y, in pixels. patch: Side of a patch, in pixels. Patches at the border can be smaller.
+    penalty: Relative increase of the cost per pixel of shift at the first step. It decreases to 0.
     """
 
     def __init__(self, reach: int, patch: int, penalty: float, device: torch.device | None = None) -> None:
         self._reach, self._patch, self._first_penalty = reach, patch, penalty
         offsets = range(-reach, reach + 1)
-        computed = [(x, y) for y in offsets for x in offsets]  # the order of the costs
+        computed = [(x, y) for y in offsets for x in offsets]  # same order as in `_costs`
         preferred = sorted(computed, key=lambda shift: (shift[0] ** 2 + shift[1] ** 2, shift[1], shift[0]))
         ranks = {shift: rank for rank, shift in enumerate(preferred)}
         self._shifts = torch.tensor(preferred, device=device)
@@ -53,21 +53,21 @@ class ShiftSearch:
         self._penalty = torch.tensor(penalty, dtype=torch.float64, device=device)
 
     def follow_schedule(self, share: float) -> None:
-        """Set the penalty, in place because a CUDA graph reads it, after a share of the planned steps, 0 to 1."""
+        """Set the penalty after a share (0 to 1) of the planned steps, in place because a CUDA graph reads it."""
         self._penalty.fill_(self._first_penalty * max(0.0, 1.0 - share / FREE_FROM))
 
     @torch.no_grad()
     def __call__(self, fake: Tensor, target: Tensor, weights: Tensor | None = None) -> Match:
-        """Return the match for translated images, (N, C, H, W) each. The host does not wait for the device.
+        """Match targets to translated images, (N, C, H, W) each. The host does not wait for the device.
 
-        weights: Weights of the target's pixels, (N, 1, H, W). Pixels of weight 0 do not count. A shift is possible if
-            at least half as many pixels count as at the best shift. If none counts, the shift is 0.
+        weights: Weights of the target's pixels, (N, 1, H, W). Pixels of weight 0 are ignored. A shift is possible if it
+            keeps at least half as many pixels as the shift that keeps most. If all are ignored, the shift is 0.
         """
         with torch.autocast(fake.device.type, enabled=False):
             costs = self._costs(at_least_float32(fake), at_least_float32(target), weights)
             costs = costs * (1 + self._penalty * self._lengths).to(costs.dtype)
             least = costs.amin(dim=1, keepdim=True)
-            # not argmin, because a GPU may choose any of equal costs; NaN is never above the least
+            # argmin on a GPU can return any of several equal costs; a cost of NaN yields shift 0 here
             rank = torch.where(costs > least, len(self._shifts), self._ranks).amin(dim=1)
             shifts = self._shifts[rank].movedim(-1, 1)
         matched = [self._moved(images, shifts) for images in (target, weights) if images is not None]
@@ -78,7 +78,7 @@ class ShiftSearch:
         (height, width), sums, counts = fake.shape[-2:], list[Tensor](), list[Tensor]()
         compared = [target] if weights is None else [target, (weights > 0).to(fake)]
         padded = [F.pad(images, [self._reach] * 4, mode="replicate") for images in compared]
-        for y in range(2 * self._reach + 1):  # all shifts of one y together, so that a GPU needs few kernels
+        for y in range(2 * self._reach + 1):  # all x shifts at once, so that a GPU needs few kernels
             moved, *counted = (images[..., y : y + height, :].unfold(-1, width, 1) for images in padded)
             difference = (fake[..., None, :] - moved).abs().mean(dim=1)  # (N, H, shifts, W)
             for is_counted in counted:
@@ -92,12 +92,12 @@ class ShiftSearch:
         return torch.where(is_possible, torch.cat(sums, dim=1) / n_counted, torch.inf)
 
     def _pooled(self, values: Tensor) -> Tensor:
-        """Return the means of (N, H, shifts, W) values over the patches, (N, shifts, rows, columns)."""
+        """Return the mean of (N, H, shifts, W) values over each patch, (N, shifts, rows, columns)."""
         sides = min(self._patch, values.shape[1]), min(self._patch, values.shape[3])
         return F.avg_pool2d(values.transpose(1, 2), sides, ceil_mode=True, count_include_pad=False)
 
     def _moved(self, images: Tensor, shifts: Tensor) -> Tensor:
-        """Return (N, C, H, W) images whose patches are shifted. The pixels at the border are repeated."""
+        """Return (N, C, H, W) images with each patch taken from its shifted position. Border pixels are repeated."""
         height, width = images.shape[-2:]
         rows, columns = (torch.arange(side, device=images.device) for side in (height, width))
         x, y = shifts[:, :, rows[:, None] // self._patch, columns // self._patch].unbind(1)

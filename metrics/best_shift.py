@@ -1,4 +1,4 @@
-"""Figures after the best small shift of an image, for targets that are not quite aligned with their sources."""
+"""Metrics after the best small shift of an image, for targets that are not quite aligned with their sources."""
 
 import torch
 from torch import Tensor
@@ -8,13 +8,13 @@ from utils.structural_similarity import WINDOW, structural_similarity
 
 
 def figures_after_shift(fake: Tensor, target: Tensor, reach: int) -> dict[str, float]:
-    """Compare a translated image with its target after the shift with the least L1, and return the figures by name.
+    """Return metrics by name for a translated image and its target, after the shift with the least L1 distance.
 
-    shift_x, shift_y: Pixels from each place of the target to its place in the translated image, up to `reach` each. Of
-        equal shifts the shortest counts.
-    l1_shifted, psnr_shifted, ssim_shifted: Figures of the target without a border of `reach` pixels.
+    shift_x, shift_y: Position in the translated image minus position in the target, in pixels, at most `reach`. If
+        shifts are equally good, the shortest counts.
+    l1_shifted, psnr_shifted, ssim_shifted: Metrics over the target without a border of `reach` pixels.
 
-    fake, target: (C, H, W) in [0, 1], floats of one type. reach: At least 1; less if an image is too small.
+    fake, target: (C, H, W) floats in [0, 1], same dtype. reach: At least 1 pixel. Small images reduce it.
     """
     height, width = target.shape[1:]
     reach = min(reach, (min(height, width) - 1) // 2)
@@ -26,11 +26,11 @@ def figures_after_shift(fake: Tensor, target: Tensor, reach: int) -> dict[str, f
 
     offsets = range(-reach, reach + 1)
     shifts = sorted(((x, y) for y in offsets for x in offsets), key=lambda of: (of[0] ** 2 + of[1] ** 2, of[1], of[0]))
-    costs = torch.stack([(moved(*shift) - inside).abs().mean() for shift in shifts]).tolist()  # one wait for a GPU
+    costs = torch.stack([(moved(*shift) - inside).abs().mean() for shift in shifts]).tolist()  # waits once for a GPU
     best = min(range(len(shifts)), key=costs.__getitem__)
-    shown = moved(*shifts[best])
-    similarity, _ = structural_similarity(*(extended(image[None], WINDOW) for image in (shown, inside)))
-    psnr = -10 * (shown - inside).square().mean().log10()
+    shifted = moved(*shifts[best])
+    similarity, _ = structural_similarity(*(extended(image[None], WINDOW) for image in (shifted, inside)))
+    psnr = -10 * (shifted - inside).square().mean().log10()
     return {
         "l1_shifted": costs[best],
         "psnr_shifted": min(psnr.item(), MAX_PSNR),

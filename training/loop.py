@@ -17,14 +17,14 @@ from utils.errors import Interrupted
 from utils.signals import END, GracefulStop
 
 CallUser = Callable[[str, int, Mapping[str, float]], str | None]
-"""Calls a function of the user, given its name, the step and figures. Returns why the run must end, or None."""
+"""Calls the user's function with this name, for a step and its scalars. Returns why the run must end, or None."""
 
 
 @dataclass
 class TrainingLoop:
-    """Trains from the present state of `training` to its last step.
+    """Trains from the current step of `training` to its last step.
 
-    end_reason: Why the run must end before its last step. The main process sets it, and all processes end together.
+    end_reason: Why the run must end early, or None. If the main process sets it, all processes end at the same step.
     """
 
     training: Training
@@ -49,15 +49,15 @@ class TrainingLoop:
             training.schedule.apply(method.optimizers, epoch)
             method.begin_step(state.step, training.planned_steps)
             batches = self.batches.read_step()
-            # all processes learn together whether any of them has a reason to stop
+            # all processes must stop at the same step
             request = training.world.all_reduce_max(END if self.end_reason else stop.poll())
             if request == END:
                 break
             if request:
                 self.checkpoints.save_with_retries(state.step)
-                training.world.barrier()  # once one process ends, torchrun ends all: wait until the main one has saved
+                training.world.barrier()  # torchrun kills all processes once one ends: wait for the checkpoint
                 raise Interrupted(request, state.step or None)
-            assert batches is not None, "waiting ends only for a signal"
+            assert batches is not None, "the reader returns None only after a signal"
             step(batches)
             training.update_averages()
             state.step += 1
@@ -66,10 +66,10 @@ class TrainingLoop:
             skipped.recent_names.append(" ".join(name for group in batches for batch in group for name in batch.names))
             self.report.each(lambda sink: sink.end_step())
             self._follow_up(skipped, is_last=state.step == total_steps, is_new_epoch=state.epoch > epoch)
-        self.checkpoints.save_with_retries(state.step)  # also if the run began with no step left
+        self.checkpoints.save_with_retries(state.step)  # also if no step was left
 
     def _follow_up(self, skipped: SkippedUpdates, *, is_last: bool, is_new_epoch: bool) -> None:
-        """After a step: check, report, validate and save, if due."""
+        """Check, report, validate and save after a step, if they are due."""
         training, settings, step = self.training, self.training.config.log, self.training.loop.step
         plateau, is_validated = training.schedule.plateau, step % settings.images_every_steps == 0
         if (is_last or step % CHECKED_EVERY_STEPS == 0) and (error := skipped.error(step)):
@@ -87,9 +87,9 @@ class TrainingLoop:
             self.checkpoints.save_if_due(step)
 
     def _report(self, *, is_periodic: bool) -> None:
-        """Report the means since the last periodic report. Only this transfers losses from the device to the host.
+        """Report the mean losses since the last periodic report. Only this copies losses to the host.
 
-        is_periodic: If False, the run ends. Its checkpoint then keeps the means, because the run may continue later.
+        is_periodic: False at the end of the run. The means are then saved, because the run may be resumed.
         """
         training, state = self.training, self.training.loop
         means = training.method.means.flush(training.world, resets=is_periodic)
@@ -107,10 +107,10 @@ class TrainingLoop:
         self.end_reason = self.call_user("on_report", state.step, scalars) or self.end_reason
 
     def _validate(self, *, is_periodic: bool) -> Mapping[str, float]:
-        """Validate in the main process, without DistributedDataParallel, so that other processes do not wait.
+        """Validate in the main process. The other processes do not take part.
 
-        is_periodic: Whether the validation counts for train.patience. The last validation of a run does not.
-        Returns the figures by name. They are empty in the other processes.
+        Return metric values by name, or an empty mapping in the other processes.
+        is_periodic: Whether the validation counts for train.patience. The last validation of a run does not count.
         """
         training, step = self.training, self.training.loop.step
         training.prepare_averages()
@@ -129,7 +129,7 @@ class TrainingLoop:
 
 @contextmanager
 def open_loop(training: Training, stop: GracefulStop, report: Report, call_user: CallUser) -> Iterator[TrainingLoop]:
-    """Open the loop of a run at its present state, with its data."""
+    """Yield the loop of a run at its current step, with its data opened."""
     config = training.config
     training.statistics_batches = read_statistics_batches(
         training.averages, training.dataset(), config.train.batch_size, training.world

@@ -1,4 +1,4 @@
-"""A run: its parts, its progress, and its state in a checkpoint."""
+"""A training run: its parts, its progress, and its state in a checkpoint."""
 
 import math
 import threading
@@ -43,12 +43,12 @@ def run_folder(config: Config) -> Path:
     return expanded(config.run.root, "run.root") / config.run.name
 
 
-_training = threading.Lock()  # the threads of a process share torch's random generators
+_training = threading.Lock()  # only one run at a time, because threads share torch's random generators
 
 
 @contextmanager
 def joined(config: Config) -> Iterator[World]:
-    """Join the processes of a run. Only the main process prints. Refuse a second run within this process."""
+    """Connect the processes of a run. Only the main process logs. Raise UserError if this process has another run."""
     peer_timeout_s = min(3 * config.data.timeout_s or LONGEST_WAIT_S, LONGEST_WAIT_S)
     if not _training.acquire(blocking=False):
         raise UserError(f"run {config.run.name}: this process trains another run. Train each run in its own process.")
@@ -68,7 +68,7 @@ class LoopState:
     joint_batch_size: Number of samples in a joint batch.
     step: Number of updates so far.
     batches: Number of joint batches read so far.
-    steps_per_epoch: Number of steps that count as an epoch of the schedule. None: a pass through the data.
+    steps_per_epoch: Number of steps in an epoch of the schedule. None: An epoch is a pass through the data.
     """
 
     batches_per_epoch: int
@@ -79,12 +79,12 @@ class LoopState:
 
     @property
     def epoch(self) -> int:
-        """The schedule's epoch of the next step, from 0."""
+        """Epoch of the next step in the learning rate schedule. The first epoch is 0."""
         return math.floor(self._epochs)
 
     @property
     def n_started_epochs(self) -> int:
-        """The schedule's epoch of the latest step, from 1."""
+        """Epoch of the latest step in the learning rate schedule. The first epoch is 1."""
         return math.ceil(self._epochs)
 
     @property
@@ -99,12 +99,12 @@ class LoopState:
         return self.step + math.ceil(batches_to_go / batches_per_step)
 
     def state_dict(self) -> dict[str, int]:
-        """Return the position, independent of batch size and number of processes."""
+        """Return the progress, in numbers that do not depend on the batch size and the number of processes."""
         epoch, batches = divmod(self.batches, self.batches_per_epoch)
         return {"step": self.step, "epoch": epoch, "samples_into_epoch": batches * self.joint_batch_size}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load the position that `state_dict` returned, with any batch size."""
+        """Load the progress from `state_dict`. The batch size may have changed."""
         # the data set may have become smaller
         batches_into_epoch = min(state["samples_into_epoch"] // self.joint_batch_size, self.batches_per_epoch)
         self.step = state["step"]
@@ -113,16 +113,16 @@ class LoopState:
 
 @dataclass
 class Training:
-    """A run in memory.
+    """A training run with its networks, data and progress.
 
-    averages: Averages of the weights of the networks that translate, by the network's name.
+    averages: Moving averages of the generators' weights, by network name.
     validation, fingerprint: Validation, and digests of the training samples. Only the main process has them.
-    measured_on: Digest of samples and protocol for each figure of `best` and the plateau. Only for the main process.
-    statistics_batches: Batches to estimate the running statistics of the averages. The loop reads them when it begins.
-    estimated_step: Step of the latest estimate of these statistics.
-    continues: Whether the run continues the run in its folder. Otherwise that run is archived.
-    saved_step: Step of the latest checkpoint of the run in its folder.
-    changes: Settings and registered losses that affect results and differ from the restored checkpoint, as text.
+    measured_on: Digest of samples and protocol by metric, for `best` and the plateau. Only in the main process.
+    statistics_batches: Batches to estimate the batch norm statistics of `averages`. They are read at the first step.
+    estimated_step: Step of the latest estimate of the batch norm statistics.
+    continues: Whether to continue the run in `folder`. If False, the run in `folder` is archived.
+    saved_step: Step of the latest checkpoint in `folder`.
+    changes: Text about settings and registered losses that differ from the restored checkpoint and affect results.
     """
 
     config: Config
@@ -151,12 +151,12 @@ class Training:
 
     @property
     def planned_steps(self) -> int:
-        """The step that ends the last epoch of the schedule."""
+        """The last step of the schedule."""
         return self.loop.last_step(self.config.total_epochs, self.config.batches_per_step)
 
     @property
     def total_steps(self) -> int:
-        """The last step of the run."""
+        """The last step of the run, which train.max_steps can limit."""
         return min(self.planned_steps, self.config.train.max_steps or self.planned_steps)
 
     def dataset(self, cache: Layout | None = None) -> TrainingDataset:
@@ -172,27 +172,27 @@ class Training:
         return 3 * weights + sum(networks[name].n_weight_bytes for name in self.averages)
 
     def update_averages(self) -> None:
-        """Pull the averages towards the present weights."""
+        """Update the averages with the current weights."""
         for name, average in self.averages.items():
             average.update_parameters(self.method.networks[name].module)
 
     def estimate_statistics(self) -> None:
-        """Estimate the statistics of the averages for their present weights, together with the other processes."""
+        """Estimate the batch norm statistics of the averages. All processes must call this."""
         if self.statistics_batches and self.estimated_step != self.loop.step:
             estimate_statistics(self.method, self.averages, self.statistics_batches)
             self.estimated_step = self.loop.step
 
     def prepare_averages(self) -> None:
-        """Prepare the averages for translation, together with the other processes.
+        """Prepare the averages for translation. All processes must call this.
 
-        Their spectral norm vectors and batch norm statistics are copied from the network and do not fit the averages.
+        Spectral norm vectors and batch norm statistics are copied from the trained network and do not fit.
         """
         self.estimate_statistics()
         for average in self.averages.values():
             settle_spectral_norm(inference_network(average.module))
 
     def process_state(self) -> dict[str, Any]:
-        """Return the state of this process, by the keys of a checkpoint."""
+        """Return the part of a checkpoint that belongs to this process."""
         random, device = {"cpu": torch.get_rng_state()}, self.world.device
         if device.type == "cuda":
             random["cuda"] = torch.cuda.get_rng_state(device)
@@ -205,7 +205,7 @@ class Training:
     def state_dict(self, processes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return everything that is needed to continue as if the run had never stopped.
 
-        processes: The `process_state` of each process, by rank.
+        processes: Results of `process_state`, by rank.
 
         Raise UserError if weights, moments or an average are not finite.
         """
@@ -218,7 +218,7 @@ class Training:
         if broken:
             raise UserError(
                 f"step {self.loop.step}: {' and '.join(broken)} is not finite and is not saved. Earlier checkpoints "
-                "stay. Lower optimizer.learning_rate, or use amp.opt_level=O0."
+                "are kept. Lower optimizer.learning_rate, or use amp.opt_level=O0."
             )
         return {
             **self.loop.state_dict(),
@@ -238,9 +238,9 @@ class Training:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load the state that `state_dict` returned, except `best` and `patience`. The number of processes may differ.
+        """Load the result of `state_dict`, except `best` and `patience`. The number of processes may have changed.
 
-        A part that the checkpoint lacks starts as in a new run. An average starts from its network's weights.
+        Parts that the checkpoint lacks start as in a new run. A missing average starts with the network's weights.
         """
         self.loop.load_state_dict(state)
         for name, network in self.method.networks.items():
@@ -257,21 +257,21 @@ class Training:
         if len(of_processes) == self.world.size:
             self.method.load_process_state(of_processes[rank])
         elif any(of_processes):
-            logger.info("train.pool_size: the pools begin empty, because %d processes saved them", len(of_processes))
+            logger.info("train.pool_size: image pools start empty, because %d processes saved them", len(of_processes))
         if len(means := state.get("means_of_processes", [])) == self.world.size:
             self.method.means.load_state(means[rank], self.world.device)
         if rank < len(state["random_states"]):
             random = state["random_states"][rank]
             torch.set_rng_state(random["cpu"])
-            if self.world.device.type == "cuda" and "cuda" in random:  # a run on a CPU has saved none
+            if self.world.device.type == "cuda" and "cuda" in random:  # checkpoints from a CPU have no such state
                 torch.cuda.set_rng_state(random["cuda"], self.world.device)
 
 
 def build_training(config: Config, world: World, found: LoadedCheckpoint | None = None) -> Training:
-    """Build a run and check its data, without writing a file or loading weights.
+    """Build a run and check its data, without writing a file or loading a checkpoint's weights.
 
-    found: Checkpoint that the run will resume from. Checkpoints of earlier versions hold ranges of values that the
-        program measured, and the run keeps them.
+    found: Checkpoint that the run will resume. Value ranges that `config` lacks are copied from the checkpoint, because
+        earlier versions measured the ranges and saved them.
     """
     if found:
         saved = config_from_dict(found.state.get("config"), str(found.path)).data
@@ -299,7 +299,7 @@ def build_training(config: Config, world: World, found: LoadedCheckpoint | None 
     averages = make_averages(method, train.ema_decay)
     validation = None
     if world.is_main:
-        # the networks of metrics draw random weights before they load the trained weights
+        # building the networks of metrics draws random numbers, which must not change the training
         with torch.random.fork_rng([world.device] if world.device.type == "cuda" else []):
             validation = build_validation(config, method, splits.validation_name, samples, averages)
     plateau = Plateau() if config.optimizer.decay == "plateau" else None
@@ -325,7 +325,7 @@ def build_training(config: Config, world: World, found: LoadedCheckpoint | None 
 def build_validation(
     config: Config, method: Method, split: str, samples: Sequence[Sample], averages: Averages
 ) -> Validation:
-    """Return the validation of the main process on samples of a split, with the averages if there are any."""
+    """Return the validation on samples of a split. It uses the averages if there are any."""
     evaluator = build.build_evaluator(config, method.device, len(samples))
     of_sources = evaluator if config.method.declaration.pairs else build.source_evaluator(config, evaluator)
     shared = {"split": split, "samples": samples, "evaluator": evaluator, "activations": config.log.activations}
@@ -333,12 +333,12 @@ def build_validation(
 
 
 def best_figure(config: Config, split: str, progress: str, n_samples: int) -> str:
-    """Return the figure that chooses the best checkpoint, or "none" if no best checkpoint is kept.
+    """Return the metric that selects the best checkpoint, or "none" if no best checkpoint is kept.
 
     split, n_samples: Split and number of the validation samples.
-    progress: Figure that measures the progress of the training method.
+    progress: Metric for checkpoint.best=auto, which depends on the training method.
 
-    Raise ConfigError if the samples lack the figure of checkpoint.best, or train.patience has no figure to watch.
+    Raise ConfigError if checkpoint.best is not measured on these samples, or if train.patience has no metric.
     """
     best, facts, measured = config.checkpoint.best, build.data_facts(config), build.measured_metrics(config)
     has_weights = config.data.has_weight_maps or bool(facts.conditioning.class_weights)
@@ -353,6 +353,6 @@ def best_figure(config: Config, split: str, progress: str, n_samples: int) -> st
     expected = f"one that is measured: {', '.join(possible)}"
     config.require(best not in METRICS or best in possible, "checkpoint.best", expected)
     figure = best if best != "auto" else "none" if split == TRAIN else progress
-    expected = "null without a best checkpoint. Set checkpoint.best, or hold samples back: train.validation_share=0.05"
+    expected = "null without a best checkpoint. Set checkpoint.best, or train.validation_share=0.05"
     config.require(config.train.patience is None or figure != "none", "train.patience", expected)
     return figure

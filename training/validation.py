@@ -1,4 +1,4 @@
-"""Validation on the same few samples each time: pictures, figures, activations, and the best score so far."""
+"""Validation on a fixed set of samples, with metrics, pictures and activations, and the best score so far."""
 
 import copy
 import hashlib
@@ -29,7 +29,7 @@ from utils.pictures import difference, picture_table, weights_picture
 
 @dataclass(frozen=True)
 class ShownSample:
-    """A sample on the page: (3, H, W) uint8 pictures by name, and figures of its translation by name."""
+    """A sample for the HTML page, with (3, H, W) uint8 pictures by name and metric values (figures) by name."""
 
     name: str
     pictures: Mapping[str, Tensor]
@@ -40,10 +40,10 @@ class ShownSample:
 class ValidationReport:
     """The results of a validation.
 
-    summary: Figures of all samples together.
-    scalars: All figures by TensorBoard tag.
+    summary: Metrics over all samples.
+    scalars: All metric values by TensorBoard tag.
     images: (3, H, W) uint8 images for TensorBoard, by tag.
-    samples: Samples for the page.
+    samples: Samples for the HTML page.
     hints: Messages for the user if the translations look wrong.
     """
 
@@ -57,11 +57,11 @@ class ValidationReport:
 
 @dataclass(frozen=True)
 class ValidationLogits:
-    """Computes the discriminator's mean output for sources and their targets, without any effect on the training.
+    """Computes the discriminator's mean output for sources and their targets, without changing its state.
 
     discriminator: Network without DistributedDataParallel.
-    augmentation: Augmentation of the training, because the discriminator knows only augmented images.
-    predictor: Predictor of the validation. The discriminator has the same conditioning, precision and device.
+    augmentation: Augmentation from training, because the discriminator was trained only on augmented images.
+    predictor: Predictor of the validation. Its conditioning, precision and device are used here too.
     min_side: Shortest side of an image that the discriminator accepts, in pixels.
     """
 
@@ -72,14 +72,14 @@ class ValidationLogits:
 
     @torch.inference_mode()
     def mean(self, samples: Sequence[Sample], step: int) -> float | None:
-        """Return the mean over patches, scales and samples that are large enough, or None without such samples.
+        """Return the mean over patches, scales and samples. Skip small samples. If none is left, return None.
 
         step: Seed of the augmentation.
         """
         conditioning, device = self.predictor.conditioning, self.predictor.device
         generator = torch.Generator(device).manual_seed(step)
-        network = copy.deepcopy(self.discriminator).eval()  # spectral norm makes no step of its power iteration
-        for norm in batch_norms(network):  # running statistics mix real and translated images
+        network = copy.deepcopy(self.discriminator).eval()  # eval() stops the power iteration of spectral norm
+        for norm in batch_norms(network):  # without running statistics, which mix real and translated images
             norm.running_mean = norm.running_var = None
         values: list[Tensor] = []
         for sample in samples:
@@ -91,7 +91,7 @@ class ValidationLogits:
             with self.predictor.precision.autocast():
                 source = transform.of_source(conditioning.of_discriminator(conditioning(batch)))
                 outputs = network(source, transform.of_image(target))
-            values.append(mean_logits([scale.logits.float() for scale in outputs]))  # bfloat16 is too coarse
+            values.append(mean_logits([scale.logits.float() for scale in outputs]))  # bfloat16 is not precise enough
         return torch.stack(values).mean().item() if values else None
 
 
@@ -100,11 +100,11 @@ N_SHOWN_CHANNELS = 16
 
 @dataclass(frozen=True)
 class Validation:
-    """Translates `samples`, measures the translations, and prepares pictures of the first ones.
+    """Translates `samples`, measures the translations, and prepares pictures of the first samples.
 
-    n_shown: Number of samples with pictures. All others are only measured.
-    logits: Computes the discriminator's mean output for samples and targets. None: it sees no pairs.
-    activations: Name of a module of the generator whose output is also shown, or None.
+    n_shown: Number of samples with pictures.
+    logits: Computes the discriminator's mean output for pairs. None: The discriminator does not take pairs.
+    activations: Name of a generator module whose output is also shown, or None.
     """
 
     split: str
@@ -121,7 +121,7 @@ class Validation:
         modules = [name for name, _ in self.predictor.generator.named_modules() if name]
         if self.activations is not None and self.activations not in modules:
             some = ", ".join(modules[:: max(1, len(modules) // 12)])
-            raise ConfigError(f"log.activations: the generator has no module {self.activations!r}; some are {some}")
+            raise ConfigError(f"log.activations: the generator has no module {self.activations!r}; it has {some}")
 
     def run(self, step: int) -> ValidationReport:
         """Translate and measure all samples. The step is the seed of the discriminator's augmentation."""
@@ -157,11 +157,11 @@ class Validation:
         return pictures if weights is None else pictures | {"weights": weights_picture(weights)}
 
     def describe(self) -> list[str]:
-        """Return lines for the plan, with figures to compare later figures with."""
+        """Return lines for the training plan, with reference values of the metrics."""
         return []
 
     def digest(self, figure: str) -> str:
-        """Return a digest of the samples and the protocol of a figure. Figures can be compared if it is the same."""
+        """Return a digest of a metric's samples and protocol. Values with the same digest can be compared."""
         parts = [json.dumps(self.evaluator.basis(figure), sort_keys=True).encode()]
         for sample in self.samples:
             maps = [getattr(sample, name) for name in MAPS if name != "weights"]
@@ -172,7 +172,7 @@ class Validation:
         return hashlib.blake2b(b"".join(parts), digest_size=16).hexdigest()
 
     def _activations_of(self, module: str) -> Tensor:
-        """Return the output of a module of the generator for the first sample."""
+        """Return the output of a generator module for the first sample."""
         outputs, watched = list[Tensor](), self.predictor.generator.get_submodule(module)
         with watched.register_forward_hook(lambda *call: outputs.append(call[-1])):
             self.predictor.translate(Batch.of([self.samples[0]]))
@@ -180,7 +180,7 @@ class Validation:
 
 
 def channel_table(activations: Tensor) -> Tensor:
-    """Return the first channels of (1, C, H, W) activations as one (3, H, W) uint8 image, each scaled to 0 to 255."""
+    """Return a (3, H, W) uint8 image of the first channels of (1, C, H, W) activations, each scaled to [0, 255]."""
     channels = activations[0, :N_SHOWN_CHANNELS].detach().float().cpu()
     low, high = (bound(channels, dim=(1, 2), keepdim=True) for bound in (torch.amin, torch.amax))
     grey = ((channels - low) / (high - low).clamp_min(1e-12) * 255).round().to(torch.uint8)
@@ -190,11 +190,11 @@ def channel_table(activations: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class UnpairedValidation(Validation):
-    """Measures translations of sources against targets that belong to other sources.
+    """Validation for unpaired data, which measures translated sources against unrelated targets.
 
-    back: Predictor from targets to sources. None: the method does not train this direction.
-    of_sources: Evaluator of images of the source domain.
-    hints, back_hints: Hints on the translations of sources and of targets.
+    back: Predictor from targets to sources. None: The training method does not train this direction.
+    of_sources: Evaluator for images of the source domain.
+    hints, back_hints: Collect hints that translated sources, or translated targets, look wrong.
     """
 
     back: Predictor | None = None
@@ -223,12 +223,12 @@ class UnpairedValidation(Validation):
         return shown(self.of_sources.set_figures(features, self._sources))
 
     def measure(self, number: int, fake: Tensor) -> Measurement:
-        """Return the features of a translation and of a real image, without figures of a single image."""
+        """Return the features of a translation and of a real target. Metrics of a single image need pairs."""
         self.hints.add(self.predictor.show_source(self.samples[number]), self.predictor.show_target(fake))
         return Measurement({}, None, self.evaluator.features(fake, number), self._targets[number])
 
     def pictures(self, sample: Sample, fake: Tensor) -> dict[str, Tensor]:
-        """Return source, translation and a real image of the target domain, for each direction."""
+        """Return pictures of a source, its translation and a real target. With `back`, add the other direction."""
         predictor, back, exchanged = self.predictor, self.back, sample.exchanged()
         pictures = {"source": predictor.show_source(sample), "translated": predictor.show_target(fake)}
         real = {"real": predictor.show_target(sample.maps["target"])}
@@ -242,7 +242,7 @@ class UnpairedValidation(Validation):
         return pictures | real
 
     def describe(self) -> list[str]:
-        """Return figures of the sources and of the targets, to compare figures of translations with."""
+        """Return a line with the metrics of sources and of real targets, as references for the translations."""
         # several samples share a target if there are fewer targets than sources
         distinct = {hash(sample.maps["target"].numpy().tobytes()): n for n, sample in enumerate(self.samples)}
         references = self.evaluator.references(self._sources, [self._targets[n] for n in distinct.values()])
@@ -262,9 +262,9 @@ BEST = "best.pt"
 
 @dataclass
 class BestScore:
-    """The best score of a figure so far.
+    """The best score of a metric so far.
 
-    figure: Name of the figure, or "none" if no best checkpoint is kept.
+    figure: Name of the metric, or "none" if no best checkpoint is kept.
     value: Best score, None before the first. Higher is better.
     """
 
@@ -277,9 +277,9 @@ class BestScore:
         return self.figure != "none"
 
     def improved_by(self, figures: Mapping[str, float]) -> float | None:
-        """Return the score of new figures if it is better than `value`. If lower figures are better, negate the figure.
+        """Return the new score if it is better than `value`. The score is the metric, negated if lower is better.
 
-        Return None if it is not better, or if the figure is missing or not finite.
+        Return None if the score is not better, missing or not finite.
         """
         figure = figures.get(self.figure, math.nan)
         score = figure if self.figure not in METRICS or METRICS[self.figure].higher_is_better else -figure
@@ -288,12 +288,12 @@ class BestScore:
 
 @dataclass
 class Patience(BestScore):
-    """Ends a run whose validations no longer improve.
+    """The best score for early stopping, which ends a run if its validations no longer improve.
 
-    A run ends at the same step no matter how often it was resumed. This score is therefore separate from the score of
-    best.pt, which a killed run may have written after its last checkpoint.
+    This score is not read from best.pt, because a killed run may have written best.pt after its last checkpoint. A
+    resumed run would then end at another step.
 
-    limit: The run ends after so many validations without improvement. None: it does not end.
+    limit: Number of validations without improvement after which the run ends. None: No early stopping.
     n_without: Number of validations since the best score.
     """
 
@@ -301,7 +301,7 @@ class Patience(BestScore):
     n_without: int = 0
 
     def update(self, figures: Mapping[str, float]) -> None:
-        """Record a validation."""
+        """Record the metrics of a validation."""
         reached = self.improved_by(figures)
         self.n_without = 0 if reached is not None or not self.is_kept else self.n_without + 1
         self.value = self.value if reached is None else reached
@@ -315,24 +315,24 @@ class Patience(BestScore):
 
 
 def can_be_compared(figure: str, state: Mapping[str, Any], measured_on: Mapping[str, str]) -> bool:
-    """Return whether a checkpoint's values of a figure were measured on the same samples, in the same way.
+    """Return whether a checkpoint measured a metric on the same samples and with the same protocol as this run.
 
-    measured_on: Digests of samples and protocol by figure.
+    measured_on: This run's digests of samples and protocol, by metric.
     """
     return figure in measured_on and state.get("measured_on", {}).get(figure) == measured_on[figure]
 
 
 def has_scores_of(figure: str, state: Mapping[str, Any], measured_on: Mapping[str, str]) -> bool:
-    """Return whether the best score of a checkpoint can be compared with this run's scores of a figure.
+    """Return whether the best score of a checkpoint can be compared with this run's scores of a metric.
 
-    The checkpoint may have measured this figure only for the plateau schedule.
+    The best score belongs to another metric if the checkpoint measured this metric only for the plateau schedule.
     """
     is_same, settings = can_be_compared(figure, state, measured_on), state.get("config", {}).get("checkpoint")
     return is_same and isinstance(settings, dict) and settings.get("best") in (figure, "auto")
 
 
 def read_best(run_folder: Path) -> dict[str, Any]:
-    """Return the content of best.pt without reading its weights. It is empty if the file is missing or unusable."""
+    """Return the content of best.pt, or an empty dict if the file is missing or unusable. Do not check the weights."""
     path = run_folder / BEST
     if not path.is_file():
         return {}

@@ -95,7 +95,7 @@ def test_each_process_has_pools_of_its_own(of_two: Path, capsys: pytest.CaptureF
     assert len(first) == len(second) == 2
     assert not torch.equal(first[0][1], second[0][1])
     run(of_two, *NO_FLIPS, "train.max_steps=3")
-    assert "train.pool_size: the pools begin empty" in capsys.readouterr().out
+    assert "train.pool_size: image pools start empty" in capsys.readouterr().out
 
 
 SMALL = [*UNPAIRED, "generator.n_blocks=6", "discriminator.n_layers=3", "discriminator.n_scales=1"]

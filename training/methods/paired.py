@@ -25,17 +25,17 @@ from utils.distributed import World
 from utils.errors import ConfigError
 
 Translation = tuple[Tensor, StyleDistribution | None]
-"""Translated images (N, C, H, W) in [-1, 1], and the distributions of their styles if an encoder computes them."""
+"""Translated images (N, C, H, W) in [-1, 1], and their style distributions, or None without a style encoder."""
 
 
 @dataclass(frozen=True)
 class ModelInputs:
-    """The float tensors of one pass.
+    """The float tensors of one forward pass.
 
-    source: Condition that the discriminator sees, (N, C, H, W) float32, of the target's size.
+    source: Source for the discriminator, (N, C, H, W) float32, with the height and width of the target.
     target: (N, 3 or 1, H, W) float32 in [-1, 1].
-    generator_inputs: Arguments of the generator: the source, and inputs for instance features or style.
-    weights: Factors of the weights of the target's pixels.
+    generator_inputs: Arguments of the generator, which are the source and inputs for instance features or style.
+    weights: Weight factors of the target's pixels.
     """
 
     source: Tensor
@@ -45,18 +45,18 @@ class ModelInputs:
 
 
 def translate(generator: nn.Module, inputs: tuple[Tensor, ...]) -> Translation:
-    """Return the generator's output as a translation."""
-    made = generator(*inputs)
-    return (made.images, made.style) if isinstance(made, StyledImages) else (made, None)
+    """Translate with the generator."""
+    output = generator(*inputs)
+    return (output.images, output.style) if isinstance(output, StyledImages) else (output, None)
 
 
 @dataclass
 class Paired(Method):
-    """One generator and one discriminator, with an update of both in one of two orders.
+    """The training method for pairs, with one generator and one discriminator.
 
     optimizers: Groups "generator" and "discriminator".
-    retain_graph: Whether the losses of both networks use one pass of the discriminator, whose graph is kept.
-    search: Search for the parts of targets that the losses use. None: pairs are aligned.
+    retain_graph: Whether both losses share one discriminator pass (pix2pixHD). If not, the discriminator steps first.
+    search: Search that aligns each target with its translation for the losses. None: Pairs are aligned already.
     """
 
     generator: TrainedNetwork
@@ -67,11 +67,11 @@ class Paired(Method):
 
     @property
     def pools(self) -> list[tuple[ImagePool, str]]:
-        """The discriminator's pool, if it has one."""
+        """The image pool of the discriminator, or an empty list without a pool."""
         return [(self.discriminator.pool, "target")] if self.discriminator.pool else []
 
     def inputs(self, batch: Batch) -> ModelInputs:
-        """Return the float tensors of a batch of uint8 images and ids, on the batch's device."""
+        """Convert the images and ids of a batch to float tensors on the same device."""
         conditioning, source = self.conditioning, self.conditioning(batch)
         return ModelInputs(
             source=conditioning.of_discriminator(source),
@@ -81,21 +81,21 @@ class Paired(Method):
         )
 
     def begin_step(self, step: int, planned_steps: int) -> None:
-        """Also set the penalty of the search."""
+        """Prepare a step as in `Method`, and set the penalty of the shift search."""
         super().begin_step(step, planned_steps)
         if self.search is not None:
             self.search.follow_schedule(step / planned_steps)
 
     def update(self, groups: Sequence[Sequence[ModelInputs]]) -> None:
-        """Update the generator from the last of `groups`, and the discriminator from each of them."""
+        """Update the discriminator once with each group of passes, and the generator once with the last group."""
         for passes in groups[:-1]:
             self.discriminator_update(passes)
         (self.joint_update if self.retain_graph else self.alternating_update)(groups[-1])
 
     def joint_update(self, passes: Sequence[ModelInputs]) -> None:
-        """Make pix2pixHD's update: the losses of both networks use one pass of the discriminator.
+        """Update both networks as pix2pixHD does. Their losses share one pass of the discriminator.
 
-        Both steps follow both backward passes, because a step changes weights that the graph needs.
+        The optimizers step after both backward passes, because a step changes weights that the shared graph needs.
         """
         for inputs in synchronized_passes(passes, *self.networks.values()):
             self._joint_pass(inputs, share=1 / len(passes))
@@ -103,12 +103,12 @@ class Paired(Method):
         self.optimizers["generator"].step("generator", self.means)
 
     def _joint_pass(self, inputs: ModelInputs, share: float) -> None:
-        of_generator, of_discriminator = self.losses(inputs)  # local, so that the graph is freed before the next pass
-        self.optimizers["discriminator"].backward(of_discriminator * share, retain_graph=True)
-        self.optimizers["generator"].backward(of_generator * share)
+        g_loss, d_loss = self.losses(inputs)  # local variables, so that the graph is freed before the next pass
+        self.optimizers["discriminator"].backward(d_loss * share, retain_graph=True)
+        self.optimizers["generator"].backward(g_loss * share)
 
     def losses(self, inputs: ModelInputs) -> tuple[Tensor, Tensor]:
-        """Return the losses of generator and discriminator, 0-d each, from one pass of each with the same weights."""
+        """Return the losses of generator and discriminator, 0-d each, from one pass through each network."""
         judge, source, target = self.discriminator, inputs.source, inputs.target
         with self.precision.autocast():
             fake, style = translate(self.generator.network, inputs.generator_inputs)
@@ -117,7 +117,7 @@ class Paired(Method):
             fakes, reals, *shown = judge.outputs(transform, (source, fake), (source, target), *earlier)
             loss = judge.loss_of(source, fake, target, transform, fakes=shown[0] if shown else fakes, reals=reals)
             made = self._compared(inputs, fake, transform=transform, style=style)
-            of_target = made.discriminate_target if self.search else lambda: reals  # `reals` belong to the given target
+            of_target = made.discriminate_target if self.search else lambda: reals  # a search shifts the target
             made = replace(made, discriminate_fake=lambda: fakes, discriminate_target=of_target)
             return self._generator_loss(made), loss
 
@@ -134,9 +134,9 @@ class Paired(Method):
         return made
 
     def alternating_update(self, passes: Sequence[ModelInputs]) -> None:
-        """Make pix2pix's update: the discriminator steps first, and then judges the translation for the generator.
+        """Update both networks as pix2pix does. The discriminator steps first, and the generator's loss then uses it.
 
-        With several passes each translation is computed twice, because several graphs would need too much memory.
+        Translate twice if there are several passes, because keeping several graphs would need too much memory.
         """
         is_single = len(passes) == 1
         made = self.discriminator_update(passes, keeps_graph=is_single)
@@ -150,7 +150,7 @@ class Paired(Method):
         self.optimizers["generator"].step("generator", self.means)
 
     def _compared(self, inputs: ModelInputs, fake: Tensor, **more: Any) -> LossInputs:
-        """Return the inputs of the generator's losses, with the match of the target if there is a search."""
+        """Return the inputs of the generator's losses. A shift search aligns the target first."""
         target, weights = inputs.target, inputs.weights
         if self.search is not None:
             match = self.search(fake, target, weights.of_target)
@@ -170,17 +170,17 @@ class Paired(Method):
         return Validation(predictor=predictor, logits=logits, **shared)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of the pool, if there is one."""
+        """Return the state of the image pool, or an empty dict without a pool."""
         return {"pool": self.discriminator.pool.state_dict()} if self.discriminator.pool else {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load the state that `state_dict` returned. A pool that it lacks is empty."""
+        """Load the result of `state_dict`. If `state` has no pool, the pool starts empty."""
         if self.discriminator.pool:
             self.discriminator.pool.load_state_dict(state.get("pool", []), self.device)
 
 
 def build_paired(config: Config, world: World) -> Paired:
-    """Return networks, optimizers and losses with initial weights, on the device of `world`."""
+    """Build networks with initial weights, their optimizers and losses on the device of `world`."""
     if config.train.pool_size and world.size > 1:
         expected = "0 with several processes. Each process would have its own pool"
         raise ConfigError(f"train.pool_size is {config.train.pool_size}, expected {expected}.")
@@ -190,7 +190,7 @@ def build_paired(config: Config, world: World) -> Paired:
     modules = build.build_generator(config), build.build_discriminator(config)
     with world.main_first():
         objective = build.build_generator_objective(config, world.device)
-    torch.manual_seed(config.run.seed + world.rank)  # noise differs by process
+    torch.manual_seed(config.run.seed + world.rank)  # each process draws different noise
     generator, discriminator = builder.network(modules[0], "generator"), builder.discriminator(modules[1])
     return Paired(
         generator=generator,
