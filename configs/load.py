@@ -49,7 +49,7 @@ READERS: dict[str, Callable[[object, str], object]] = {  # convert a value in YA
     "loss.class_weights": read_class_weights,
 }
 _FORMERLY_TRUE, _FORMERLY_FALSE = ("true", "yes", "on"), ("false", "no", "off")
-FORMER_VALUES: dict[str, Mapping[str, object]] = {  # current values by values of earlier versions
+FORMER_VALUES: dict[str, Mapping[str, object]] = {  # for each key: value of an earlier version to current value
     "discriminator.spectral_norm": dict.fromkeys(_FORMERLY_TRUE, "all") | dict.fromkeys(_FORMERLY_FALSE, "none"),
     "generator.skips": dict.fromkeys(_FORMERLY_TRUE, "half") | dict.fromkeys(_FORMERLY_FALSE, "none"),
     "metrics.n_samples": {"none": 4},
@@ -58,7 +58,7 @@ FORMER_VALUES: dict[str, Mapping[str, object]] = {  # current values by values o
 
 
 def read_recipe(path: Path, folder: Path = Path(), *, is_base: bool = False) -> list[Layer]:
-    """Return the settings of a YAML file as the last layer, after the layer of its base file, if any.
+    """Return the layers of a YAML file: first its base file, if any, and last its own settings.
 
     folder: Folder that a relative path starts from.
 
@@ -74,7 +74,7 @@ def read_recipe(path: Path, folder: Path = Path(), *, is_base: bool = False) -> 
     if not isinstance(base, str) or not base.strip() or "\0" in base:
         raise ConfigError(f"{file}: base is {shortened(base)}, expected the name of a YAML file")
     if is_base:
-        raise ConfigError(f"{file}: is a base and has a base itself ({base}). Use {base} as base, or copy settings")
+        raise ConfigError(f"{file}: cannot be a base, because it has a base. Use {base} as base, or copy settings")
     layers = read_recipe(Path(base), file.parent, is_base=True)
     return [*layers, (str(file), {key: value for key, value in values.items() if key != BASE})]
 

@@ -77,7 +77,7 @@ class Sample(_Maps):
     source: RGB image, (3, H, W) uint8. Or image of another type, (C, H, W) uint8, uint16, int16 or float32. Or ids of K
         classes, 0 .. K-1, and K for ignored pixels, (1, H, W) uint8 (int32 for more than 255 classes).
     instances: Instance ids, (1, H, W) int32.
-    target: Image of either type. Its sides are the source's sides times `generator.scale`.
+    target: RGB image or image of another type. Its sides are the source's sides times `generator.scale`.
     features: Precomputed instance features, (3, H, W) uint8.
     weights: Weights of target pixels, (1, H, W) int16 or float32; or uint8 or uint16, with 255 or 65535 for weight 1.
     source_images: Images of all source folders except the first, if the first folder holds label maps, (C, H, W). If

@@ -55,7 +55,7 @@ class Warp:
     def weights(self, weights: Tensor, window: Window) -> Tensor:
         """Return the warped window of a (1, H, W) weight map, with nearest-neighbour interpolation.
 
-        The weight is 0 outside the image. It is also 0 if `image` uses a pixel of weight 0 at this position.
+        The weight is 0 outside the image. It is also 0 if `Warp.image` uses a pixel of weight 0 at this position.
         """
         near_0 = max_pool2d((weights == 0).double(), kernel_size=5, stride=1, padding=2)  # bicubic uses 2 pixels
         return self._read(weights.double().masked_fill(near_0 > 0, 0), window, "nearest", "zeros").to(weights.dtype)
@@ -69,7 +69,7 @@ class Warp:
 
 @lru_cache(maxsize=2)  # source and target
 def _positions(warp: Warp, height: int, width: int) -> Tensor:
-    """Return the input position (x, y) of each output pixel from the centre, (height, width, 2) float32, in pixels."""
+    """Return each output pixel's position (x, y) in the input, relative to the centre, (height, width, 2) float32."""
     x = torch.arange(width) + 0.5 - width / 2
     y = (torch.arange(height) + 0.5 - height / 2)[:, None]
     positions = torch.stack([from_x * x + from_y * y for from_x, from_y in warp.inverse])

@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 EXPORT_FORMAT = "pairgan-generator"
 EXPORT_VERSION = "1"
-SCALED_EXPORT_VERSION = "2"  # the output has another size, which readers of version 1 would crop wrongly
+SCALED_EXPORT_VERSION = "2"  # output and input differ in size; programs that know only version 1 would crop wrongly
 _MOST_TAPS = 1000  # maximum number of layers of a projection, because construction takes quadratic time
 
 
@@ -61,8 +61,8 @@ class LoadedGenerator:
     weights: "average" if the weights are a moving average, otherwise "raw". Exported files count as "raw".
     sha256: Digest of the file when it was read, or None if not computed. Training can replace the file later.
     n_samples: Number of training samples, or None if the file does not record it.
-    stack: Source folders of the training if their images are stacked and `direction` is BtoA. Otherwise None.
-    clusters: Clusters to sample instance features from. None if there are no features or samples provide them.
+    stack: Source folders of the run if it has several and `direction` is BtoA. Otherwise None.
+    clusters: Clusters to sample instance features from. None if samples provide them or there are no features.
     card: Model card of an exported file; empty for other files.
     """
 
@@ -159,8 +159,8 @@ def load_from(
     files = ", ".join(sorted(path.name for path in chosen.glob("*.pth"))[:MOST_NAMED]) or "none"
     what = f"{role} {direction}" if direction else role
     raise CheckpointError(
-        f"{chosen}: the folder holds no checkpoint and no {what} of an original. Name one of these files: {files}, or "
-        f"one of these runs: {_runs_in(chosen)}."
+        f"{chosen}: the folder holds no checkpoint and no {what} of an original program. Name one of these files: "
+        f"{files}, or one of these runs: {_runs_in(chosen)}."
     )
 
 
@@ -232,12 +232,12 @@ def load_generator(
 def load_network(
     file: Path, role: FileRole, name: str | None = None, *, direction: str | None = None, keeps_biases: bool = False
 ) -> nn.Module:
-    """Read one network from a checkpoint, an exported file or an original's file. Raise as `load_generator`.
+    """Read one network from a checkpoint, an exported file or an original's file. Raise the errors of `load_generator`.
 
     A checkpoint's generator includes its encoder.
 
     name: Name of the network in a checkpoint. direction: Direction of the network if `name` is None.
-    keeps_biases: Whether an original's ResNet keeps biases before norms. CUT needs them to compare features there.
+    keeps_biases: Whether an original's ResNet keeps biases before norms. CUT's loss compares features before norms.
     """
     is_exported = file.suffix == SUFFIX
     state = {} if is_exported else read_weights_file(file)
@@ -310,7 +310,7 @@ def _loaded(build_network: Callable[[], nn.Module], weights: Mapping[str, Tensor
 
     Compare shapes on the meta device first. Otherwise wrong settings in a file could fill the memory.
     """
-    weights = dict(weights)  # drop torch's metadata, which would pass `assign` on to the second call
+    weights = dict(weights)  # drop torch's metadata: through it, the second call would also use `assign`
     try:
         with torch.device("meta"):
             build_network().load_state_dict(weights, assign=True)

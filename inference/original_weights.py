@@ -56,7 +56,7 @@ def original_direction(file: Path) -> str | None:
 def original_file(folder: Path, role: FileRole, direction: str | None = None) -> Path | None:
     """Return the file of a network in a folder, or None. Prefer "latest", then "best", then the highest number.
 
-    direction: Direction of the generator, or of the discriminator's generator. None: any, preferably AtoB.
+    direction: Direction of the generator, or of the generator that a discriminator judges. None: preferably AtoB.
     """
     found: dict[Path, tuple[bool, bool, int, int]] = {}
     letters = [letter for letter in _LETTERS[role] if direction in (None, _DIRECTIONS.get(letter, "AtoB"))]
@@ -145,7 +145,7 @@ def _settings(
     n_others = int(inputs.has_instances) + inputs.n_features
     channels, out_channels = shapes["in_channels"] - n_others, shapes["out_channels"]
     if channels < 1 or out_channels not in (1, 3):
-        others = " besides instance edges or features" if n_others else ""
+        others = " (without instance edges and features)" if n_others else ""
         raise OriginalWeightsError(
             f"{file}: translates {channels} channels{others} into {out_channels}. Only label maps, RGB and grey images "
             "are supported as sources, and only RGB and grey images as targets."
@@ -184,7 +184,7 @@ def encoder_file(file: Path) -> Path:
 
 
 def _with_style(file: Path, imported: ImportedNetwork, style: StyleConfig) -> nn.Module:
-    """Return the generator with `style.size` from the settings and, if its file exists, with the style encoder.
+    """Set the sides of the first feature map to `style.size`. Return the generator, with a style encoder if found.
 
     The weights only determine the number of pixels of the first feature map, not its sides.
     """

@@ -141,7 +141,7 @@ def build_predictor(
     generator = precision.cast(generator.to(device)).to(memory_format=build.memory_format(device))
     give_freed_memory_back()  # the float32 weights are no longer in use
     if request.compile == "on":
-        # noise and style are tensors of the generator that change with each image, so weights are not final
+        # torch freezes final weights, but noise and style are tensors of the generator that change with each image
         is_drawn = takes_noise(generator) or takes_style(generator)
         generator = compiled(generator.eval(), device, is_final=not is_drawn)
     return Predictor(

@@ -62,15 +62,15 @@ class TiledNetwork:
     the segment's convolutions need. The result differs from the result for the full image only by rounding. Batch norm
     does not need cuts, but each cut reduces the number of neighbouring pixels.
 
-    tile: Side of a tile. Lengths are in pixels of the image or of the output, whichever is larger.
+    tile: Side of a tile. `tile`, `overlap` and `at_once` count pixels of the image or output, whichever is larger.
     size_multiple, min_size: Divisor and minimum of the sides of an image, in pixels of the image.
     scale: Height of the output divided by the height of the image, a power of 2.
-    overlap: Number of pixels that enlarge a tile to a window on each side. None: no windows. Each window has its own
+    overlap: Number of pixels that a window adds to each side of its tile. None: no windows. Each window has its own
         statistics. Windows are blended linearly. They need one pass and no temporary files.
     folder: Folder of the temporary files.
 
     n_segments: Number of passes over the tiles.
-    is_windowed, at_once: Whether there are windows, and the longest side of an image that is computed in one piece.
+    is_windowed: Whether there are windows. at_once: Longest side of an image that is computed in one piece.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class TiledNetwork:
         self._segments = cut_at_norms(network, image_stride=self._image_stride, is_windowed=self.is_windowed)
         self.n_segments = len(self._segments)
         self._overlap = -(-(overlap or 0) // size_multiple) * size_multiple
-        # nearly equal tiles can be half as long as `tile`, and a window must be at least `min_size` long
+        # `_pieces` can return tiles of half this length, and windows must not be shorter than `min_size`
         least = 2 * min_size if self.is_windowed else size_multiple
         self.tile = max(tile // size_multiple * size_multiple, least)
         self.at_once = self.tile + 2 * self._overlap

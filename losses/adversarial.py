@@ -46,7 +46,7 @@ class Logits:
 
 
 class AdversarialLoss:
-    """Base class of the losses of discriminator and generator, 0-d, float32 under autocast.
+    """Base class of adversarial losses. Discriminator and generator have one loss each, 0-d, float32 under autocast.
 
     Both losses apply `score` to real and to translated images separately. A subclass that compares images, or that has
     other terms, overrides both losses.
@@ -120,7 +120,7 @@ class Hinge(AdversarialLoss):
 
 
 def mean_logits(scales: Sequence[Tensor]) -> Tensor:
-    """Return the mean over the scales of the mean logit of each scale, 0-d. scales: (N, 1, H_s, W_s) each.
+    """Compute the mean logit of each scale, and return the mean of these values, 0-d. scales: (N, 1, H_s, W_s) each.
 
     For pixel classes, (N, 1 + K, H, W), return the mean log-odds that a pixel is real.
     """
@@ -152,7 +152,7 @@ class PenaltyInputs:
 
 @dataclass(frozen=True)
 class Penalty:
-    """A term of the discriminator's loss. The setting with the term's name in section `loss` is the weight.
+    """A term of the discriminator's loss. Its weight is the setting `loss.NAME`, with the name of the term.
 
     compute: Returns the term, 0-d.
     needs_float32: Whether the term has gradients of gradients, which need float32.

@@ -64,7 +64,7 @@ def transfer_weights(source: nn.Module, target: nn.Module) -> Transfer:
 
     A global generator becomes the trunk of a local enhancer, as in pix2pixHD's step from 512p to 1024p. Discriminators
     with different numbers of scales match at the lowest resolution. If only one network is an EncodedGenerator,
-    only its generator or its encoder takes part. Spectral norm's vectors are copied too, or computed if missing.
+    use its generator, or its encoder if `source` is an encoder. Copy spectral norm's vectors, or compute missing ones.
     """
     source, target = _counterparts(source, target)
     source_state, target_state = source.state_dict(), target.state_dict()

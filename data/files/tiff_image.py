@@ -29,7 +29,7 @@ _PREMULTIPLIED, _STRAIGHT = 1, 2
 _ALPHA = (_PREMULTIPLIED, _STRAIGHT, 999)  # values of ExtraSamples; some files have 999 instead of _STRAIGHT
 _MOST_PAGES = 2 * MAX_CHANNELS  # one page per channel, and as many thumbnails and masks
 _OTHER_IMAGES = "; to translate other images, train on such images with data.layout=paired_folders"
-_MOST_IN_TILE = 2**24  # maximum pixels of a tile or JPEG that is larger than its image; decoders allocate them at once
+_MOST_IN_TILE = 2**24  # maximum pixels of a tile or JPEG if its image is smaller; decoders allocate whole tiles
 _MOST_EXTRA = 3  # maximum samples per pixel that a photograph has in addition to its colours
 
 
@@ -196,7 +196,7 @@ class TiffImage(StoredImage):
         return levels
 
     def _converted(self, samples: np.ndarray) -> np.ndarray:
-        """Convert stored samples to pixels, as TiffImage describes, both (C, h, W)."""
+        """Convert stored samples, (C, h, W), to pixels, (C, h, W). TiffImage describes the conversions."""
         scaled = levels = self._with_black_as_zero(samples)
         if self._bits < 8:
             scaled = (levels.astype(np.uint16) * 255 // (2**self._bits - 1)).astype(np.uint8)

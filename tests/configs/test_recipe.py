@@ -47,7 +47,7 @@ def test_a_base_may_be_a_recipe_of_the_program(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("base: second.yaml", r".*second\.yaml: is a base and has a base itself \(demo\.yaml\)"),
+        ("base: second.yaml", r".*second\.yaml: cannot be a base, because it has a base\. Use demo\.yaml as base"),
         ("base: nowhere.yaml", r".*nowhere\.yaml: no such configuration file"),
         ("base: [a]", r"c\.yaml: base is \['a'\], expected the name of a YAML file"),
         ("base: wrong.yaml", r"wrong\.yaml: unknown key run\.nmae"),

@@ -158,7 +158,7 @@ def test_a_folder_without_the_network_names_what_there_is(tmp_path: Path, monkey
     with pytest.raises(CheckpointError, match="is an ONNX export"):
         find_file(tmp_path / "generator.onnx")
     folder_of(tmp_path, "cyclegan/latest_net_G_A.pth", "mine/checkpoint-00000001.pt", "oasis/models/best_EMA.pth")
-    message = r"cyclegan: the folder holds no checkpoint and no generator BtoA of an original\. Name one of these f"
+    message = r"cyclegan: the folder holds no checkpoint and no generator BtoA of an original program\. Name one"
     with pytest.raises(CheckpointError, match=message):
         find_file(tmp_path / "cyclegan", direction="BtoA")
     with pytest.raises(CheckpointError, match=r"these runs: cyclegan, mine, oasis\.$"):
