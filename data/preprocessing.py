@@ -15,7 +15,7 @@ from data.files.tiff_tags import file_tags
 from data.folder import File
 from utils.pictures import resize
 
-if TYPE_CHECKING:  # this module imports torchvision, which takes a second
+if TYPE_CHECKING:  # pair_augmentation imports torchvision, which takes a second
     from data.pair_augmentation import PairAugmentation, PairChange, Warp, Window
 
 Mode = Literal["resize_and_crop", "scale_width", "scale_width_and_crop", "crop", "none"]
@@ -161,7 +161,7 @@ class Preprocessing:
         sides = round(placement.height * enlarging), round(placement.width * enlarging)
         if is_too_large(*sides, max(DECODED_BYTES, channel_bytes)):
             height, width = sample.source.shape[-2:]
-            of_target = f", and its target {enlarging:g} times as large" if enlarging > 1 else ""
+            of_target = f", with a target {enlarging:g} times as large" if enlarging > 1 else ""
             raise DataError(
                 f"{sample.name} is {width}x{height}, which data.preprocess={self.mode} resizes to "
                 f"{placement.width}x{placement.height}{of_target}: too large for this machine's memory"
@@ -231,7 +231,7 @@ _CT_MINIMUM = -1100.0  # lowest value with data: air has -1000, and scanners sto
 def no_data(image: Tensor, file: File | None) -> tuple[float, int] | None:
     """Find the no-data value of a (C, H, W) image. Return the value and the number of its pixels, or None.
 
-    The value is GDAL's tag in a TIFF, or a common no-data value far from all other values. 8-bit images have no value.
+    The value is GDAL's tag in a TIFF, or a common no-data value far from all other values. For uint8, return None.
     """
     if image.dtype == torch.uint8:
         return None

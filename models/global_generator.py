@@ -70,7 +70,7 @@ class GlobalGenerator(Generator):
         self.skips = skips
         widths = [base_channels * 2**level for level in range(n_downsamplings + 1)]
         self.stem = make_stem(in_channels, base_channels, norm)
-        if biased_downs:  # a convolution that draws its own bias would change all weights drawn later
+        if biased_downs:  # zeros: a random bias would change the random weights of later layers
             self.stem.get_submodule("1").register_parameter("bias", nn.Parameter(torch.zeros(base_channels)))
             self.register_load_state_dict_pre_hook(_add_bias_of_stem)
         downs = (make_down(*channels, norm, downsample, bias=biased_downs) for channels in pairwise(widths))
@@ -142,7 +142,7 @@ class GlobalGenerator(Generator):
         return self._encoded(source, taps, stops=True)[1]
 
     def translate_with_features(self, source: Tensor, taps: Sequence[str]) -> tuple[Tensor, list[Tensor]]:
-        """Return translation and features from one pass. Only for training mode, because it omits `uniform`."""
+        """Return translation and features from one pass. Call this only in training mode; it skips `uniform`."""
         encoded, features, levels = self._encoded(source, taps, stops=False)
         return self._decoded(encoded, levels), features
 

@@ -122,13 +122,13 @@ class SpadeGenerator(Generator):
     between them follow. Their widths fall to base_channels. LeakyReLU, a convolution and tanh come last. Unlike in the
     original, the lowest resolution depends on the size of the source.
 
-    n_upsamplings: 5, 6 and 7 are SPADE's normal, more and most. 6 adds an upsampling between the middle blocks.
+    n_upsamplings: SPADE calls 5, 6 and 7 `normal`, `more` and `most`. 6 adds an upsampling between the middle blocks.
         7 also adds a last block with base_channels / 2 channels. Fewer than 5 leave out the widest blocks.
-    n_middle_blocks: Blocks after the first block, with its width; 2 in SPADE, 1 in OASIS (one block per resolution).
+    n_middle_blocks: Number of further blocks as wide as the first block; 2 in SPADE, 1 in OASIS (one per resolution).
     hidden_channels: Channels of the hidden layer that computes scales and shifts; 128 in SPADE.
     noise_channels: Noise channels, which are added before the source's channels; 64 in OASIS, 0 in SPADE.
     n_label_channels, n_image_channels: Channels of one-hot labels and of an image in the source, in this order.
-    style_channels: Channels of a style, the decoder's first input instead of the condition; 256 in SPADE. 0: no style.
+    style_channels: Channels of a style, which replaces the condition as first input; 256 in SPADE. 0: no style.
     style_height, style_width: Height and width of the style's feature maps, in pixels. See StyleStem.
     """
 
@@ -199,7 +199,7 @@ class SpadeGenerator(Generator):
     def forward(self, source: Tensor, style: Tensor | None = None) -> Tensor:
         """Translate (N, in_channels, H, W) into (N, out_channels, H, W), in [-1, 1] with tanh.
 
-        style: (N, style_channels). None means `StyleStem.drawn`, or that the generator has no style.
+        style: (N, style_channels). None: use `StyleStem.drawn`, if the generator has a style.
         """
         condition = self.noise(source)
         reduced = [reduction(condition) for reduction in self.reductions]

@@ -201,7 +201,7 @@ def all_finite(tensors: Sequence[Tensor]) -> Tensor:
 class Plateau:
     """A factor of the learning rates, which is divided by 5 when progress stops, as in pix2pix.
 
-    patience: Number of epochs without progress before the division. Progress means a metric over 1 % below the best.
+    patience: Epochs without progress before the division. Progress is a metric more than 1 % lower than the best.
     """
 
     patience: int = 5

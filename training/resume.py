@@ -51,8 +51,8 @@ Changes = dict[str, tuple[object, object]]
 class ResumeOptions:
     """Where a run starts.
 
-    source: "auto": the run's latest checkpoint. "never": a new run. A path: this checkpoint, or the latest of this run.
-    accepts_changed_data: Whether a run whose data set has changed resumes. It then starts at the next epoch.
+    source: "auto": the run's latest checkpoint. "never": a new run. A path: this file, or the latest in this folder.
+    accepts_changed_data: Whether to resume a run if its data set has changed. The run then starts at the next epoch.
     """
 
     source: str | Path = "auto"
@@ -95,7 +95,7 @@ def find_checkpoint(folder: Path, source: str | Path) -> LoadedCheckpoint | None
 
 
 def continues_in(folder: Path, source: str | Path, found: LoadedCheckpoint | None) -> bool:
-    """Return whether this start continues the run in `folder`: with "auto", or from its latest valid checkpoint."""
+    """Return whether this start continues the run in `folder`. True for "auto" and its latest valid checkpoint."""
     if source == "auto" or found is None:
         return source == "auto"
     valid = [path for path in list_checkpoints(folder) if path not in found.damaged]
@@ -192,8 +192,8 @@ def _restore_scores(training: Training, state: dict[str, Any]) -> None:
 def initialize_networks(training: Training) -> list[str]:
     """Load initial weights (section init) into the networks of a new run. Return log lines on these weights.
 
-    A key of init.networks is a network's name, or a role for all networks with this role. A checkpoint provides the
-    network of the same name. A folder of original weights provides the file of the same direction, and its encoder.
+    A key of init.networks is a network's name or a role. A role stands for all its networks. A checkpoint provides the
+    network of the same name. Folders of original weights have a file per direction, with the encoder next to it.
     """
     config, report = training.config, list[str]()
     given = config.init.networks

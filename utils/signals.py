@@ -22,7 +22,7 @@ def available(*names: str) -> tuple[signal.Signals, ...]:
 
 
 STOPPING = available("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")  # signals that ask a run to stop
-END = int(signal.NSIG)  # means that the run itself ends early; larger than every signal number
+END = int(signal.NSIG)  # code for a run that ends early without a signal; larger than every signal number
 
 
 @contextmanager

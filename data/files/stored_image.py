@@ -1,6 +1,6 @@
 """The interface of open image files, limits for their size, and images in NumPy files.
 
-The limits protect the memory and the time: a small file can hold a huge image. A JPEG of 1 MB can hold 30,000 scans,
+The limits bound the use of memory and time. A small file can hold a huge image. A JPEG of 1 MB can hold 30,000 scans,
 and a decoder goes through all pixels for each scan.
 """
 

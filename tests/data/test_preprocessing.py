@@ -130,7 +130,7 @@ def test_a_target_too_large_is_refused() -> None:
     sample = Sample("s", source=torch.zeros(3, 64, 64, dtype=torch.uint8))
     with pixels_allowed(200 * 200):
         SETTINGS.whole(sample)
-        with pytest.raises(DataError, match=r"and its target 4 times as large: too large for"):
+        with pytest.raises(DataError, match=r"with a target 4 times as large: too large for"):
             replace(SETTINGS, target_scale=4.0).whole(sample)
 
 

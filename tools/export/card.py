@@ -63,7 +63,7 @@ def _of_training(loaded: LoadedGenerator) -> dict[str, Any]:
         "training": {"method": config.method.name, "step": loaded.step, "weights": loaded.weights},
         "data": {"name": name, **samples},
     }
-    measures_average = config.train.ema_decay and loaded.weights == "raw"  # metrics were measured on the average
+    measures_average = config.train.ema_decay and loaded.weights == "raw"  # metrics belong to averaged weights
     if not measures_average and (measured := last_validation(loaded.file.parent, loaded.step)):
         figures = {name: float(f"{value:.4g}") for name, value in measured.figures.items()}
         parts["metrics"] = {"split": measured.split, "step": measured.step, **figures}
