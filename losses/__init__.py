@@ -1,4 +1,4 @@
-"""The losses: what the networks are trained to minimise."""
+"""Registries of the losses that the networks minimize."""
 
 import math
 from numbers import Real
@@ -19,7 +19,7 @@ from losses.perceptual import PERCEPTUAL_NETWORKS, perceptual_loss
 from losses.segmentation import SegmentationLoss, labelmix
 from utils.errors import ConfigError
 
-# Names are values of loss.gan_mode or weights in section `loss`. Keyword arguments of the makers are settings.
+# Keys are values of loss.gan_mode, or names of weights in section `loss`. Keyword arguments are settings.
 ADVERSARIAL_LOSSES: dict[str, type[AdversarialLoss]] = {
     "lsgan": LeastSquares,
     "vanilla": Vanilla,
@@ -47,28 +47,28 @@ GENERATOR_LOSSES: dict[str, LossTerm] = {
 }
 
 REGISTERED_LOSSES: dict[str, WeightedLoss] = {}
-"""The losses of the program that calls `train`, with their weights; see `register_loss`."""
+"""Losses that `register_loss` added, with their weights."""
 
 
 def register_loss(name: str, loss: GeneratorLoss, weight: float) -> None:
-    """Add a loss of the generator to the trainings that this process starts from now on.
+    """Add a generator loss to all later training runs of this process.
 
-    A loss of the same name is replaced; a weight of 0 removes it. An `nn.Module` is moved to the device of the run.
+    It replaces a loss of the same name. A weight of 0 removes the loss. An `nn.Module` is moved to the run's device.
 
     Raises:
         ConfigError: The name or the weight cannot be used.
     """
     if not name.isidentifier() or name in (*GENERATOR_LOSSES, "mean_weight", "total"):
-        raise ConfigError(f"loss {name!r}: not a word, or the name of another loss. Choose another word.")
+        raise ConfigError(f"loss {name!r}: not an identifier, or the name of another loss. Choose another name.")
     if not (isinstance(weight, Real) and math.isfinite(weight) and weight >= 0):
         raise ConfigError(f"loss {name!r}: its weight is {weight!r}, expected a number of at least 0.")
     REGISTERED_LOSSES.pop(name, None)
     if weight:
-        REGISTERED_LOSSES[name] = loss, float(weight)  # not a number of NumPy, which no checkpoint can hold
+        REGISTERED_LOSSES[name] = loss, float(weight)  # checkpoints cannot hold a number of NumPy
 
 
 def registered_record() -> dict[str, dict[str, float]]:
-    """Return `registered_losses` with their weights for the records of a run; {} if none is registered."""
+    """Return the entry `registered_losses` of a run's records; {} if no loss is registered."""
     return {"registered_losses": weights} if (weights := registered_weights()) else {}
 
 

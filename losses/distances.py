@@ -1,4 +1,4 @@
-"""Distances of translated images from targets and sources, of patches, and of styles from the normal distribution."""
+"""Losses that compare translations with targets or sources, patches with patches, and styles with N(0, I)."""
 
 import torch
 import torch.nn.functional as F
@@ -9,11 +9,11 @@ from utils.device import at_least_float32
 from utils.efficientnet_lite import normalized_squares
 from utils.structural_similarity import scale_terms, scale_weights
 
-_NO_NEGATIVE = -10.0  # CUT masks positives among the negatives with it, before it divides by the temperature
+_NO_NEGATIVE = -10.0  # CUT's value, before the temperature, for the positive among the negatives
 
 
 def l1(translation: LossInputs) -> Tensor:
-    """Return the mean absolute difference of translated images and targets, 0-d (Isola et al. 2017, Eq. 3)."""
+    """Return the mean absolute difference between translations and targets, 0-d (Isola et al. 2017, Eq. 3)."""
     if translation.weights:
         difference = translation.fake.float() - translation.target.float()
         return translation.weights.of_images.mean(difference.abs())
@@ -21,16 +21,16 @@ def l1(translation: LossInputs) -> Tensor:
 
 
 def outside_mask(translation: LossInputs) -> Tensor:
-    """Return the L1 of translations and sources outside the classes that may change, 0-d, for unpaired data."""
+    """Return the L1 between translations and unpaired sources, 0-d, outside the classes that may change."""
     assert translation.outside is not None, "loss.outside_mask needs label maps of the sources"
     return translation.outside.mean((translation.fake - translation.source).abs())
 
 
 def ms_ssim(translation: LossInputs) -> Tensor:
-    """Return 1 - MS-SSIM of translated images and targets, 0-d, float32, as a mean over scales, not a product.
+    """Return 1 - MS-SSIM of translations and targets, 0-d, float32. It is a mean over scales instead of a product.
 
-    L1 and MS-SSIM together restore images better than either (Zhao et al. 2017). The gradient of a product of powers
-    is unbounded if a factor nears 0, as in the first steps. The gradient of the weighted mean is bounded.
+    L1 and MS-SSIM together restore images better than either loss alone (Zhao et al. 2017). A product has an unbounded
+    gradient if a factor is close to 0, as in the first steps. The weighted mean has a bounded gradient.
     """
     fake, target = translation.fake, translation.target
     with torch.autocast(fake.device.type, enabled=False):
@@ -43,8 +43,7 @@ def ms_ssim(translation: LossInputs) -> Tensor:
 def kl_divergence(translation: LossInputs) -> Tensor:
     """Return the Kullback-Leibler divergence of the styles' distributions from N(0, I), 0-d, at least float32.
 
-    It is summed over samples and channels, as in SPADE, so that it grows with the batch (Kingma & Welling 2014,
-    appendix B).
+    As in SPADE, it is the sum over samples and channels and grows with the batch (Kingma & Welling 2014, appendix B).
     """
     assert translation.style is not None
     mean, log_variance = map(at_least_float32, translation.style)
@@ -52,9 +51,9 @@ def kl_divergence(translation: LossInputs) -> Tensor:
 
 
 def feature_matching(translation: LossInputs) -> Tensor:
-    """Return the L1 of the discriminator's features for fakes and targets, 0-d, float32 under autocast.
+    """Return the L1 between the discriminator's features of fakes and targets, 0-d, float32 under autocast.
 
-    It is the sum over L layers times 4 / L, averaged over the scales (Wang et al. 2018, Eq. 4, and pix2pixHD's code).
+    It is the sum over the L layers times 4 / L, averaged over scales (Wang et al. 2018, Eq. 4, and pix2pixHD's code).
     No gradient reaches the features of targets.
     """
     fakes, weights = translation.fake_outputs, translation.weights.of_discriminated if translation.weights else None
@@ -69,8 +68,8 @@ def feature_matching(translation: LossInputs) -> Tensor:
 def patch_nce(queries: Tensor, keys: Tensor, *, n_groups: int, temperature: float = 0.07) -> Tensor:
     """Return the cross entropy of finding each query's key among the keys of its group (Park et al. 2020, equation 3).
 
-    queries, keys: Unit vectors of patches of the translations, and of the same patches of the sources, (R, D), at least
-        float32. No gradient reaches the keys.
+    queries, keys: Unit vectors of the patches of translations and of sources, (R, D), at least float32. Row i belongs
+        to the same place in both. No gradient reaches the keys.
     n_groups: Number of images, or 1 if patches of other images are negatives too. Rows of a group are adjacent.
     """
     query, key = (vectors.unflatten(0, (n_groups, -1)) for vectors in (queries, keys.detach()))
@@ -82,12 +81,12 @@ def patch_nce(queries: Tensor, keys: Tensor, *, n_groups: int, temperature: floa
 
 
 def feature_distance(ours: Tensor, theirs: Tensor, weights: PixelWeights | None = None) -> Tensor:
-    """Return the mean absolute difference of two tensors of one shape and dtype, 0-d; no gradient reaches `theirs`.
+    """Return the mean absolute difference of two tensors with equal shape and dtype, 0-d. `theirs` gets no gradient.
 
-    weights: Weights of the places of (N, C, H, W) tensors.
+    The difference has the dtype of the features. The sum is in float32 or finer. Under autocast, F.l1_loss would spend
+    most of its time on copies in float32.
 
-    The difference has the dtype of the activations, and the sum is in float32 or finer. F.l1_loss under autocast would
-    first copy both to float32, which takes most of its time.
+    weights: Weights of the pixels of (N, C, H, W) features.
     """
     assert ours.shape == theirs.shape, (ours.shape, theirs.shape)
     difference = (ours - theirs.detach()).abs()
@@ -97,6 +96,6 @@ def feature_distance(ours: Tensor, theirs: Tensor, weights: PixelWeights | None 
 
 
 def normalized_distance(ours: Tensor, theirs: Tensor, weights: PixelWeights | None = None) -> Tensor:
-    """Return the mean of `normalized_squares`, 0-d; no gradient reaches `theirs`. weights: Weights of the places."""
+    """Return the mean of `normalized_squares`, 0-d. `theirs` gets no gradient. weights: As in `feature_distance`."""
     squares = normalized_squares(ours, theirs.detach())
     return weights.mean(squares) if weights else squares.mean()

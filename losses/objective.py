@@ -1,4 +1,4 @@
-"""The weighted sums of losses that the two networks minimize, as 0-d tensors by name."""
+"""Objectives of generator and discriminator: weighted sums of losses."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from utils.errors import ConfigError
 
 Discriminate = Callable[[], Outputs]
 
-_LEAST_SUM = torch.finfo(torch.float32).tiny  # the mean with weights of 0 is then 0 and not NaN
+_LEAST_SUM = torch.finfo(torch.float32).tiny  # divisor if all weights are 0, so that the mean is 0 instead of NaN
 
 
 @dataclass(frozen=True)
 class PixelWeights:
-    """Weights of the pixels of a batch, (N, 1, H, W) float32 of at least 0; resized by area for features.
+    """Weights of the pixels of a batch, (N, 1, H, W) float32 of at least 0. They are averaged to the size of features.
 
-    Means are divided by the sum of the weights over the batch, as in torch's weighted cross entropy. So ignored pixels
+    As in torch's weighted cross-entropy, weighted sums are divided by the sum of the weights. Ignored pixels therefore
     do not change the balance with the adversarial loss.
     """
 
@@ -43,28 +43,28 @@ class PixelWeights:
 
 @dataclass(frozen=True)
 class LossWeights:
-    """The weights for images, and for images that are augmented for the discriminator."""
+    """Pixel weights for translated images, and for the augmented images that the discriminator sees."""
 
     of_images: PixelWeights
     of_discriminated: PixelWeights
 
     @classmethod
     def of(cls, weights: Tensor | None, move: Callable[[Tensor], Tensor]) -> Self | None:
-        """Return the weights (N, 1, H, W) float32 and `move(weights)`; None for None."""
+        """Return `weights`, (N, 1, H, W) float32, and `move(weights)` for the discriminator. None gives None."""
         return None if weights is None else cls(PixelWeights(weights), PixelWeights(move(weights)))
 
 
 @dataclass(frozen=True)
 class LossInputs:
-    """Translated images, what they are compared with, and the discriminator's outputs for both.
+    """Inputs of the generator's losses: images, weights and the discriminator's outputs.
 
-    fake: (N, C, H, W) in [-1, 1], in the orientation of the source.
-    target: (N, C, H, W) in [-1, 1]. Without pairs these are real images that do not belong to the sources.
-    source: (N, C', H, W), the condition as the discriminator sees it, or the source image without pairs.
-    discriminate_fake, discriminate_target: Compute the discriminator's outputs when a loss first reads them.
+    fake: Translated images, (N, C, H, W) in [-1, 1], in the orientation of the source.
+    target: Real images, (N, C, H, W) in [-1, 1]. Without pairs they do not belong to the sources.
+    source: Sources as the discriminator sees them, (N, C', H, W). Without pairs they are images.
+    discriminate_fake, discriminate_target: Functions that return the discriminator's outputs, called at most once.
     style: Means and log variances of the styles, (N, style_channels) each; None without a style encoder.
-    weights: Weights of the pixels in the distances of images and of features; None if all weigh the same.
-    outside: Weights of the pixels that a translation without pairs must keep.
+    weights: Pixel weights for distances of images and of features; None for equal weights.
+    outside: Weights of the pixels that translations must not change, if there are no pairs.
     """
 
     fake: Tensor
@@ -78,12 +78,12 @@ class LossInputs:
 
     @cached_property
     def fake_outputs(self) -> Outputs:
-        """The outputs for the translated images, one for each scale; gradients reach the generator through them."""
+        """The outputs for the translated images, one per scale. Gradients reach the generator through them."""
         return self.discriminate_fake()
 
     @cached_property
     def target_outputs(self) -> Outputs:
-        """The outputs for the targets, one for each scale; a loss detaches what it reads of them."""
+        """The outputs for the targets, one per scale. Losses must detach them."""
         return self.discriminate_target()
 
     @property
@@ -93,20 +93,20 @@ class LossInputs:
 
 
 GeneratorLoss = Callable[[LossInputs], Tensor]
-"""Maps a translation to a 0-d tensor, float32 under autocast."""
+"""Computes a 0-d tensor, float32 under autocast."""
 
 WeightedLoss = tuple[GeneratorLoss, float]
 
 
 @dataclass(frozen=True)
 class LossTerm:
-    """A loss of the generator. Its weight is the setting of its name in section `loss`.
+    """A loss of the generator. Section `loss` has its weight under the name of the loss.
 
-    make: Returns the loss. Its keyword arguments are settings, and `adversarial_loss` is the loss of loss.gan_mode.
-    needs_features: Whether it compares features of the discriminator.
-    needs_labels: Whether it needs label maps of sources that are images.
-    channels: Numbers of channels that an image may have.
-    least_side: Returns the shortest side of an image, in pixels. Its arguments are settings too.
+    make: Function that returns the loss. Its arguments are settings, or `adversarial_loss`, the loss of loss.gan_mode.
+    needs_features: Whether the loss compares features of the discriminator.
+    needs_labels: Whether the loss needs label maps of source images.
+    channels: Possible numbers of image channels; None for any number.
+    least_side: Function that returns the least height and width of images, in pixels. Its arguments are settings.
     """
 
     make: Callable[..., GeneratorLoss]
@@ -118,17 +118,17 @@ class LossTerm:
 
 @dataclass(frozen=True)
 class GeneratorObjective:
-    """Σ weight · loss over `losses`, which are losses and weights by name."""
+    """The weighted sum of the generator's losses. losses: Losses with their weights, by name."""
 
     losses: Mapping[str, WeightedLoss]
 
     def __call__(self, translation: LossInputs, own: Mapping[str, WeightedLoss] | None = None) -> dict[str, Tensor]:
-        """Return the unweighted losses by name, their weighted sum as `total`, and the `mean_weight` of pixels if any.
+        """Return the unweighted losses by name, the weighted sum `total`, and `mean_weight` if pixels have weights.
 
-        own: Losses of the training method. They follow the first loss, which is the adversarial one.
+        own: Losses of the training method. They are inserted after the first loss, the adversarial loss.
 
         Raises:
-            ConfigError: A loss is no 0-d tensor.
+            ConfigError: A loss is not a 0-d tensor.
         """
         first = dict(list(self.losses.items())[:1])
         losses = {**first, **(own or {}), **self.losses}
@@ -150,7 +150,7 @@ def _checked(name: str, value: object) -> Tensor:
 class DiscriminatorObjective:
     """The adversarial loss of the discriminator, and penalties with their weights by name.
 
-    step: Number of the training step, from 0. None: compute all penalties, each with its plain weight.
+    step: Number of the training step, from 0. None: compute all penalties with unscaled weights.
     """
 
     adversarial: AdversarialLoss

@@ -16,7 +16,7 @@ from utils.device import at_least_float32
 from utils.efficientnet_lite import COMPARED, LITE0, efficientnet_lite
 from utils.pretrained import PretrainedFile
 
-# relu1_1, relu2_1, relu3_1, relu4_1, relu5_1 in torchvision's numbering, and pix2pixHD's weights of their L1
+# torchvision's numbers of relu1_1, relu2_1, relu3_1, relu4_1 and relu5_1, and pix2pixHD's weights of these layers
 LAYERS = (1, 6, 11, 20, 29)
 LAYER_WEIGHTS = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1.0)
 VGG19 = PretrainedFile(
@@ -25,14 +25,14 @@ VGG19 = PretrainedFile(
     megabytes=548,
     without="loss.perceptual=0",
 )
-ENLARGEMENT = 1.75  # of images for EfficientNet-Lite0, from 128 pixels to the 224 of its training images
+ENLARGEMENT = 1.75  # scale of images for EfficientNet-Lite0; 128 pixels become 224, as in its training
 
 Distance = Callable[[Tensor, Tensor, PixelWeights | None], Tensor]
-"""Distance of the features (N, C, h, w) of images and of targets, 0-d, with weights of the pixels if there are any."""
+"""Computes the distance, 0-d, of two feature maps (N, C, h, w), with pixel weights or None."""
 
 
 def perceptual_loss(*, perceptual_network: str, activation_checkpointing: bool) -> "PerceptualLoss":
-    """Return the distance of features of one of PERCEPTUAL_NETWORKS. Raise WeightsError if its weights are missing."""
+    """Return the loss for a network from PERCEPTUAL_NETWORKS. Raise WeightsError if its weights are not available."""
     network = PERCEPTUAL_NETWORKS[perceptual_network](activation_checkpointing=activation_checkpointing)
     return PerceptualLoss(network, network.distance, network.layer_weights)
 
@@ -40,8 +40,8 @@ def perceptual_loss(*, perceptual_network: str, activation_checkpointing: bool) 
 class PerceptualLoss(nn.Module):
     """Weighted distance between the features of two images.
 
-    network: Maps (N, 3 or 1, H, W) images in [-1, 1] to a list of features.
-    distance: Distance of two features. layer_weights: Weight of each feature.
+    network: Computes a list of feature maps from (N, 3 or 1, H, W) images in [-1, 1].
+    distance: Distance of two feature maps. layer_weights: Weight of each feature map in the list.
     """
 
     def __init__(self, network: nn.Module, distance: Distance, layer_weights: Sequence[float]) -> None:
@@ -50,7 +50,7 @@ class PerceptualLoss(nn.Module):
         self.layer_weights = tuple(layer_weights)
 
     def forward(self, translation: LossInputs) -> Tensor:
-        """Return the distance of images and targets, 0-d, float32 under autocast. Targets get no gradient."""
+        """Return the distance of translations and targets, 0-d, float32 under autocast. Targets get no gradient."""
         with torch.no_grad():
             target_features = self.network(translation.target)
         weights = translation.weights.of_images if translation.weights else None
@@ -59,10 +59,10 @@ class PerceptualLoss(nn.Module):
 
 
 class FeatureNetwork(nn.Module):
-    """A frozen network in slices. Each slice ends at a compared layer.
+    """A frozen network that is divided into slices. Each slice ends at a compared layer.
 
-    distance, layer_weights: Distance of the features of a layer, and the weights of the layers.
-    least_side: Shortest side of an image, in pixels. file: File in torch's cache that it reads, if any.
+    distance, layer_weights: Distance of two feature maps of a layer, and the weights of the layers.
+    least_side: Least height and width of images, in pixels. file: Weight file in torch's cache, if any.
     activation_checkpointing: Whether to recompute activations between the compared layers in the backward pass.
     """
 
@@ -79,7 +79,7 @@ class FeatureNetwork(nn.Module):
         self.eval().requires_grad_(False)
 
     def forward(self, x: Tensor) -> list[Tensor]:
-        """Return the outputs of the slices, (N, C_l, H_l, W_l) each, for an input of the first one."""
+        """Return the output of each slice, (N, C_l, H_l, W_l), for the input `x` of the first slice."""
         features = []
         for part in self.slices:
             recomputes = self.activation_checkpointing and torch.is_grad_enabled()
@@ -89,9 +89,9 @@ class FeatureNetwork(nn.Module):
 
 
 class VGG19Features(FeatureNetwork):
-    """VGG19. state_dict: Its weights with torchvision's names. None: read them from torch's cache."""
+    """VGG19. state_dict: Weights with torchvision's names; None: read the weights from torch's cache."""
 
-    least_side = 16  # four poolings make one pixel of 16
+    least_side = 16  # four poolings reduce 16 pixels to 1
     file = VGG19
 
     def __init__(
@@ -103,23 +103,23 @@ class VGG19Features(FeatureNetwork):
         self.distance, self.layer_weights = feature_distance, LAYER_WEIGHTS
 
     def forward(self, images: Tensor) -> list[Tensor]:
-        """Return the features of (N, 3 or 1, H, W) images in [-1, 1], which pix2pixHD does not normalize."""
+        """Return the features of (N, 3 or 1, H, W) images in [-1, 1], without normalization as in pix2pixHD."""
         return super().forward(images.expand(-1, 3, -1, -1))
 
 
 class EfficientNetFeatures(FeatureNetwork):
-    """EfficientNet-Lite0: the stem and the ends of five of its seven stages."""
+    """EfficientNet-Lite0. Compared are the stem and the last layers of five of its seven stages."""
 
-    least_side = math.ceil(32 / ENLARGEMENT)  # five strides make one pixel of 32
+    least_side = math.ceil(32 / ENLARGEMENT)  # five strides reduce 32 pixels to 1
 
     def __init__(self, *, activation_checkpointing: bool) -> None:
         super().__init__(efficientnet_lite(LITE0), COMPARED, activation_checkpointing)
         self.distance, self.layer_weights = normalized_distance, [1 / len(COMPARED)] * len(COMPARED)
 
     def forward(self, images: Tensor) -> list[Tensor]:
-        """Return the features of (N, 3 or 1, H, W) images in [-1, 1], in float32 also under autocast."""
+        """Return the features of (N, 3 or 1, H, W) images in [-1, 1], in float32 even under autocast."""
         with torch.autocast(images.device.type, enabled=False):
-            images = (at_least_float32(images) + 1) / 2  # bfloat16 changes half of the gradient
+            images = (at_least_float32(images) + 1) / 2  # bfloat16 would change half of the gradient
             images = F.interpolate(images, scale_factor=ENLARGEMENT, mode="bilinear") if ENLARGEMENT != 1 else images
             return super().forward(images)
 
@@ -136,16 +136,15 @@ def load_vgg19_weights() -> Mapping[str, Tensor]:
 
 
 def _layers() -> nn.Sequential:
-    """Return VGG19's layers up to the last compared one on the meta device, without memory for 548 MB of weights."""
-    from torchvision.models import vgg19  # takes as long as importing torch
+    """Return VGG19's layers up to the last compared layer. They are on the meta device, to save memory."""
+    from torchvision.models import vgg19  # takes as long to import as torch
 
     with torch.device("meta"):
         return cast(nn.Sequential, vgg19().features[: LAYERS[-1] + 1])
 
 
-PERCEPTUAL_NETWORKS: dict[
-    str, type[VGG19Features] | type[EfficientNetFeatures]
-] = {  # the values of loss.perceptual_network
+# networks by value of loss.perceptual_network
+PERCEPTUAL_NETWORKS: dict[str, type[VGG19Features] | type[EfficientNetFeatures]] = {
     "vgg19": VGG19Features,
     "efficientnet_lite0": EfficientNetFeatures,
 }

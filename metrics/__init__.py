@@ -1,6 +1,6 @@
-"""Metrics of translated images. To add one, add its file to this package and its line to the registry.
+"""Metrics of translated images. To add a metric, add its file to this package and its line to METRICS.
 
-The schema lists its name for metrics.extra and checkpoint.best.
+The settings metrics.extra and checkpoint.best then accept its name.
 """
 
 from dataclasses import replace
@@ -10,7 +10,7 @@ from metrics.metric import FeatureSource, Metric, PairMetric, SetMetric
 from metrics.networks import ALEXNET, INCEPTION, KID_PROTOCOL, Inception, Lpips, frechet_distance, kernel_distance
 from metrics.sliced_wasserstein import SWD_PROTOCOL, LaplacianPatches, sliced_wasserstein
 
-FEATURES = {  # the values of metrics.features, for the metrics that measure with Inception by default
+FEATURES = {  # networks by value of metrics.features, for metrics that use Inception by default
     "inception": FeatureSource("inception", load=lambda device, _: Inception(device), weights=INCEPTION),
     "efficientnet_lite2": FeatureSource("efficientnet_lite2", load=lambda device, _: PooledFeatures(device)),
 }
@@ -51,7 +51,7 @@ METRICS: dict[str, Metric] = {  # the order of the printed figures
 
 
 def with_features(metric: Metric, features: str) -> Metric:
-    """Return the metric with the network of metrics.features, if it measures with Inception by default."""
+    """Return `metric` with the network from FEATURES if the metric uses Inception by default."""
     if isinstance(metric, SetMetric) and metric.features is _INCEPTION:
         return replace(metric, features=FEATURES[features])
     return metric

@@ -1,16 +1,16 @@
-"""The L1 of constant colours, which every trained model must beat."""
+"""The L1 of constant colours: a baseline that every trained model must beat."""
 
 import torch
 from torch import Tensor
 
 
 class ConstantColorBaseline:
-    """The mean L1 of the best constant colour for each class, chosen on the measured images themselves.
+    """The mean L1 of the best constant colour for each class, chosen from the targets themselves.
 
-    Only a model of texture or light can beat it. Each image has the same weight. Weights of pixels apply to the medians
-    and to the mean, as in the weighted metrics.
+    Only a model of texture or light has a lower L1. All images have the same weight. Pixel weights change the medians
+    and the mean, as in the weighted metrics.
 
-    n_classes: Number of classes of the label maps; 0 if sources are images, where all pixels are one class.
+    n_classes: Number of classes of the label maps; 0 if sources are images. All pixels of images are one class.
     """
 
     def __init__(self, n_classes: int, n_channels: int = 3) -> None:
@@ -19,9 +19,9 @@ class ConstantColorBaseline:
         self._n_images = 0
 
     def add(self, source: Tensor, target: Tensor, weights: Tensor | None = None) -> None:
-        """Add a sample: (1, H, W) class ids or a (C, H, W) image, and its (n_channels, H, W) uint8 target.
+        """Add a sample: (1, H, W) class ids or a (C, H, W) image, and an (n_channels, H, W) uint8 target.
 
-        Ids of another size are read at the nearest pixels. An image whose weights are all 0 is left out.
+        Ids of another size are resized with nearest neighbours. A sample is ignored if all weights are 0.
 
         weights: Weights of the target's pixels, (1, H, W) float32 of at least 0; None for equal weights.
         """
@@ -43,12 +43,12 @@ class ConstantColorBaseline:
         self._n_images += 1
 
     def add_all(self, other: "ConstantColorBaseline") -> None:
-        """Add the samples of another baseline of the same classes."""
+        """Add the samples of another baseline with the same classes."""
         self._histograms += other._histograms
         self._n_images += other._n_images
 
     def l1(self) -> float | None:
-        """Return the mean absolute difference, 0 to 1, from the median of each class; None without images."""
+        """Return the mean absolute difference between targets and class medians, 0 to 1; None without images."""
         if not self._n_images:
             return None
         levels = torch.arange(256, dtype=torch.float64)

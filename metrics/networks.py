@@ -1,6 +1,6 @@
-"""LPIPS, FID and KID by torchmetrics.
+"""LPIPS, FID and KID, computed by torchmetrics.
 
-Their networks are not part of its documented interface. If it lacks one, only metrics that need it fail.
+The networks are not part of torchmetrics' public interface. If a network is missing, only its metrics fail.
 """
 
 import importlib.util
@@ -39,7 +39,7 @@ KID_PROTOCOL = f"polynomial kernel of degree 3, {KID_SUBSETS} subsets of up to {
 class Lpips:
     """LPIPS 0.1 with AlexNet, a perceptual distance of two images (Zhang et al. 2018).
 
-    The weights of its linear layers are part of torchmetrics.
+    torchmetrics includes the weights of the linear layers.
 
     Raises:
         WeightsError: AlexNet's weights cannot be read or downloaded.
@@ -50,11 +50,11 @@ class Lpips:
         try:
             from torchmetrics.functional.image.lpips import _LPIPS
 
-            network = _LPIPS(net="alex", pnet_rand=True)  # AlexNet's weights are random until they are replaced below
+            network = _LPIPS(net="alex", pnet_rand=True)  # random weights, replaced below
             trunk = network.net.state_dict()
         except (ImportError, AttributeError, TypeError) as error:
             raise ConfigError(_missing("lpips", error)) from error
-        trunk = {f"features.{key.partition('.')[2]}": value for key, value in trunk.items()}  # slice2.3.weight before
+        trunk = {f"features.{key.partition('.')[2]}": value for key, value in trunk.items()}  # before: slice2.3.weight
         weights = ALEXNET.load()
         weights.require({name: value.shape for name, value in trunk.items()})
         for name, value in trunk.items():
@@ -64,13 +64,13 @@ class Lpips:
 
     @torch.inference_mode()
     def __call__(self, fake: Tensor, target: Tensor) -> float:
-        """Return the distance of two (3, H, W) uint8 images, at least 0; shorter sides than 32 pixels are padded."""
+        """Return the distance of two (3, H, W) uint8 images, at least 0. Sides below 32 pixels are padded."""
         images = (extended(image[None].to(self._device).float() / 127.5 - 1, MIN_SIDE) for image in (fake, target))
         return float(self._network(*images))
 
 
 class Inception:
-    """The InceptionV3 of FID's definition (Heusel et al. 2017), with TensorFlow's weights and resizing.
+    """InceptionV3 as in the definition of FID (Heusel et al. 2017), with TensorFlow's weights and resizing.
 
     Raises:
         ConfigError: The package torch-fidelity is missing, or the installed torchmetrics has no InceptionV3.
@@ -88,9 +88,9 @@ class Inception:
             raise ConfigError(_missing("fid or kid", error)) from error
         weights = INCEPTION.load()
         found: Mapping[str, object] = weights.tensors
-        floats = {key: one for key, one in found.items() if isinstance(one, Tensor) and one.is_floating_point()}
-        weights.require({key: one.shape for key, one in floats.items()})
-        # torch-fidelity unpickles its file without checks, so it gets a copy of the weights that were read safely
+        floats = {key: value for key, value in found.items() if isinstance(value, Tensor) and value.is_floating_point()}
+        weights.require({key: item.shape for key, item in floats.items()})
+        # torch-fidelity unpickles files without checks; give it a copy of the weights that were loaded safely
         safe: Any = io.BytesIO()
         torch.save(dict(weights.tensors), safe)
         safe.seek(0)
@@ -107,42 +107,42 @@ class Inception:
 
     @torch.inference_mode()
     def __call__(self, image: Tensor, number: int = 0) -> Tensor:
-        """Return (2048,) float32 features, on the CPU, of a (3, H, W) uint8 image."""
+        """Return the features of a (3, H, W) uint8 image, (2048,) float32 on the CPU."""
         features: Tensor = self._network(image[None].to(self._device))[0].cpu()
         return features
 
 
 class _Identity(nn.Module):
-    """The network of a torchmetrics metric that gets features instead of images."""
+    """Identity network for torchmetrics, which then accepts features instead of images."""
 
     def __init__(self, n_features: int) -> None:
         super().__init__()
-        self.num_features = n_features  # torchmetrics reads it
+        self.num_features = n_features  # torchmetrics reads this attribute
 
     def forward(self, features: Tensor) -> Tensor:
         return features
 
 
 def frechet_distance(fakes: Sequence[Tensor], targets: Sequence[Tensor]) -> SetScore:
-    """Return FID, the Frechet distance of two sets of at least 2 (D,) features, as Gaussians; lower is better."""
+    """Return FID, the Frechet distance of Gaussians fitted to two sets of at least 2 (D,) features each."""
     from torchmetrics.image.fid import FrechetInceptionDistance  # takes half a second
 
-    metric = FrechetInceptionDistance(feature=_Identity(len(fakes[0])), sync_on_compute=False)  # all features are here
+    metric = FrechetInceptionDistance(feature=_Identity(len(fakes[0])), sync_on_compute=False)
     metric.update(torch.stack([*targets]), real=True)
     metric.update(torch.stack([*fakes]), real=False)
-    return SetScore(max(0.0, float(metric.compute())))  # rounding makes the distance of equal sets negative
+    return SetScore(max(0.0, float(metric.compute())))  # rounding can make it negative for equal sets
 
 
 def kernel_distance(fakes: Sequence[Tensor], targets: Sequence[Tensor]) -> SetScore:
-    """Return KID, the kernel distance of two sets of at least 2 (D,) features (Binkowski et al. 2018); lower is better.
+    """Return KID, the kernel distance of two sets of at least 2 (D,) features each (Binkowski et al. 2018).
 
-    It is the mean over 100 random subsets of up to 1000 images, which are the same in each call, and their deviation.
+    Value and deviation come from 100 random subsets of up to 1000 images. Each call draws the same subsets.
     """
     from torchmetrics.image.kid import KernelInceptionDistance
 
     with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)  # torch.manual_seed seeds the GPUs too
-        warnings.simplefilter("ignore", UserWarning)  # it warns that it stores all features
+        warnings.simplefilter("ignore", UserWarning)  # the warning that all features are stored
         size, network = min(KID_SUBSET_SIZE, len(fakes), len(targets)), _Identity(len(fakes[0]))
         metric = KernelInceptionDistance(network, subsets=KID_SUBSETS, subset_size=size, sync_on_compute=False)
         metric.update(torch.stack([*targets]), real=True)

@@ -7,18 +7,18 @@ from torch import Tensor
 
 from utils.label_colors import LabelColors
 
-_LISTED = 40  # classes of a line
+_LISTED = 40  # most classes in a log line
 
 
 def confusion(fake: Tensor, target: Tensor, colors: LabelColors) -> Tensor:
     """Return the (K, K) int64 confusion matrix of two (3, H, W) uint8 label pictures.
 
-    Rows are the target's classes, columns the translated ones. Ignored pixels of the target are left out.
+    Rows are the target's classes, columns the translation's classes. Ignored target pixels are left out.
     """
-    made, wanted = colors.classes_of(fake, may_ignore=False), colors.classes_of(target, may_ignore=True)
+    found, wanted = colors.classes_of(fake, may_ignore=False), colors.classes_of(target, may_ignore=True)
     n_classes = colors.n_classes
     counted = wanted != n_classes
-    return torch.bincount(wanted[counted] * n_classes + made[counted], minlength=n_classes**2).view(n_classes, -1)
+    return torch.bincount(wanted[counted] * n_classes + found[counted], minlength=n_classes**2).view(n_classes, -1)
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class ClassScore:
     """The scores of a class, each 0 to 1.
 
     iou: Intersection over union; None if neither targets nor translations have the class.
-    accuracy: Share of the class's target pixels that are translated into it; None if there are none.
-    share: Share of the targets' pixels that have the class.
+    accuracy: Share of the class's target pixels that are translated into the class; None if there are no such pixels.
+    share: Share of the target pixels that have the class.
     """
 
     iou: float | None
@@ -36,17 +36,17 @@ class ClassScore:
 
 
 def label_scores(confusion: Tensor, names: tuple[str, ...]) -> tuple[dict[str, float], dict[str, ClassScore]]:
-    """Return the figures of a (K, K) confusion matrix and the scores of its classes, as defined by Cityscapes.
+    """Return metrics of a (K, K) confusion matrix by name, and scores by class, as in Cityscapes.
 
-    pixel_accuracy: Share of the targets' pixels that have the right class, 0 to 1. mean_iou: Mean over the classes that
-    targets or translations have, 0 to 1 (Long et al. 2015). Both results are empty if no target pixel has a class.
+    pixel_accuracy: Share of the target pixels that are translated correctly, 0 to 1. mean_iou: Mean over the classes
+    in targets or translations, 0 to 1 (Long et al. 2015). Both dicts are empty if no target pixel has a class.
     """
     matrix = confusion.double()
-    right, wanted, made = matrix.diagonal(), matrix.sum(1), matrix.sum(0)
+    right, wanted, found = matrix.diagonal(), matrix.sum(1), matrix.sum(0)
     total = wanted.sum()
     if total == 0:
         return {}, {}
-    iou, accuracy = right / (wanted + made - right), right / wanted
+    iou, accuracy = right / (wanted + found - right), right / wanted
     classes = {
         name: ClassScore(iou=_number(iou[k]), accuracy=_number(accuracy[k]), share=float(wanted[k] / total))
         for k, name in enumerate(names)
@@ -56,7 +56,7 @@ def label_scores(confusion: Tensor, names: tuple[str, ...]) -> tuple[dict[str, f
 
 
 def class_table(classes: dict[str, ClassScore]) -> list[str]:
-    """Return the scores of each class as lines of text; no lines for no classes."""
+    """Return a text table of the scores of each class, as lines; empty without classes."""
     width = max(map(len, ["class", *classes]))
     lines = [f"{'class':<{width}}  {'IoU':>6}  {'accuracy':>8}  {'share':>7}"]
     for name, score in classes.items():
@@ -65,7 +65,7 @@ def class_table(classes: dict[str, ClassScore]) -> list[str]:
 
 
 def class_line(classes: dict[str, ClassScore]) -> str:
-    """Return the IoU of each class in a line, without classes that neither targets nor translations have."""
+    """Return one line with the IoU of the classes in targets or translations."""
     scored = [f"{name} {score.iou:.3f}" for name, score in classes.items() if score.iou is not None]
     return "  ".join(scored[:_LISTED]) + (f"  and {len(scored) - _LISTED} more" if len(scored) > _LISTED else "")
 

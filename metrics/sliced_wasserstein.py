@@ -1,8 +1,8 @@
-"""Sliced Wasserstein distance of patches at several resolutions: compares two sets of images without any weights.
+"""Sliced Wasserstein distance between two sets of images. It needs no network.
 
-Karras et al. 2018 (progressive growing of GANs), section 5: low resolutions compare structures and colours, high ones
-edges and noise. Unlike in the paper, both sets are scaled by the mean and deviation of the real images, so that
-differences of colour and contrast count.
+Karras et al. 2018 (progressive growing of GANs), section 5: low resolutions compare structures and colours, high
+resolutions compare edges and noise. Unlike in the paper, both sets are scaled by the mean and deviation of the real
+images. Differences of colour and contrast therefore change the distance.
 """
 
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ from metrics.image_metrics import extended
 from metrics.metric import SetScore
 
 PATCH_SIDE, N_PROJECTIONS = 7, 512
-MOST_PATCHES_OF_IMAGE, PATCHES_OF_SET = 128, 8192  # per level
-_SMALLEST_SIDE = 16  # pixels of the coarsest level
-_LEAST_DEVIATION = 0.25  # in grey levels, about the rounding error; prevents a division by 0 for flat channels
-_KERNEL = (1.0, 4.0, 6.0, 4.0, 1.0)  # one axis of the Laplacian pyramid's kernel (Burt and Adelson 1983)
+MOST_PATCHES_OF_IMAGE, PATCHES_OF_SET = 128, 8192  # per pyramid level
+_SMALLEST_SIDE = 16  # least side of the coarsest level, in pixels
+_LEAST_DEVIATION = 0.25  # grey levels, about the rounding error; avoids division by 0 in flat channels
+_KERNEL = (1.0, 4.0, 6.0, 4.0, 1.0)  # the Laplacian pyramid's kernel along one axis (Burt and Adelson 1983)
 
 SWD_PROTOCOL = (
     f"1000 times the mean over the levels of Laplacian pyramids; patches of {PATCH_SIDE}x{PATCH_SIDE}, scaled by the "
@@ -29,9 +29,9 @@ SWD_PROTOCOL = (
 
 
 class LaplacianPatches:
-    """Patches of the levels of an image's Laplacian pyramid, at positions that depend only on the image's number.
+    """Random patches from all levels of an image's Laplacian pyramid. The seed is the number of the image.
 
-    n_images: Number of images in a set. Large sets use fewer patches of each image, to save memory.
+    n_images: Number of images in a set. Large sets use fewer patches per image, to save memory.
     """
 
     def __init__(self, n_images: int) -> None:
@@ -50,7 +50,7 @@ class LaplacianPatches:
 
 
 def laplacian_pyramid(image: Tensor) -> list[Tensor]:
-    """Return the coarsest image, then the detail that each finer level adds to the previous level.
+    """Return the coarsest level, then the details that each finer level adds.
 
     image: (1, C, H, W). Each level has twice the height and width of the previous level, or one pixel less.
     """
@@ -65,9 +65,9 @@ def laplacian_pyramid(image: Tensor) -> list[Tensor]:
 
 
 def sliced_wasserstein(fakes: Sequence[Tensor], reals: Sequence[Tensor]) -> SetScore:
-    """Return the distance between two sets of images, averaged over the levels, times 1000 as in the paper.
+    """Return the distance between two sets of images: the mean over all levels, times 1000 as in the paper.
 
-    fakes, reals: Results of LaplacianPatches for each image. Only levels that both sets have are compared.
+    fakes, reals: Result of LaplacianPatches for each image. Only levels that are in both sets are compared.
     """
     n_levels = min(max(map(len, images)) for images in (fakes, reals))
     generator = torch.Generator().manual_seed(0)
@@ -80,7 +80,7 @@ def _at(level: int, images: Sequence[Tensor]) -> Tensor:
 
 
 def _distance(fakes: Tensor, reals: Tensor, generator: torch.Generator) -> float:
-    """Return the mean 1-d Wasserstein distance of (P, D) patches over random directions. The sets may differ in P."""
+    """Return the mean 1-d Wasserstein distance over random directions. Both sets are (P, D) patches; P can differ."""
     directions = F.normalize(torch.randn(fakes.shape[1], N_PROJECTIONS, generator=generator), dim=0)
     n_quantiles = min(len(fakes), len(reals))
     fake, real = (
@@ -90,7 +90,7 @@ def _distance(fakes: Tensor, reals: Tensor, generator: torch.Generator) -> float
 
 
 def _standardized(patches: Tensor, like: Tensor) -> Tensor:
-    """Scale each channel by the mean and the deviation that the real patches have."""
+    """Normalize each channel of `patches` with the mean and the standard deviation of `like`."""
     channels, reference = (p.unflatten(1, (-1, PATCH_SIDE**2)) for p in (patches, like))
     deviation, mean = torch.std_mean(reference, dim=(0, 2), correction=0)
     return ((channels - mean[:, None]) / deviation.clamp(min=_LEAST_DEVIATION)[:, None]).flatten(1)

@@ -10,7 +10,7 @@ from utils.errors import ConfigError
 from utils.yaml_file import shortened
 
 MOST = 2**31 - 1  # the largest whole number in torch and in the file formats
-MOST_FRACTION = 1e30  # for other numbers; the limit of float32 is 3e38
+MOST_FRACTION = 1e30  # the largest other number; float32 ends at 3e38
 MOST_HALVINGS = 16  # more than any image allows
 MOST_LAYERS = 1000
 
