@@ -1,4 +1,4 @@
-"""The measured cases: configurations at full size and small, and batches for them."""
+"""Benchmark cases: configurations of networks, image sizes, and random batches."""
 
 import os
 import tempfile
@@ -30,7 +30,7 @@ CUT = ["method.name=contrastive", *_UNPAIRED, "generator.upsample=antialiased", 
 
 @dataclass(frozen=True)
 class Case:
-    """A size of networks and images. settings: those that differ from pix2pixHD's at full size."""
+    """A benchmark case. settings: Settings that differ from the full-size pix2pixHD."""
 
     name: str
     height: int
@@ -39,25 +39,25 @@ class Case:
     settings: tuple[str, ...] = ()
 
     def config(self, *settings: str) -> Config:
-        """Return the configuration with these settings too."""
-        of_pairs = ["data.layout=paired_folders", f"data.n_classes={N_CLASSES}", "data.instance_edges=true"]
+        """Return the configuration of this case with additional settings."""
+        paired = ["data.layout=paired_folders", f"data.n_classes={N_CLASSES}", "data.instance_edges=true"]
         common = ["data.root=.", "data.preprocess=none"]
-        common += ["data.layout=unpaired_folders"] if self.is_unpaired else of_pairs
+        common += ["data.layout=unpaired_folders"] if self.is_unpaired else paired
         use_random_vgg19()
         return config_from_dict(config_to_dict(Config()), self.name, [*common, *self.settings, *settings])
 
     @property
     def is_unpaired(self) -> bool:
-        """Whether images of two sides are trained on."""
+        """Whether the training method uses unpaired images."""
         return any(setting.startswith("method.name=") for setting in self.settings)
 
     @property
     def family(self) -> str:
-        """The end of a report's name: _spade, _unpaired, or nothing for pix2pixHD."""
+        """Suffix of the report's file name: _spade, _unpaired, or an empty string for pix2pixHD."""
         return "_unpaired" if self.is_unpaired else "_spade" * ("generator.name=spade" in self.settings)
 
     def batch(self, device: torch.device) -> Batch:
-        """Return random labels, instances and photos of the case's size, or random photos of both sides."""
+        """Return a batch of random labels, instances and photos, or of random photos for both domains."""
         generator = torch.Generator().manual_seed(0)
         size = (self.batch_size, 1, self.height, self.width)
         labels = torch.randint(N_CLASSES, size, dtype=torch.uint8, generator=generator)
@@ -69,11 +69,11 @@ class Case:
 
 
 TINY = Case("tiny", 32, 32, batch_size=2, settings=(*SMALL, "generator.base_channels=4"))
-"""A quick trial of a benchmark."""
+"""A case for a quick trial of a benchmark."""
 
 
 def use_random_vgg19() -> None:
-    """Make a torch cache with random weights in VGG19's shapes and use it; speed does not depend on values."""
+    """Use random weights for VGG19 from a temporary torch cache. Speed does not depend on the weights."""
     os.environ["TORCH_HOME"] = str(Path(tempfile.gettempdir()) / "pairgan_bench_torch")
     if not VGG19.cached.is_file():
         torch.manual_seed(0)

@@ -1,8 +1,8 @@
-"""Samples per second by loader processes, decoded or cached, compared with pix2pixHD's loader.
+"""Measure samples per second of the data loader, with and without caches, against pix2pixHD's loader.
 
-python -m bench.data [--repeats N] [--root FOLDER in pix2pixHD's layout]
+python -m bench.data [--repeats N] [--root FOLDER]
 
-Each turn opens a loader and measures it between deliveries once it runs steadily, while nothing else runs.
+Each turn opens one loader, warms it up, and measures it while no other loader runs.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from data.facades.dataset import SyntheticFacades
 from data.layout import Layout
 from data.loader import TrainingDataset, TrainingSampler, training_batches
 
-OpenLoader = Callable[[int], Generator[Any]]  # opens it with a number of processes
+OpenLoader = Callable[[int], Generator[Any]]  # opens a loader with this number of processes
 
 N_SAMPLES = 8
 TURN_S = 0.4
@@ -37,7 +37,7 @@ SETTINGS = ["data.layout=paired_folders", "data.n_classes=35", "data.instance_ed
 
 
 def write_triplets(root: Path) -> None:
-    """Write house fronts as PNG, 2048x1024, in pix2pixHD's folders."""
+    """Write label maps, instance maps and pictures of house fronts to pix2pixHD's folders, as 2048x1024 PNG."""
     facades = SyntheticFacades(split="train", seed=0, n_samples=N_SAMPLES, height=256, width=512)
     for number in range(N_SAMPLES):
         sample = facades.read(number)
@@ -54,7 +54,7 @@ def write_triplets(root: Path) -> None:
 
 
 def batches(config: Config, layout: Layout, n_workers: int) -> Generator[Batch]:
-    """Return batches of one sample as train.py loads them."""
+    """Return batches of one sample, loaded as in train.py."""
     sampler = TrainingSampler(layout=layout, batch_size=1, seed=0, rank=0, world_size=1, first_batch=0)
     dataset = TrainingDataset(layout, build.build_preprocessing(config), seed=0)
     return training_batches(dataset, sampler, n_workers=n_workers, pin_memory=False)
@@ -62,38 +62,38 @@ def batches(config: Config, layout: Layout, n_workers: int) -> Generator[Batch]:
 
 @contextmanager
 def sides_of(root: Path, folder: Path) -> Iterator[dict[str, OpenLoader]]:
-    """Yield a function per side that opens its loader, with filled caches, which are removed afterwards."""
-    layouts: dict[str, OpenLoader] = {"reference": partial(reference_batches, LabelMapFolders(root, width=1024))}
+    """Yield a function by name that opens a loader. Caches are filled before, and removed afterwards."""
+    loaders: dict[str, OpenLoader] = {"reference": partial(reference_batches, LabelMapFolders(root, width=1024))}
     with ExitStack() as stack:
-        for side, cache in {"decoded": "none", "cache memory": "memory", "cache disk": f"{folder}/cache"}.items():
+        for name, cache in {"decoded": "none", "cache memory": "memory", "cache disk": f"{folder}/cache"}.items():
             settings = [f"data.root={root}", f"data.cache={cache}", *SETTINGS]
             config = config_from_dict(config_to_dict(Config()), "bench", settings)
-            if kept := cache_folder(config, folder):
-                stack.callback(shutil.rmtree, kept, ignore_errors=True)
+            if cached := cache_folder(config, folder):
+                stack.callback(shutil.rmtree, cached, ignore_errors=True)
             layout = open_split(config, "train", needs_targets=True)
             layout = training_split(config, layout, folder)
             for index in range(len(layout)):
-                layout.read(index)  # fills its cache
-            layouts[side] = partial(batches, config, layout)
-        yield layouts
+                layout.read(index)  # fills the cache
+            loaders[name] = partial(batches, config, layout)
+        yield loaders
 
 
 def samples_per_s(open_loader: OpenLoader, n_workers: int, turn_s: float) -> float:
-    """Return the speed of a loader once it runs steadily."""
-    together = max(1, n_workers)  # processes that start together deliver together
+    """Return the samples per second of a loader after warm-up."""
+    n_together = max(1, n_workers)  # each process delivers one sample at about the same time
     with closing(open_loader(n_workers)) as loader:
-        for _ in range(2 * together):
+        for _ in range(2 * n_together):
             next(loader)
         count, begin = 0, time.perf_counter()
         while True:
             next(loader)
             count += 1
-            if (elapsed_s := time.perf_counter() - begin) >= turn_s and count % together == 0:
+            if (elapsed_s := time.perf_counter() - begin) >= turn_s and count % n_together == 0:
                 return count / elapsed_s
 
 
 def rows_of(n_workers: int, speeds: dict[str, list[float]]) -> Rows:
-    """Return a row for each side. speeds: Samples per second, by turns."""
+    """Return a report row for each loader ("side"). speeds: Samples per second in each turn, by loader."""
     return [
         {"side": side, "workers": n_workers, "samples/s": median(ours)}
         | {"times as fast": median_ratio(ours, speeds["reference"])}
@@ -105,16 +105,16 @@ def main() -> None:
     """Measure according to the command line, and write the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--root", type=Path, help="data set of paired_folders; default: drawn house fronts")
+    parser.add_argument("--root", type=Path, help="data set in pix2pixHD's folders; default: drawn house fronts")
     arguments = parser.parse_args()
     torch.set_num_threads(1)  # like a loader process
     rows: Rows = []
     with tempfile.TemporaryDirectory() as drawn:
         if arguments.root is None:
             write_triplets(Path(drawn))
-        with sides_of(arguments.root or Path(drawn), Path(drawn)) as sides:
+        with sides_of(arguments.root or Path(drawn), Path(drawn)) as loaders:
             for n_workers in (0, 1, 2):
-                calls = {side: partial(samples_per_s, opened, n_workers, TURN_S) for side, opened in sides.items()}
+                calls = {name: partial(samples_per_s, opened, n_workers, TURN_S) for name, opened in loaders.items()}
                 rows += rows_of(n_workers, in_turns(calls, arguments.repeats))
     write_report("data", torch.device("cpu"), rows)
 

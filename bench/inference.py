@@ -1,4 +1,4 @@
-"""Translation at full size compared with a plain float32 loop: only the network, and from PNG to PNG.
+"""Measure translation at full size against a plain float32 loop, for the network only and from PNG to PNG.
 
 python -m bench.inference [--repeats N] [--case NAME …]
 """
@@ -39,17 +39,17 @@ FROM_FILES = "PNG to PNG"
 
 
 def cases_of(height: int, width: int) -> list[Case]:
-    """Return cases of the network alone by batch size, of N_FILES files one after the other, and of SPADE's network."""
-    alone = [Case(f"network, {width}x{height}, batch {n}", height, width, n) for n in (1, 8)]
+    """Return cases for an image size: the network at two batch sizes, N_FILES files, and SPADE's network."""
+    networks = [Case(f"network, {width}x{height}, batch {n}", height, width, n) for n in (1, 8)]
     files = Case(f"{FROM_FILES}, {width}x{height}, {N_FILES} files", height, width, N_FILES)
-    return [*alone, files, Case(f"SPADE, {width}x{height}, batch 1", height, width, settings=tuple(SPADE))]
+    return [*networks, files, Case(f"SPADE, {width}x{height}, batch 1", height, width, settings=tuple(SPADE))]
 
 
 CPU_CASES, GPU_CASES = cases_of(256, 256), cases_of(512, 1024)
 
 
 def sides_of(case: Case) -> list[str]:
-    """Return the sides of a case: all opt levels only at batch 1, because compiling on a CPU is slow."""
+    """Return the programs ("sides") that a case compares. Only batch size 1 has all, because compiling is slow."""
     if case.batch_size == 1:
         return list(LEVELS)
     return [REFERENCE, "O2", COMPILED] if case.name.startswith(FROM_FILES) else [REFERENCE, "O2"]
@@ -62,7 +62,7 @@ def make_generator(case: Case) -> nn.Module:
 
 
 def network_work(case: Case, side: str, device: torch.device) -> Work:
-    """Return a forward pass, of the plain float32 network or at an opt level."""
+    """Return a function that makes a forward pass, in plain float32 or at an opt level."""
     source = build.data_facts(case.config()).conditioning(case.batch(device))
     network = make_generator(case).to(device)
 
@@ -75,7 +75,7 @@ def network_work(case: Case, side: str, device: torch.device) -> Work:
     precision = choose_precision(LEVELS[side], "auto", device)
     allow_tf32(LEVELS[side] != "O0")
     computing = precision.cast(network).to(memory_format=build.memory_format(device))
-    give_freed_memory_back()  # the weights in float32
+    give_freed_memory_back()  # used by the float32 weights
     computing = compiled(computing, device, is_final=True) if side == COMPILED else computing
 
     def work() -> None:
@@ -98,7 +98,7 @@ def write_files(case: Case, network: nn.Module, folder: Path) -> None:
 
 
 def plain_loop(case: Case, device: torch.device, folder: Path) -> Work:
-    """Return the translation of one file after the other in float32."""
+    """Return a function that translates the files one by one in float32."""
     network, conditioning = make_generator(case).to(device), build.data_facts(case.config()).conditioning
 
     def work() -> None:
@@ -116,19 +116,20 @@ def plain_loop(case: Case, device: torch.device, folder: Path) -> Work:
 
 
 def program(side: str, device: torch.device, folder: Path) -> Work:
-    """Return the translation as test.py does it with a loaded generator."""
+    """Return a function that translates the files as in test.py. It does not load the generator."""
     loaded = load_generator(checkpoint_path(folder, 1))
     compiles: Literal["on", "off"] = "on" if side == COMPILED else "off"
-    given = Request(input=[folder / "labels"], instances=folder / "instances", opt_level=LEVELS[side], compile=compiles)
-    predictor, layout = build_predictor(loaded, device, given), build_input(loaded, given)
+    labels, instances = [folder / "labels"], folder / "instances"
+    request = Request(input=labels, instances=instances, opt_level=LEVELS[side], compile=compiles)
+    predictor, layout = build_predictor(loaded, device, request), build_input(loaded, request)
     output = OutputFolder(folder / side, layout, image_store(loaded.data_facts))
-    return lambda: translate_all(loaded, predictor, output, given, World(0, 1, device))
+    return lambda: translate_all(loaded, predictor, output, request, World(0, 1, device))
 
 
 def make_translation(case: Case, side: str, device: torch.device, *, folder: Path) -> Work:
-    """Return a side's translation of a case. folder: with the files and the checkpoint.
+    """Return the function that a side measures. folder: Folder with the files and the checkpoint.
 
-    The reference uses the memory allocator's default, as pix2pixHD does; the other sides are set up as by test.py.
+    Only the reference keeps the default memory allocator, as pix2pixHD does. The other sides are set up as in test.py.
     """
     torch.backends.cudnn.benchmark = True
     if device.type == "cpu" and side != REFERENCE:
@@ -139,7 +140,7 @@ def make_translation(case: Case, side: str, device: torch.device, *, folder: Pat
 
 
 def rows_of(case: Case, device: torch.device, repeats: int, sides: Sequence[str] = ()) -> Rows:
-    """Return the rows of a case: the reference and these sides, by default the usual ones of the case."""
+    """Return the report rows of a case for the reference and `sides`. By default, use the sides from `sides_of`."""
     levels = {side: LEVELS[side] for side in dict.fromkeys([REFERENCE, *(sides or sides_of(case))])}
     with tempfile.TemporaryDirectory() as folder:
         if case.name.startswith(FROM_FILES):

@@ -1,7 +1,7 @@
-"""Timing in turns, whose median counts, also of processes, and reports with the facts of the machine.
+"""Measure the sides of a benchmark case (the programs that it compares), and write reports. The median time counts.
 
-A CPU changes its speed. There the sides of a case take turns, each in a process with its own settings and memory. A GPU
-may have no room for all sides. There they follow one another in one process, where cuDNN chooses algorithms once.
+The speed of a CPU varies. Therefore the sides take turns on a CPU, each in its own process. A GPU may not have memory
+for all sides. Therefore the sides run one after the other on a GPU, in one process.
 """
 
 import argparse
@@ -34,17 +34,17 @@ Work = Callable[[], object]
 Rows = list[dict[str, Any]]
 RESULTS = Path(__file__).parent / "results"
 TURN_S = 0.5
-_works: dict[str, Work] = {}  # works of this process, by side
+_works: dict[str, Work] = {}  # functions that this process measures, by side
 
 
 def in_turns(sides: Mapping[K, Callable[[], T]], repeats: int) -> dict[K, list[T]]:
-    """Return what each side's calls return, in the order A B A B …, so that a drift of the speed affects all alike."""
+    """Call all sides once per turn, so that changes of the machine's speed affect them equally. Return the results."""
     turns = [[call() for call in sides.values()] for _ in range(repeats)]
     return dict(zip(sides, map(list, zip(*turns, strict=True)), strict=True))
 
 
 def seconds_of(work: Work, device: torch.device, n_calls: int = 1) -> float:
-    """Return the mean seconds of a call."""
+    """Return the mean duration of a call, in seconds."""
     synchronize(device)
     begin = time.perf_counter()
     for _ in range(n_calls):
@@ -54,26 +54,26 @@ def seconds_of(work: Work, device: torch.device, n_calls: int = 1) -> float:
 
 
 def synchronize(device: torch.device) -> None:
-    """Wait for the work of a GPU."""
+    """Wait until a GPU has finished."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def forget_peak(device: torch.device) -> None:
-    """Free cached memory and restart the measurement of the peak, after the choice of algorithms and compilation."""
+    """Free cached memory and reset the peak, for example after compilation and the choice of algorithms."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
         return
-    with suppress(OSError):  # without support of the kernel: the peak since the program began
+    with suppress(OSError):  # a kernel without support keeps the peak since the start
         Path("/proc/self/clear_refs").write_text("5")  # see proc(5)
 
 
 def peak_memory_bytes(device: torch.device) -> int:
-    """Return the peak memory of this process since `forget_peak`: of the GPU, or the resident set on a CPU (Linux).
+    """Return the peak memory of this process since `forget_peak`.
 
-    On a GPU it includes memory that torch reserves.
+    On a GPU, this is the memory that torch reserved. On a CPU, it is the resident set (only on Linux).
     """
     if device.type == "cuda":
         return torch.cuda.max_memory_reserved(device)
@@ -82,32 +82,32 @@ def peak_memory_bytes(device: torch.device) -> int:
 
 
 def median_ratio(values: list[float], others: list[float]) -> float:
-    """Return the median of the ratios of the same turn."""
+    """Return the median of `values` divided by `others`, turn by turn."""
     return median([value / other for value, other in zip(values, others, strict=True)])
 
 
 @dataclass(frozen=True)
 class Timed:
-    """The measurement of a process. peak_gib: Peak memory of its calls, without the imported program."""
+    """The measurement of a side. peak_gib: Peak memory, minus the memory before the side was prepared."""
 
     seconds: list[float]
     peak_gib: float
 
 
 def prepare(side: str, make: Callable[[], Work], device: torch.device) -> int:
-    """Make the work of a side, which this process keeps, and warm up; return the peak memory before, in bytes."""
+    """Make and warm up the work of a side for `turn`. Return the peak memory before this, in bytes."""
     before = peak_memory_bytes(device)
     work = _works[side] = make()
     for _ in range(1 if device.type == "cpu" else WARM_UP_STEPS + 2):
         work()
     forget_peak(device)
     if device.type == "cuda":
-        work()  # allocates again what was freed
+        work()  # allocates the freed memory again
     return before
 
 
 def turn(side: str, device: torch.device) -> float:
-    """Return the seconds of a call, the mean of as many as take half a second."""
+    """Return the mean duration in seconds of as many calls as fit into TURN_S."""
     work = _works[side]
     seconds = seconds_of(work, device)
     if (n_calls := round(TURN_S / seconds)) > 1:
@@ -129,10 +129,10 @@ def time_on_gpu(side: str, make: Callable[[], Work], device: torch.device, repea
 
 
 def time_processes(sides: Mapping[str, Callable[[], Work]], device: torch.device, repeats: int) -> dict[str, Timed]:
-    """Return the measurements of sides that take turns. Each function in `sides` makes its work in its own process.
+    """Return the measurements of sides that take turns. Each function in `sides` makes the work in a new process.
 
     Raises:
-        Exception: A side has raised it. BrokenProcessPool: The process of a side has ended.
+        Exception: A side raised this exception. BrokenProcessPool: The process of a side crashed.
     """
     spawn = multiprocessing.get_context("spawn")
     with ExitStack() as stack:
@@ -142,7 +142,7 @@ def time_processes(sides: Mapping[str, Callable[[], Work]], device: torch.device
             return pools[side].submit(function, *arguments).result()
 
         for side, make in sides.items():
-            pools[side].submit(callable, make)  # starts the process: all import at a time
+            pools[side].submit(callable, make)  # start all processes, so that they import in parallel
         before = {side: call(side, prepare, side, make, device) for side, make in sides.items()}
         seconds = in_turns({side: partial(call, side, turn, side, device) for side in sides}, repeats)
         peaks = {side: call(side, peak_memory_bytes, device) for side in sides}
@@ -156,9 +156,9 @@ def compare(
     device: torch.device,
     repeats: int,
 ) -> Rows:
-    """Return a row for each side, compared with the first. levels: Opt level of each side.
+    """Measure a case, and return a row for each side, with ratios to the first side. levels: Opt level by side.
 
-    A side that does not fit on a GPU is reported and left out. Without the first side, nothing is compared.
+    If a side fails on a GPU, print the error and omit the side. If the first side fails, the ratios are None.
     """
     makes, timed = {side: partial(make_work, case, side, device) for side in levels}, dict[str, Timed]()
     if device.type == "cpu":
@@ -167,7 +167,7 @@ def compare(
         for side, make in makes.items():
             try:
                 timed[side] = time_on_gpu(side, make, device, repeats)
-            except CaptureError:  # after which torch may be of no use
+            except CaptureError:  # torch may be unusable afterwards
                 raise
             except (RuntimeError, UserError) as error:  # too little memory, or no compiler
                 print(f"{side}: {type(error).__name__}: {error}", flush=True)
@@ -196,10 +196,10 @@ def measure_cases(
     rows_of: Callable[[Case, torch.device, int, Sequence[str]], Rows],
     sides: Sequence[str],
 ) -> None:
-    """Measure according to the command line, and write a report after each case, because a later one may fail.
+    """Measure according to the command line, and write a report after each case, because a later case may fail.
 
-    cases: Cases of "cpu", of "cuda", and "other" cases on request.
-    rows_of: Returns the rows of a case, by device, number of turns and sides; without sides, of the usual ones.
+    cases: Cases for "cpu" and for "cuda", and "other" cases that run only with --case.
+    rows_of: Returns the rows for a case, a device, a number of turns and sides. No sides: Use the default sides.
     """
     known = {case.name: case for of_device in cases.values() for case in of_device}
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -248,7 +248,7 @@ def _processor() -> str:
 
 
 def _commit() -> str:
-    """Return the commit, with "-dirty" if anything but results and pages differs from it."""
+    """Return the commit, with "-dirty" if tracked files have changed, except results and Markdown files."""
 
     def git(*arguments: str) -> str:
         return subprocess.run(["git", *arguments], capture_output=True, text=True, check=False).stdout.strip()
@@ -260,10 +260,10 @@ def _commit() -> str:
 def write_report(name: str, device: torch.device, rows: Sequence[dict[str, Any]], results: Path = RESULTS) -> Path:
     """Write RESULTS/NAME_DEVICE.json, and print the rows as a Markdown table with the columns of the first row.
 
-    Earlier rows of the same device, versions and commit stay in the file, before these.
+    Rows that were measured before on the same device, with the same versions and commit, stay in the file.
     """
     path = results / f"{name}_{device.type}.json"
-    if not rows:  # nothing fitted the device
+    if not rows:  # all sides failed
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
     here = surroundings(device)
@@ -278,12 +278,12 @@ def write_report(name: str, device: torch.device, rows: Sequence[dict[str, Any]]
 
 
 def _identity(row: dict[str, Any]) -> list[Any]:
-    """Return the values that identify a row: strings and integers, not the figures."""
+    """Return the strings and integers of a row, which identify it."""
     return [value for value in row.values() if isinstance(value, str | int)]
 
 
 def markdown_table(rows: Sequence[dict[str, Any]]) -> str:
-    """Return rows of equal keys as a Markdown table."""
+    """Return a Markdown table of rows that have the same keys."""
     columns = list(rows[0])
     lines = [columns, ["---"] * len(columns), *([_cell(row[column]) for column in columns] for row in rows)]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

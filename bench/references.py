@@ -1,8 +1,8 @@
-"""A plain loader and plain updates, written as in the originals, for comparisons with this project.
+"""The data loader and training updates of the original programs in plain form, as references for benchmarks.
 
-Loader: Pillow decodes and resizes, torchvision converts to floats, and a DataLoader delivers them in [-1, 1]. Samples
-are endless, so that the start of processes at a new epoch does not count. Updates: float32, contiguous, eager, unfused
-Adam, on this project's networks, so that both sides compute the same.
+Loader: Pillow decodes and resizes images, and torchvision converts them to floats in [-1, 1]. The DataLoader has no
+end, because a new epoch would restart its processes. Updates: float32, contiguous, without compilation, with unfused
+Adam. They use this project's networks, so that the networks do not affect the comparison.
 """
 
 import random
@@ -32,7 +32,7 @@ FORMATS = ("PNG", "JPEG")
 
 
 class LabelMapFolders(Dataset[Maps]):
-    """pix2pixHD's folders at its `scale_width`: ROOT/train_label, train_inst, train_img, partners by sorted names."""
+    """A data set in pix2pixHD's folders train_label, train_inst and train_img, resized to `width`."""
 
     def __init__(self, root: Path, width: int) -> None:
         folders = [root / f"train_{kind}" for kind in ("label", "inst", "img")]
@@ -43,7 +43,7 @@ class LabelMapFolders(Dataset[Maps]):
         return len(self._samples)
 
     def __getitem__(self, index: int) -> Maps:
-        """Return label (1, H, W) float ids, inst (1, H, W) integer ids, image (3, H, W) in [-1, 1]."""
+        """Return a sample: label (1, H, W) float ids, inst (1, H, W) integer ids, and image (3, H, W) in [-1, 1]."""
         label, instances, photo = (Image.open(path, formats=FORMATS) for path in self._samples[index])
         flips, size = random.random() < 0.5, (self._width, self._width * label.height // label.width)
         return {
@@ -69,7 +69,7 @@ def _normalized(image: Image.Image) -> Tensor:
 
 @dataclass
 class Networks:
-    """Networks and optimizers of an update. vgg: Returns a list of features. None: no perceptual loss."""
+    """Networks and optimizers of an update. vgg: Network that returns a list of features, or None."""
 
     generator: nn.Module
     discriminator: nn.Module
@@ -95,9 +95,9 @@ class Networks:
 
 @dataclass
 class ReferenceUpdate(Networks):
-    """pix2pixHD's update: three passes of the discriminator, which gets source and image concatenated.
+    """pix2pixHD's update, with three discriminator passes on the concatenated source and image.
 
-    The generator's loss has gradients in the discriminator too.
+    As in the original, the generator's loss also computes gradients of the discriminator's weights.
     """
 
     l1: float = 0.0
@@ -105,7 +105,7 @@ class ReferenceUpdate(Networks):
     def step(self, source: Tensor, target: Tensor) -> None:
         """Update both networks on a source, (N, C, H, W), and a target, (N, 3, H, W)."""
         discriminator = cast(MultiscalePatchDiscriminator, self.discriminator)
-        discriminator.source_channels = 0  # all channels belong to the image
+        discriminator.source_channels = 0  # the image below contains the source
         with self._autocast(source.device):
             fake = self.generator(source)
             fake_for_d, real, fake_for_g = (
@@ -120,17 +120,17 @@ class ReferenceUpdate(Networks):
 
 @dataclass
 class ReferenceSpadeUpdate(Networks):
-    """SPADE's update: the generator steps first.
+    """SPADE's update (Park et al. 2019): the generator steps first.
 
-    The discriminator then steps on a second translation, of the new generator (Park et al. 2019; a recorded training of
-    the original has the same losses and weights).
+    The discriminator then steps on new translations from the updated generator. This update has the same losses and
+    weights as a recorded training of the original program.
     """
 
     learning_rates: tuple[float, float] = (1e-4, 4e-4)
     betas: tuple[float, float] = (0.0, 0.9)
 
     def step(self, source: Tensor, target: Tensor) -> dict[str, Tensor]:
-        """Update both networks on a source, (N, C, H, W), and a target, (N, 3, H, W); return the losses, 0-d each."""
+        """Update both networks on a source, (N, C, H, W), and a target, (N, 3, H, W). Return the losses, 0-d each."""
         with self._autocast(source.device):
             fake = self.generator(source)
             fakes, reals = self._discriminate(source, fake, target)
@@ -150,14 +150,14 @@ class ReferenceSpadeUpdate(Networks):
         return losses | of_discriminator
 
     def _discriminate(self, source: Tensor, fake: Tensor, real: Tensor) -> tuple[Outputs, Outputs]:
-        """Return the outputs for the fake and for the real images, which share a pass."""
+        """Return the outputs for fake and for real images, from one pass."""
         scales = [scale.chunk(2) for scale in self.discriminator(source, torch.cat([fake, real]))]
         return [fakes for fakes, _ in scales], [reals for _, reals in scales]
 
 
 @dataclass
 class ReferenceContrastiveUpdate:
-    """CUT's update: both terms of PatchNCE encode their translations and their sources once more."""
+    """CUT's update. As in the original, both PatchNCE terms encode translations and sources again."""
 
     generator: GlobalGenerator
     projection: PatchProjection
@@ -168,7 +168,7 @@ class ReferenceContrastiveUpdate:
         self._optimizers = [_adam(network) for network in (self.generator, self.discriminator, self.projection)]
 
     def step(self, source: Tensor, target: Tensor) -> None:
-        """Update the networks on images of both sides, (N, 3, H, W) each."""
+        """Update the networks on images of both domains, (N, 3, H, W) each."""
         of_generator, of_discriminator, of_projection = self._optimizers
         fake, identity = self.generator(torch.cat([source, target])).chunk(2)
         self.discriminator.requires_grad_(True)
@@ -199,7 +199,7 @@ class ReferenceCycleUpdate:
         self._optimizers = [_adam(self.a_to_b, self.b_to_a), _adam(self.of_a, self.of_b)]
 
     def step(self, a: Tensor, b: Tensor) -> None:
-        """Update the networks on images of both sides, (N, 3, H, W) each."""
+        """Update the networks on images of both domains, (N, 3, H, W) each."""
         of_generators, of_discriminators = self._optimizers
         fake_b, fake_a = self.a_to_b(a), self.b_to_a(b)
         cycle = F.l1_loss(self.b_to_a(fake_b), a) + F.l1_loss(self.a_to_b(fake_a), b)
@@ -216,11 +216,11 @@ OF_UNPAIRED: dict[str, Callable[..., Reference]] = {
     "contrastive": ReferenceContrastiveUpdate,
     "cycle": ReferenceCycleUpdate,
 }
-"""The updates without pairs, by method; each takes the networks in the method's order."""
+"""Updates for unpaired data by training method. Their arguments are `Method.networks` in order."""
 
 
 def as_in_the_originals(network: nn.Module) -> nn.Module:
-    """Give a contiguous network torch's instance norm and CUT's upsampling, in place; return it."""
+    """Use torch's instance norm, CUT's upsampling and contiguous memory, in place. Return the network."""
     for name, layer in list(network.named_modules()):
         if isinstance(layer, InstanceNorm):
             network.set_submodule(name, nn.InstanceNorm2d(layer.num_features))
@@ -246,7 +246,7 @@ def _lsgan(outputs: Outputs, aim: float) -> Tensor:
 
 
 def _feature_matching(fakes: Outputs, reals: Outputs, *, averages_layers: bool) -> Tensor:
-    """Return the distance of the features, averaged over scales, and over layers (times 4) or summed over them."""
+    """Return the L1 distance of features. Average over scales. Sum over layers, or average and multiply by 4."""
     return _total(
         F.l1_loss(fake, real.detach()) * (4 / len(of_fake.features) if averages_layers else 1) / len(fakes)
         for of_fake, of_real in zip(fakes, reals, strict=True)

@@ -1,4 +1,4 @@
-"""A training step compared with pix2pixHD's or SPADE's: time and peak memory.
+"""Measure time and peak memory of a training step against the original programs.
 
 python -m bench.train_step [--repeats N] [--case NAME …]
 """
@@ -44,7 +44,7 @@ GPU_CASES = [
 LOCAL = ("generator.name=local", "generator.base_channels=32", "discriminator.n_scales=3")
 OTHER_CASES = [Case("local enhancer, 2048x1024, batch 1", 1024, 2048, settings=LOCAL), TINY]
 CASES = {"cpu": CPU_CASES, "cuda": GPU_CASES, "other": OTHER_CASES}
-REFERENCES = {  # the first one on a GPU computes as torch does by itself: convolutions in TF32
+REFERENCES = {  # "reference" uses torch's default on a GPU, which is TF32 for convolutions
     "reference": ["amp.opt_level=O0"],
     "reference in float32": ["amp.opt_level=O0"],
     "reference, autocast": ["amp.opt_level=O1"],
@@ -59,12 +59,12 @@ OURS: dict[str, list[str]] = {
     PADDED: [],
 }
 SETTINGS = REFERENCES | OURS
-CPU_SIDES = ["O0", "default", "default, checkpointing"]  # compiled sides on request: compiling takes a minute on a CPU
+CPU_SIDES = ["O0", "default", "default, checkpointing"]  # compiling takes a minute on a CPU
 GPU_SIDES = [*list(REFERENCES)[1:], *OURS]  # the padded side is last, because it changes torch
 
 
 def make_reference(config: Config, device: torch.device) -> Reference:
-    """Return the original's update on the networks of a configuration: pix2pixHD's and SPADE's at its opt level."""
+    """Return an original program's update on this project's networks. Paired updates use `config.amp.opt_level`."""
     torch.manual_seed(config.run.seed)
     if config.method.name != "paired":
         trained = METHODS[config.method.name](config, World(0, 1, device)).networks.values()
@@ -83,11 +83,11 @@ def make_reference(config: Config, device: torch.device) -> Reference:
 
 
 def make_step(case: Case, side: str, device: torch.device) -> Callable[[], object]:
-    """Return a step of a side, from the maps of a batch on the device to the updated weights.
+    """Return a function that makes a training step of a side (program), given a batch on the device.
 
-    The reference uses the memory allocator's default, as pix2pixHD does; the other sides are set up as by train.py.
+    Only the reference keeps the default memory allocator, as pix2pixHD does. Other sides are set up as in train.py.
     """
-    torch.backends.cudnn.benchmark = True  # train.py and pix2pix do so too
+    torch.backends.cudnn.benchmark = True  # train.py and pix2pix also set this
     allow_tf32(side != "reference in float32")
     config = case.config(*SETTINGS[side])
     if side == PADDED:
@@ -104,7 +104,7 @@ def make_step(case: Case, side: str, device: torch.device) -> Callable[[], objec
 
 
 def rows_of(case: Case, device: torch.device, repeats: int, sides: Sequence[str] = ()) -> Rows:
-    """Return the rows of a case: the reference and these sides, by default the usual ones of the device."""
+    """Return the report rows of a case for the reference and `sides`. The default sides depend on the device."""
     sides = sides or (GPU_SIDES if device.type == "cuda" else CPU_SIDES)
     levels = {side: case.config(*SETTINGS[side]).amp.opt_level for side in ("reference", *sides)}
     rows = compare(case, levels, make_step, device, repeats)

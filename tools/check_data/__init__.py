@@ -1,1 +1,1 @@
-"""The checks of a data set, and their report."""
+"""Command-line tool that checks a data set and reports its problems."""

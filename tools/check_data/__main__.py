@@ -3,8 +3,8 @@
 python -m tools.check_data --config configs/NAME.yaml [section.key=value ...]
 python -m tools.check_data FOLDER [--n-classes N] [section.key=value ...]
 
-Without --n-classes label maps may hold any id. --show N writes a sheet of training samples, both stored and
-augmented.
+Without --n-classes, label maps can contain any id. --show N writes a picture of N training samples, as stored and
+with augmentation.
 """
 
 import argparse
@@ -20,15 +20,15 @@ from utils.files import data_root_problem, expanded
 from utils.log import log_to_console, logger
 from utils.signals import handling_ctrl_c, leave_at_once
 
-MAX_SAMPLES = 200  # a larger sheet would be too large for viewers
+MAX_SAMPLES = 200  # image viewers cannot open larger sheets
 _SHEET = Path("augmented_samples.png")
 _WEIGHTS = dict.fromkeys({**LossConfig().weights_of_images, **LossConfig().penalties}, 0) | {"adversarial": 1}
-_WEIGHTS.pop("outside_mask")  # it says which label maps are read
+_WEIGHTS.pop("outside_mask")  # keep this weight, which decides whether label maps are read
 _LOSSES = [*(f"loss.{name}={weight}" for name, weight in _WEIGHTS.items()), "metrics.extra=[]"]
-"""Losses that fit every data set, because this tool checks only the data."""
-_RECOGNIZED = {  # layouts that a folder may be mistaken for
-    "side_by_side": "assuming that images hold source and target; tools.convert_data from-photos makes such pairs",
-    "unpaired_folders": "assuming data.layout=unpaired_folders; images of a pair need the same name",
+"""Settings of losses that fit every data set, because this tool checks only the data."""
+_RECOGNIZED = {  # messages for layouts that may be recognized by mistake
+    "side_by_side": "assuming that images hold source and target. tools.convert_data from-photos makes pairs",
+    "unpaired_folders": "assuming data.layout=unpaired_folders. The two images of a pair must have the same name",
 }
 
 
@@ -36,12 +36,12 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     """Parse the command line."""
     parser = ArgumentParser(description="Report all problems of a data set at once.")
     add = parser.add_argument
-    add("--config", type=Path, metavar="FILE", help="YAML file of the run that reads it")
+    add("--config", type=Path, metavar="FILE", help="YAML configuration that names the data set")
     add("--n-classes", type=int, metavar="N", help="number of classes of label maps, for FOLDER; default: any")
-    show_help = "write a sheet of N training samples, augmented as in training"
+    show_help = "write a picture of N training samples, as stored and with augmentation"
     add("--show", type=whole_number(1, MAX_SAMPLES), default=0, metavar="N", help=show_help)
-    add("--sheet", type=Path, default=_SHEET, metavar="FILE", help="file of --show; default: %(default)s")
-    add("settings", nargs="*", metavar="FOLDER|section.key=value", help="data set, or settings of --config")
+    add("--sheet", type=Path, default=_SHEET, metavar="FILE", help="picture file of --show; default: %(default)s")
+    add("settings", nargs="*", metavar="FOLDER|section.key=value", help="data set, or settings that override --config")
     arguments = parser.parse_intermixed_args(argv)
     if not arguments.config and not arguments.settings:
         raise ConfigError("nothing to check; name a configuration with --config FILE, or a folder")
@@ -49,7 +49,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Check a data set according to the command line; exit with code 2 if it has problems."""
+    """Check the data set that `argv` names. Exit with code 2 if it has problems."""
     arguments = parse_arguments(argv)
     config = load_config(arguments.config, [*arguments.settings, *_LOSSES]) if arguments.config else None
     root = next(iter(arguments.settings), "")
@@ -60,7 +60,7 @@ def main(argv: Sequence[str]) -> None:
         raise ConfigError(f"{folder}: no such folder. Name the folder of a data set")
 
     with handling_ctrl_c(leave_at_once):
-        from tools.check_data.recognized_layout import data_set_in  # torch takes seconds
+        from tools.check_data.recognized_layout import data_set_in  # importing torch takes seconds
         from tools.check_data.report import check, splits_of_config
 
     if config:

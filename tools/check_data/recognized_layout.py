@@ -1,4 +1,4 @@
-"""Layouts of data sets that are recognized by the names of their folders."""
+"""Recognize the layout of a data set from the names of its folders."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -14,21 +14,21 @@ from data.folder import IMAGE_SUFFIXES, SPLITS, Folder, data_set_folder
 from data.layout import PairingError
 from utils.errors import ConfigError
 
-_TARS = "holds tar files. python -m tools.convert_data index-shards makes a data set of them"
+_TARS = "holds tar files. python -m tools.convert_data index-shards makes them a data set"
 _EXPECTED = (
-    "expected SPLIT_label and SPLIT_img, SPLIT_A and SPLIT_B, or images of source and target, in it or in train, val "
-    "and test; name other folders with --config FILE data.source_folder={split}_X data.target_folder={split}_Y"
+    "expected folders SPLIT_label and SPLIT_img, or SPLIT_A and SPLIT_B, or images that hold source and target. "
+    "Name other folders with --config FILE data.source_folder={split}_X data.target_folder={split}_Y"
 )
-ANY_CLASSES = 2**31 - 1  # data.n_classes unless the user names it
+ANY_CLASSES = 2**31 - 1  # data.n_classes if the user does not set it
 
 
 def data_set_in(place: Path, n_classes: int | None, overrides: Sequence[str]) -> tuple[Config, dict[str, bool]]:
-    """Return the settings of a folder whose layout is recognized, and its splits with whether they need targets.
+    """Recognize the layout of a folder. Return its settings, and for each split whether it needs targets.
 
-    n_classes: Number of classes of label maps. None allows any id. overrides: Settings as on the command line.
+    n_classes: Number of classes in label maps. None: Allow any id. overrides: Settings from the command line.
 
     Raises:
-        ConfigError, DataError: The layout is not recognized, or an option needs another one.
+        ConfigError, DataError: The layout is not recognized, or an option does not fit it.
     """
     if any(text.startswith("data.source_folder=") for text in overrides):
         raise ConfigError("data.source_folder: needs --config FILE, such as configs/paired_folders_256x256.yaml")
@@ -39,7 +39,7 @@ def data_set_in(place: Path, n_classes: int | None, overrides: Sequence[str]) ->
         data |= {"n_classes": n_classes or number, "instance_edges": bool(_splits(folder, "_inst"))}
     elif n_classes is not None:
         raise ConfigError(f"{folder}: has no SPLIT_label for --n-classes {n_classes}. Omit the option")
-    elif any((folder / f"{split}B").exists() for split in SPLITS):  # the names in CycleGAN
+    elif any((folder / f"{split}B").exists() for split in SPLITS):  # CycleGAN's names, such as trainA
         data["layout"], names = "unpaired_folders", [split for split in SPLITS if (folder / f"{split}A").exists()]
     elif not (names := _splits(folder, "_A")):
         data["layout"], names = "side_by_side", [split for split in SPLITS if _has_images(folder / split)]
@@ -55,7 +55,7 @@ def data_set_in(place: Path, n_classes: int | None, overrides: Sequence[str]) ->
 
 
 def _settings(data: dict[str, Any], splits: Sequence[str], overrides: Sequence[str]) -> Config:
-    """Return the settings of a data set. It has no pairs if no image has a partner of its name."""
+    """Return the settings of a data set. If no source and target have the same name, it is unpaired."""
     layouts = {data["layout"], *(text.removeprefix("data.layout=") for text in overrides)} & LAYOUTS.keys()
     has_pairs = all(LAYOUTS[name].pairs for name in layouts)
     method = {} if has_pairs else {"method": {"name": "cycle"}, "cycle": {"identity": 0}}
@@ -71,12 +71,12 @@ def _settings(data: dict[str, Any], splits: Sequence[str], overrides: Sequence[s
 
 
 def _splits(folder: Folder, suffix: str) -> list[str]:
-    """Return the splits with a folder such as `train_label`, whose suffix is `_label`."""
+    """Return the splits that have a folder with this suffix. For example, `train_label` has the suffix `_label`."""
     names = [name.removesuffix(suffix) for name in folder.folders() if name.endswith(suffix) and name != suffix]
-    # train_A_label is not a split
+    # train_A_label has masks for train_A, so train_A is not a split
     return [name for name in names if not (name.endswith("A") and (folder / name).exists())]
 
 
 def _has_images(folder: Folder) -> bool:
-    """Return whether a folder, without those below it, has images."""
+    """Return whether a folder contains images. Ignore its subfolders."""
     return any(file.suffix.lower() in IMAGE_SUFFIXES and "/" not in file.name for file in folder.files())

@@ -1,4 +1,4 @@
-"""The problems of a data set, warnings about displaced pairs and copies, and a sheet of samples."""
+"""Report on a data set: problems, warnings about misaligned pairs and duplicate files, and a sheet of samples."""
 
 import re
 from collections import defaultdict
@@ -34,17 +34,17 @@ from utils.text import counted, listed
 
 _IGNORED_IDS = (255, 65535)  # usual ids of pixels without a class
 _LISTED_RANGES = 8
-_LEVELS_APART = 8  # ids of classes are nearer to each other than grey levels are
-_FEW = 5  # samples, whose problems are listed one by one
+_LEVELS_APART = 8  # least difference of ids that are probably grey levels instead of classes
+_FEW = 5  # up to this number of samples, list the same problem for each sample
 _PLACE = re.compile(r"\(row \d+, column \d+\)")
 _TOO_SMALL = "too small for a crop"
 
 
 @dataclass(frozen=True)
 class CheckedSide:
-    """A split, or one of its two domains, and the results of its checks by index.
+    """The results of checking a split, or one of its two domains, sorted by sample index.
 
-    kind: "source" or "target" if samples are single pictures, otherwise an empty text.
+    kind: "source" or "target" for a domain of an unpaired split, otherwise an empty string.
     """
 
     name: str
@@ -53,24 +53,24 @@ class CheckedSide:
     results: Sequence[Checked]
 
     def problems(self) -> Iterator[str]:
-        """Yield the problems of samples. A problem of most samples, or of images too small to crop, is yielded once."""
+        """Yield the problems of samples. Yield problems of most samples, or of images that are too small, only once."""
         general: dict[str, list[str]] = defaultdict(list)
         for checked in self.results:
             name = self.layout.names[checked.index]
             for problem in checked.problems:
-                start = max(problem.find(_TOO_SMALL), 0)  # the sizes before it differ
+                start = max(problem.find(_TOO_SMALL), 0)  # ignore the sizes before this text
                 general[_PLACE.sub("", problem[start:].replace(f"/{name}.", "/."))].append(problem)
         for text, alike in general.items():
             is_general = text.startswith(_TOO_SMALL) or len(alike) > max(_FEW, len(self.layout) / 2)
             yield from [f"{alike[0]} (in {len(alike)} of {len(self.layout)} samples)"] if is_general else alike
         types = {one.types: self.layout.names[one.index] for one in self.results if not one.problems}
         if len(types) > 1:
-            found = "; ".join(f"{type_names}, as {name}" for type_names, name in types.items())
-            yield f"{self.name}: images of several types. Store them alike: {found}"
+            found = "; ".join(f"{type_names}, such as {name}" for type_names, name in types.items())
+            yield f"{self.name}: images of several types. Store all images in one type: {found}"
 
 
 def splits_of_config(config: Config) -> dict[str, bool]:
-    """Return the splits that training and testing read, and whether their samples must have targets."""
+    """Return the splits that training and testing read. The values say whether samples must have targets."""
     splits = {"test": False} if has_split(config, "test") else {}
     if validation := validation_split(config):
         splits[validation] = True
@@ -80,9 +80,9 @@ def splits_of_config(config: Config) -> dict[str, bool]:
 def problems_of_split(
     config: Config, split: str, *, needs_targets: bool, checked_sides: list[CheckedSide]
 ) -> Iterator[str]:
-    """Yield the problems of a split, as training reports them, and log the number of its samples.
+    """Yield the problems of a split, as training would report them, and log its number of samples.
 
-    checked_sides: Gets the results.
+    checked_sides: List that receives the results.
     """
     layout, problems, remedy = _open_split(config, split, needs_targets=needs_targets)
     yield from problems
@@ -123,7 +123,7 @@ def _open_split(config: Config, split: str, *, needs_targets: bool) -> tuple[Lay
     open_layout = partial(open_split, config, split, needs_labels=needs_labels)
     try:
         if not LAYOUTS[config.data.layout].pairs and not needs_targets:
-            with suppress(PairingError):  # there is no other domain
+            with suppress(PairingError):  # the split has only one domain
                 return open_layout(needs_targets=True), (), ""
         return open_layout(needs_targets=needs_targets), (), ""
     except PairingError as error:
@@ -133,7 +133,7 @@ def _open_split(config: Config, split: str, *, needs_targets: bool) -> tuple[Lay
 
 
 def describe_ids(ids: set[int], n_classes: int, ignore_id: int | None) -> str:
-    """Return a line with the ids that occur and the settings that allow them."""
+    """Return a line with the ids in label maps and the settings that allow these ids."""
     levels = sorted(ids)
     runs = [[number for _, number in run] for _, run in groupby(enumerate(levels), key=lambda pair: pair[1] - pair[0])]
     ranges = [f"{run[0]} to {run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
@@ -149,7 +149,7 @@ def describe_ids(ids: set[int], n_classes: int, ignore_id: int | None) -> str:
 
 
 def warnings_of(sides: Sequence[CheckedSide], shift_reach: int = 0) -> Iterator[str]:
-    """Yield a line for each displacement beyond `shift_reach`, and for files and groups that several splits share."""
+    """Yield warnings about displaced images, and about files or groups of names that occur in several splits."""
     for side in sides:
         measured = [(side.layout.names[one.index], one) for one in side.results if one.faint_shifts is not None]
         for what in dict.fromkeys(what for _, one in measured for what in one.faint_shifts or ()):
@@ -164,8 +164,8 @@ def warnings_of(sides: Sequence[CheckedSide], shift_reach: int = 0) -> Iterator[
 def check(config: Config, splits: Mapping[str, bool], *, n_shown: int, sheet: Path) -> int:
     """Log the problems of splits and the warnings about them, and return the number of problems.
 
-    splits: As `splits_of_config` returns them.
-    n_shown: Number of samples on a sheet, which is written to `sheet`. 0 writes none.
+    splits: Splits to check, and whether their samples must have targets.
+    n_shown: Number of samples on the picture `sheet`. 0: Do not write it.
     """
     first = "train" if "train" in splits else next(iter(splits))
     config = replace(config, data=replace(config.data, on_bad_sample="skip"))
@@ -177,7 +177,7 @@ def check(config: Config, splits: Mapping[str, bool], *, n_shown: int, sheet: Pa
     n_problems = _log(problems)
     for split, needs_targets in splits.items():
         n_problems += _log(problems_of_split(config, split, needs_targets=needs_targets, checked_sides=sides))
-    if not config.data.label_colors:  # colours are the same in any palette
+    if not config.data.label_colors:  # palettes do not matter if there are label colours
         n_problems += _log(palette_problems(file for side in sides for file in label_maps(side.layout)))
         if ids := {number for side in sides for one in side.results for number in one.ids}:
             logger.info("%s", describe_ids(ids, config.data.n_classes, config.data.ignore_id))
@@ -193,12 +193,12 @@ def check(config: Config, splits: Mapping[str, bool], *, n_shown: int, sheet: Pa
 
 
 def _completed(config: Config, layout: Layout) -> tuple[Config, Sequence[str]]:
-    """Return the configuration with the settings that a split needs, and the problems if some are missing."""
+    """Measure the settings that a split needs and `config` lacks. Return the complete settings and the problems."""
     try:
         check_is_complete(config, layout)
     except ConfigError as error:
         return replace(config, data=replace(config.data, **measured_settings(config, layout))), error.problems
-    except DataError as error:  # such as other channels, which are read as 8-bit RGB without notice
+    except DataError as error:  # this includes images with unusual channels, which are read as RGB
         return config, error.problems
     return config, ()
 
@@ -212,10 +212,9 @@ def _log(lines: Iterable[str], prefix: str = "") -> int:
 
 
 def write_sheet(config: Config, layout: Layout, n_samples: int, path: Path) -> bool:
-    """Write up to `n_samples` samples of a training split to an image. Return False if no sample can be used.
+    """Write a picture of up to `n_samples` training samples. Return False if no sample can be used.
 
-    The sheet shows each stored sample and what the first epoch draws from it. It leaves out samples that cannot be
-    used.
+    The picture shows each usable sample as stored, and as augmented in the first epoch.
     """
     preprocessing, rows = build.build_preprocessing(config), dict[str, dict[str, Tensor]]()
     dataset = TrainingDataset(layout, preprocessing, config.run.seed)
@@ -232,10 +231,10 @@ def write_sheet(config: Config, layout: Layout, n_samples: int, path: Path) -> b
 
 
 def _images(config: Config, layout: Layout, sample: Sample, what: str) -> dict[str, Tensor]:
-    """Return the images and maps of a sample as (3, H, W) uint8 images, by column of the sheet."""
+    """Return (3, H, W) uint8 pictures of a sample by column name, which begins with `what`."""
     shown = {"source": sample.source, "source images": sample.source_images, "target": sample.target}
     if layout.n_classes:
-        is_known = layout.n_classes <= 2**16  # check_data allows any number unless one is given
+        is_known = layout.n_classes <= 2**16  # false for ANY_CLASSES
         colors = build.data_facts(config).class_colors if is_known else label_colors(int(sample.source.max()) + 1)
         shown["source"] = colorize(sample.source, colors)
     pictures: dict[str, Tensor] = {}

@@ -1,1 +1,1 @@
-"""Converting data sets between layouts, and photographs to pairs: python -m tools.convert_data."""
+"""Command-line tool that converts data sets between layouts, and photographs to pairs."""

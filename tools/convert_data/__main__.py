@@ -23,14 +23,14 @@ from utils.cli import USER_ERROR, ArgumentParser, run_entry_point, whole_number
 from utils.log import log_to_console, logger
 from utils.text import counted
 
-_OF_SOURCES: dict[str, dict[str, float]] = {  # options, and their defaults by the sources that use them
+_OF_SOURCES: dict[str, dict[str, float]] = {  # defaults of each option by --source; other sources do not use the option
     "sigma": {"edges": 1.2, "noisy": 25.0},
     "factor": {"reduced": 4},
 }
 
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
-    """Parse the command line. `run` of the result is the function of the command."""
+    """Parse the command line. The attribute `run` is the function for the command."""
     parser = ArgumentParser(description="Make data sets from photographs, from other data sets, or from tar files.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
@@ -43,36 +43,36 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
         add("origin", type=Path, metavar="FROM", help="folder to read, with its subfolders")
         add("target", type=Path, metavar="TO", help="folder to write to, outside FROM")
 
-    policies, existing_help = ("refuse", "keep", "replace"), "existing files; default: refuse, before any is written"
-    add = command("from-photos", _from_photos, "photographs to pairs: sources in SPLIT_A, the photographs in SPLIT_B")
+    policies, existing_help = ("refuse", "keep", "replace"), "existing files; default: refuse, and write nothing"
+    add = command("from-photos", _from_photos, "photographs to pairs: sources in SPLIT_A, photographs in SPLIT_B")
     folders(add)
     add("--existing", choices=policies, default="refuse", help=existing_help)
     format_help = f"jpeg: quality {JPEG_QUALITY}, colours at full resolution; default: %(default)s"
     add("--format", choices=tuple(SUFFIXES), default="jpeg", help=format_help)
-    add("--source", choices=get_args(Source), default="edges", help="source of the translation; default: edges")
+    add("--source", choices=get_args(Source), default="edges", help="source made from a photograph; default: edges")
     size_help = "largest length of the longer side, in pixels; larger photographs are resized; default: 1024"
     add("--size", type=whole_number(1, 100_000), default=1024, metavar="N", help=size_help)
-    sigma_help = "edges: blur before their detection, in pixels; more leaves fewer lines; default: 1.2. noisy: the "
-    sigma_help += "noise's standard deviation, in levels of 255; default: 25"
+    sigma_help = "edges: blur before edge detection, in pixels; more blur leaves fewer lines; default: 1.2. noisy: "
+    sigma_help += "standard deviation of the noise, for pixel values up to 255; default: 25"
     add("--sigma", type=_number(0.3, 100), metavar="S", help=sigma_help)
-    add("--factor", type=int, choices=(2, 4), metavar="N", help="reduced: factor of the reduction; default: 4")
+    add("--factor", type=int, choices=(2, 4), metavar="N", help="reduced: divisor of height and width; default: 4")
     for split in ("val", "test"):
-        share_help = f"share of {split}, chosen by name, so it stays the same when photographs are added; default: 0.1"
+        share_help = f"share of {split}. New photographs do not change the split of earlier photographs; default: 0.1"
         add(f"--{split}", type=_number(0, 1), default=0.1, metavar="SHARE", help=share_help)
 
-    aligned = "a data set copied, with each target shifted by its measured displacement from its source"
+    aligned = "copy a data set, and shift each target into alignment with its source"
     folders(command("align-targets", _align_targets, aligned))
 
-    colors = "label maps drawn in colours to ids, and a YAML file of the colours, TO.yaml"
+    colors = "convert label maps drawn in colours to ids, and write the colours to TO.yaml"
     folders(add := command("colors-to-ids", _colors_to_ids, colors))
     add("--existing", choices=("refuse", "replace"), default="refuse", help=existing_help)
-    colors_help = "YAML file as for metrics.label_colors, or cityscapes or cmp_facades; default: found in the maps"
+    colors_help = "YAML file as for metrics.label_colors, or cityscapes or cmp_facades; default: find them in the maps"
     add("--colors", metavar="FILE", help=colors_help)
 
-    folders(add := command("to-shards", _to_shards, "a data set to indexed tar files, which data.root can name"))
-    size_help = "least size of a shard in MB, except the last one; default: %(default)s"
+    folders(add := command("to-shards", _to_shards, "copy a data set into indexed tar files, which data.root can name"))
+    size_help = "minimum size of a shard in MB, except for the last shard; default: %(default)s"
     add("--shard-mb", type=_number(0.001, 1e6), default=512, metavar="MB", help=size_help)
-    text = "an index of tar files that hold the folders of a data set"
+    text = "write the index of tar files that contain a data set"
     add = command("index-shards", lambda arguments, _: index_shards(arguments.origin), text)
     add("origin", type=Path, metavar="FOLDER", help="folder of the tar files")
 
@@ -83,7 +83,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def _check_photo_arguments(parser: ArgumentParser, arguments: argparse.Namespace) -> None:
-    """End the program if options contradict each other, and set the defaults that depend on --source."""
+    """Set the defaults that depend on --source. End the program if options contradict each other."""
     source = arguments.source
     if arguments.val + arguments.test >= 1:
         parser.error(f"--val {arguments.val} and --test {arguments.test} leave nothing to train on")
@@ -109,7 +109,7 @@ def _from_photos(arguments: argparse.Namespace, problems: list[str]) -> list[str
     pairs, target = PhotoPairs(*settings, SUFFIXES[arguments.format]), arguments.target
     photos = found_images(_origin(arguments), problems)
     if others := count_other_files([arguments.origin]):
-        logger.info("files of other formats: %s", others)
+        logger.info("ignored files of other formats: %s", others)
     splits = {name: split_of(name, {"val": arguments.val, "test": arguments.test}) for name in photos}
     pairs.check_present(target, splits)
     conversions = [pairs.conversion(path, name, target, splits[name]) for name, path in photos.items()]
@@ -123,7 +123,7 @@ def _from_photos(arguments: argparse.Namespace, problems: list[str]) -> list[str
     recipes = {"grey": "colorization", "noisy": "denoising", "reduced": "super_resolution_x2"}
     config = f"configs/{recipes.get(arguments.source, 'own_pairs_small')}.yaml"
     command = ["train.py", "--config", config, f"data.root={target}", f"run.name={target.resolve().name}"]
-    if arguments.source == "reduced" and arguments.factor == 4:  # targets as large as with factor 2
+    if arguments.source == "reduced" and arguments.factor == 4:  # keep the target size of factor 2
         command += ["generator.scale=4", "data.crop_width=32", "data.crop_height=32"]
     return [*lines, f"to train on them: python {shlex.join(command)}"]
 
@@ -145,12 +145,12 @@ def _origin(arguments: argparse.Namespace) -> Path:
     """Return the folder to read. Raise DataError if the folder to write to is in it."""
     origin, target = arguments.origin, arguments.target
     if target.resolve().is_relative_to(origin.resolve()):
-        raise DataError(f"{target}: is within {origin}, and would be read too the next time. Choose another TO")
+        raise DataError(f"{target}: is within {origin}. The next conversion would read it too. Choose another TO")
     return Path(origin)
 
 
 def main(argv: Sequence[str]) -> None:
-    """Run the command of the command line. Exit with code 2 if images could not be used."""
+    """Run the command that `argv` names. Exit with code 2 if images could not be used."""
     arguments = parse_arguments(argv)
     log_to_console(is_main=True)
     problems = list[str]()

@@ -1,4 +1,4 @@
-"""A copy of a data set whose targets are shifted by their measured displacement."""
+"""Copy a data set, and shift its targets into alignment with their sources."""
 
 import shutil
 from contextlib import suppress
@@ -27,10 +27,10 @@ from utils.worker_threads import in_order, worker_threads
 
 
 def align_targets(origin: Path, target: Path) -> list[str]:
-    """Copy a data set with shifted targets and weight maps; return a line for each split.
+    """Copy a data set, and shift its targets and weight maps. Return a line for each split.
 
     Raises:
-        DataError: It has no folders of sources and targets, or `target` exists.
+        DataError: `origin` has no folders of sources and targets, or `target` exists.
     """
     if target.exists():
         raise DataError(f"{target}: already exists. Choose another TO.")
@@ -54,7 +54,7 @@ def align_targets(origin: Path, target: Path) -> list[str]:
     def written(folder: str, names: list[str]) -> list[str]:
         return [name for name in names if (target / Path(folder).relative_to(origin) / name).is_file()]
 
-    shutil.copytree(origin, target, ignore=written, dirs_exist_ok=True)  # last: an interrupted copy lacks its sources
+    shutil.copytree(origin, target, ignore=written, dirs_exist_ok=True)  # last, so that an interrupted copy is unusable
     return lines
 
 
@@ -63,12 +63,12 @@ def _described(layout: Layout, shifts: list[Shift | None]) -> str:
     line = f"{len(shifted)} of {counted(len(shifts), 'target')} shifted"
     line += f", by {counted(max(shifted), 'pixel')} at most and {median(shifted):g} in the median" if shifted else ""
     if unknown := [name for name, shift in zip(layout.names, shifts, strict=True) if shift is None]:
-        line += f". The displacement of {len(unknown)} is not clear, and they are unchanged: {listed(unknown, 12)}"
+        line += f". {len(unknown)} unchanged, without a clear displacement: {listed(unknown, 12)}"
     return line
 
 
 def _align(layout: Layout, root: Path, copy: Path, index: int) -> Shift | None:
-    """Write a target and its weights shifted; return the displacement of the target, or None if it is not clear."""
+    """Write the shifted target and weight map of a sample. Return the displacement, or None if it is not clear."""
     files, shift, is_ids = layout.provenance(index).files, None, layout.n_classes > 0
     with suppress(DataError):  # check_data reports files that cannot be read
         source = read_ids(files["source"]) if is_ids else read_pixels(files["source"]).float().nan_to_num()
@@ -82,7 +82,7 @@ def _align(layout: Layout, root: Path, copy: Path, index: int) -> Shift | None:
 
 
 def _moved(image: Tensor, x: int, y: int) -> Tensor:
-    """Return (C, H, W) pixels from x to the right and y below. The pixels at the border are repeated."""
+    """Return a (C, H, W) image, moved left by x pixels and up by y pixels. The border pixels are repeated."""
     height, width = image.shape[1:]
     rows, columns = np.arange(height) + y, np.arange(width) + x
     moved = image.numpy()[:, rows.clip(0, height - 1)[:, None], columns.clip(0, width - 1)]

@@ -1,4 +1,4 @@
-"""Write the images of a new data set on all cores, with a policy for existing files."""
+"""Write the images of a new data set in parallel, with a policy for existing files."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ _SUFFIXES = (".png", ".jpg")
 
 
 def found_images(origin: Path, problems: list[str]) -> dict[str, Path]:
-    """Return the images below a folder by name, and add its problems to `problems`; raise DataError for no image."""
+    """Return the images below a folder by name. Append problems to `problems`. Raise DataError if there is no image."""
     images = find_image_paths(origin, problems)
     if not images:
         raise DataError(*problems)
@@ -31,8 +31,8 @@ def found_images(origin: Path, problems: list[str]) -> dict[str, Path]:
 class Conversion:
     """One image or pair to write.
 
-    files: A file for each image, (3, H, W) or (1, H, W) uint8, that `make` returns.
-    make: Raises DataError if the images cannot be made.
+    files: Paths to write to, one for each image.
+    make: Returns the images, (3, H, W) or (1, H, W) uint8 each. Raises DataError if they cannot be made.
     """
 
     split: str
@@ -43,10 +43,10 @@ class Conversion:
 def convert_all(conversions: Sequence[Conversion], existing: Existing, problems: list[str]) -> Counter[str]:
     """Write the images, with a progress bar, and return the number of pairs of each split, including existing ones.
 
-    problems: Gets the problems of images that cannot be made.
+    problems: List that receives the problems of images.
 
     Raises:
-        DataError: A file exists, and `existing` is refuse.
+        DataError: A file exists, and `existing` is "refuse".
         OSError: A file cannot be written.
     """
     present = [file for one in conversions for path in one.files for file in _present(path)]
@@ -66,7 +66,7 @@ def convert_all(conversions: Sequence[Conversion], existing: Existing, problems:
 
 
 def _convert(conversion: Conversion) -> str:
-    """Write the images of a conversion, delete the same names in another format, and return the split."""
+    """Write the images of a conversion, delete older versions in another format, and return the split."""
     for path, image in zip(conversion.files, conversion.make(), strict=True):
         with replacing(path) as unfinished:
             (write_jpeg if path.suffix == ".jpg" else write_png)(unfinished, image)
@@ -77,5 +77,5 @@ def _convert(conversion: Conversion) -> str:
 
 
 def _present(file: Path) -> list[Path]:
-    """Return the existing files of this name, in each format that this tool writes."""
+    """Return the existing files with the name of `file`, in all formats that this tool writes."""
     return [path for suffix in _SUFFIXES if (path := file.with_suffix(suffix)).exists()]

@@ -1,4 +1,4 @@
-"""Ids from label maps that are drawn in colours."""
+"""Convert label maps that are drawn in colours to class ids."""
 
 import math
 from collections import Counter
@@ -23,20 +23,20 @@ from utils.text import counted
 from utils.worker_threads import in_order, worker_threads
 
 _JPEG_SUFFIXES = (".jpg", ".jpeg")
-_AREA_SHARE = 1e-4  # share of a map's pixels in areas of a class; blends at borders form no areas
-_NEAR = 40.0  # distance of two RGB colours; at borders JPEG makes such shades of one colour
+_AREA_SHARE = 1e-4  # least share of a map's pixels in areas of a colour; blends at borders form no areas
+_NEAR = 40.0  # RGB distance; nearer colours in JPEG files are shades of one colour
 
 
 def colors_to_ids(
     origin: Path, target: Path, colors_file: str | None, *, replaces: bool, problems: list[str]
 ) -> list[str]:
-    """Write the ids of the maps below `origin` to `target`, and a table of colours and names next to it.
+    """Convert the maps below `origin` to ids in `target`, and write a table of colours and names to `target`.yaml.
 
-    Returns lines about the result, and adds the problems of maps that are left out to `problems`.
-    colors_file: As `metrics.label_colors`. None finds the colours in the maps.
+    Return lines about the result. Append the problems of omitted maps to `problems`.
+    colors_file: File or name as in metrics.label_colors. None: Find the colours in the maps.
 
     Raises:
-        DataError: There is no map, its colours are no classes, or `target` exists without `replaces`.
+        DataError: There is no map, its colours cannot be classes, or `target` exists and must not be replaced.
         ConfigError: `colors_file` cannot be used.
     """
     maps = found_images(origin, problems)
@@ -51,7 +51,7 @@ def colors_to_ids(
     ]
     table.parent.mkdir(parents=True, exist_ok=True)
     text = yaml.safe_dump(colors.table(), default_flow_style=None, sort_keys=False, allow_unicode=True)
-    with replacing(table) as unfinished:  # before the first map, so that an interruption leaves its colours
+    with replacing(table) as unfinished:  # before the maps, so that an interrupted conversion has it
         unfinished.write_text(f"# Colours of the classes, by id. Names may be changed.\n{text}", encoding="utf-8")
     n_maps = convert_all(conversions, "replace", problems)[""]
     if not n_maps:
@@ -59,7 +59,7 @@ def colors_to_ids(
     ignored = f" data.ignore_id={IGNORE_ID}" if len(colors.rgb) > colors.n_classes else ""
     return [
         f"{target}: {counted(n_maps, 'map')} of {colors.n_classes} classes; their colours are in {table}",
-        f"to train on them: data.n_classes={colors.n_classes}{ignored}; other splits: --colors {table}",
+        f"to train: data.n_classes={colors.n_classes}{ignored}. To convert other splits: --colors {table}",
     ]
 
 
@@ -69,14 +69,14 @@ def _read_as_ids(path: Path, colors: LabelColors) -> tuple[Tensor]:
 
 
 def _found_colors(maps: Mapping[str, Path], origin: Path) -> LabelColors:
-    """Return the colours of areas in maps as classes, in order of their values.
+    """Return the colours that fill areas in maps as classes, sorted by colour value.
 
-    JPEG makes shades of one colour. Then the most frequent of near colours counts.
+    JPEG changes colours slightly. In JPEG files, similar colours are one class, with the most frequent colour.
     """
     n_pixels = Counter[int]()
     with worker_threads(usable_cores()) as pool:
         for call in in_order(pool, lambda path: area_colors(read_rgb(path)), maps.values(), 2 * usable_cores()):
-            with suppress(DataError):  # its conversion reports it
+            with suppress(DataError):  # the conversion will report it
                 n_pixels.update(call.result())
     is_jpeg = any(path.suffix.lower() in _JPEG_SUFFIXES for path in maps.values())
     chosen: list[list[int]] = []
@@ -87,17 +87,17 @@ def _found_colors(maps: Mapping[str, Path], origin: Path) -> LabelColors:
     if not 2 <= len(chosen) <= IGNORE_ID:
         n_colors = f"more than {IGNORE_ID}" if len(chosen) > IGNORE_ID else str(len(chosen))
         raise DataError(
-            f"{origin}: areas of {n_colors} colours, expected 2 to {IGNORE_ID}: name the classes' colours with "
-            "--colors FILE, or train on the maps as RGB pairs with data.n_classes=0"
+            f"{origin}: areas of {n_colors} colours, expected 2 to {IGNORE_ID}. Name the colours of the classes with "
+            "--colors FILE, or train on the maps as RGB images with data.n_classes=0"
         )
     names = tuple(f"class_{number}" for number in range(len(chosen)))
     return LabelColors(str(origin), names, tuple((red, green, blue) for red, green, blue in sorted(chosen)))
 
 
 def area_colors(picture: Tensor) -> Counter[int]:
-    """Return the colours of areas of a (3, H, W) uint8 picture, as 0xRRGGBB, with the number of their pixels.
+    """Return the colours (0xRRGGBB) that fill areas of a (3, H, W) uint8 picture, and how many areas each fills.
 
-    An area has 3x3 pixels of one colour. Colours of few areas are left out.
+    An area consists of 3x3 pixels with the same colour. Colours that fill few areas are omitted.
     """
     pixels = packed_colors(picture.numpy())
     is_beside, is_below = pixels[:, 1:] == pixels[:, :-1], pixels[1:] == pixels[:-1]

@@ -1,4 +1,4 @@
-"""Pairs made of photographs: the photograph as the target, and a source made from it."""
+"""Pairs made from photographs. The photograph is the target, and the source is computed from the photograph."""
 
 import hashlib
 import math
@@ -27,7 +27,7 @@ _STRONG_SHARE = 0.06  # share of pixels with enough contrast to begin a line
 _MIN_THRESHOLD, _MAX_THRESHOLD = 0.05, 0.25  # contrast of grey levels in [0, 1]
 _WEAK = 0.4  # a line ends below this share of the contrast that begins it
 _SOBEL = ((-1.0, 0.0, 1.0), (-2.0, 0.0, 2.0), (-1.0, 0.0, 1.0))
-_SOBEL_VARIANCE = 1 / 3  # variance that the filter adds along its direction, in pixels
+_SOBEL_VARIANCE = 1 / 3  # variance of the blur along the filter's direction, in square pixels
 _LUMA = (0.299, 0.587, 0.114)
 
 
@@ -36,9 +36,9 @@ class PhotoPairs:
     """Settings that convert a photograph to a pair.
 
     size: Largest length of the longer side, in pixels.
-    sigma: Standard deviation of the blur before edges are detected, in pixels, or of the noise, in levels of 255.
-    factor: Reduction of height and width for reduced sources. Photographs are cropped to multiples of it.
-    suffix: Suffix of the files, except lines and noise, which JPEG would change.
+    sigma: Standard deviation of the blur before edge detection, in pixels, or of the noise, for values up to 255.
+    factor: Divisor of height and width for reduced sources. Photographs are cropped to multiples of `factor`.
+    suffix: File suffix. Edges and noisy images are always PNG, because JPEG would change them.
     """
 
     source: Source
@@ -48,7 +48,7 @@ class PhotoPairs:
     suffix: str
 
     def check_present(self, folder: Path, splits: Mapping[str, str]) -> None:
-        """Raise DataError if the folder already has a photograph in another split than its split in `splits`."""
+        """Raise DataError if the folder has a photograph in another split than `splits` says."""
         for split in SPLITS:
             for name, path in find_image_paths(folder / f"{split}_B", []).items():
                 if splits.get(name, split) != split:
@@ -56,20 +56,20 @@ class PhotoPairs:
                     raise DataError(f"{path}: now belongs to {splits[name]}; {remedy}")
 
     def conversion(self, photo: Path, name: str, folder: Path, split: str) -> Conversion:
-        """Return the conversion of a photograph to a pair below the folder of a data set."""
+        """Return the conversion of a photograph to a pair in `folder`, the folder of the new data set."""
         suffix = ".png" if self.source in ("edges", "noisy") else self.suffix
         files = folder / f"{split}_A/{name}{suffix}", folder / f"{split}_B/{name}{self.suffix}"
         return Conversion(split, files, partial(self, photo))
 
     def __call__(self, path: Path) -> tuple[Tensor, Tensor]:
-        """Return the source and the photograph, (3, H, W) uint8 each; raise DataError if it cannot be used."""
+        """Return the source and the photograph, (3, H, W) uint8 each. Raise DataError if `path` cannot be used."""
         photo = read_rgb(path)
         height, width = photo.shape[-2:]
         if self.source == "reduced" and min(height, width) < self.factor:
             raise DataError(f"{path}: is {width}x{height}, too small to be reduced by {self.factor}")
         if (longer := max(height, width)) > self.size:
             photo = resize_image(photo, max(1, height * self.size // longer), max(1, width * self.size // longer))
-        if self.source == "reduced":  # rounded sides would shift the pixels of the two images against each other
+        if self.source == "reduced":  # otherwise, rounding would shift source and target
             photo = center_crop(photo, [max(side // self.factor, 1) * self.factor for side in photo.shape[-2:]])
         return self._source_of(photo), photo
 
@@ -81,7 +81,7 @@ class PhotoPairs:
             case "grey":
                 return rgb_to_grayscale(photo, num_output_channels=3)
             case "noisy":
-                seed = zlib.crc32(photo.numpy().tobytes())  # the same for the same photograph
+                seed = zlib.crc32(photo.numpy().tobytes())  # depends only on the photograph
                 noise = torch.randn(photo.shape, generator=torch.Generator().manual_seed(seed)) * self.sigma
                 return (photo + noise).round_().clamp_(0, 255).to(torch.uint8)
             case "reduced":
@@ -89,7 +89,7 @@ class PhotoPairs:
 
 
 def split_of(name: str, shares: dict[str, float]) -> str:
-    """Return the split that the hash of a name draws, independent of other names.
+    """Return the split of a photograph, chosen by the hash of its name. Other photographs do not affect it.
 
     shares: Shares of val and test, in [0, 1]. The rest is train.
     """
@@ -102,13 +102,13 @@ def split_of(name: str, shares: dict[str, float]) -> str:
 
 
 def draw_edges(photo: Tensor, sigma: float) -> Tensor:
-    """Return black lines, one pixel wide, on white: (3, H, W) uint8 of 0 and 255 (Canny 1986).
+    """Return the edges (Canny 1986) as black lines, one pixel wide, on white: (3, H, W) uint8, 0 and 255.
 
     photo: (3, H, W) uint8 RGB.
     sigma: Standard deviation of the Gaussian blur, in pixels. A larger blur keeps only lines of larger shapes.
     """
     grey = (photo.float() / 255 * torch.tensor(_LUMA)[:, None, None]).sum(0)
-    # a blurred contour of contrast c rises by at most c / (sqrt(2 pi) sigma) a pixel; Sobel's filter blurs a little too
+    # a blurred contour with contrast c rises by at most c / (sqrt(2 pi) sigma) per pixel; Sobel's filter adds some blur
     rise = _gradient(_blurred(grey, sigma))
     gradient = rise * math.sqrt(2 * math.pi * (sigma**2 + _SOBEL_VARIANCE))
     length = gradient.norm(dim=0).flatten()
@@ -130,14 +130,14 @@ def _blurred(grey: Tensor, sigma: float) -> Tensor:
 
 
 def _gradient(grey: Tensor) -> Tensor:
-    """Return the (2, H, W) gradient of an (H, W) image: to the right and downwards."""
+    """Return the (2, H, W) gradient of an (H, W) image, in x and y."""
     sobel = torch.tensor(_SOBEL) / 8
     padded = F.pad(grey[None, None], [1] * 4, mode="replicate")
     return F.conv2d(padded, torch.stack([sobel, sobel.T])[:, None])[0]
 
 
 def _thinned(gradient: Tensor) -> Tensor:
-    """Return the (H, W) lengths of a gradient, with 0 at pixels that have a longer neighbour across the line."""
+    """Return the (H, W) lengths of a gradient, but 0 if a neighbour across the line has a longer gradient."""
     height, width = gradient.shape[1:]
     length = gradient.norm(dim=0)
     padded = F.pad(length, [1] * 4)
@@ -147,13 +147,13 @@ def _thinned(gradient: Tensor) -> Tensor:
     for number, (down, right) in enumerate(((0, 1), (1, 1), (1, 0), (1, -1))):
         after = padded[1 + down :, 1 + right :][:height, :width]
         before = padded[1 - down :, 1 - right :][:height, :width]
-        # keep one of two equal neighbours
+        # if two neighbours are equal, keep only one
         is_ridge |= (octant == number) & (length >= after) & (length > before)
     return length * is_ridge
 
 
 def _connected(strong: Tensor, weak: Tensor) -> Tensor:
-    """Return a mask (H, W) of strong pixels, and of weak pixels that a chain of weak pixels connects to them."""
+    """Return a mask (H, W) of strong pixels, and of weak pixels that are connected to a strong pixel."""
     height, width = strong.shape
     lines, allowed = (F.pad(mask, [1] * 4).flatten() for mask in (strong, weak))
     row = width + 2

@@ -1,4 +1,4 @@
-"""Data sets in tar files: packing folders, and indexing tar files."""
+"""Pack a data set into tar files, and index the tar files."""
 
 import tarfile
 import zlib
@@ -15,9 +15,9 @@ _SUFFIXES = IMAGE_SUFFIXES | {".npy"}  # files to pack; a data set needs no othe
 
 
 def to_shards(origin: Path, target: Path, shard_bytes: int) -> list[str]:
-    """Copy the images and arrays of a data set into tar files, and index them; return a line about the index.
+    """Copy the images and arrays of a data set into tar files, and index these. Return a line about the index.
 
-    Files of the same name in several folders follow each other. shard_bytes: Least size of a tar file, except the last.
+    The files of a sample are adjacent. shard_bytes: Minimum size of a tar file, except for the last file.
 
     Raises:
         DataError: There is nothing to copy, or `target` has tar files already.
@@ -44,10 +44,10 @@ def to_shards(origin: Path, target: Path, shard_bytes: int) -> list[str]:
 
 
 def index_shards(root: Path) -> list[str]:
-    """Write the index of all tar files below a folder; return a line about it.
+    """Write the index of all tar files below a folder. Return a line about the index.
 
     Raises:
-        DataError: There is no tar file, one is damaged, or two files have the same name.
+        DataError: There is no tar file, a tar file is damaged, or two packed files have the same name.
     """
     members = dict[str, Member]()
     paths = [path for path in sorted(root.rglob("*.tar")) if not is_hidden(path.relative_to(root).as_posix())]
@@ -64,7 +64,7 @@ def index_shards(root: Path) -> list[str]:
 
 
 def _members(path: Path, tar_name: str) -> Iterator[Member]:
-    """Yield the images and arrays in a tar file, in order; raise DataError if it is damaged."""
+    """Yield the images and arrays in a tar file, in order. Raise DataError if the tar file is damaged."""
     try:
         with tarfile.open(path, "r:", encoding="utf-8", errors="surrogateescape") as tar:
             for info in tar:
@@ -72,16 +72,16 @@ def _members(path: Path, tar_name: str) -> Iterator[Member]:
                 if info.isdir() or PurePosixPath(name).suffix.lower() not in _SUFFIXES:
                     continue
                 if not info.isreg() or info.issparse() or not is_inside(name):
-                    raise DataError(f"{path}: {name} is a link or leads outside. Pack files with paths in their folder")
+                    raise DataError(f"{path}: {name} is a link, or not in the folder. Pack only files in the folder")
                 if is_hidden(name):
                     continue
                 content = tar.extractfile(info).read()  # type: ignore[union-attr]  # a file has content
                 yield Member(tar_name, name, info.offset_data, info.size, zlib.crc32(content))
             n_read = tar.offset
-        with path.open("rb") as file:  # tarfile takes a damaged header for the end, which is two blocks of zeros
+        with path.open("rb") as file:  # tarfile stops at damaged headers; the end is two blocks of zeros
             file.seek(n_read)
             end = file.read(2 * tarfile.BLOCKSIZE)
         if len(end) < tarfile.BLOCKSIZE or any(end):
             raise DataError(f"{path}: is cut or damaged at byte {n_read}. Copy it again")
     except (tarfile.TarError, ValueError, EOFError) as error:
-        raise DataError(f"{path}: is no tar file, compressed or damaged. Unpack it or copy it again") from error
+        raise DataError(f"{path}: is not a tar file, or compressed or damaged. Unpack or copy it again") from error

@@ -49,7 +49,7 @@ def test_images_that_hold_both_sides(tmp_path: Path, command_line: CommandLine) 
     code, lines = check(command_line, tmp_path)
     assert code == 2
     assert f"{tmp_path / 'odd.png'}: is 31 pixels wide, expected two halves of equal width" in "\n".join(lines)
-    assert lines[0].startswith("assuming that images hold source and target; ")
+    assert lines[0].startswith("assuming that images hold source and target. ")
     assert lines[-1] == f"1 problem in {tmp_path.name}"
 
 
@@ -57,7 +57,7 @@ REFUSED = {
     "": "nothing to check; name a configuration with --config FILE, or a folder",
     "{root}/labels --n-classes 3": "has no SPLIT_label for --n-classes 3",
     "{root}/train_A": "train_A: holds only one image of each pair. Name the data set: .*",
-    "{root}/sides": "name other folders with --config",
+    "{root}/sides": "Name other folders with --config",
     "{root} --show 1000": "--show: '1000' is not a whole number from 1 to 200",
 }
 
@@ -144,6 +144,6 @@ def test_a_shifted_target_and_another_type_are_named(tmp_path: Path, command_lin
     assert code == 2
     assert "train_B/p4.png: cannot be read as an image: it is empty" in output
     assert "train: images of several types. " in output
-    assert "uint8 target, as p2" in output
+    assert "uint8 target, such as p2" in output
     shift = "warning: train: targets seem to be shifted in 1 of 3 pairs: p3 by 9 pixels to the left and 7 pixels down"
     assert shift in output

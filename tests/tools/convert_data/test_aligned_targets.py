@@ -87,7 +87,7 @@ def test_check_data_warns_before_and_not_after(tmp_path: Path, convert: Convert,
         reported.append([line for line in out.splitlines() if "shifted" in line])
         if name == "from":
             _, out = convert("align-targets", tmp_path / "from", tmp_path / "to")
-            assert out.endswith("The displacement of 1 is not clear, and they are unchanged: 0\n")
+            assert out.endswith("1 unchanged, without a clear displacement: 0\n")
     (warning,), none = reported
     assert "targets are shifted by 3 pixels in the median of 8 pairs, each in another direction" in warning
     assert none == []

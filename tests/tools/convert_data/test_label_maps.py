@@ -38,7 +38,7 @@ def test_colours_are_found_and_blends_get_the_nearest(maps: Path, tmp_path: Path
     expected = IDS.copy()
     expected[:, 16] = 2
     assert np.array_equal(ids_in(tmp_path, "city/b.png"), expected)
-    assert f"to train on them: data.n_classes=3; other splits: --colors {tmp_path / 'ids.yaml'}" in out
+    assert f"to train: data.n_classes=3. To convert other splits: --colors {tmp_path / 'ids.yaml'}" in out
     table = read_label_colors(str(tmp_path / "ids.yaml"))
     assert table.names == ("class_0", "class_1", "class_2")
     assert torch.equal(table.colors, torch.from_numpy(COLORS))
