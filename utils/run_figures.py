@@ -8,7 +8,10 @@ from typing import Any, NamedTuple
 from utils.plain_values import read_json
 
 METRICS_FILE = "metrics.jsonl"
-HIGHER_IS_BETTER = ("psnr", "psnr_weighted", "ssim", "ssim_weighted", "ms_ssim", "pixel_accuracy", "mean_iou")
+HIGHER_IS_BETTER = (
+    *("psnr", "psnr_weighted", "psnr_shifted", "ssim", "ssim_weighted", "ssim_shifted", "ms_ssim"),
+    *("pixel_accuracy", "mean_iou"),
+)
 """A copy of names from the registry of metrics, which imports torch. All others are minimized, except sharpness."""
 
 

@@ -93,12 +93,12 @@ def test_the_weight_of_a_pixel_is_the_product_of_its_map_and_the_weight_of_its_c
     stored = torch.tensor([[[[0, 51, 255], [255, 255, 0]]]], dtype=torch.uint8)
     plain = Batch(("x",), source=labels, target=labels.expand(-1, 3, -1, -1))
     conditioning = Conditioning(2, instance_edges=False, class_weights={0: 0.0, 2: 5.0})
-    assert Conditioning(2, instance_edges=False).weights(plain) is None
+    assert Conditioning(2, instance_edges=False).weights(plain).product is None
     for batch, expected in (
         (plain, [[0.0, 1.0, 5.0], [5.0, 1.0, 0.0]]),
         (replace(plain, weights=stored), [[0.0, 0.2, 5.0], [5.0, 1.0, 0.0]]),
     ):
-        torch.testing.assert_close(conditioning.weights(batch), torch.tensor([[expected]]))
+        torch.testing.assert_close(conditioning.weights(batch).product, torch.tensor([[expected]]))
 
 
 def test_classes_of_a_smaller_source_weigh_the_pixels_of_its_target() -> None:
