@@ -1,8 +1,8 @@
 """The data loader and training updates of the original programs in plain form, as references for benchmarks.
 
-Loader: Pillow decodes and resizes images, and torchvision converts them to floats in [-1, 1]. The DataLoader has no
-end, because a new epoch would restart its processes. Updates: float32, contiguous, without compilation, with unfused
-Adam. They use this project's networks, so that the networks do not affect the comparison.
+Loader: Pillow decodes and resizes images, and torchvision converts them to floats in [-1, 1]. The DataLoader has
+no end, because a new epoch would restart its processes. Updates: They use float32, contiguous memory, no compilation,
+unfused Adam, and this project's networks, so that the networks do not affect the comparison.
 """
 
 import random

@@ -29,18 +29,18 @@ from data.preprocessing import Preprocessing
 from data.worker_monitor import MonitoredDataset, WorkerMonitor
 from utils.text import counted, listed
 
-MEASURED_SHIFTS = 32  # number of samples per split whose displacement is measured, evenly spaced
+MEASURED_SHIFTS = 32  # samples per split; measure the displacement only for these, evenly spaced
 _IMAGES = ("source", "source_images", "target")
 MIN_SIDE = 48  # pixels; smaller images have too few contours
 _MAX_SIDE = 512  # pixels; of larger images, only the centre is compared
 _MAX_SHARE = 1 / 8  # largest displacement that is searched, as a fraction of height or width
 _CLEAR_PEAK = 12.0  # least height of a correlation peak above the mean, in standard deviations
-FAINT_PEAK = 8.0  # weaker limit: up to a third of unrelated image pairs have such a peak
+FAINT_PEAK = 8.0  # a limit for many pairs together, because single unrelated images reach it
 _BEYOND_REST = 1.5  # least ratio of a peak to the correlation without displacement
-_FEWEST = 3  # pairs with the same displacement, for a warning
+_FEWEST = 3  # least number of pairs with the same displacement, for a warning
 _SMALL_SHIFT = 2  # pixels; least displacement of most pairs, for a warning
 _LARGE_SHIFT = 5  # pixels; least displacement of a single pair, for a warning
-_FEWEST_FAINT = 8  # pairs with different displacements, for a warning
+_FEWEST_FAINT = 8  # least number of pairs with different displacements, for a warning
 _LARGE_REACH = 8  # pixels; with a larger loss.shift_reach, patches match by chance
 
 Shift = tuple[int, int]
@@ -90,7 +90,7 @@ class Check(MonitoredDataset):
     def __call__(self, index: int) -> Checked:
         """Read sample `index`, compute its crop, and return the result."""
         ids, file = frozenset[int](), self.layout.provenance(index).files.get("source")
-        with suppress(Exception):  # `Layout.read` below reports the error; it hides ids that are not a class
+        with suppress(Exception):  # `Layout.read` below reports the error, but hides ids without a class
             ids = frozenset(np.unique(read_ids(file).numpy()).tolist()) if file and self.layout.n_classes else ids
         try:
             sample = self.layout.read(index)
@@ -168,14 +168,14 @@ def shared_files(splits: Mapping[str, Sequence[Blob]]) -> Iterator[str]:
         for other, other_file in others:
             shared[first, other].append((file, other_file))
     for (first, other), pairs in shared.items():
-        files = f"{counted(len(pairs), 'file')}, as {pairs[0][0]} and {pairs[0][1]}"
+        files = f"{counted(len(pairs), 'file')}, such as {pairs[0][0]} and {pairs[0][1]}"
         yield f"{first} and {other} share {files}. Remove them from one of the two"
 
 
 def displacement(
     source: Tensor, target: Tensor, *, source_is_ids: bool, least_peak: float = _CLEAR_PEAK
 ) -> Shift | None:
-    """Return how far a target is to the right of and below its source, in pixels, or None if this is not clear.
+    """Return the displacement of a target from its source, in pixels (right, down), or None if it is not clear.
 
     The method is phase correlation (Kuglin and Hines 1975). It compares contours, because a label map and a photo have
     nothing else in common. Drawn lines yield an accuracy of 3 pixels. scikit-image's phase_cross_correlation is no
@@ -195,7 +195,7 @@ def displacement(
     far_y, far_x = int(height * _MAX_SHARE), int(width * _MAX_SHARE)
     near = score.roll((far_y, far_x), (0, 1))[: 2 * far_y + 1, : 2 * far_x + 1]
     peak, place = near.flatten().max(0)
-    if not peak >= least_peak:  # NaN included
+    if not peak >= least_peak:  # also if the peak is NaN
         return None
     if peak < _BEYOND_REST * near[far_y - 1 : far_y + 2, far_x - 1 : far_x + 2].max():
         return 0, 0
@@ -220,10 +220,10 @@ def _contours(image: Tensor, is_ids: bool = False) -> Tensor:
 def shift_warnings(
     shifts: Mapping[str, Shift], what: str, faint: Mapping[str, Shift | None] = MappingProxyType({}), reach: int = 0
 ) -> Iterator[str]:
-    """Yield a warning for a common displacement, or for different or large displacements of some samples.
+    """Yield a warning if most samples are displaced in the same way, many in different ways, or some by many pixels.
 
     shifts: Clear displacements by sample name. what: Name of the displaced images, for the message.
-    faint: Displacements of all measured samples, with at least FAINT_PEAK. They are used only if half of the samples
+    faint: Displacements of all measured samples, with at least FAINT_PEAK. They are ignored unless half of the samples
         have one, because unrelated images rarely do. reach: Different displacements up to this value are accepted.
     """
     known = {name: shift for name, shift in faint.items() if shift is not None}

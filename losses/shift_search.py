@@ -67,7 +67,7 @@ class ShiftSearch:
             costs = self._costs(at_least_float32(fake), at_least_float32(target), weights)
             costs = costs * (1 + self._penalty * self._lengths).to(costs.dtype)
             least = costs.amin(dim=1, keepdim=True)
-            # argmin on a GPU can return any of several equal costs; a cost of NaN yields shift 0 here
+            # argmin on a GPU can return any of several equal costs. If a cost is NaN, the shift is 0
             rank = torch.where(costs > least, len(self._shifts), self._ranks).amin(dim=1)
             shifts = self._shifts[rank].movedim(-1, 1)
         matched = [self._moved(images, shifts) for images in (target, weights) if images is not None]

@@ -185,7 +185,7 @@ class Training:
     def prepare_averages(self) -> None:
         """Prepare the averages for translation. All processes must call this.
 
-        Spectral norm vectors and batch norm statistics are copied from the trained network and do not fit.
+        The spectral norm vectors and batch norm statistics of the trained network do not fit averaged weights.
         """
         self.estimate_statistics()
         for average in self.averages.values():

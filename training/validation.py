@@ -72,14 +72,14 @@ class ValidationLogits:
 
     @torch.inference_mode()
     def mean(self, samples: Sequence[Sample], step: int) -> float | None:
-        """Return the mean over patches, scales and samples. Skip small samples. If none is left, return None.
+        """Return the mean over patches, scales and samples of at least `min_side`, or None without such samples.
 
         step: Seed of the augmentation.
         """
         conditioning, device = self.predictor.conditioning, self.predictor.device
         generator = torch.Generator(device).manual_seed(step)
         network = copy.deepcopy(self.discriminator).eval()  # eval() stops the power iteration of spectral norm
-        for norm in batch_norms(network):  # without running statistics, which mix real and translated images
+        for norm in batch_norms(network):  # discard running statistics, which mix real and translated images
             norm.running_mean = norm.running_var = None
         values: list[Tensor] = []
         for sample in samples:
@@ -194,7 +194,7 @@ class UnpairedValidation(Validation):
 
     back: Predictor from targets to sources. None: The training method does not train this direction.
     of_sources: Evaluator for images of the source domain.
-    hints, back_hints: Collect hints that translated sources, or translated targets, look wrong.
+    hints, back_hints: Collectors of hints that translated sources, or translated targets, look wrong.
     """
 
     back: Predictor | None = None

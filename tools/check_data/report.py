@@ -118,7 +118,7 @@ def _check_side(config: Config, layout: Layout, kind: str, split: str, *, is_for
 
 
 def _open_split(config: Config, split: str, *, needs_targets: bool) -> tuple[Layout | None, Sequence[str], str]:
-    """Return the complete samples of a split (None if there are none), the problems of other samples, and a remedy."""
+    """Return the usable samples of a split or None, the problems of other samples, and a remedy for the user or ""."""
     needs_labels = split == "train" and config.loss.outside_mask > 0
     open_layout = partial(open_split, config, split, needs_labels=needs_labels)
     try:

@@ -85,5 +85,5 @@ def test_files_of_equal_bytes_in_two_splits(tmp_path: Path) -> None:
         )
 
     (line,) = lines(train="abf", val="dg", test="ce")
-    assert line.startswith(f"train and test share 2 files, as {tmp_path}/a and {tmp_path}/c. ")
+    assert line.startswith(f"train and test share 2 files, such as {tmp_path}/a and {tmp_path}/c. ")
     assert lines(train="ac", val="d") == []

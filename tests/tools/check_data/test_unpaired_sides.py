@@ -35,9 +35,9 @@ def test_what_concerns_one_picture_is_checked_by_side(tmp_path: Path, command_li
         f"{tmp_path}/trainB/bad.png: cannot be read as an image: it is empty; copy it again, or leave it out",
         "test sources: 2 samples",
         "test targets: 2 samples",
-        f"warning: train sources and train targets share 1 file, as {tmp_path}/trainA/trainA01.png and "
+        f"warning: train sources and train targets share 1 file, such as {tmp_path}/trainA/trainA01.png and "
         f"{tmp_path}/trainB/same.png. Remove them from one of the two",
-        f"warning: train targets and test targets share 1 file, as {tmp_path}/trainB/leak.png and "
+        f"warning: train targets and test targets share 1 file, such as {tmp_path}/trainB/leak.png and "
         f"{tmp_path}/testB/testB00.png. Remove them from one of the two",
         "warning: train sources and test sources share 1 name prefix, as in p2_1 and p2_2: if these show one "
         "patient, scene or video, metrics are too good. Keep such samples in one split; if there is no split val, "
