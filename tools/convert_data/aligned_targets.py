@@ -15,7 +15,7 @@ from tqdm import tqdm
 from configs.splits import open_split
 from data.batch import DataError
 from data.checks import FAINT_PEAK, Shift, displacement
-from data.files.image_files import read_ids, read_pixels, write_jpeg, write_png
+from data.files.image_files import read_ids, read_pixels, seen_in, write_jpeg, write_png
 from data.files.tiff_tags import TIFF_SUFFIXES, write_tiff
 from data.folder import File
 from data.layout import Layout
@@ -38,13 +38,11 @@ def align_targets(origin: Path, target: Path) -> list[str]:
     lines = []
     for split in splits:
         layout = open_split(config, split, needs_targets=split != "test")
-        files = layout.provenance(0).files
-        if not {"source", "target"} <= files.keys():
-            if "pair" in files or len(layout.sides) > 1:
-                raise DataError(f"{origin}: needs pairs in folders such as {split}_A and {split}_B")
+        first = layout.provenance(0).files.get("target")
+        if first is None or len(layout.sides) > 1:
             continue
-        if not Path(str(files["target"])).is_file():
-            raise DataError(f"{files['target']}: is in a tar file. Unpack the data set.")
+        if not Path(str(first)).is_file():
+            raise DataError(f"{first}: is in a tar file. Unpack the data set.")
         with worker_threads(usable_cores()) as pool:
             align = partial(_align, layout, origin, target)
             calls = in_order(pool, align, range(len(layout)), 2 * usable_cores())
@@ -54,7 +52,10 @@ def align_targets(origin: Path, target: Path) -> list[str]:
     def written(folder: str, names: list[str]) -> list[str]:
         return [name for name in names if (target / Path(folder).relative_to(origin) / name).is_file()]
 
-    shutil.copytree(origin, target, ignore=written, dirs_exist_ok=True)  # last, so that an interrupted copy is unusable
+    if not lines:
+        raise DataError(f"{origin}: needs pairs in folders such as train_A and train_B")
+    # last: an interrupted copy lacks its sources
+    shutil.copytree(origin, target, ignore=written, ignore_dangling_symlinks=True, dirs_exist_ok=True)
     return lines
 
 
@@ -68,8 +69,10 @@ def _described(layout: Layout, shifts: list[Shift | None]) -> str:
 
 
 def _align(layout: Layout, root: Path, copy: Path, index: int) -> Shift | None:
-    """Write the shifted target and weight map of a sample. Return the displacement, or None if it is not clear."""
-    files, shift, is_ids = layout.provenance(index).files, None, layout.n_classes > 0
+    """Write a target and its weights shifted; return the displacement of the target, or None if it is not clear."""
+    files, shift = layout.provenance(index).files, None
+    is_drawn = seen_in(files["source"], lambda image: image.n_channels > 1 and not image.palette, otherwise=False)
+    is_ids = layout.n_classes > 0 and not is_drawn  # label maps drawn in colours have contours like photographs
     with suppress(DataError):  # check_data reports files that cannot be read
         source = read_ids(files["source"]) if is_ids else read_pixels(files["source"]).float().nan_to_num()
         target = read_pixels(files["target"]).float().nan_to_num()
@@ -91,17 +94,20 @@ def _moved(image: Tensor, x: int, y: int) -> Tensor:
 
 def _write(path: Path, image: Tensor, like: File) -> None:
     """Write (C, H, W) pixels in the format of the file `like`."""
+    suffix, dtype = path.suffix.lower(), image.dtype
+    if dtype != torch.uint8 and suffix not in (".npy", *TIFF_SUFFIXES) and (suffix, dtype) != (".png", torch.uint16):
+        raise DataError(f"{like}: a {suffix} file with {str(dtype)[6:]} values cannot be written. Convert it to TIFF")
     with replacing(path) as unfinished:
-        match path.suffix.lower():
+        match suffix:
             case ".npy":
                 with unfinished.open("wb") as file:
                     np.save(file, image.numpy())
-            case suffix if suffix in TIFF_SUFFIXES:
+            case _ if suffix in TIFF_SUFFIXES:
                 write_tiff(unfinished, image, like)
             case ".png":
                 write_png(unfinished, image)
             case ".jpg" | ".jpeg":
                 write_jpeg(unfinished, image)
-            case suffix:  # .bmp, .ppm, .webp
-                pixels = image.expand(max(3, len(image)), -1, -1).permute(1, 2, 0).contiguous().numpy()
+            case _:  # .bmp, .ppm, .webp
+                pixels = image.permute(1, 2, 0).squeeze(2).contiguous().numpy()
                 Image.fromarray(pixels).save(unfinished, Image.registered_extensions()[suffix], lossless=True)

@@ -32,7 +32,7 @@ def save(path: Path, image: Tensor) -> None:
     elif path.suffix == ".npy":
         np.save(path, image.numpy())
     elif path.suffix == ".bmp":
-        Image.fromarray(image.permute(1, 2, 0).numpy()).save(path)
+        Image.fromarray(image.permute(1, 2, 0).squeeze(2).numpy()).save(path)
     else:
         (write_jpeg if path.suffix == ".jpg" else write_png)(path, image)
 
@@ -55,6 +55,7 @@ KINDS: Mapping[str, tuple[str, Callable[[Tensor], Tensor], bool]] = {
     "16 bit": (".tif", lambda image: image.to(torch.uint16), True),
     "floats": (".npy", lambda image: image[:1] / 7, True),
     "BMP": (".bmp", lambda image: image, False),
+    "grey BMP": (".bmp", lambda image: image[:1], False),
 }
 
 
@@ -99,6 +100,29 @@ def test_what_cannot_be_aligned_is_refused(tmp_path: Path, convert: Convert) -> 
     assert "needs pairs in folders such as train_A and train_B" in convert.refusal(
         "align-targets", tmp_path / "halves", tmp_path / "to"
     )
+    for name in ("train_A/a", "train_B/b", "only_sources/test_A/a"):
+        save(tmp_path / "unpaired" / f"{name}.png", FACADES.read(0).maps["target"])
+    for name in ("unpaired", "unpaired/only_sources"):
+        refusal = convert.refusal("align-targets", tmp_path / name, tmp_path / "to")
+        assert "needs pairs in folders such as train_A and train_B" in refusal
+    assert not (tmp_path / "to").exists()
+    write_pairs(tmp_path / "grey", ".png", lambda image: image, ids=False, n=1)
+    (tmp_path / "grey" / "train_B" / "0.png").unlink()
+    target = cropped(FACADES.read(0).maps["target"], *SHIFTS[0])[0].numpy().astype(">u2")
+    (tmp_path / "grey" / "train_B" / "0.ppm").write_bytes(b"P5 96 96 65535\n" + target.tobytes())
+    refusal = convert.refusal("align-targets", tmp_path / "grey", tmp_path / "written")
+    assert "0.ppm: a .ppm file with uint16 values cannot be written. Convert it to TIFF" in refusal
     write_pairs(tmp_path / "pairs", ".png", lambda image: image, ids=False, n=1)
     (tmp_path / "to").mkdir()
     assert "already exists" in convert.refusal("align-targets", tmp_path / "pairs", tmp_path / "to")
+
+
+def test_sources_drawn_in_colours_are_measured_and_links_without_a_file_left_out(
+    tmp_path: Path, convert: Convert
+) -> None:
+    write_pairs(tmp_path / "from", ".png", lambda image: image, ids=False, n=1)
+    (tmp_path / "from" / "train_A").rename(tmp_path / "from" / "train_label")
+    (tmp_path / "from" / "train_B").rename(tmp_path / "from" / "train_img")
+    (tmp_path / "from" / "notes").symlink_to(tmp_path / "gone")
+    code, out = convert("align-targets", tmp_path / "from", tmp_path / "to")
+    assert (code, out) == (0, "train: 1 of 1 target shifted, by 4 pixels at most and 4 in the median\n")
