@@ -238,12 +238,14 @@ def shift_warnings(
     lengths = [max(map(abs, shift)) for shift in known.values()]
     if known and median(lengths) >= _SMALL_SHIFT:
         needed = min(math.ceil(np.percentile(lengths, 90)) + 1, 16)
-        remedy = "align them first" if needed > _LARGE_REACH else f"align them, or set loss.shift_reach={needed}"
+        remedy = f"align them, or set loss.shift_reach={needed} if images are not resized"
+        remedy = "look at them with --show 12, and align them first" if needed > _LARGE_REACH else remedy
         if needed > reach:
             found = f"by {median(lengths):g} pixels in the median of {len(known)} pairs, each in another direction"
             yield f"{what} are shifted {found}: {remedy} (tools.convert_data align-targets)"
-        return
-    far = [f"{name} by {_place(*shift)}" for name, shift in shifts.items() if max(map(abs, shift)) >= _LARGE_SHIFT]
+            return
+    least = max(_LARGE_SHIFT, reach + 1 if faint else 0)
+    far = [f"{name} by {_place(*shift)}" for name, shift in shifts.items() if max(map(abs, shift)) >= least]
     if far:
         yield f"{what} seem to be shifted in {len(far)} of {len(shifts)} pairs: {listed(far)}; {hint}"
 

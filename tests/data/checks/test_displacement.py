@@ -94,5 +94,19 @@ def test_different_displacements_of_most_pairs_are_a_warning(
     assert found.startswith(expected)
     assert bool(found) == bool(expected)
     if "in another" in found:
-        remedy = "align them first" if "9 pixels" in found else "align them, or set loss.shift_reach=4"
+        chosen = "align them, or set loss.shift_reach=4 if images are not resized"
+        remedy = "look at them with --show 12, and align them first" if "9 pixels" in found else chosen
         assert f": {remedy} (tools.convert_data align-targets)" in found
+
+
+@pytest.mark.parametrize(("what", "reach", "found"), [("targets", 0, 1), ("targets", 6, 0), ("stacked images", 6, 1)])
+def test_a_single_large_displacement_is_a_warning_unless_it_is_within_reach(what: str, reach: int, found: int) -> None:
+    shifts: dict[str, Shift] = {"far": (6, 0)}
+    faint = {f"s{number}": (0, 0) for number in range(20)} | shifts if what == "targets" else {}
+    assert len([*shift_warnings(shifts, what, faint, reach)]) == found
+
+
+def test_pairs_beyond_the_reach_are_named() -> None:
+    shifts: dict[str, Shift] = {f"s{number}": shift for number, shift in enumerate([*ASIDE, *ASIDE])} | {"far": (20, 0)}
+    (found,) = shift_warnings(shifts, "targets", shifts, 4)
+    assert found.startswith("targets seem to be shifted in 1 of 17 pairs: far by 20 pixels to the right")
