@@ -80,7 +80,7 @@ class ShiftSearch:
         padded = [F.pad(images, [self._reach] * 4, mode="replicate") for images in compared]
         for y in range(2 * self._reach + 1):  # all x shifts at once, so that a GPU needs few kernels
             moved, *counted = (images[..., y : y + height, :].unfold(-1, width, 1) for images in padded)
-            difference = (fake[..., None, :] - moved).abs().mean(dim=1)  # (N, H, shifts, W)
+            difference = (fake[..., None, :] - moved).abs_().mean(dim=1)  # (N, H, shifts, W)
             for is_counted in counted:
                 difference = difference * is_counted[:, 0]
                 counts.append(self._pooled(is_counted[:, 0]))
