@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
 from configs import build
 from configs.load import load_config
+from configs.schema import REPLACED
 from models.originals.weights import export_original, scheme_of
 from tests.images import write_data_set
 from tests.runs import run, translate
@@ -66,6 +68,13 @@ def data_sets(tmp_path: Path) -> dict[str, Path]:
     write_data_set(tmp_path / "folders", ["_A", "_B"], width=128)
     write_data_set(tmp_path / "labels", ["_label", "_inst", "_img"], width=128)
     return {name: tmp_path / name for name in ("halves", "folders", "labels")}
+
+
+def test_recipes_have_no_former_settings() -> None:
+    former = {key for keys in REPLACED.values() for key in keys.split()} - {*REPLACED}
+    for path in RECIPES:
+        sections = {name: of for name, of in yaml.safe_load(path.read_text()).items() if isinstance(of, dict)}
+        assert former.isdisjoint(f"{name}.{key}" for name, of in sections.items() for key in of), path
 
 
 @pytest.mark.parametrize("name", NETWORKS)
