@@ -26,7 +26,7 @@ def figures_after_shift(fake: Tensor, target: Tensor, reach: int) -> dict[str, f
 
     offsets = range(-reach, reach + 1)
     shifts = sorted(((x, y) for y in offsets for x in offsets), key=lambda of: (of[0] ** 2 + of[1] ** 2, of[1], of[0]))
-    costs = torch.stack([(moved(*shift) - inside).abs().mean() for shift in shifts]).tolist()  # waits once for a GPU
+    costs = torch.stack([(moved(*shift) - inside).abs_().mean() for shift in shifts]).tolist()  # waits once for a GPU
     best = min(range(len(shifts)), key=costs.__getitem__)
     shifted = moved(*shifts[best])
     similarity, _ = structural_similarity(*(extended(image[None], WINDOW) for image in (shifted, inside)))
