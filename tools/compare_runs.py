@@ -31,9 +31,9 @@ MISSING = "-"
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """What a run has recorded so far. Some files may be missing, because the run was killed or has an older version.
+    """What a run has recorded so far. Files can be missing if the run was killed, or if an older version wrote it.
 
-    settings: Text of each value by `section.key`, and weights of registered losses. Empty if config.yaml is unreadable.
+    settings: Text of each setting's value, by `section.key`. Empty if config.yaml is unreadable.
     status: State and step, such as "finished at step 1000".
     validated_on: Validation split and number of samples.
     metrics: Best point of each validation metric, by metric name.
@@ -91,7 +91,7 @@ def are_comparable(runs: Sequence[RecordedRun]) -> bool:
 
 
 def _metric_column(name: str, groups: Sequence[Sequence[RecordedRun]], *, marks_best: bool) -> list[str]:
-    """Return a cell per group: the mean of the best values of a metric. Add the step if the group has one run."""
+    """Return one cell per group: the mean over its runs of the best metric. For a single run, add the step."""
     points = [[run.metrics[name] for run in group if name in run.metrics] for group in groups]
     means = {n: Point(n, statistics.fmean(point.value for point in found)) for n, found in enumerate(points) if found}
     winner = best(name, means.values()).step if marks_best and len(means) > 1 else None

@@ -81,7 +81,7 @@ def parse_with_split(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tu
     add("--config", type=Path, metavar="FILE", help="settings of the data set, if the checkpoint has no settings")
     add("--split", default="train", metavar="NAME", help="default: train")
     add("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    add("overrides", nargs="*", metavar="section.key=value", help="settings that replace settings of the file")
+    add("overrides", nargs="*", metavar="section.key=value", help="settings that override the checkpoint or --config")
     arguments = parser.parse_intermixed_args(argv)
     log_to_console(is_main=True)
     network: FileRole = "encoder" if arguments.config else "generator"

@@ -30,13 +30,13 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = ArgumentParser(description="Export a trained generator to another file format. See docs/export.md.")
     add = parser.add_argument
     add("--checkpoint", type=Path, metavar="RUN_OR_FILE", help="run folder or checkpoint; default: newest run in runs/")
-    add("--direction", choices=DIRECTIONS, help="direction of CycleGAN, which has two generators; default: AtoB")
+    add("--direction", choices=DIRECTIONS, help="direction, if the run has two generators (CycleGAN); default: AtoB")
     contents = "; ".join(f"{name}: {file_format.content}" for name, file_format in FORMATS.items())
     add("--format", choices=tuple(FORMATS), required=True, help=contents)
     output_help = "default: generator.SUFFIX, or latest_net_G.pth for original, next to the checkpoint"
     add("--output", type=Path, metavar="PATH", help=output_help)
-    add("--existing", choices=("refuse", "replace"), default="refuse", help="if the output exists; default: refuse")
-    add("--weights", choices=("ema", "raw"), default="ema", help="ema: moving average, if any; default: ema")
+    add("--existing", choices=("refuse", "replace"), default="refuse", help="for an existing output; default: refuse")
+    add("--weights", choices=("ema", "raw"), default="ema", help="ema: averaged weights, if any; default: ema")
     edges_help = "the last input channel holds instance edges; only for weights files of pix2pixHD and SPADE"
     add("--instance-edges", action="store_true", help=edges_help)
     options = {option: keywords for each in FORMATS.values() for option, keywords in each.options.items()}
@@ -61,7 +61,7 @@ def check_packages(file_format: Format) -> None:
 
 
 def check_output(path: Path, *, is_folder: bool, may_exist: bool) -> None:
-    """Raise FileExistsError if `path` exists and `may_exist` is false, or if a file is where a folder is needed."""
+    """Raise FileExistsError if `path` exists although `may_exist` is false, or if `is_folder` is wrong for it."""
     problem = ""
     if path.exists() and path.is_dir() != is_folder:
         problem = "is a file, but --folder needs a folder" if is_folder else "is a folder"

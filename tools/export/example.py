@@ -1,4 +1,4 @@
-"""Random inputs and the generator's outputs, to check an exported file."""
+"""Examples that test an exported file: random inputs, and the generator's outputs for them."""
 
 from dataclasses import dataclass, replace
 from typing import cast
@@ -41,7 +41,7 @@ class Example:
 
 
 def random_batch(conditioning: Conditioning, n: int, height: int, width: int) -> Batch:
-    """Return n random samples with all inputs that any generator takes. Equal arguments give equal samples."""
+    """Return n random samples with every input that a generator can take. Equal arguments give equal samples."""
     rng = torch.Generator().manual_seed(n * height * width)
 
     def draw(n_channels: int, end: int, dtype: torch.dtype) -> Tensor:
@@ -133,5 +133,5 @@ def plain_copy(loaded: LoadedGenerator) -> LoadedGenerator:
 
 
 def without_encoder(generator: nn.Module) -> nn.Module:
-    """Return the generator without its encoder. Features become an input. A style is fixed: the chosen one, or 0."""
+    """Return the generator without its encoder. Features become an input. The style becomes the chosen style, or 0."""
     return generator.generator if isinstance(generator, EncodedGenerator) else generator

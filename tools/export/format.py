@@ -28,7 +28,7 @@ CARD: Options = {
     name: {"metavar": "TEXT", "help": f"{name} for the model card; see docs/export.md"}
     for name in ("title", "description", "license")
 }
-_STYLE_HELP = "onnx, html: image whose style all translations get; default: the mean style"
+_STYLE_HELP = "onnx, html: image that gives its style to all translations; default: the mean style"
 STYLE: Options = {"style": {"type": Path, "metavar": "IMAGE", "help": _STYLE_HELP}}
 
 
@@ -37,7 +37,7 @@ class ExportError(CheckpointError):
 
 
 def default_stem(loaded: LoadedGenerator, options: Mapping[str, Any]) -> str:
-    """Return the default file name for most formats, without suffix."""
+    """Return the default file name without suffix. Most formats use this function."""
     return "_".join(filter(None, ["generator", loaded.named_direction]))
 
 
@@ -68,7 +68,7 @@ def write_checked(
 ) -> None:
     """Write a temporary file, check its translations, and move it to `path`.
 
-    read: Loads the file and returns its generator as a function of named inputs.
+    read: Function that loads the file, and returns a function that computes its output from named inputs.
 
     Raises:
         ExportError: Translations of the file differ from the examples. The file is deleted.

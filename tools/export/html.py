@@ -30,7 +30,7 @@ PAGE = "index.html"
 N_SAMPLES = 4
 FILE_SIDE = 4096  # longest side of an opened file, in pixels
 LIVE_TENSORS = 4  # onnxruntime holds about four tensors as large as the largest activation
-PAGE_MEMORY = 2**31  # bytes for activations; WebAssembly addresses 4 GiB, also for weights and code
+PAGE_MEMORY = 2**31  # bytes for activations; weights and code share the 4 GiB of WebAssembly
 
 VERSION = "1.30.0"
 PACKAGE = f"onnxruntime-web@{VERSION}"
@@ -40,7 +40,7 @@ SILENCE_S = 20.0  # timeout of a download that sends no data, in seconds
 
 WASM = ("ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm")
 WEBGPU = ("ort.webgpu.bundle.min.mjs", "ort-wasm-simd-threaded.asyncify.wasm")
-# Hashes of files in the npm package, whose own integrity hash is sha512-q0y+JrrtukXSzsBWEMccVfqX25LRmosXHF+CaRJmg8pZCl…
+# SHA-256 of files in the npm package. The package's hash is sha512-q0y+JrrtukXSzsBWEMccVfqX25LRmosXHF+CaRJmg8pZCl…
 SHA256 = {
     "ort.wasm.bundle.min.mjs": "11e64bd8ffe11bd1a2a2f0d6275fdfbbba7262f0b76b99b53d228a8a22ef3d90",
     "ort-wasm-simd-threaded.wasm": "3398c10d07d229bd91b364548e130e0e51a8e5704b88c7c083ebbeb78842dee2",
@@ -59,7 +59,7 @@ def export_page(
     split: str | None = None,
     web_runtime: Path | None = None,
 ) -> None:
-    """Write the page of a generator.
+    """Write a page that runs a generator.
 
     output: Path of the page, or of a folder if `folder` is true.
     folder: Whether to write a folder with PAGE and the files that PAGE loads, for a web server.
@@ -103,7 +103,7 @@ def _check(loaded: LoadedGenerator, *, in_folder: bool) -> None:
 
 
 def _describe(loaded: LoadedGenerator, n_samples: int, split: str | None) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Return the description of the page, and its packed samples by part name, such as "sample-0"."""
+    """Return the description of the page, and packed samples by part name, such as "sample-0"."""
     samples = open_samples(loaded, split) if n_samples else Samples(loaded)
     sizes, parts = dict[str, tuple[int, int]](), dict[str, bytes]()
     for index, name in enumerate(samples.names):
@@ -190,6 +190,6 @@ HTML = Format(
         "folder": {"action": "store_true", "help": _FOLDER},
         "samples": {"type": whole_number(0), "default": N_SAMPLES, "metavar": "N", "help": _SAMPLES},
         "split": {"metavar": "NAME", "help": "html: split of the data set; default: the test split"},
-        "web_runtime": {"type": Path, "metavar": "PATH", "help": f"html: unpacked folder of {PACKAGE}"},
+        "web_runtime": {"type": Path, "metavar": "PATH", "help": f"html: unpacked npm package {PACKAGE}"},
     },
 )

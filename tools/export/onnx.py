@@ -21,7 +21,7 @@ from utils.torch_private import allow_sizes_of_one
 
 OUTPUT_NAME = "translated"
 MAX_ONNX_BYTES = 2**31  # size limit of protocol buffers
-VALUES_VERSION = "3"  # images that are not 8-bit RGB, which readers of versions 1 and 2 do not support
+VALUES_VERSION = "3"  # version for images other than 8-bit RGB; readers of versions 1 and 2 reject it
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 
 
@@ -49,11 +49,11 @@ class ImageProgram(nn.Module):
         """Return (N, 3, H, W) uint8 RGB images, or (N, C, H, W) values in the unit and type of the targets.
 
         source: (N, 3, H, W) uint8 RGB images, or (N, 1, H, W) class ids: uint8 for at most 255 classes, int32 for more.
-            An id that is no class gives zeros in all channels. Images other than 8-bit RGB are (N, C, H, W): float32 in
-            their own unit if the settings give a value range, otherwise uint8.
+            Unknown class ids give zeros in all channels. Images other than 8-bit RGB are (N, C, H, W): float32 in the
+            unit of their files if the settings give a value range, otherwise uint8.
         instances: (N, 1, H, W) int32 ids, if the generator uses instance edges.
         features: Precomputed features, (N, 3, H, W) uint8, or encoded features, (N, C, H, W) float32 in [-1, 1].
-        source_images: Additional images for a source of class ids. Shape and type as for images other than 8-bit RGB.
+        source_images: Images in addition to class ids, (N, C, H, W). Their type depends on the value range as above.
         latents: (N, C) noise and style. See `given_latents`.
         """
         self.sides.check(source)
@@ -68,8 +68,8 @@ class ImageProgram(nn.Module):
 def export_program(loaded: LoadedGenerator, path: Path, dtype: Dtype, *, is_for_page: bool = False) -> None:
     """Write the generator, without its encoder, as an ONNX program.
 
-    is_for_page: Whether noise and style are inputs of the program. If false, noise is 0, the style is the chosen or
-        mean style, and the written file is logged.
+    is_for_page: Whether noise and style are inputs of the program. If false, noise is 0, and the style is the chosen
+        or mean style. The function then also logs the file and its inputs.
 
     Raises:
         ExportError: torch cannot trace the generator, the program is too large, or its output differs too much.
@@ -103,8 +103,8 @@ def export_program(loaded: LoadedGenerator, path: Path, dtype: Dtype, *, is_for_
 def trace(network: nn.Module, inputs: Mapping[str, Tensor]) -> ExportedProgram:
     """Return the network as a program for any batch size, height and width.
 
-    inputs: Example inputs, (N, C, H, W) or (N, C), by name. The trace uses larger inputs, so that the examples later
-        test other sizes than the traced size.
+    inputs: Example inputs, (N, C, H, W) or (N, C), by name. The trace uses larger inputs, so that these
+        examples can later test another size.
     """
     traced = {name: tensor.repeat((2, 1, 2, 2)[: tensor.ndim]) for name, tensor in inputs.items()}
     sizes = {name: dict.fromkeys({0, 2, 3} & {*range(tensor.ndim)}, Dim.DYNAMIC) for name, tensor in inputs.items()}
@@ -117,7 +117,7 @@ def trace(network: nn.Module, inputs: Mapping[str, Tensor]) -> ExportedProgram:
 
 
 def write_onnx(program: ExportedProgram, path: Path, facts: Mapping[str, str]) -> None:
-    """Write an .onnx file with `facts` as metadata. At its end, append the SHA-256 of all bytes before."""
+    """Write an .onnx file with `facts` as metadata. Then append the SHA-256 of the file so far."""
     import onnx
     import onnx_ir
 

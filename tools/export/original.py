@@ -16,7 +16,7 @@ from tools.export.format import Format
 from utils.checkpoint import read_weights_file, write_weights_file
 from utils.log import logger
 
-_BIASED_BEFORE_INSTANCE_NORM = ("pix2pix", "CycleGAN", "CUT")  # other projects have biases before all norms
+_BIASED_BEFORE_INSTANCE_NORM = ("pix2pix", "CycleGAN", "CUT")  # these have no biases before batch norm
 _LETTERS: dict[FileRole, str] = {"generator": "G", "discriminator": "D", "projection": "F"}  # letters in file names
 
 
@@ -27,7 +27,7 @@ def write_original(
 
     The encoder of a generator is written to a second file.
 
-    family: Original project. None: the project of the training method, or else the first that has such a network.
+    family: Original project. None: the project of the training method, or the first project with such a network.
     network: Which network of the run to write.
 
     Raises:
@@ -55,7 +55,7 @@ def write_original(
 
 
 def generator_files(loaded: LoadedGenerator, output: Path) -> list[Path]:
-    """Return the file of the generator, and a second file for its encoder, if any."""
+    """Return the path of the generator's file, and of its encoder's file if it has an encoder."""
     return [output, encoder_file(output)] if isinstance(loaded.generator, EncodedGenerator) else [output]
 
 
@@ -69,7 +69,7 @@ def choose_family(network: nn.Module, wanted: str | None, usual: str | None = No
     """Return the original project that the weights are written for: `wanted`, `usual`, or the first that fits.
 
     Raises:
-        OriginalWeightsError: No project, or not the wanted project, has such a network.
+        OriginalWeightsError: No project has such a network, or the wanted project has none.
     """
     description = FORMATS[scheme_of(network)]
     families: tuple[str, ...] = description.families

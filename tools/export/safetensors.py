@@ -37,7 +37,7 @@ def export_weights(loaded: LoadedGenerator, path: Path, dtype: Dtype) -> None:
 
 
 def open_weights(path: Path) -> Run:
-    """Load a file. Return a function that runs its generator on the inputs in their order."""
+    """Load a file. Return a function that runs the file's generator on inputs in the given order."""
     generator = load_generator(path).generator
     return lambda inputs: evaluate(generator, *inputs.values())
 

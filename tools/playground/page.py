@@ -28,7 +28,7 @@ from utils.errors import ConfigError
 from utils.label_colors import IGNORED, read_label_colors
 from utils.log import logger
 
-MOST = 200  # listed samples
+MOST = 200  # maximum number of samples in the page's list
 MAX_PIXELS = 2**23  # pixels of a drawing
 DEFAULT_SIDE = 256  # side of a new drawing in pixels, if the settings contain no size
 MOST_SIDE = 1024  # longest side of a new drawing in pixels
@@ -40,7 +40,7 @@ ENGINE = "engine"  # name of the chosen engine in the import map
 
 @dataclass(frozen=True)
 class Samples:
-    """The first samples of a split, at the image size of the training.
+    """The first samples of a split, at the image size of training.
 
     loaded: Generator. Its settings decide how samples are read.
     layout: The split. None: there are no samples.
@@ -68,7 +68,7 @@ class Samples:
     def pack(self, sample: Sample) -> bytes:
         """Return a sample as bytes for page/wire.js: class ids (int32) or 8-bit RGB, then instance ids (int32), if any.
 
-        The bytes are little-endian and row-major. Ignored pixels have the id that label map files use.
+        The bytes are little-endian and row-major. Ignored pixels have the same id as in label map files.
         """
         if n_classes := self.loaded.conditioning.n_classes:
             ids, ignored = sample.source.int(), self.loaded.data_facts.ignored_id
@@ -112,19 +112,19 @@ def _bytes_of(ids: Tensor) -> bytes:
 def describe(samples: Samples, /, **others: Any) -> dict[str, Any]:
     """Return what the page's script must know about a generator, as values for JSON.
 
-    `others` replaces values. Some keys:
+    `others` replaces some of these values. Keys that need an explanation:
 
     classes: Id, name and colour of each class. Ignored pixels are the last class. Empty for RGB images.
     n_classes: Number of classes without ignored pixels.
     takes_seed, seed: Whether translations depend on a seed, and the first seed.
-    width, height: Size of a new drawing in pixels. Camera frames are resized to the longer side.
+    width, height: Size of a new drawing in pixels. The longest side of camera frames is the larger of these two.
     max_pixels: Maximum number of pixels of a drawing. The page shrinks larger files.
     samples, sample_sizes: Names of the samples. Width and height of each sample in an exported page, otherwise empty.
     file_colors: Colours in label map files, with their class ids. Empty if files hold ids.
     styles: File names of style images. If there are any, the user chooses a style instead of a seed.
     mixes_styles: Whether the page can interpolate between two seeds or styles.
-    file_side: Opened files are shrunk to this longest side in pixels, or to the longer side of a new drawing.
-    latents: Numbers of noise and style values that an exported page samples from a seed.
+    file_side: Default for the longest side of an opened file in pixels, unless new drawings have a longer side.
+    latents: How many noise values and style values an exported page samples from a seed.
 
     Raises:
         ConfigError: The file metrics.label_colors has another number of classes than the generator.

@@ -19,10 +19,10 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     checkpoint_help = "run folder, checkpoint, .safetensors, or …_net_G.pth of an original project"
     parser = server_parser("Translate images for other programs over HTTP.", checkpoint_help)
     add = parser.add_argument
-    add("--host", metavar="ADDRESS", help="address to listen on; default: this machine only; others need a token")
+    add("--host", metavar="ADDRESS", help="address to listen on; default: 127.0.0.1; other machines need a token")
     port_help = "port to listen on, or 0 for any free port; default: %(default)s"
     add("--port", type=whole_number(0, 65535), default=8000, metavar="N", help=port_help)
-    token_help = f"file with the token that clients must send (Authorization: Bearer); default: the variable {TOKEN}"
+    token_help = f"file with the token that clients must send (Authorization: Bearer); default: value of {TOKEN}"
     add("--token-file", type=Path, metavar="FILE", help=token_help)
     for option, least, what in (
         ("--batch-size", 1, "maximum batch size; images of the same size are translated together"),
@@ -30,7 +30,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
         ("--max-pixels", 1, "maximum number of pixels of an image"),
         ("--max-waiting", 1, "maximum number of requests that are translated or wait; further requests get status 503"),
         ("--timeout-s", 1, "seconds after which a request that still waits gets status 503"),
-        ("--drain-s", 0, "seconds for the current requests when the server stops"),
+        ("--drain-s", 0, "seconds that current requests get to finish when the server stops"),
     ):
         add(option, type=whole_number(least), metavar="N", help=f"{what}; default: %(default)s")
     arguments = parse(parser, argv)

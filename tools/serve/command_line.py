@@ -15,7 +15,7 @@ TOKEN = "PAIRGAN_TOKEN"  # environment variable with the token of the service
 
 
 def server_parser(description: str, checkpoint: str) -> ArgumentParser:
-    """Return a parser with the shared options, and with defaults for options that only the service has.
+    """Return a parser with the shared options. It also sets defaults for options that only the service has.
 
     checkpoint: Help text of --checkpoint.
     """
@@ -24,7 +24,7 @@ def server_parser(description: str, checkpoint: str) -> ArgumentParser:
     parser.set_defaults(timeout_s=60, drain_s=DRAIN_S)
     add_generator_options(parser, checkpoint, most_seed=MAX_SEED)
     add = parser.add_argument
-    style_help = "image whose style translations get; repeat the option to offer a choice of styles"
+    style_help = "image that gives its style to translations; repeat the option to offer several styles"
     add("--style", type=Path, action="append", dest="styles", default=[], metavar="IMAGE", help=style_help)
     edges_help = "the last input channel holds instance edges; only for weights files of pix2pixHD and SPADE"
     add("--instance-edges", action="store_true", help=edges_help)

@@ -23,7 +23,7 @@ from utils.signals import STOPPING, ignore
 _Result = TypeVar("_Result")
 PRELOADED = ["tools.serve.request_files"]  # modules that the fork server imports before it forks processes
 N_PROCESSES = 4  # each can hold one decoded image in memory
-_LEAST_MEMORY = 2**31  # memory limit of a process in bytes, including torch
+_LEAST_MEMORY = 2**31  # smallest memory limit of a process in bytes; torch needs a part of it
 _context: Any = get_context("forkserver" if "forkserver" in get_all_start_methods() else "spawn")
 
 

@@ -28,11 +28,11 @@ from utils.log import logger
 from utils.machine import memory_bytes
 from utils.text import printable
 
-LINGER_S = 2.0  # how long to read a refused body; a client that is still sending could miss the response
+LINGER_S = 2.0  # seconds to read a refused body, because a client that still sends could miss the response
 SOON = {"Retry-After": "1"}
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 _OPEN_PATH = "/health"  # needs no token
-_MOST_BODIES = 64  # bodies of the maximum size; together they can take at most a quarter of the memory
+_MOST_BODIES = 64  # number of bodies with the maximum size; a quarter of the memory is a further limit
 _LEAST_TOKEN = 16  # characters
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _LOCAL_NAME = re.compile(r"(127(\.\d{1,3}){3}|localhost|\[::1\])(:\d{1,5})?", re.ASCII | re.IGNORECASE)
@@ -97,7 +97,7 @@ class Gate:
         except (Exception, asyncio.CancelledError) as error:
             if status:
                 raise
-            self._n_held, n_bytes = self._n_held - n_bytes, 0  # free its share before sending the refusal
+            self._n_held, n_bytes = self._n_held - n_bytes, 0  # the refused request no longer counts
             refusal = self._refusal(error, request)
             headers = {"Connection": "close", **(refusal.headers or {})}
             body = f"{printable(' '.join(refusal.detail.split()))}\n"
@@ -181,7 +181,7 @@ def read_token(file: Path | None, host: str) -> str | None:
         return None
     if len(token) < _LEAST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
         expected = f"expected a word of {_LEAST_TOKEN} or more ASCII characters"
-        raise ConfigError(f"{origin}: {expected}. Make it: python -c 'import secrets; print(secrets.token_urlsafe())'")
+        raise ConfigError(f"{origin}: {expected}. Make one: python -c 'import secrets; print(secrets.token_urlsafe())'")
     return token
 
 

@@ -32,7 +32,7 @@ class Job:
     """A sample that waits for translation.
 
     sample: Sample, padded for the network.
-    seed: Seed for features, noise and style. With several styles: number of a style.
+    seed: Seed for features, noise and style. If the server has several styles, the number of a style.
     toward: Second seed or style, and its share of the mix, from 0 to 1. None: do not mix.
     begin: Function to call just before the network runs.
     result: Future of the translation.
@@ -153,7 +153,7 @@ class TranslationQueue:
     def __init__(self, max_pixels: int) -> None:
         self._max_pixels = min(max_pixels, _MOST_PIXELS)
         self._waiting = list[Job]()
-        n_threads = torch.get_num_threads()  # worker threads set the default to 1
+        n_threads = torch.get_num_threads()  # read it now, because worker threads later set it to 1
         self._thread = ThreadPoolExecutor(1, "translator", torch.set_num_threads, (n_threads,))
         self._computing: asyncio.Task[None] | None = None
 

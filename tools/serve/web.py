@@ -50,7 +50,7 @@ class _Connection(H11Protocol):
     def _watch(self) -> None:
         waits_for = (self.conn.their_state in (h11.IDLE, h11.SEND_BODY), self.transport.get_write_buffer_size())
         is_in_head = self.conn.their_state is h11.IDLE and bool(self.conn.trailing_data[0])
-        head = (self.cycle,) if is_in_head else None  # the previous request identifies these headers
+        head = (self.cycle,) if is_in_head else None  # another object for each request
         if (any(waits_for) and waits_for == self._moved) or (head and head == self._head):
             self.transport.abort()
         self._moved, self._head = waits_for, head
@@ -101,12 +101,12 @@ class WebServer(uvicorn.Server):
         super().__init__(config)
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
-        """Answer requests until a signal arrives. Connections that already wait are included."""
+        """Answer requests until a signal arrives, including requests that already wait."""
         super().run(sockets or [self._socket])
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Close the socket. Finish current requests for up to `drain_s`, then cancel them."""
-        logger.info("stopping     waits %d s for current requests; Ctrl-C again stops at once", self._drain_s)
+        logger.info("stopping     waiting up to %d s for current requests; Ctrl-C again stops at once", self._drain_s)
         await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:

@@ -26,8 +26,8 @@ import { Zoom } from "zoom";
 const get = id => document.getElementById(id);
 const model = JSON.parse(get("model").textContent);
 const hasClasses = model.classes.length > 0;
-const longestSide = Math.max(model.width, model.height); // of a camera's frame
-const fileSide = Math.max(model.file_side, longestSide); // to which larger files are reduced by default
+const longestSide = Math.max(model.width, model.height); // longest side of a camera frame
+const fileSide = Math.max(model.file_side, longestSide); // default for the longest side of an opened file
 const camera = new Camera(stopCamera);
 
 const palette = new Palette(get("values"), get("color"), model);
@@ -69,15 +69,15 @@ const board = new DrawingBoard({ canvas: get("source"), cursor, corner: get("cor
   onReach: place => zoom.reveal(place),
 });
 
-const PAUSE_MS = 400; // within a stroke, after which it is translated whole
+const PAUSE_MS = 400; // if the pointer pauses this long during a stroke, translate at full size
 const styles = new StyleStrip(
   { choices: get("style-choices"), other: get("other"), percent: get("percent"), seed: get("seed") }, model, {
     translate: job => engine.translate(job),
     onChoose: translate,
   });
 let live = null;
-let pause = null; // the timer of a stroke
-let opening = 0; // the number of the newest picture that is opened: an older one may arrive later
+let pause = null; // timer for PAUSE_MS
+let opening = 0; // number of the last request to open a picture; results of earlier requests are ignored
 
 function translate() {
   view.markStale(true);
@@ -87,7 +87,7 @@ function translate() {
   if (board.stroke) pause = setTimeout(() => live?.request(() => job()), PAUSE_MS);
 }
 
-/** What is to be translated, in the style that is chosen: a draft, or the whole picture. */
+/** Return a job for the engine: a draft or the whole picture, with the chosen style. */
 function job({ picture, isDraft } = { picture: board.picture.copy(), isDraft: false }) {
   return { picture, isDraft, seed: seed(), ...styles.mixture };
 }
@@ -99,7 +99,7 @@ async function translation(job) {
   return image;
 }
 
-/** Return the whole number in a field, which then shows it: the default if it holds none, the nearest one allowed. */
+/** Return the whole number in a field, limited to the allowed range, or `otherwise` if the field is empty. */
 function numberIn(id, least, most, otherwise) {
   const typed = get(id).valueAsNumber;
   const number = Math.min(Math.max(Number.isNaN(typed) ? otherwise : Math.trunc(typed), least), most);
@@ -111,7 +111,7 @@ function seed() {
   return numberIn("seed", 0, 2147483647, 0);
 }
 
-/** Show a message. kind: "error", "note", or "translation" for an error that the next translation ends. */
+/** Show a message. kind: "error", "note", or "translation" (an error that disappears with the next translation). */
 function say(text, kind) {
   get("message").hidden = false;
   get("message").dataset.kind = kind;
@@ -124,7 +124,7 @@ function show(image, job, milliseconds) {
   view.show(image, job, milliseconds);
   view.markStale(live.waiting !== null);
   if (!get("styles").hidden && !job.isDraft && !live.waiting && !camera.isOn) {
-    styles.update(job.picture).catch(() => {}); // the next translation reports what is wrong
+    styles.update(job.picture).catch(() => {}); // the next translation reports the error
   }
 }
 
@@ -133,7 +133,7 @@ function reportTranslation(error) {
   if (error.isPassing) status("no connection");
 }
 
-/** Run what the user asked for; a problem becomes the message of the page. */
+/** Run an action of the user. If it fails, show the error as the page's message. */
 async function attempt(action) {
   get("message").hidden = true;
   try {
@@ -156,7 +156,7 @@ function choose(name) {
   document.querySelector(`[name=tool][value=${name}]`).checked = true;
 }
 
-/** Return the longest side of a picture that is opened. */
+/** Return the longest side that an opened picture can have. */
 function longest() {
   return numberIn("longest", 16, 4096, fileSide);
 }
@@ -164,8 +164,8 @@ function longest() {
 // --- pictures -------------------------------------------------------------------------------------------------------
 
 /**
- * Replace the picture by that of a function, unless another is opened meanwhile; return whether it is shown.
- * prepare(): called before it is shown.
+ * Show the picture that read() returns, unless the user opens another picture meanwhile.
+ * Return whether the picture is shown. prepare(): called just before.
  */
 async function open(read, prepare = () => {}) {
   const turn = ++opening;
@@ -195,10 +195,10 @@ async function openFile(file) {
   if (!isShown || picture.values.length === width * height) return;
   say(
     `${file.name}: was shrunk from ${width}x${height} to ${picture.width}x${picture.height} pixels. ` +
-    `The limits are ${model.max_pixels} pixels, and the "Longest side" under More.`, "note");
+    `The limits are ${model.max_pixels} pixels in total, and "Longest side" under More.`, "note");
 }
 
-/** Lay a photograph under the drawing, or none. */
+/** Show a photograph under the drawing. Without a file, remove the photograph. */
 async function trace(file) {
   if (file) await tracing.lay(file);
   else tracing.remove();
@@ -223,7 +223,7 @@ async function openBlank() {
   await open(() => Picture.blank(width, height, palette.paper, model.needs_instances));
 }
 
-/** Return a label map in the colours that files have, which may be others than those of the palette. */
+/** Return a label map in the colours of label map files. These can differ from the palette's colours. */
 function coloredCanvas(picture) {
   const colorOf = new Map(model.file_colors.map(([color, id]) => [id, parseInt(color, 16)]));
   return picture.toCanvas(value => colorOf.get(value));
@@ -246,14 +246,14 @@ async function toggleCamera() {
     stopCamera();
     return;
   }
-  const turn = ++opening; // a picture that is opened meanwhile wins
+  const turn = ++opening; // if the user opens a picture meanwhile, do not start the camera
   if (!(await camera.start())) return;
   if (turn !== opening) {
     stopCamera();
     return;
   }
   get("camera").setAttribute("aria-pressed", "true");
-  board.replace(board.picture); // the drawing, to which Undo returns; frames take its place
+  board.replace(board.picture); // record a step, so that Undo restores the drawing
   requestAnimationFrame(showFrame);
 }
 
@@ -262,7 +262,7 @@ function stopCamera() {
   get("camera").setAttribute("aria-pressed", "false");
 }
 
-/** Translate the camera's newest frame whenever the one before is done. */
+/** Translate the camera's newest frame as soon as the previous translation is finished. */
 function showFrame() {
   if (!camera.isOn) return;
   const { video } = camera;
@@ -332,7 +332,7 @@ function connectControls() {
   new Gestures(get("source-stage"), zoom, { onGrip: () => board.takeBack() });
   new Gestures(get("result-stage"), zoom, { isMoved: true });
   connectDrops(file => attempt(() => openFile(file)));
-  addEventListener("pagehide", keep); // not on Android, where a page is hidden, and then ended
+  addEventListener("pagehide", keep); // Android ends hidden pages without this event
   document.addEventListener("visibilitychange", keep);
 }
 
@@ -341,12 +341,12 @@ function resizeBrush(by) {
   get("size").dispatchEvent(new Event("input"));
 }
 
-/** Keep the drawing, to which a page that is loaded again returns. */
+/** Store the drawing, so that the page shows it again after a reload. */
 function keep() {
   if (board.picture && !camera.isOn) keepDrawing(board.picture, get("samples").value, model);
 }
 
-/** Take the file of an input, which can then be chosen again. */
+/** Return the chosen file of an input, and clear the input, so that the user can choose the same file again. */
 function taken(input) {
   const [file] = input.files;
   input.value = "";
@@ -355,7 +355,7 @@ function taken(input) {
 
 // --- start ----------------------------------------------------------------------------------------------------------
 
-/** Show the drawing that is kept, or the first sample. */
+/** Show the stored drawing, or else the first sample. */
 async function openFirst() {
   const kept = await keptDrawing(model);
   if (kept) {

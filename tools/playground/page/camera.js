@@ -1,20 +1,20 @@
 // Frames of a webcam.
 
 export class Camera {
-  /** onEnd(): called when the camera ends by itself, as when it is unplugged. */
+  /** onEnd(): called if the camera stops by itself, for example because it was unplugged. */
   constructor(onEnd) {
     this.onEnd = onEnd;
     this.video = document.createElement("video");
     this.video.muted = this.video.playsInline = true;
     this.stream = null;
-    this.turn = 0; // of start and stop: a start that was overtaken must not take the camera
+    this.turn = 0; // number of calls of start and stop; a later call cancels a start that still waits
   }
 
   get isOn() {
     return this.stream !== null;
   }
 
-  /** Ask for the camera; return whether it is on. Throws where there is none, or the user refuses. */
+  /** Ask for the camera. Return whether it is on. Throw an error if there is no camera or the user refuses. */
   async start() {
     const turn = ++this.turn;
     if (!navigator.mediaDevices) throw new Error("The browser does not allow this page to use a camera.");

@@ -1,12 +1,12 @@
-// The mark on the picture where one draws, as large as what would be painted.
+// A circle around the pointer that shows which pixels the tool would paint.
 
 export class Cursor {
   constructor(element) {
     this.element = element;
-    this.place = undefined; // in shares of the picture; undefined if it is hidden
+    this.place = undefined; // [x, y] from 0 to 1 within the picture; undefined if the cursor is hidden
   }
 
-  /** Show a diameter in pixels around a pixel of a picture. */
+  /** Show a circle around pixel (x, y) of a picture. diameter: in pixels of the picture. */
   show({ width, height }, x, y, diameter) {
     Object.assign(this.element.style, {
       left: `${((x + 0.5 - diameter / 2) / width) * 100}%`,

@@ -1,6 +1,6 @@
-// Files that the page gives to the browser to save.
+// Downloads of files that the page creates.
 
-/** Download the picture on a canvas as PNG, with its exact levels. */
+/** Download the picture on a canvas as PNG, without any loss. */
 export function saveCanvas(canvas, name) {
   canvas.toBlob(blob => saveBlob(blob, name), "image/png");
 }

@@ -1,16 +1,16 @@
-// Translations of half the sides while a stroke is drawn, where a network is too slow for those of all pixels.
+// Drafts: if the network is slow, pictures are translated at half size while the user draws a stroke.
 
 import { Picture } from "picture";
 
-const SLOW_MS = 150; // of a whole translation: a faster one is translated whole all the time
+const SLOW_MS = 150; // use drafts if a translation at full size takes longer
 
 export class Drafts {
   constructor(model) {
     this.model = model;
-    this.milliseconds = 0; // of the newest whole translation
+    this.milliseconds = 0; // duration of the last translation at full size
   }
 
-  /** Return the picture to translate while a stroke is drawn, and whether it is a smaller one. */
+  /** Return the picture to translate during a stroke, and whether this picture is a draft. */
   of(picture) {
     const { width, height } = picture;
     const isDraft = this.milliseconds > SLOW_MS && Math.min(width, height) >= 2 * this.model.min_size;
@@ -18,7 +18,7 @@ export class Drafts {
   }
 }
 
-/** Return every second pixel of a label map, or the means of 2x2 colours; an odd side loses its last pixels. */
+/** Return a picture of half size: every second pixel of a label map, or the mean colour of each 2x2 block. */
 export function halved({ width, height, values, instances }, hasClasses) {
   const half = Picture.blank(width >> 1, height >> 1, 0, instances !== null);
   for (let y = 0, to = 0; y < half.height; y++) {

@@ -1,30 +1,30 @@
-// The canvas that one draws on, by pointer or by keyboard.
+// The canvas on which the user draws with a pointer or the keyboard.
 
 import { History } from "history";
 import { Change, Replacement } from "steps";
 import { Stroke } from "stroke";
 
-const KEYBOARD = "keyboard"; // in place of a pointer's id
+const KEYBOARD = "keyboard"; // used instead of a pointer id
 const RIGHT_BUTTON = 2, PEN_ERASER = 5;
-const NEAR = { mouse: 8, pen: 12, touch: 24 }; // pixels of the screen, within which a corner is the first one again
+const NEAR = { mouse: 8, pen: 12, touch: 24 }; // screen pixels; a click this near the first corner closes a polygon
 
 /**
- * settings(): the tool ("brush", "eraser", "line", "rectangle", "polygon", "fill", "pick"), the value to draw with, the
- * paper to erase with, the diameter of the brush, and whether each stroke is an instance of its own.
- * onChange(): called when the picture has changed. onResize(): called when it has other sides. onPick(value): called
- * with a value that is picked. onEdit(): called before the picture is drawn on. onReach([x, y]): called with the place,
- * in shares of the picture, to which the keyboard has moved.
+ * settings(): returns the tool ("brush", "eraser", "line", "rectangle", "polygon", "fill", "pick"), the value to draw
+ * with, the value to erase with (paper), the brush diameter, and whether each stroke becomes a new instance.
+ * onChange(): called after the picture changes. onResize(): called if a new picture has another size. onPick(value):
+ * called when the user picks a pixel's value. onEdit(): called before an edit. onReach([x, y]): called when a key moves
+ * the cursor; x and y are relative to the picture, from 0 to 1.
  */
 export class DrawingBoard {
   constructor({ canvas, cursor, corner }, callbacks) {
     Object.assign(this, { canvas, cursor, corner }, callbacks);
-    canvas.getContext("2d", { alpha: false }); // which makes a saved picture RGB
+    canvas.getContext("2d", { alpha: false }); // so that a saved PNG is RGB
     this.history = new History();
     this.picture = null;
-    this.stroke = null; // that is not finished; a polygon may wait for its next corner
-    this.drawer = null; // the id of the pointer that is down, or KEYBOARD
-    this.at = null; // the pixel of the keyboard
-    this.isStale = false; // whether the canvas is to be painted again
+    this.stroke = null; // unfinished stroke; a polygon stays unfinished until it is closed
+    this.drawer = null; // id of the pointer that draws, or KEYBOARD
+    this.at = null; // pixel of the keyboard cursor
+    this.isStale = false; // whether the canvas must be repainted
     canvas.addEventListener("pointerdown", event => this.#press(event));
     canvas.addEventListener("pointermove", event => this.#move(event));
     for (const type of ["pointerup", "pointercancel"]) canvas.addEventListener(type, event => this.#release(event));
@@ -35,14 +35,14 @@ export class DrawingBoard {
     canvas.addEventListener("keydown", event => this.#key(event));
   }
 
-  /** Show another picture, as a step that can be undone unless it is the first. */
+  /** Show another picture. The user can undo this, unless it is the first picture. */
   replace(picture) {
     this.finish();
     if (this.picture) this.history.add(new Replacement(this.picture));
     this.show(picture);
   }
 
-  /** Show another picture without a step, as the next frame of a film. */
+  /** Show another picture, such as a camera frame. The user cannot undo this. */
   show(picture) {
     this.stroke = this.drawer = null;
     this.picture = picture;
@@ -54,7 +54,7 @@ export class DrawingBoard {
     this.#changed();
   }
 
-  /** Change the picture by a function of it, as a step that can be undone. */
+  /** Change the picture with the function `change`. The user can undo this. */
   edit(change) {
     this.onEdit();
     this.finish();
@@ -72,7 +72,7 @@ export class DrawingBoard {
     return this.history.undone.length > 0;
   }
 
-  /** Undo the last step, or the last corner of a polygon that is not closed. */
+  /** Undo the last step, or remove the last corner of an unfinished polygon. */
   undo() {
     if (this.#isOpen) {
       this.stroke.dropCorner();
@@ -91,7 +91,7 @@ export class DrawingBoard {
     if (this.canRedo) this.show(this.history.redo(this.picture));
   }
 
-  /** Finish the stroke that is drawn, or close the polygon; one of fewer than three corners is given up. */
+  /** Finish the stroke, or close the polygon. Discard a polygon with fewer than three corners. */
   finish() {
     if (this.#isOpen && this.stroke.corners.length < 3) this.giveUp();
     if (!this.stroke) return;
@@ -102,24 +102,24 @@ export class DrawingBoard {
     this.show(picture);
   }
 
-  /** Give up the stroke or the polygon that is not finished. */
+  /** Discard the unfinished stroke or polygon. */
   giveUp() {
     if (this.stroke) this.show(this.stroke.before);
   }
 
-  /** Take back what a pointer draws that is down; the corners of a polygon from earlier presses stay. */
+  /** Discard the stroke of the current press. A polygon keeps its earlier corners. */
   takeBack() {
     this.drawer = null;
     if (this.#isOpen && this.stroke.corners.length) this.#leave();
     else this.giveUp();
   }
 
-  /** Whether a polygon waits for its next corner. */
+  /** Whether the stroke is an unfinished polygon. */
   get #isOpen() {
     return this.stroke?.tool === "polygon";
   }
 
-  /** Paint the canvas before the browser shows its next frame, and report the change. */
+  /** Report a change, and repaint the canvas before the browser's next frame. */
   #changed() {
     this.#showFirstCorner();
     this.onChange();
@@ -163,7 +163,7 @@ export class DrawingBoard {
     this.#showCursor(...pixel);
     if (this.drawer === null) this.#hover(...pixel);
     if (this.drawer === null || this.drawer !== event.pointerId) return;
-    if (event.buttons === 0) { // released where this page could not see it
+    if (event.buttons === 0) { // released outside the page
       this.#release(event);
       return;
     }
@@ -172,7 +172,7 @@ export class DrawingBoard {
     this.#paintStroke();
   }
 
-  /** Show a polygon with a corner where the pointer is. */
+  /** Preview a polygon with the pointer as its next corner. */
   #hover(x, y) {
     if (!this.#isOpen) return;
     if (this.settings().tool !== "polygon") {
@@ -199,7 +199,7 @@ export class DrawingBoard {
     this.#paintStroke();
   }
 
-  /** Begin a stroke, or go on with a polygon. */
+  /** Begin a stroke, or continue a polygon. */
   #begin(drawer, [x, y], erases = false) {
     const { tool, value, paper, size, strokeIsInstance } = this.settings();
     if (tool === "pick") {
@@ -249,7 +249,7 @@ export class DrawingBoard {
     this.cursor.show(this.picture, x, y, ["brush", "eraser", "line"].includes(tool) ? size : 1);
   }
 
-  /** Arrows move, space draws: a dab, a corner, or both ends of a line; Enter closes a polygon, Escape gives up. */
+  /** Handle a key: arrows move the cursor, Space or Enter draws, Enter closes a polygon, Escape discards it. */
   #key(event) {
     const steps = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
     const { width, height } = this.picture;

@@ -1,6 +1,6 @@
-// Files that are dropped on the page, or pasted.
+// Files that the user drops on the page or pastes.
 
-/** Call onFile(file) with the first one. */
+/** Call onFile(file) with the first dropped or pasted file. */
 export function connectDrops(onFile) {
   const page = document.documentElement;
   page.addEventListener("dragover", event => {

@@ -1,28 +1,28 @@
-// The results that are kept, as small pictures.
+// The gallery: small pictures of the results that the user keeps.
 
 import { saveBlob } from "download";
 
-const HEIGHT = 260; // pixels; page.css shows half as many, which are so many on a dense screen
-const MOST_WIDTH = 2048; // of a panorama
+const HEIGHT = 260; // pixels; twice the height in page.css, for screens with high resolution
+const MOST_WIDTH = 2048; // pixels; limits panoramas
 
 export class Gallery {
-  /** store: KeptResults. onOpen(file): called with the file of the result that is chosen. */
+  /** store: KeptResults. onOpen(file): called when the user opens a result. */
   constructor(element, store, onOpen) {
     Object.assign(this, { element, store, onOpen });
   }
 
-  /** Show the results that are kept from earlier. */
+  /** Show the results of earlier visits. */
   async restore() {
     const shown = (await this.store.all()).map(({ number, file }) => [this.#show(number, file), file]);
-    for (const [image, file] of shown) await fill(image, file); // one at a time: all in full would fill the memory
+    for (const [image, file] of shown) await fill(image, file); // decode one at a time, to save memory
   }
 
-  /** Keep the file of a result (see result_file.js). */
+  /** Store and show a result file (see result_file.js). */
   async keep(file) {
     await fill(this.#show(await this.store.add(file), file), file);
   }
 
-  /** Return the image, which is still empty. */
+  /** Add a figure for a result. Return its image element, which is still empty. */
   #show(number, blob) {
     const file = new File([blob], `result_${number}.png`, { type: blob.type });
     const figure = document.createElement("figure"), image = new Image();
@@ -42,7 +42,7 @@ export class Gallery {
   }
 }
 
-/** Show the picture of a file, small; one that cannot be decoded stays empty, and can still be removed. */
+/** Show a small copy of a file's picture in `image`. If the file cannot be decoded, the image stays empty. */
 async function fill(image, file) {
   const whole = await createImageBitmap(file).catch(() => null);
   if (!whole) return;

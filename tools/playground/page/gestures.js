@@ -1,26 +1,26 @@
-// What zooms and moves a picture: the wheel, two fingers, the middle button, and the space bar with a drag.
+// Zoom and move a picture with the wheel, two fingers, the middle button, or by dragging with the space bar held.
 
-const LINE = 16, PAGE = 400; // pixels, for wheels that count lines or pages
-const TOGETHER_MS = 300; // two fingers within this time are one gesture; a later one does nothing
+const LINE = 16, PAGE = 400; // pixels per line and per page, for wheels that report lines or pages
+const TOGETHER_MS = 300; // a second finger within this time starts a gesture; a later finger does nothing
 
 /**
- * isMoved: whether the mouse moves the picture by any drag, as where one does not draw.
- * onGrip(): called when a second finger makes a gesture of the stroke that the first has begun.
+ * isMoved: whether every mouse drag moves the picture, because the user does not draw on it.
+ * onGrip(): called when a second finger starts a gesture. The first finger may have begun a stroke.
  */
 export class Gestures {
   constructor(frame, zoom, { isMoved = false, onGrip = () => {} } = {}) {
     Object.assign(this, { frame, zoom, isMoved, onGrip });
-    this.held = new Map(); // the places of the pointers that move the picture, by their ids
-    this.finger = null; // the first one, { id, place, time }
+    this.held = new Map(); // positions of the pointers that move the picture, by pointer id
+    this.finger = null; // first finger, { id, place, time }
     this.penIsDown = false;
-    this.isOver = false; // whether the mouse or the pen is over the picture, and not the keyboard in use
+    this.isOver = false; // whether the mouse or pen is over the picture; false while the user uses the keyboard
     this.spaceIsDown = false;
     const listen = (type, act) => frame.addEventListener(type, act, { capture: true, passive: false });
     listen("wheel", event => this.#turn(event));
     listen("pointerdown", event => this.#press(event));
     listen("pointermove", event => this.#move(event));
     for (const type of ["pointerup", "pointercancel"]) listen(type, event => this.#release(event));
-    listen("mousedown", event => event.button === 1 && event.preventDefault()); // which would scroll the page
+    listen("mousedown", event => event.button === 1 && event.preventDefault()); // do not scroll the page
     frame.addEventListener("pointerleave", () => (this.isOver = false));
     document.addEventListener("keydown", event => this.#key(event), { capture: true });
     document.addEventListener("keyup", event => this.#keyUp(event), { capture: true });
@@ -39,7 +39,7 @@ export class Gestures {
     if (type === "pen") this.penIsDown = true;
     if (type !== "touch") {
       if (button === 1 || (button === 0 && (this.spaceIsDown || this.isMoved))) this.#hold(event);
-    } else if (!this.isMoved && !this.penIsDown) { // or it is the hand that holds the pen
+    } else if (!this.isMoved && !this.penIsDown) { // while a pen is down, a touch is the user's hand
       const { finger } = this;
       this.finger ??= { id, place: placeOf(event), time: event.timeStamp };
       if (!this.held.size && finger && event.timeStamp - finger.time < TOGETHER_MS) {
@@ -81,7 +81,7 @@ export class Gestures {
     if (!this.held.size) this.frame.classList.remove("moving");
   }
 
-  /** The space bar moves a picture that the pointer is over; for those who use the keyboard it draws. */
+  /** If the pointer is over the picture, Space and a drag move the picture. Otherwise Space draws. */
   #key(event) {
     if (event.key === "Tab" || event.key?.startsWith("Arrow")) this.isOver = false;
     if (event.key !== " " || !(this.isOver || this.spaceIsDown)) return;
@@ -93,7 +93,7 @@ export class Gestures {
 
   #keyUp(event) {
     if (event.key !== " " || !this.spaceIsDown) return;
-    event.preventDefault(); // which would press the button that has the focus
+    event.preventDefault(); // do not press the focused button
     this.#releaseSpace();
   }
 
@@ -112,7 +112,7 @@ function placeOf({ clientX: x, clientY: y }) {
   return { x, y };
 }
 
-/** The place between one or two pointers, and how far apart they are. */
+/** Return the centre of one or two pointers, and the distance between two pointers. */
 function grip(held) {
   const [first, second = first] = held.values();
   const spread = Math.hypot(first.x - second.x, first.y - second.y) || 1;

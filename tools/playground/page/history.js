@@ -1,12 +1,12 @@
-// The steps of a drawing (see steps.js), to undo and redo.
+// The history of a drawing: its steps (see steps.js) for undo and redo.
 
-const MAX_PIXELS = 2 ** 23; // of all steps, of which the oldest are forgotten
+const MAX_PIXELS = 2 ** 23; // maximum number of pixels in all steps; the oldest steps are dropped first
 
 export class History {
   done = [];
   undone = [];
 
-  /** Record a step; null is none. */
+  /** Record a step, unless it is null. */
   add(step) {
     if (!step) return;
     this.done.push(step);
@@ -21,14 +21,14 @@ export class History {
     }
   }
 
-  /** Undo the last step; return the picture that is shown then. */
+  /** Undo the last step. Return the previous picture. */
   undo(picture) {
     const step = this.done.pop();
     this.undone.push(step);
     return step.undo(picture);
   }
 
-  /** Redo the last step that was undone; return the picture that is shown then. */
+  /** Redo the step that was undone last. Return the picture after this step. */
   redo(picture) {
     const step = this.undone.pop();
     this.done.push(step);

@@ -1,4 +1,4 @@
-// Pictures from files that are chosen, dropped or pasted.
+// Pictures from files that the user opens.
 
 import { separateInstances } from "instances";
 import { Picture } from "picture";
@@ -6,9 +6,8 @@ import { checkSize, decodeIds, readSize } from "png";
 import { FileError, TRACE } from "png_chunks";
 
 /**
- * Read a label map or an image, made smaller if its longer side exceeds `longest` pixels, or if it has more than
- * `most` pixels.
- * Returns { picture, width, height }, with the sides in the file.
+ * Read a label map or an image. Shrink it if its longer side exceeds `longest` pixels, or if it has more than `most`
+ * pixels. Return { picture, width, height }. width, height: size before shrinking.
  */
 export async function readPicture(file, model, longest, most) {
   if (!model.classes.length) {
@@ -36,7 +35,7 @@ export async function readInstances(file, picture) {
   return Int32Array.from(ids.values);
 }
 
-/** Throw FileError if a value of a label map is no class. */
+/** Throw FileError if a label map contains an id that is not a class. */
 export function checkIds({ width, values }, model, name) {
   const known = new Set(model.classes.map(kind => kind.id));
   const at = values.findIndex(value => !known.has(value));
@@ -47,7 +46,7 @@ export function checkIds({ width, values }, model, name) {
     `The classes are 0 to ${model.n_classes - 1}${ignored}.`);
 }
 
-/** Return the ids of a label map that is drawn in the colours of the classes. */
+/** Read a label map file that contains class colours. Return { width, height, values }. */
 async function readColored(file, { file_colors: colors }) {
   const idOf = new Map(colors.map(([color, id]) => [parseInt(color, 16), id]));
   const image = await openImage(file), { width, height } = image;
@@ -66,7 +65,7 @@ async function readColored(file, { file_colors: colors }) {
 /** Return an image file as a bitmap. */
 export async function openImage(file) {
   try {
-    return await createImageBitmap(file, { colorSpaceConversion: "none" }); // upright by its EXIF
+    return await createImageBitmap(file, { colorSpaceConversion: "none" }); // rotates by the EXIF orientation
   } catch {
     const size = readSize(await file.slice(0, 24).arrayBuffer());
     if (size) checkSize(file.name, size.width, size.height);
@@ -74,7 +73,7 @@ export async function openImage(file) {
   }
 }
 
-/** Return an image or a video's frame as a Picture of colours; what is transparent becomes white, as paper. */
+/** Return an image or video frame as a Picture of colours. Transparent pixels become white. */
 export function pictureOf(image, width, height, longest, most, hasInstances) {
   const canvas = document.createElement("canvas");
   [canvas.width, canvas.height] = reduced(width, height, longest, most);
@@ -91,14 +90,14 @@ export function pictureOf(image, width, height, longest, most, hasInstances) {
   return picture;
 }
 
-/** Return width and height, both reduced alike so that the picture fits; unchanged if it fits already. */
+/** Return width and height. If they exceed the limits, scale both by the same factor. */
 function reduced(width, height, longest, most) {
   const factor = Math.min(1, longest / Math.max(width, height), Math.sqrt(most / (width * height)));
   if (factor === 1) return [width, height];
   return [width, height].map(side => Math.max(1, Math.floor(side * factor)));
 }
 
-/** Return a smaller label map, by the nearest pixel, so that ids stay ids. */
+/** Return a label map, shrunk to the limits with nearest-neighbour sampling. */
 function resized(picture, longest, most) {
   const [width, height] = reduced(picture.width, picture.height, longest, most);
   if (width === picture.width && height === picture.height) return picture;

@@ -1,8 +1,8 @@
-// The instances of label maps that come without them.
+// Instances for label maps without an instance map.
 
 import { PageWorker } from "page_worker";
 
-/** Make an instance of each connected part of a class. */
+/** Set picture.instances: each connected part of a class becomes an instance. */
 export async function separateInstances(picture) {
   const worker = new PageWorker(import.meta.resolve("instances_worker"));
   try {

@@ -1,13 +1,13 @@
-// Numbers the connected parts of label maps, beside the page; it has no imports, because workers have no import map.
+// A worker that numbers the connected parts of label maps. It has no imports, because workers have no import map.
 
 onmessage = ({ data: { width, values } }) => {
   const ids = connectedParts(width, values);
   postMessage({ result: ids }, [ids.buffer]);
 };
 
-/** Return the number of each pixel's part, from 1 in the order of their first pixels; corners connect. */
+/** Return the part number of each pixel, from 1. Diagonal neighbours are connected. */
 function connectedParts(width, values) {
-  const parents = new Int32Array(values.length); // of each pixel one before it in its part, or itself
+  const parents = new Int32Array(values.length); // index of an earlier pixel in the same part, or of the pixel itself
   const rootOf = at => {
     while (parents[at] !== at) at = parents[at] = parents[parents[at]];
     return at;

@@ -1,4 +1,4 @@
-// The drawing of this tab, kept while the page is loaded again: pictures as PNG, in which every value is a colour.
+// Store the drawing of this tab in sessionStorage, for a reload of the page. A PNG stores each value as a colour.
 
 import { pictureOf } from "image_file";
 import { separateInstances } from "instances";
@@ -6,7 +6,7 @@ import { Picture } from "picture";
 
 const KEY = `drawing on ${location.pathname}`;
 
-/** Keep a picture, and the sample that it is or ""; a browser that keeps nothing, or not as much, is no error. */
+/** Store a picture, and its sample number or "". Ignore errors, such as a full storage. */
 export function keepDrawing(picture, sample, model) {
   const { width, height, instances } = picture;
   const ids = instances && picture.compactInstances();
@@ -20,7 +20,7 @@ export function keepDrawing(picture, sample, model) {
   }
 }
 
-/** Return { picture, sample } of the drawing that is kept, null if there is none for this network. */
+/** Return { picture, sample } of the stored drawing, or null if no drawing for this network is stored. */
 export async function keptDrawing(model) {
   try {
     const kept = JSON.parse(sessionStorage.getItem(KEY));
@@ -34,7 +34,7 @@ export async function keptDrawing(model) {
   }
 }
 
-/** What a drawing or a result needs to be one of this network's; a later step of the training is none. */
+/** Return a text that identifies the network. It does not contain the training step. */
 export function identity({ title, classes, needs_instances: needsInstances }) {
   return JSON.stringify([title, classes, needsInstances]);
 }

@@ -1,22 +1,22 @@
-// The files of results that are kept in the browser's database, or until the page is closed where there is none.
+// Result files in the browser's database. Without a database, results last until the page is closed.
 
 const DATABASE = "pairgan", STORE = "results", NETWORK = "network";
 
 export class KeptResults {
-  /** network: the name of the network whose results these are. */
+  /** network: name of the network. Results are stored per network. */
   constructor(network) {
     this.network = network;
-    this.last = 0; // the number of the newest result without a database
-    this.database = openDatabase().catch(() => null); // there is none, as in a private window
+    this.last = 0; // number of the newest result, used only without a database
+    this.database = openDatabase().catch(() => null); // private windows can lack a database
   }
 
-  /** Return { number, file } of each result, the oldest first. */
+  /** Return { number, file } of each result, oldest first. */
   async all() {
     const store = await this.#store("readonly");
     return store ? answer(store.index(NETWORK).getAll(this.network)) : [];
   }
 
-  /** Keep a file; return its number. */
+  /** Store a file. Return its number. */
   async add(file) {
     const store = await this.#store("readwrite");
     if (!store) return ++this.last;

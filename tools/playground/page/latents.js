@@ -1,13 +1,13 @@
-// The noise and the style that a network is given, by a seed: those that the playground and test.py draw.
+// Random noise and style for a network. Equal seeds give the same values as in the playground and in test.py.
 
 import { crc32 } from "png_chunks";
 
-const NAME = "source"; // of every drawing, as in tools/playground/page.py
+const NAME = "source"; // name of every drawing, as in tools/serve/request_files.py
 const STYLE_STREAM = 0x5354594c; // as in models/latent_inputs.py
-const SIZE = 624, SHIFT = 397; // of the generator's state
-const BLOCK = 16; // values of N(0, 1) that are made together
+const SIZE = 624, SHIFT = 397; // constants of MT19937
+const BLOCK = 16; // torch.randn computes values in blocks of this size
 
-/** Return nNoise and nStyle values as a Float32Array: those of a seed, or between it and another. */
+/** Return nNoise + nStyle values as a Float32Array. If `percent` is not 0, mix them with the values of seed `other`. */
 export function latentsOf({ seed, other, percent }, [nNoise, nStyle]) {
   const drawn = number => {
     const ofImage = crc32(new TextEncoder().encode(`${number}/${NAME}`));
@@ -19,7 +19,7 @@ export function latentsOf({ seed, other, percent }, [nNoise, nStyle]) {
   return Float32Array.from(first, (value, at) => Math.cos(angle) * value + Math.sin(angle) * second[at]);
 }
 
-/** Return n values of N(0, 1), those of torch.randn on a CPU: of 53 random bits each where they are few, else of 24. */
+/** Return the n values that torch.randn samples on a CPU. It uses 53 random bits per value if n < 16, otherwise 24. */
 function normals(n, seed) {
   const next = mersenneTwister(seed);
   const of24 = () => (next() & 0xffffff) / 2 ** 24;
@@ -41,7 +41,7 @@ function normals(n, seed) {
   return values;
 }
 
-/** Replace a block of uniform values by normal ones. */
+/** Convert a block of uniform values to normal values. */
 function makeNormal(values, begin) {
   const half = BLOCK / 2;
   for (let at = begin; at < begin + half; at++) {
@@ -49,13 +49,13 @@ function makeNormal(values, begin) {
   }
 }
 
-/** Return two values of N(0, 1) of two that are uniform, by Box and Muller. */
+/** Convert two uniform values to two values of N(0, 1) with the Box-Muller transform. */
 function pair(length, angle) {
   const radius = Math.sqrt(-2 * Math.log(length));
   return [radius * Math.cos(2 * Math.PI * angle), radius * Math.sin(2 * Math.PI * angle)];
 }
 
-/** Return a function that returns the next number of 32 bits (MT19937). */
+/** Return a function that returns the next random 32-bit number (MT19937). */
 function mersenneTwister(seed) {
   const state = new Uint32Array(SIZE);
   state[0] = seed;

@@ -1,12 +1,13 @@
-// One translation at a time, and of all that wait only the newest.
+// Translate one job at a time. Of the waiting jobs, only the newest is translated.
 
 const RETRY_MS = 1000;
 
 export class LiveTranslation {
   /**
-   * translate(job): returns a promise of an ImageData. An error with `isPassing` is reported once, and the newest job
-   * translated again until another answer comes. onResult(image, job, milliseconds). onError(error).
-   * onBusy(isBusy): called when the first translation begins, and after the last.
+   * translate(job): returns a promise of an ImageData. After an error with `isPassing`, the newest job is translated
+   * again until it succeeds or fails with another error. onResult(image, job, milliseconds): called for each result.
+   * onError(error): called for each error, but only once for repeated `isPassing` errors.
+   * onBusy(isBusy): called with true before the first translation, and with false when no job waits.
    */
   constructor(translate, { onResult, onError, onBusy }) {
     Object.assign(this, { translate, onResult, onError, onBusy });
@@ -14,7 +15,7 @@ export class LiveTranslation {
     this.running = false;
   }
 
-  /** Translate the job that `makeJob` returns when its turn comes, unless a newer one comes before. */
+  /** Translate the job that makeJob() returns, after the current translation. Newer requests replace waiting ones. */
   request(makeJob) {
     this.waiting = { makeJob, since: performance.now() };
     if (!this.running) this.#run();
@@ -23,7 +24,7 @@ export class LiveTranslation {
   async #run() {
     this.running = true;
     this.onBusy(true);
-    await null; // so that the changes of one event are one job
+    await null; // combine all changes of one event into one job
     let isLost = false;
     while (this.waiting) {
       const { makeJob, since } = this.waiting;

@@ -1,4 +1,4 @@
-// The engine of a page that carries its network: onnxruntime-web computes in a worker, so that one can draw meanwhile.
+// The engine of an exported page. onnxruntime-web runs the network in a worker, so that the page stays responsive.
 
 import { latentsOf } from "latents";
 import { PageWorker } from "page_worker";
@@ -8,14 +8,14 @@ import { decode, rgbBytes, translatedSize } from "wire";
 const NO_SIMD = "This browser has no WebAssembly SIMD, which the network needs. The page shows samples, " +
   "but cannot translate. Open it in a newer browser.";
 
-/** Return the engine; its `obstacle` says why it cannot translate, null where it can. */
+/** Return the engine. Its `obstacle` is a message if this browser cannot translate, otherwise null. */
 export async function openEngine(model) {
   const layout = { hasClasses: model.classes.length > 0, hasInstances: model.needs_instances };
   const network = hasSimd() ? await openNetwork() : null;
   return {
     obstacle: network ? null : NO_SIMD,
 
-    /** Return the translation as an ImageData. The job is a Picture and its style: see StyleStrip. */
+    /** Return the translation of a job as an ImageData. For the job's style see StyleStrip. */
     async translate(job) {
       const { width, height, values, instances } = job.picture;
       const columns = padding(width, model), rows = padding(height, model);
@@ -45,13 +45,13 @@ export async function openEngine(model) {
   };
 }
 
-/** Return whether a module may have a function that returns a vector: (type (func (result v128))). */
+/** Return whether WebAssembly accepts a module with a vector type: (type (func (result v128))). */
 function hasSimd() {
   const header = [0, ...[..."asm"].map(letter => letter.charCodeAt(0)), 1, 0, 0, 0];
   return Boolean(globalThis.WebAssembly?.validate(new Uint8Array([...header, 1, 5, 1, 0x60, 0, 1, 0x7b])));
 }
 
-/** Return the worker in which the network is open. */
+/** Load the network in a worker. Return the worker. */
 async function openNetwork() {
   const [runtime, wasm, generator] = await Promise.all(["runtime", "wasm", "generator"].map(part));
   const worker = new PageWorker(import.meta.resolve("onnx_worker"));
@@ -59,7 +59,7 @@ async function openNetwork() {
   return worker;
 }
 
-/** Return the bytes of a part of the page: packed inside it, or a file beside it. */
+/** Return the bytes of a part, which is embedded in the page or is a file next to the page. */
 async function part(name) {
   const element = document.getElementById(`part-${name}`);
   if (element.dataset.file) {
@@ -75,7 +75,7 @@ async function part(name) {
   return piped(await packed.blob(), new DecompressionStream("gzip"));
 }
 
-/** Return an address of a script that a worker of a page on a disk can import; it may not import a Blob's. */
+/** Return a data URL of a script. If the page is opened from a disk, its workers cannot import blob URLs. */
 function dataAddress(bytes) {
   return new Promise(resolve => {
     const reader = new FileReader();
@@ -84,7 +84,7 @@ function dataAddress(bytes) {
   });
 }
 
-/** Return the pixels of a side after padding by reflection, and how many come before; see inference/padding.py. */
+/** Return the source position of each pixel after reflection padding (inference/padding.py), and the padding before. */
 function padding(length, { size_multiple: multiple, min_size: least, scale }) {
   const total = Math.max(least, Math.ceil(length / multiple) * multiple);
   const unit = Math.ceil(1 / scale), period = Math.max(2 * (length - 1), 1);
@@ -97,20 +97,20 @@ function padding(length, { size_multiple: multiple, min_size: least, scale }) {
   return { before, positions };
 }
 
-/** Return class ids, in the smallest type that the exported network takes, or planes of red, green and blue. */
+/** Return the network's input: class ids in the type that the network expects, or (1, 3, H, W) RGB. */
 function tensor(values, dims, { n_classes: nClasses, ignore_id: ignored, classes }) {
   if (!classes.length) {
     const rgb = rgbBytes(values), planes = new Uint8Array(rgb.length), n = values.length;
     for (let at = 0; at < n; at++) for (let plane = 0; plane < 3; plane++) planes[plane * n + at] = rgb[3 * at + plane];
     return { type: "uint8", data: planes, dims: [1, 3, ...dims] };
   }
-  const ids = values.map(value => (value === ignored ? nClasses : value)); // which is no class
+  const ids = values.map(value => (value === ignored ? nClasses : value)); // nClasses is not a class
   const isByte = nClasses <= 255;
   const data = isByte ? Uint8Array.from(ids) : Int32Array.from(ids);
   return { type: isByte ? "uint8" : "int32", data, dims: [1, 1, ...dims] };
 }
 
-/** Return the window of a (1, 3, H, W) image that the drawing fills, as an ImageData. */
+/** Return a window of a (1, 3, H, W) image as an ImageData. */
 function cut(planes, [height, width], top, left, ownWidth, ownHeight) {
   const image = new ImageData(ownWidth, ownHeight), n = height * width;
   for (let y = 0, to = 0; y < ownHeight; y++) {

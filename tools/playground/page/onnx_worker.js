@@ -1,4 +1,4 @@
-// Runs the network of onnx_engine.js. Its first message opens the network, each later one translates.
+// The worker of onnx_engine.js. The first message loads the network. Each later message translates.
 
 let session = null;
 let runtime = null;
@@ -13,20 +13,20 @@ onmessage = async ({ data }) => {
 
 async function open({ runtime: address, wasm, generator }) {
   runtime = await import(address);
-  runtime.env.wasm.numThreads = 1; // more need headers that a file has not, and gain little
+  runtime.env.wasm.numThreads = 1; // more threads need HTTP headers, which a file cannot have
   runtime.env.wasm.wasmBinary = wasm.buffer;
   runtime.env.logLevel = "error";
   for (const executionProviders of await choices()) {
     try {
       session = await runtime.InferenceSession.create(generator, { executionProviders });
       return true;
-    } catch (error) { // a GPU that lacks memory or an operation
+    } catch (error) { // the GPU can lack memory or an operation
       if (executionProviders.length === 1) throw error;
     }
   }
 }
 
-/** WebGPU where the runtime has it and the browser a GPU, otherwise the CPU. */
+/** Return the backends to try: first WebGPU, if the runtime and the browser support it, then the CPU. */
 async function choices() {
   const adapter = runtime.env.webgpu && (await navigator.gpu?.requestAdapter().catch(() => null));
   return adapter && !adapter.info?.isFallbackAdapter ? [["webgpu", "wasm"], ["wasm"]] : [["wasm"]];

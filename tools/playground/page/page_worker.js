@@ -1,20 +1,20 @@
-// A worker of the page, which computes while one draws.
+// A background worker with a queue of messages.
 
 export class PageWorker {
-  /** address: of its script, by import.meta.resolve; it has no import map. */
+  /** address: URL of the worker's script, from import.meta.resolve. A worker has no import map. */
   constructor(address) {
     this.worker = new Worker(address);
-    this.last = Promise.resolve(); // the end of the newest message
+    this.last = Promise.resolve(); // resolved when the newest message is answered
   }
 
-  /** Return a promise of the result of a message, which waits for the one before. */
+  /** Send a message after all earlier messages are answered. Return a promise of the result. */
   ask(message, transferred = []) {
     const answer = this.last.then(() => this.#send(message, transferred));
     this.last = answer.catch(() => {});
     return answer;
   }
 
-  /** The worker answers { result } or { error }. */
+  /** Send a message now. The worker must answer { result } or { error }. */
   #send(message, transferred) {
     const { worker } = this;
     return new Promise((resolve, reject) => {

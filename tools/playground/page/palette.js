@@ -1,9 +1,9 @@
-// What one draws with: the classes of a label map, or colours.
+// The palette: the classes or colours to draw with.
 
 const BLACK = 0x000000, WHITE = 0xffffff;
-const TYPING_MS = 1000; // within which a digit goes on with the number before it
+const TYPING_MS = 1000; // digits typed within this time form one number
 
-/** The list of the page; `value` is the class id, or 0xRRGGBB, that is chosen. */
+/** The list of classes or colours. `value` is the chosen class id, or the chosen colour as 0xRRGGBB. */
 export class Palette {
   constructor(list, colorInput, model) {
     this.list = list;
@@ -22,10 +22,10 @@ export class Palette {
     this.choose(entries[0].id);
   }
 
-  /** The colour of a value, 0xRRGGBB; black for ids that are no class. */
+  /** Return the colour of a value as 0xRRGGBB. Unknown class ids are black. */
   colorOf = value => (this.hasClasses ? this.colors.get(value) ?? 0 : value);
 
-  /** The value of an empty picture: the first class, or white paper. */
+  /** The value of an empty picture: the first class, or white. */
   get paper() {
     return this.hasClasses ? this.colors.keys().next().value : WHITE;
   }
@@ -36,7 +36,7 @@ export class Palette {
     if (!this.hasClasses) this.colorInput.value = `#${value.toString(16).padStart(6, "0")}`;
   }
 
-  /** Choose by the number of an entry, of which one digit after the other is typed. */
+  /** Add a typed digit to the number, and choose the entry with this number. */
   type(digit) {
     const now = performance.now(), isNext = now - this.typed.time < TYPING_MS;
     const begins = number => [...this.values.keys()].some(known => known.startsWith(number));

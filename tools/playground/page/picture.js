@@ -1,15 +1,15 @@
-// A picture that is drawn on: a class or a colour in each pixel, and the instance that the pixel belongs to.
+// A picture: the class or colour of each pixel, and optionally the pixel's instance.
 
 /**
  * values: (height * width) class ids, or colours as 0xRRGGBB.
- * instances: (height * width) ids, or null where the network takes none.
+ * instances: (height * width) ids, or null if the network takes no instances.
  */
 export class Picture {
   constructor(width, height, values, instances = null) {
     Object.assign(this, { width, height, values, instances });
   }
 
-  /** A picture of one value, in which all pixels are one instance. */
+  /** Return a picture in which all pixels have the same value and instance. */
   static blank(width, height, value, hasInstances) {
     const values = new Uint32Array(width * height).fill(value);
     return new Picture(width, height, values, hasInstances ? new Int32Array(width * height) : null);
@@ -25,7 +25,10 @@ export class Picture {
     return greatest + 1;
   }
 
-  /** The pixels that belong, have the value of pixel `start` and are connected with it, by 4 neighbours or by 8. */
+  /**
+   * Return the pixels that have the value of pixel `start` and are connected with it, if belongs(pixel) is true.
+   * byCorners: whether diagonal neighbours are connected.
+   */
   connected(start, { byCorners = false, seen = new Uint8Array(this.values.length), belongs = () => true } = {}) {
     const { width, height, values } = this;
     const value = values[start], found = [start];
@@ -46,8 +49,8 @@ export class Picture {
   }
 
   /**
-   * Make an instance of each connected part that a stroke has painted or cut.
-   * before: the picture before the stroke, which painted instance `id`.
+   * Split instances after a stroke: each connected part that was painted or cut off becomes an instance.
+   * before: picture before the stroke. id: instance that the stroke has painted.
    */
   separateStroke(before, id) {
     const painted = [], cut = new Set(), seen = new Uint8Array(this.values.length);
@@ -58,7 +61,7 @@ export class Picture {
     }
     let last = this.unusedInstance();
     for (const at of painted) if (!seen[at]) this.#number(at, last++, seen, () => true);
-    const kept = new Set(); // the first part of an instance that was cut keeps its id
+    const kept = new Set(); // the first part of a divided instance keeps the id
     for (let at = 0; at < seen.length; at++) {
       const own = this.instances[at];
       if (seen[at] || !cut.has(own)) continue;
@@ -67,12 +70,12 @@ export class Picture {
     }
   }
 
-  /** Give an id to what pixel `start` is connected with; corners connect, as in a thin stroke. */
+  /** Give an id to all pixels that are connected with pixel `start`, also diagonally, because strokes can be thin. */
   #number(start, id, seen, belongs) {
     for (const at of this.connected(start, { byCorners: true, seen, belongs })) this.instances[at] = id;
   }
 
-  /** The instances numbered from 0 in the order of their ids, for a PNG of 16 bits; null where they are too many. */
+  /** Return the instances renumbered from 0, for a 16-bit PNG. Return null if there are more than 65536 instances. */
   compactInstances() {
     const ids = [...new Set(this.instances)].sort((first, second) => first - second);
     if (ids.length > 65536) return null;
@@ -96,7 +99,7 @@ export class Picture {
     return image;
   }
 
-  /** The picture on a canvas, which makes an RGB PNG. */
+  /** Return a canvas with the picture. The canvas has no alpha channel, so that its PNG is RGB. */
   toCanvas(colors) {
     const canvas = document.createElement("canvas");
     [canvas.width, canvas.height] = [this.width, this.height];

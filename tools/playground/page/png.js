@@ -1,4 +1,4 @@
-// Maps of ids as PNG files, exactly: browsers decode a PNG to colours, which loses the indices of a palette.
+// Read and write maps of ids as PNG. A browser's own decoder returns colours and loses palette indices.
 
 import { FileError, SIGNATURE, TRACE, chunk, chunks, damaged, isPng } from "png_chunks";
 
@@ -7,8 +7,8 @@ const KINDS = { 2: "RGB colours", 4: "grey levels with transparency", 6: "RGB co
 const MAX_PIXELS = 89478485;
 
 /**
- * Read a map of ids: grey levels of 1, 8 or 16 bits, or the indices of a palette.
- * Returns { width, height, values: Uint32Array }; throws FileError.
+ * Read a map of ids from a PNG: grey levels with 1, 8 or 16 bits, or palette indices.
+ * Return { width, height, values: Uint32Array }. Throw FileError if the file cannot be used.
  */
 export async function decodeIds(buffer, name) {
   const bytes = new Uint8Array(buffer);
@@ -24,7 +24,7 @@ export async function decodeIds(buffer, name) {
   return { width, height, values: unpacked(rows, width, height, bits) };
 }
 
-/** Return { width, height } by the first 24 bytes of a PNG, null for other files. */
+/** Return { width, height } from the first 24 bytes of a PNG, or null for other files. */
 export function readSize(buffer) {
   if (!isPng(new Uint8Array(buffer)) || buffer.byteLength < 24) return null;
   const view = new DataView(buffer);
@@ -110,7 +110,7 @@ function unpacked(rows, width, height, bits) {
   return values;
 }
 
-/** Return a grey PNG of ids below 65536 as a Blob: of 8 bits where they fit and `bits` is not 16. */
+/** Return a grey PNG of ids below 65536 as a Blob. It has 16 bits if `bits` is 16 or an id exceeds 255, else 8. */
 export async function encodeIds(width, height, values, bits = 8) {
   const deep = bits === 16 || values.some(value => value > 255);
   const step = deep ? 2 : 1, rows = new Uint8Array((width * step + 1) * height);
@@ -130,7 +130,7 @@ export async function encodeIds(width, height, values, bits = 8) {
   return new Blob([new Uint8Array(SIGNATURE), ...parts], { type: "image/png" });
 }
 
-/** Return the first bytes of a stream, null if it has less; what follows, or is damaged there, is not read. */
+/** Return the first `length` bytes of a stream, or null if the stream is shorter. Do not read the rest. */
 export async function begin(stream, length) {
   const bytes = new Uint8Array(length), reader = stream.getReader();
   for (let at = 0; at < length;) {
@@ -143,7 +143,7 @@ export async function begin(stream, length) {
   return bytes;
 }
 
-/** Return the bytes of a Blob after a stream has changed them. */
+/** Return the bytes of a Blob after a transform stream, such as a CompressionStream. */
 export async function piped(blob, stream) {
   return new Uint8Array(await new Response(blob.stream().pipeThrough(stream)).arrayBuffer());
 }

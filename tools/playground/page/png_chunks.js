@@ -4,7 +4,7 @@ export const SIGNATURE = [0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a];
 
 export const TRACE = 'To trace a photograph, use "Trace…".';
 
-/** A file that cannot be used; the message names the remedy. */
+/** An error for a file that cannot be used. The message tells the user what to do. */
 export class FileError extends Error {}
 
 export function damaged(name) {
@@ -15,7 +15,7 @@ export function isPng(bytes) {
   return SIGNATURE.every((value, at) => bytes[at] === value);
 }
 
-/** Yield the kind and content of each chunk, and whether it has its checksum; throw FileError where one is cut off. */
+/** Yield each chunk. isWhole() returns whether its checksum is correct. Throw FileError if a chunk is cut off. */
 export function* chunks(bytes, name) {
   const view = new DataView(bytes.buffer, bytes.byteOffset);
   for (let at = SIGNATURE.length; at + 12 <= bytes.length;) {
@@ -28,7 +28,7 @@ export function* chunks(bytes, name) {
   }
 }
 
-/** Return the bytes of a chunk. */
+/** Return a chunk as bytes. */
 export function chunk(kind, content) {
   const bytes = new Uint8Array(content.length + 12), view = new DataView(bytes.buffer);
   view.setUint32(0, content.length);

@@ -1,4 +1,4 @@
-// A translation as a PNG file that holds its source and its seed too, from which a page goes on.
+// Result files: PNG files of translations that also contain the source and the seed. A page can open these files.
 
 import { checkIds } from "image_file";
 import { separateInstances } from "instances";
@@ -6,14 +6,14 @@ import { begin, piped } from "png";
 import { FileError, chunk, chunks, damaged, isPng } from "png_chunks";
 import { decode, encode } from "wire";
 
-const KIND = "paIR"; // of a private chunk, which programs that change the picture leave out (section 5.4)
+const KIND = "paIR"; // name of a private chunk; programs that edit the picture must drop it (PNG, section 5.4)
 const VERSION = 1;
-const END_BYTES = 12; // of the last chunk
+const END_BYTES = 12; // size of the last chunk
 const MAX_FACTS_BYTES = 2 ** 16;
 
-/** Return the file of the translation on a canvas, of a job: see StyleStrip. The chunk is length, facts, source. */
+/** Return the result file of a job whose translation is on `canvas`. The chunk contains length, facts and source. */
 export async function encodeResult(canvas, { picture, seed, other, percent }, model) {
-  const image = new Promise(resolve => canvas.toBlob(resolve, "image/png")); // before the next one is shown there
+  const image = new Promise(resolve => canvas.toBlob(resolve, "image/png")); // before the canvas shows another result
   const { width, height, instances } = picture, hasClasses = model.classes.length > 0;
   const facts = {
     version: VERSION, of: nameOf(model), width, height, hasClasses, hasInstances: instances !== null,
@@ -31,14 +31,14 @@ export async function encodeResult(canvas, { picture, seed, other, percent }, mo
   return new Blob(parts, { type: "image/png" });
 }
 
-/** Return the name of a network, and of the styles that it was given, in the files of its results. */
+/** Return the name of a network for result files. It includes the names of the styles. */
 export function nameOf({ title, subtitle, styles }) {
   return [title, subtitle, ...styles].join(", ");
 }
 
 /**
- * Return { picture, seed, other, percent, of }, of is the name of the network; null where a file is no result, or one
- * that this network takes as an image. Throws FileError.
+ * Return { picture, seed, other, percent, of }. of: name of the network. Return null if the file is not a result file,
+ * or if its source is a label map but this network takes images. Throw FileError if the result cannot be used.
  */
 export async function decodeResult(file, model) {
   const bytes = new Uint8Array(await file.arrayBuffer());

@@ -1,16 +1,16 @@
-// The translation, and the source that a slider lays over it.
+// The view of the translation. A slider lays the source over the translation.
 
 /** Shows the newest translation. */
 export class ResultView {
   constructor({ section, result, over, slider, time }, colors) {
     Object.assign(this, { section, result, over, slider, time, colors });
-    result.getContext("2d", { alpha: false }); // which makes a download RGB
+    result.getContext("2d", { alpha: false }); // so that a downloaded PNG is RGB
     this.job = null;
     slider.addEventListener("input", () => this.#slide());
     this.#slide();
   }
 
-  /** Show an ImageData, the translation of job { picture, isDraft }, which took so many milliseconds. */
+  /** Show the translation of a job and its duration. image: ImageData. job: { picture, isDraft }. */
   show(image, job, milliseconds) {
     this.job = job;
     for (const canvas of [this.result, this.over]) {
@@ -21,7 +21,7 @@ export class ResultView {
     if (!job.isDraft) this.result.parentElement.style.setProperty("--ratio", image.width / image.height);
     this.result.getContext("2d").putImageData(image, 0, 0);
     const over = this.over.getContext("2d");
-    over.imageSmoothingEnabled = false; // a source of another size shows its pixels
+    over.imageSmoothingEnabled = false; // an enlarged source shows sharp pixels
     over.drawImage(job.picture.toCanvas(this.colors), 0, 0, image.width, image.height);
     const isShort = milliseconds < 1000;
     const time = isShort ? `${Math.round(milliseconds)} ms` : `${(milliseconds / 1000).toFixed(1)} s`;
@@ -29,7 +29,7 @@ export class ResultView {
     this.result.dispatchEvent(new CustomEvent("translated", { bubbles: true, detail: { milliseconds } }));
   }
 
-  /** Mark the picture that is shown as that of another source than the one that is drawn, or as that one's. */
+  /** Mark whether the translation belongs to an earlier drawing. */
   markStale(isStale) {
     this.section.classList.toggle("stale", isStale && this.job !== null);
   }

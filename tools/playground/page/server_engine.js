@@ -3,17 +3,17 @@
 import { requestForm } from "source_files";
 import { decode } from "wire";
 
-const MODEL = "X-Model"; // the header with a digest of what the page was made for
+const MODEL = "X-Model"; // header with a digest of the model and options of the server
 const OTHER_MODEL =
   "The playground now has another model or other options. Reload the page. Drawings of this model are kept.";
 
-/** The server is not there; it may come back. */
+/** An error for a server that does not answer. It can disappear when the server starts again. */
 class NoConnection extends Error {
   isPassing = true;
 }
 
 export async function openEngine(model) {
-  let server = null; // which model it has, by its first answer
+  let server = null; // digest in the first answer
 
   async function ask(address, options) {
     let answer;
@@ -32,14 +32,14 @@ export async function openEngine(model) {
 
   const layout = { hasClasses: model.classes.length > 0, hasInstances: model.needs_instances };
   return {
-    /** Return the translation as an ImageData. The job is a Picture and its style: see StyleStrip. */
+    /** Return the translation of a job as an ImageData. For the job's style see StyleStrip. */
     async translate({ picture, seed, other, percent }) {
       const query = new URLSearchParams({ seed, other, percent, picture: 1 });
       const answer = await ask(`translate?${query}`, { method: "POST", body: requestForm(picture, model) });
       return pixels(await answer.blob());
     },
 
-    /** Return sample `index` of the test split as a Picture. */
+    /** Return sample `index` as a Picture. */
     async sample(index) {
       const answer = await ask(`samples/${index}`);
       const [width, height] = ["X-Width", "X-Height"].map(name => Number(answer.headers.get(name)));

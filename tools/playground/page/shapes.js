@@ -1,6 +1,6 @@
-// The pixels of shapes, without antialiasing: each function calls `paint(index)` for every pixel within the picture.
+// Draw shapes without antialiasing. Each function calls `paint(index)` for each pixel of the shape in the picture.
 
-/** A disc of a diameter in pixels; 1 is a single pixel. */
+/** Draw a disc. diameter: in pixels; 1 paints a single pixel. */
 export function disc({ width, height }, x, y, diameter, paint) {
   const radius = diameter / 2, middle = diameter % 2 ? 0 : 0.5; // an even diameter is centred between pixels
   const reach = Math.ceil(radius);
@@ -12,7 +12,7 @@ export function disc({ width, height }, x, y, diameter, paint) {
   }
 }
 
-/** A line from (x0, y0) to (x1, y1) (Bresenham 1965), drawn by a disc. */
+/** Draw a line from (x0, y0) to (x1, y1) with Bresenham's algorithm (1965). diameter: width of the line in pixels. */
 export function line(size, x0, y0, x1, y1, diameter, paint) {
   const dx = Math.abs(x1 - x0), dy = -Math.abs(y1 - y0);
   const stepX = Math.sign(x1 - x0), stepY = Math.sign(y1 - y0);
@@ -32,7 +32,7 @@ export function line(size, x0, y0, x1, y1, diameter, paint) {
   }
 }
 
-/** A filled rectangle between two corners, both of which belong to it. */
+/** Fill a rectangle. It includes both corners. */
 export function rectangle({ width, height }, x0, y0, x1, y1, paint) {
   const within = (value, end) => Math.min(Math.max(value, 0), end - 1);
   const [left, right] = [within(Math.min(x0, x1), width), within(Math.max(x0, x1), width)];
@@ -42,7 +42,7 @@ export function rectangle({ width, height }, x0, y0, x1, y1, paint) {
   }
 }
 
-/** A polygon of some corners, filled by the even-odd rule; its edges, of one pixel, belong to it. */
+/** Fill a polygon by the even-odd rule, and draw its edges with a width of one pixel. */
 export function polygon(size, corners, paint) {
   const edges = corners.map((corner, at) => [corner, corners[(at + 1) % corners.length]]);
   for (const [from, to] of edges) line(size, ...from, ...to, 1, paint);

@@ -1,14 +1,14 @@
-// The keys of the page; a control that has the focus keeps its own.
+// Keyboard shortcuts of the page. A focused control still handles the keys that it needs.
 
 const TOOLS = { b: "brush", e: "eraser", l: "line", r: "rectangle", p: "polygon", f: "fill", i: "pick" };
 
-const OWN_KEYS = { enter: "button, summary, a, [type=color]", home: "[type=range]" }; // and what has them
+const OWN_KEYS = { enter: "button, summary, a, [type=color]", home: "[type=range]" }; // keys that controls need
 
-/** chooseTool(name), resizeBrush(by): called for the keys of tools, and for [ and ]. */
+/** chooseTool(name): called for the key of a tool. resizeBrush(by): called for [ and ]. */
 export function connectKeys({ board, cursor, palette, zoom, chooseTool, resizeBrush }) {
   const keys = {
     "+": () => zoom.by(1, cursor.place),
-    "=": () => zoom.by(1, cursor.place), // the key of + without Shift
+    "=": () => zoom.by(1, cursor.place), // on US keyboards, + without Shift
     "-": () => zoom.by(-1, cursor.place),
     home: () => zoom.fit(),
     "[": () => resizeBrush(-1),
@@ -21,7 +21,7 @@ export function connectKeys({ board, cursor, palette, zoom, chooseTool, resizeBr
 
   document.addEventListener("keydown", event => {
     if (event.defaultPrevented || event.target.matches("input[type=number], select, textarea")) return;
-    const key = event.key?.toLowerCase() ?? ""; // autofill has none
+    const key = event.key?.toLowerCase() ?? ""; // events from autofill have no key
     const isOfControl = key in OWN_KEYS && event.target.matches(OWN_KEYS[key]);
     if (event.ctrlKey || event.metaKey) {
       if (key !== "z" && key !== "y") return;
@@ -29,7 +29,7 @@ export function connectKeys({ board, cursor, palette, zoom, chooseTool, resizeBr
       else board.undo();
     } else if (key in keys && !event.altKey && !isOfControl) {
       keys[key]();
-    } else if (key !== "alt" || !cursor.place) { // held over the picture it picks, and opens no menu of the browser
+    } else if (key !== "alt" || !cursor.place) { // Alt over the picture picks a value, and must not open a menu
       return;
     }
     event.preventDefault();

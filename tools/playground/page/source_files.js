@@ -1,8 +1,8 @@
-// A picture as the files of a request to translate it: Netpbm images, which need no compression.
+// The files of a translation request. They are Netpbm images, which need no compression.
 
 import { rgbBytes } from "wire";
 
-/** Return the form of a request: the source, and its instances if the network takes them. */
+/** Return the form of a request: the source, and the instances if the network needs instances. */
 export function requestForm(picture, model) {
   const { width, height, values } = picture, form = new FormData();
   const colors = new Map(model.file_colors.map(([color, id]) => [id, parseInt(color, 16)]));
@@ -21,7 +21,7 @@ function netpbm(width, height, pixels, hasIds) {
   return new Blob([`${hasIds ? "P5" : "P6"} ${width} ${height} ${hasIds ? 65535 : 255}\n`, pixels]);
 }
 
-/** Return ids below 65536 as bytes, the high byte first. */
+/** Return ids below 65536 as big-endian bytes. */
 function ids(values) {
   const bytes = new Uint8Array(2 * values.length);
   for (let at = 0; at < values.length; at++) {

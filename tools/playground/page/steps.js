@@ -1,6 +1,6 @@
-// The steps of a drawing, each of which can be undone and redone: it returns the picture that is shown then.
+// Steps of a drawing. undo and redo take the current picture, and return the picture to show.
 
-/** Bounds of changed pixels: rows top to bottom - 1 and columns left to right - 1. */
+/** Bounding box of changed pixels. `right` and `bottom` are exclusive. */
 class Box {
   constructor(left, top, right, bottom) {
     Object.assign(this, { left, top, right, bottom });
@@ -42,9 +42,9 @@ class Box {
   }
 }
 
-/** Other pixels of the same picture. */
+/** A step that changes pixels of a picture. */
 export class Change {
-  /** The change from an earlier copy of a picture; null where there is none. */
+  /** Return the change from picture `before` to picture `after`, or null if they are equal. */
   static between(before, after) {
     const { width, height } = after;
     let box = Box.around(before.values, after.values, width, height);
@@ -76,7 +76,7 @@ export class Change {
   }
 }
 
-/** Another picture, as a sample or a file; the step holds the one that is not shown. */
+/** A step that shows another picture, such as a sample or a file. `other` is the picture that is not shown. */
 export class Replacement {
   constructor(picture) {
     this.other = picture;

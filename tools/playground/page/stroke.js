@@ -1,23 +1,23 @@
-// What one stroke paints: of a brush, or a line, a rectangle, a polygon, or a fill.
+// A stroke of any tool: brush, line, rectangle, polygon or fill.
 
 import { line, polygon, rectangle } from "shapes";
 
 export class Stroke {
   /**
-   * before: the picture that is drawn on, and not changed. tool: "brush", "line", "rectangle", "polygon" or "fill".
-   * value: what is painted. size: the diameter of the brush. isInstance: whether the stroke is an instance of its own.
-   * x, y: the pixel where it begins.
+   * before: picture before the stroke; it is not changed. tool: "brush", "line", "rectangle", "polygon" or "fill".
+   * value: class or colour to paint. size: brush diameter. isInstance: whether the stroke becomes a new instance.
+   * x, y: first pixel of the stroke.
    */
   constructor(before, { tool, value, size, isInstance }, x, y) {
     Object.assign(this, { before, tool, value, size, isInstance });
-    this.picture = before.copy(); // with the stroke
+    this.picture = before.copy(); // picture with the stroke
     this.instance = before.instances && before.unusedInstance();
-    this.corners = tool === "polygon" ? [] : [[x, y]]; // that stay; of a brush the last pixel
+    this.corners = tool === "polygon" ? [] : [[x, y]]; // fixed corners; for a brush, the last pixel
     if (tool === "fill") this.#fill(x, y);
     else this.moveTo(x, y);
   }
 
-  /** Go on to a pixel: with a brush, or as the last corner, which can still be moved. */
+  /** Move to a pixel. A brush draws there. Other shapes move their last corner there. */
   moveTo(x, y) {
     if (this.tool === "fill") return;
     if (this.tool === "brush") {
@@ -28,20 +28,20 @@ export class Stroke {
     }
   }
 
-  /** Give a polygon one more corner, unless it is at the last one. */
+  /** Add a corner to a polygon, unless it equals the last corner. */
   addCorner(x, y) {
     const [lastX, lastY] = this.corners.at(-1) ?? [];
     if (x !== lastX || y !== lastY) this.corners.push([x, y]);
     this.showCorners();
   }
 
-  /** Take the last corner of a polygon back. */
+  /** Remove the last corner of a polygon. */
   dropCorner() {
     this.corners.pop();
     this.showCorners();
   }
 
-  /** Paint the polygon of no other corners than those that stay. */
+  /** Paint the polygon with only its fixed corners. */
   showCorners() {
     this.#drawOnce(this.corners);
   }

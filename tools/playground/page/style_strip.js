@@ -1,19 +1,19 @@
-// Styles to choose from, each a small translation of the drawing, and the way from the one that is chosen to another.
+// The strip of styles: a small translation of the drawing for each style, and a slider that mixes two styles.
 
 import { halved } from "drafts";
 
 const N_SEEDS = 6;
-const SIDE = 128; // of thumbnails, in pixels of the source
+const SIDE = 128; // sides of thumbnails in source pixels
 
 export class StyleStrip {
   /**
-   * parts: the elements choices, other (a select), percent (a slider) and seed (a field, which holds the number that is
-   * chosen: of a seed, or of a photograph of model.styles).
-   * translate(job): returns a promise of an ImageData. onChoose(): called when another style is chosen.
+   * parts: the elements choices, other (a select), percent (a slider) and seed (a field). The field contains the chosen
+   * number: a seed, or an index of model.styles.
+   * translate(job): returns a promise of an ImageData. onChoose(): called when the user chooses a style.
    */
   constructor(parts, model, { translate, onChoose }) {
     Object.assign(this, parts, { model, translate, onChoose });
-    this.turn = 0; // of the newest picture whose thumbnails are made
+    this.turn = 0; // number of the newest update; earlier updates stop
     this.first = model.seed;
     this.#fill();
     this.other.addEventListener("change", () => this.#mix());
@@ -21,13 +21,13 @@ export class StyleStrip {
     this.seed.addEventListener("input", () => this.#mark());
   }
 
-  /** What a translation is drawn by: its style, and how far it goes towards another. */
+  /** The second style, and its share of the mix in percent. */
   get mixture() {
     const isMixed = this.other.value !== "";
     return { other: isMixed ? Number(this.other.value) : 0, percent: isMixed ? this.percent.valueAsNumber : 0 };
   }
 
-  /** Choose a style by its number, and the way to another. */
+  /** Choose a style by its number, and optionally a second style with its share in percent. */
   choose(seed, { other, percent } = { other: 0, percent: 0 }) {
     this.seed.value = seed;
     if (percent && ![...this.other.options].some(option => option.value === String(other))) {
@@ -39,7 +39,7 @@ export class StyleStrip {
     this.#mark();
   }
 
-  /** Show six other seeds. */
+  /** Show the next six seeds. */
   next() {
     const { mixture } = this;
     this.first = (this.first + N_SEEDS) % (2 ** 31 - N_SEEDS);
@@ -48,7 +48,7 @@ export class StyleStrip {
     if (this.picture) this.update(this.picture);
   }
 
-  /** Translate a picture small in each style; a later call ends that. */
+  /** Show a small translation of a picture for each style. A later call stops this one. */
   async update(picture) {
     const turn = ++this.turn;
     this.picture = picture;
@@ -64,7 +64,7 @@ export class StyleStrip {
     }
   }
 
-  /** End the translation of thumbnails, as when one draws. */
+  /** Stop translating thumbnails, for example because the user draws. */
   stop() {
     this.turn++;
   }

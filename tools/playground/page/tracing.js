@@ -1,17 +1,17 @@
-// A photograph under the drawing, to trace. It stays in the browser, and is no part of the picture.
+// A photograph under the drawing, for tracing. It stays in the browser and is not part of the picture.
 
 import { openImage } from "image_file";
 
-const LONGEST = 2048; // pixels that a photograph is shown with, at most
+const LONGEST = 2048; // longest side of the shown photograph in pixels
 
 export class Tracing {
-  /** photo: the canvas under `drawing`, which lets through the share that the slider `opacity` has, in percent. */
+  /** photo: canvas under the canvas `drawing`. opacity: slider with the opacity of the photograph in percent. */
   constructor({ photo, drawing, opacity }) {
     Object.assign(this, { photo, drawing, opacity });
     opacity.addEventListener("input", () => this.#show());
   }
 
-  /** Lay the photograph of a file under the drawing. */
+  /** Show a photograph from a file under the drawing. */
   async lay(file) {
     const image = await openImage(file), { photo } = this;
     const factor = Math.min(1, LONGEST / Math.max(image.width, image.height));
@@ -25,7 +25,7 @@ export class Tracing {
 
   remove() {
     this.photo.hidden = true;
-    this.photo.width = this.photo.height = 1; // frees its pixels
+    this.photo.width = this.photo.height = 1; // frees memory
     this.#show();
   }
 

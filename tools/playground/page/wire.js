@@ -2,7 +2,7 @@
 
 import { Picture } from "picture";
 
-/** Return the bytes of a picture; numbers are little-endian, as in every browser's typed arrays. */
+/** Return a picture as bytes. Numbers are little-endian, as in the typed arrays of all browsers. */
 export function encode(source, instances, hasClasses) {
   const n = source.values.length;
   const bytes = new Uint8Array((hasClasses ? 4 : 3) * n + (instances ? 4 * n : 0));
@@ -15,7 +15,7 @@ export function encode(source, instances, hasClasses) {
   return bytes;
 }
 
-/** Return the picture of which `encode` returned the bytes. */
+/** Return the picture from bytes that `encode` has returned. */
 export function decode(bytes, width, height, { hasClasses, hasInstances }) {
   const n = width * height, values = new Uint32Array(n);
   if (hasClasses) {
@@ -29,7 +29,7 @@ export function decode(bytes, width, height, { hasClasses, hasInstances }) {
   return new Picture(width, height, values, instances);
 }
 
-/** Return colours 0xRRGGBB as red, green and blue bytes. */
+/** Return colours (0xRRGGBB) as bytes: red, green and blue of each pixel. */
 export function rgbBytes(values) {
   const bytes = new Uint8Array(3 * values.length);
   for (let at = 0; at < values.length; at++) {

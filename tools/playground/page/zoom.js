@@ -1,11 +1,11 @@
-// How large the source and its translation are shown, and which part of both is in sight.
+// The zoom of the source and the translation, which both show the same part of the picture.
 
 const MAX_SCALE = 32, STEP = 1.5;
 const CENTRE = [0.5, 0.5];
 
-/** Lengths are shares of the frame, which the whole picture fills at scale 1; points are shares of the picture. */
+/** Lengths are relative to the frame: at scale 1 the picture fills it. Points are relative to the picture. */
 export class Zoom {
-  /** element: what holds both frames. onChange(zoom): called when another part is in sight. */
+  /** element: parent of both frames. onChange(zoom): called after each change. */
   constructor(element, onChange) {
     Object.assign(this, { element, onChange });
     this.fit();
@@ -20,12 +20,12 @@ export class Zoom {
     this.#show(1, 0, 0);
   }
 
-  /** Show the picture so many steps larger, or smaller below 0; a point stays where it is shown. */
+  /** Zoom in by some steps, or out if `steps` is negative. `point` stays at its place on the screen. */
   by(steps, point = this.pointAt(CENTRE)) {
     this.magnify(STEP ** steps, point);
   }
 
-  /** Multiply the scale by a factor; a point stays where it is shown. */
+  /** Multiply the scale by a factor. The point [x, y] stays at its place on the screen. */
   magnify(factor, [x, y]) {
     const scale = Math.min(Math.max(this.scale * factor, 1), MAX_SCALE), growth = scale - this.scale;
     this.#show(scale, this.left - growth * x, this.top - growth * y);
@@ -36,7 +36,7 @@ export class Zoom {
     this.#show(this.scale, this.left + right, this.top + down);
   }
 
-  /** Move the picture no farther than a point needs to be in sight, with some room around it. */
+  /** Move the picture as little as possible, so that a point is visible, with a margin around it. */
   reveal(point) {
     const margin = 0.05;
     const [right, down] = [this.left, this.top].map((start, axis) => {
@@ -46,7 +46,7 @@ export class Zoom {
     this.move(right, down);
   }
 
-  /** Return the point of the picture at a place in its frame. */
+  /** Return the point of the picture at a position in the frame. */
   pointAt([right, down]) {
     return [(right - this.left) / this.scale, (down - this.top) / this.scale];
   }
