@@ -1,4 +1,4 @@
-"""Data sets. Layouts find or draw samples, and the loader combines samples to batches."""
+"""Data sets. A layout reads or generates samples, and the loader combines samples into batches."""
 
 from data.facades.dataset import SyntheticDayNight, SyntheticFacades
 from data.layout import RegisteredLayout

@@ -22,7 +22,7 @@ class SampleCache:
     If the disk space is used up, the cache neither adds nor removes samples.
 
     folder: Folder of the cache, created when the first sample is written.
-    spare_share: Share of the file system, 0 to 1, that the cache leaves free. Parallel writers can exceed it slightly.
+    spare_share: Share of the file system, 0 to 1, that the cache leaves free. Parallel writers can use slightly more.
     """
 
     def __init__(self, folder: Path, *, spare_share: float = 0.0) -> None:
@@ -70,7 +70,7 @@ class SampleCache:
 class CachedLayout(DerivedLayout):
     """A layout that reads resized samples from a cache, and adds missing samples to the cache.
 
-    Random cropping and mirroring follow later. They are not cached.
+    Random cropping and mirroring are not cached. They are applied to the samples that this layout returns.
     """
 
     def __init__(self, layout: Layout, preprocessing: Preprocessing, cache: SampleCache) -> None:

@@ -255,7 +255,7 @@ class TarFolder(Folder):
         return f"no such folder; folders next to it: {listed(others, 8) or 'none'}"
 
     def _below(self) -> Iterator[tuple[str, Member]]:
-        """Yield the path below this folder, and the member, of each file in this folder."""
+        """For each file in this folder, yield its path below the folder and its index entry."""
         prefix = "/".join([*self.path.parts, ""])
         for name, member in self.members.items():
             if name.startswith(prefix):
@@ -275,7 +275,7 @@ class TarBlob(Blob):
             with (self.folder.root / self.member.tar).open("rb") as file:
                 file.seek(self.member.offset)
                 content = file.read(self.member.n_bytes)
-        except OSError as error:  # otherwise the message would not name the image
+        except OSError as error:  # callers show the image's name and this text, which names the tar file
             raise OSError(errno.EIO, f"{self.member.tar}: {error.strerror}") from error
         if len(content) < self.member.n_bytes or zlib.crc32(content) != self.member.crc:
             raise OSError(errno.EIO, f"{self.member.tar} differs from {INDEX}")
@@ -336,7 +336,7 @@ def _member(row: Any) -> Member:
 
 
 def is_inside(name: str) -> bool:
-    """Return whether a name is a path below a folder on every operating system.
+    """Return whether a relative path stays inside its folder on every operating system.
 
     A name can contain surrogate escapes (bytes that are not UTF-8). Other surrogates raise UnicodeEncodeError.
     """

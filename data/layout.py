@@ -1,4 +1,4 @@
-"""The interface of layouts, which find and read the samples of a data set, and types that all layouts use."""
+"""The interface of layouts. A layout finds and reads the samples of one split of a data set."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -17,8 +17,8 @@ from utils.label_colors import LabelColors
 class Provenance:
     """The files and settings that determine a sample.
 
-    rule: Names of the maps and all settings that matter. For a drawn sample, the numbers that determine the drawing.
-    files: File of each map, in the order of the rule. "pair" is a file that holds both images.
+    rule: Names of the maps and all settings that change the sample. For a synthetic sample, its seed and number.
+    files: File of each map, in the order of the rule. The key "pair" means a file that holds both images.
     """
 
     rule: str
@@ -40,9 +40,9 @@ class Layout(ABC):
     """One split of a data set.
 
     A layout of pairs reads source and target together. An unpaired layout has two `sides`, one for each domain. A side
-    is a layout that has only sources, and a sample joins an image of each side. Indices from 0 to len(layout) - 1 use
-    the images of both sides in order. Higher indices make all other combinations. The caller caches, resizes, splits
-    and skips samples of each side separately.
+    is a layout that has only sources. A sample of an unpaired layout joins one image of each side. Indices below
+    len(layout) join the images in order. Higher indices stand for all other combinations. The caller caches, resizes,
+    splits and skips samples of each side separately.
     """
 
     n_classes: int = 0
@@ -50,7 +50,7 @@ class Layout(ABC):
     names: Sequence[str]
     """Names of the samples, by index."""
     folders: Sequence[Folder] = ()
-    """Folders of the files; empty if samples are drawn."""
+    """Folders of the files; empty for synthetic data sets."""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -71,7 +71,7 @@ class Layout(ABC):
         return function(self)
 
     def places(self, index: int) -> Sequence[tuple["Layout", int]]:
-        """Return the images that sample `index` joins: each side, with the index of the image in this side."""
+        """Return the images of sample `index`, each as a pair: a side, and the index of the image in this side."""
         return ((self, index),)
 
     def joined(self, samples: Sequence[Sample]) -> Sample:
@@ -107,21 +107,21 @@ class RegisteredLayout(Layout):
     """A layout that the setting `data.layout` can select: an entry of `data.LAYOUTS`.
 
     The keyword arguments of `open` and `has_split` are the settings of section `data` that the layout needs. `root` is
-    a Folder. Each layout chooses which of these further arguments it has:
+    a Folder. These methods can also have the following arguments:
 
     seed: Value of `run.seed`.
     needs_targets: Whether samples must have targets. If False, targets are optional.
     needs_instances, needs_features, needs_labels: Whether samples must have these maps.
     reader: MapReader of the data set.
-    target_scale: Height of a target divided by the height of its source. If a layout lacks it, both heights are equal.
+    target_scale: Height of a target divided by the height of its source. Without it, both heights are equal.
     """
 
     pairs: ClassVar[bool] = True
     """Whether samples are pairs. If not, images of two domains are joined at random."""
     drawn: ClassVar[bool] = False
-    """Whether samples are drawn. A drawn layout has no files and does not use `data.root`."""
+    """Whether the data set is synthetic. A synthetic data set has no files and does not use `data.root`."""
     file_maps: ClassVar[frozenset[str]] = frozenset()
-    """Maps that have their own files, such as "target". "pair" is a file that holds both images."""
+    """Maps that have their own files, such as "target". "pair" means a file that holds both images."""
     own_classes: ClassVar[LabelColors | None] = None
     """Classes that the layout itself defines. None if the user sets `data.n_classes`."""
 
@@ -158,7 +158,7 @@ class PairingError(DataError):
 
 
 def describe_sample(layout: Layout, index: int) -> str:
-    """Return a text for messages: the name and the folder of sample `index`, or of its image in each side."""
+    """Return the name and the folder of sample `index` for messages. If there are two sides, name both images."""
     return " and ".join(
         f"sample {side.names[place]}" + (f" of {side.folders[0]}" if side.folders else "")
         for side, place in layout.places(index)

@@ -243,13 +243,13 @@ def as_data_error(error: Exception, what: str) -> DataError:
         return error
     text = str(error)
     if isinstance(error, MemoryError) or "allocate memory" in text:
-        return LoadingError(f"too little memory for {what}: lower data.workers, train.batch_size or the size")
+        return LoadingError(f"too little memory for {what}: lower data.workers, train.batch_size or the image size")
     line = traceback.extract_tb(error.__traceback__)[-1]
     return LoadingError(f"{what}: {type(error).__name__}: {text} ({Path(line.filename).name}, line {line.lineno})")
 
 
 def fingerprint(layout: Layout) -> Tensor:
-    """Return (M,) int64: a digest of the name of each sample, and of the name and size of each file.
+    """Return (M,) int64 digests: one for the name of each sample, and one for the name and size of each file.
 
     Moving a data set or packing it into tar files does not change the digests. Raise DataError if a file is missing.
     """
@@ -257,7 +257,7 @@ def fingerprint(layout: Layout) -> Tensor:
 
 
 def difference(saved: Tensor, layout: Layout) -> str | None:
-    """Return a text about the differences to a saved fingerprint, or None; raise DataError like `fingerprint`."""
+    """Return how `layout` differs from a saved fingerprint, or None if it does not; see `fingerprint` for errors."""
     left = Counter(saved.tolist())
     new = []
     for digest, what in _digests(layout):

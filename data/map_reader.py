@@ -1,4 +1,4 @@
-"""Read the maps (tensors) of a sample from their files: classes from ids or colours, instances, images."""
+"""Read the maps (tensors) of a sample from their files: images, classes (stored as ids or colours), instances."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -37,14 +37,14 @@ GREY_LEVELS = (
 
 @dataclass(frozen=True)
 class MapReader:
-    """A reader of samples, given the file of each map: a map of `Sample`, or "source_2", "source_3" and so on.
+    """A reader of samples that have a file for each map. Maps of later source folders are "source_2", "source_3", …
 
     n_classes: Number of classes of label maps; 0 if sources are images.
     ignore_id: Id of pixels without a class.
-    forms: Expected pixels of images, by map. Images of other maps are read as 8-bit RGB. The images of several source
-        folders become one stack. "source" describes the stack, or "source_images" if the first folder has label maps.
+    forms: Expected pixels of images, by map. Other images are read as 8-bit RGB. The images of several source folders
+        are concatenated. The key of the result is "source", or "source_images" if the first folder holds label maps.
     colors: Colours of the classes, or None if label maps hold ids.
-    divided_classes: Argument of `connected_parts` if instances are computed from label maps, otherwise None.
+    divided_classes: Argument `divided` of `connected_parts`, which computes instances. None: do not compute instances.
     target_scale: Height of a target divided by the height of its source.
     """
 
@@ -121,7 +121,7 @@ def is_later_source(kind: str) -> bool:
 
 
 def stack_files(layout: Layout, index: int) -> list[Blob]:
-    """Return the files of the images that sample `index` stacks. Without a stack, the list is empty."""
+    """Return the files of the images that sample `index` concatenates; empty if there is one source folder."""
     files = layout.provenance(index).files
     kinds = [kind for kind in files if is_later_source(kind) or (kind == "source" and not layout.n_classes)]
     return [files[kind] for kind in kinds] if any(map(is_later_source, kinds)) else []
@@ -136,7 +136,7 @@ def stacked(images: Sequence[Tensor], files: Sequence[File], form: StoredForm) -
     for number, (image, file) in enumerate(zip(images, files, strict=True)):
         check_depth(image, file, form, first_channel=sum(map(len, images[:number])))
     stack = torch.from_numpy(np.concatenate([image.numpy() for image in images]))
-    return stack.float() if stack.dtype == torch.int32 else stack  # uint16 with int16
+    return stack.float() if stack.dtype == torch.int32 else stack  # int32: a mix of uint16 and int16
 
 
 def fitting(images: Sequence[Tensor], files: Sequence[File], form: StoredForm) -> Sequence[Tensor]:
@@ -151,7 +151,7 @@ def fitting(images: Sequence[Tensor], files: Sequence[File], form: StoredForm) -
     if n_channels != form.n_channels:
         remedy = f"set {form.setting}={n_channels}, or save all files of a folder with the same number of channels"
         remedy = remedy if n_channels <= MAX_CHANNELS else f"at most {MAX_CHANNELS} are supported"
-        remedy = remedy if form.highest is None else "give images like those of the training"
+        remedy = remedy if form.highest is None else "give images like the training images"
         each = [f"{file} has {counted(len(image), 'channel')}" for image, file in zip(images, files, strict=True)]
         raise DataError(f"{', '.join(each)}: together {n_channels}, {form.setting} is {form.n_channels}: {remedy}")
     return images
@@ -187,7 +187,7 @@ def _collected(problems: list[str]) -> Iterator[None]:
 
 
 def label_maps(layout: Layout, most: int | None = None) -> list[Blob]:
-    """Return the files of label maps, at most `most` at regular distances. Drawn samples have no files."""
+    """Return the files of at most `most` label maps, at regular intervals. Synthetic samples have no files."""
     step = -(-len(layout) // most) if most else 1
     samples = range(0, len(layout) if layout.n_classes else 0, step)
     return [file for index in samples if (file := layout.provenance(index).files.get("source"))]
@@ -237,7 +237,7 @@ def checked_classes(ids: Tensor, name: str, *, n_classes: int, ignore_id: int | 
 
 def _remedy(ids: Tensor, wrong: int) -> str:
     if wrong < 0:
-        return "ids cannot be negative; replace it in the files, for example by 255, and set data.ignore_id=255"
+        return "ids cannot be negative; replace this id, for example by 255, and set data.ignore_id=255"
     if bool(torch.isin(ids, torch.tensor([0, 255])).all()):
         return f"{GREY_LEVELS}, or set data.ignore_id=255 if white pixels have no class"
     return f"raise data.n_classes, or set data.ignore_id={wrong} to leave such pixels out"
@@ -283,8 +283,9 @@ def packed_colors(channels: np.ndarray) -> np.ndarray:
 def connected_parts(classes: Tensor, divided: Collection[int]) -> Tensor:
     """Compute (1, H, W) int32 instance ids from a (1, H, W) map of classes, like skimage.measure.label.
 
-    Each connected part of a class in `divided` is an instance. A pixel is connected to its 4 neighbours. Every other
-    class is one instance. divided: Class ids. If it is empty, all classes are divided.
+    Each connected part of a divided class is an instance. Every other class is one instance. Pixels have 4 neighbours.
+
+    divided: Ids of the divided classes. If there are none, all classes are divided.
     """
     ids = classes[0].numpy().astype(np.int32)
     height, width = ids.shape

@@ -21,7 +21,7 @@ _PARTNERS = ("target", "instances", "features", "weights", "labels")
 _Index = dict[str, Blob]  # files by name
 IF_MISSING = {  # remedies if the folder of a map is missing
     "instances": "; to make them from label maps, set data.instances=connected; to train without them, set "
-    "data.instance_edges=false, and with instance features also features.regions=labels",
+    "data.instance_edges=false, and if features use instances, set features.regions=labels",
     "weights": "; to train without weights, set data.weight_folder=null",
     "labels": "; to train without label maps, set loss.outside_mask=0",
 }
@@ -53,7 +53,7 @@ class PairedFolders(RegisteredLayout):
         places = {kind: local_folder(folder) for kind in kinds if (folder := folders.get(kind))}
         problems: list[str] = []
         self.names, maps = _match(places, problems)
-        order = ("source", *later, *_PARTNERS)  # part of the rule in `provenance`
+        order = ("source", *later, *_PARTNERS)  # this order is part of `provenance`
         self._maps = {kind: maps[kind] for kind in order if kind in places}
         self.folders = list(places.values())
         if problems:
@@ -127,8 +127,8 @@ def check_own_folders(split: str, patterns: Sequence[str | None], key: str) -> N
     """Raise DataError if a pattern names no folder for a split. key: Name of the setting with the patterns."""
     if lacking := next((pattern for pattern in patterns if not has_own_folder(split, pattern)), None):
         raise DataError(
-            f"{key}={lacking} does not contain {{split}}, so train is the only split, and there is no {split}: name "
-            "another folder with --input DIR, or choose --split train"
+            f"{key}={lacking} does not contain {{split}}, so it is used only for the split train, not for {split}: "
+            "name another folder with --input DIR, or choose --split train"
         )
 
 
@@ -151,7 +151,7 @@ def _of_split(root: Folder, pattern: str, split: str) -> Folder:
 
 
 def _match(folders: Mapping[str, Folder], problems: list[str]) -> tuple[list[str], dict[str, list[Blob]]]:
-    """Return the names of the complete samples, and their files by map. Report other files in `problems`.
+    """Return the names of the complete samples, and their files by map. Add a message for each other file.
 
     folders: Folder of each map, sources first.
     """
@@ -167,7 +167,7 @@ def _match(folders: Mapping[str, Folder], problems: list[str]) -> tuple[list[str
             near = (in_lower_case[kind].get(key.lower()) for kind in lacking)
             similar = [PurePath(there.name).name for there in near if there]
             if lacking:
-                hint = f"; {similar[0]} there differs only in upper and lower case: rename one" if similar else ""
+                hint = f"; {similar[0]} differs only in upper and lower case: rename one file" if similar else ""
                 where = ", ".join(str(folders[kind]) for kind in lacking)
                 problems.append(f"{file}: {_UNMATCHED} in {where}{hint}")
     names = dict(zip(matching["source"], indices["source"], strict=True))

@@ -13,8 +13,8 @@ from data.paired_folders import FolderNames, PairedFolders, check_own_folders, f
 
 _DEFAULTS = {"data.source_folder": "A", "data.target_folder": "B"}  # endings of the default folder names
 _SAME = "is the folder of both domains. Set data.source_folder and data.target_folder to two folders."
-_NO_REALS = "; validation needs both domains: put images there, or set data.validation_split to a split that has both"
-_ORDER_SEED = (0, 0, 1)  # seed for the order of the shorter side; no sample has this seed
+_NO_REALS = "; validation needs both domains: add images, or set data.validation_split to a split of both domains"
+_ORDER_SEED = (0, 0, 1)  # seed for the order of the shorter side; no sample uses this seed
 
 
 class UnpairedFolders(RegisteredLayout):
@@ -109,7 +109,7 @@ class UnpairedFolders(RegisteredLayout):
     def epoch_order(self, seed: int, epoch: int, n_used: int) -> np.ndarray:
         """See Layout. Each epoch draws a new permutation of the longer side.
 
-        The shorter side gets a new permutation after all of its images were used, also in the middle of an epoch.
+        The shorter side gets a new permutation whenever all its images were used. This can happen within an epoch.
         Permutations for about one epoch are drawn at once.
         """
         longer = self._sides[self._longer].epoch_order(seed, epoch, n_used)

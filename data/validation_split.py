@@ -34,11 +34,12 @@ class Subset(DerivedLayout):
 
 
 def split_validation(layout: Layout, share: float, group: str | None = None) -> tuple[Layout, Layout]:
-    """Split each domain of a layout. Return the training samples, and about a `share` of the samples for validation.
+    """Return the training samples and the validation samples of a layout. Each domain is split separately.
 
-    A hash of its name decides the split of a sample. New samples therefore do not move other samples.
+    A hash of the sample's name decides its split. New samples therefore do not change the split of other samples.
 
-    group: Regular expression for `groups_of`. A group stays in one split, and `share` is a share of the groups.
+    share: Approximate share of the validation samples (0 to 1), or of the validation groups.
+    group: Regular expression for `groups_of`. A group stays in one split.
 
     Raises:
         ConfigError: A name has no group.
@@ -52,7 +53,7 @@ def split_validation(layout: Layout, share: float, group: str | None = None) -> 
 
 
 def possible_shares(layout: Layout, group: str | None = None) -> tuple[float, float]:
-    """Return the smallest and the largest possible `share`, such that both splits get a sample of each domain.
+    """Return the smallest and the largest `share` that give both splits at least one sample of each domain.
 
     Shares are multiples of 0.01. If no share is possible, the largest share is below the smallest share.
     """
@@ -62,7 +63,7 @@ def possible_shares(layout: Layout, group: str | None = None) -> tuple[float, fl
 
 
 def _positions(layout: Layout, group: str | None) -> Iterator[float]:
-    """Yield a hash in [0, 1) for each sample. It is independent of the splits that tools.convert_data draws."""
+    """Yield a hash in [0, 1) for each sample. The splits of tools.convert_data do not depend on it."""
     for name in layout.names if group is None else groups_of(layout.names, group):
         digest = hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=8, person=b"validation").digest()
         yield int.from_bytes(digest) / 2**64
@@ -78,12 +79,12 @@ def groups_of(names: Sequence[str], pattern: str) -> list[str]:
     without = [name for name, group in zip(names, groups, strict=True) if not group.strip()]
     if without:
         count = f"{len(without)} of {len(names)} names"
-        raise ConfigError(f"{KEY} is {pattern}, which matches no group in {count}, such as {without[0]}: extend it")
+        raise ConfigError(f"{KEY}={pattern} matches no group in {count}, such as {without[0]}: extend the pattern")
     return groups
 
 
 def shared_groups(splits: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Yield a message for each two splits with a common prefix of names, such as p001_slice in p001_slice03.
+    """Yield a message for each pair of splits whose names share a prefix, such as p001_slice in p001_slice03.
 
     A prefix ends before the last number, and must contain a number. If all names have the same prefix, it is ignored.
 

@@ -82,12 +82,12 @@ class WorkerMonitor:
 
     def __enter__(self) -> Self:
         context = multiprocessing.get_context()
-        if context.get_start_method() == "forkserver":  # its processes inherit the current signal mask
+        if context.get_start_method() == "forkserver":  # start the server before signals are blocked
             from multiprocessing import forkserver
 
             forkserver.ensure_running()
         self._workers = list[_Worker]()
-        with signals.blocked(signals.STOPPING):  # until the processes ignore these signals
+        with signals.blocked(signals.STOPPING):  # each process starts with blocked signals
             for _ in range(self.n_processes):
                 connection, of_process = multiprocessing.Pipe()
                 reading = RawArray("q", [_NOTHING, _NOTHING])

@@ -26,7 +26,7 @@ class _DrawnHouses(RegisteredLayout):
     split: One of SPLITS. No house is in two splits.
     height, width: Size of the images in pixels, at least 32.
     first: Number of the first house.
-    lights: Light of each image of a sample: "day", "night", or both with a space between them.
+    lights: Light in each image of a sample: "day", "night", "day night" or "night day".
     """
 
     drawn = True
@@ -45,7 +45,7 @@ class _DrawnHouses(RegisteredLayout):
 
     @classmethod
     def _of_split(cls, split: str, samples: Sequence[int], size: Sequence[int], seed: int) -> partial[Self]:
-        """Return a constructor for the houses of a split; raise DataError if it is not one of SPLITS."""
+        """Return a constructor for the houses of a split; raise DataError if `split` is not one of SPLITS."""
         if split not in SPLITS:
             raise DataError(f"the synthetic data set has no split {split!r}. Choose one of {', '.join(SPLITS)}")
         n_samples = samples[SPLITS.index(split)]
@@ -115,6 +115,7 @@ class HouseFront:
 
     Lengths are in units of the canvas. All storeys have the same number of courses (rows of bricks) and bays (columns
     of windows). A terraced house is as wide as the canvas.
+
     balcony_storey: Storey with balconies, or 0 if the house has no balconies.
     """
 

@@ -22,7 +22,8 @@ COURSE = 6.0
 class _Material(NamedTuple):
     """The appearance of all surfaces of a class.
 
-    label_color, colour: RGB colour in label maps, and main RGB colour in images.
+    label_color: RGB colour in label maps.
+    colour: Main RGB colour in images.
     is_object: Whether each surface has its own instance id.
     shadow: Height of the shadow below a surface, in units.
     snow: Height of the snow on the upper edge, in units, and share of snow (0 to 1) on the rest of the surface.
@@ -134,7 +135,7 @@ def _smooth_noise(rng: np.random.Generator, shape: tuple[int, ...], rows: int, c
 
 
 class _Surface:
-    """A surface while it is painted. The cover of a shape is the share (0 to 1) of each pixel that the shape covers.
+    """A surface while it is painted. "Cover" means the share (0 to 1) of each pixel that is inside a shape.
 
     planes: Red, green, blue, share of lamplight and share of snow of each pixel, (5, H, W) float32.
     y, x: Distances of pixels from the upper left corner, in units, (H, 1) and (W,).
@@ -152,7 +153,7 @@ class _Surface:
         self.rows, self.columns = partial(self.strip, self.y), partial(self.strip, self.x)
 
     def lay(self, colour: Colour, cover: Floats, lamp: float = 0.0) -> None:
-        """Blend a colour into the planes. `lamp` is the share of lamplight that shines through it at night."""
+        """Blend a colour into the planes. `lamp` is the share of lamplight in this colour at night."""
         self.planes[:4] += cover * (_column((*colour, lamp)) - self.planes[:4])
 
     def shade(self, factor: Floats) -> None:

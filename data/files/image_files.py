@@ -1,4 +1,4 @@
-"""Find image files, read them as 8-bit RGB, as ids or with the channels and type of the file, and write images."""
+"""Find, read and write image files. Reading returns 8-bit RGB, ids, or the channels and type of the file."""
 
 import math
 import unicodedata
@@ -40,12 +40,12 @@ _OTHER_FILES = {
 
 
 def find_images(folder: Folder | Path, problems: list[str], if_missing: str = "") -> dict[str, Blob]:
-    """Return the image files below a folder, by name: their path below the folder, without suffix, in Unicode NFC.
+    """Return the image files below a folder, by name. A name is the path below the folder in NFC, without suffix.
 
     Arrays (.npy) are used only if no file has one of IMAGE_SUFFIXES. Hidden files and links to folders are left out.
 
-    problems: Gets a line if the folder is missing or empty, and for each file with the same name as an earlier file.
-    if_missing: Remedy for a missing folder.
+    problems: List that gets a message if the folder is missing or empty, or if two files have the same name.
+    if_missing: Remedy for a missing folder. It is added to the message.
 
     Raises:
         DataError: A folder cannot be listed.
@@ -138,7 +138,7 @@ def read_ids(file: File) -> Tensor:
 
 
 def read_size(file: File) -> tuple[int, int]:
-    """Return the height and width in the header of an image. Its EXIF orientation can exchange them."""
+    """Return the height and width of an image after its EXIF orientation is applied. Only the header is read."""
     with open_image(file) as image:
         return image.size
 
@@ -151,7 +151,7 @@ def seen_in(file: File, read: Callable[[StoredImage], _Read], otherwise: _Read) 
 
 
 def read_palette(file: File) -> bytes:
-    """Return the palette in the header of an image as RGB bytes, without black colours at its end, or b"" if none."""
+    """Return the RGB bytes of an image's palette, without black colours at its end. Without a palette, return b""."""
     levels = seen_in(file, lambda image: image.palette, otherwise=b"").rstrip(b"\0")
     return levels + bytes(-len(levels) % 3)
 
@@ -162,10 +162,10 @@ def write_jpeg(path: Path, image: Tensor) -> None:
 
 
 def write_png(path: Path, image: Tensor) -> None:
-    """Write a (C, H, W) uint8 or uint16 image as PNG: grey or RGB, with or without transparency. Create its folders.
+    """Write a (C, H, W) uint8 or uint16 image as PNG: grey or RGB, with or without transparency.
 
-    If most pixels differ from their neighbours, as in photos, zlib compresses only runs of equal bytes. This takes a
-    fifth of the time, and the files are smaller.
+    Missing folders are created. If most pixels differ from their neighbours, as in photos, zlib compresses only runs
+    of equal bytes. This takes a fifth of the time, and the files are smaller.
     """
     if image.dtype == torch.uint16:  # Pillow cannot write 16-bit colours
         from imagecodecs import png_encode
@@ -213,9 +213,10 @@ MAX_WEIGHT = 1e15  # larger values usually mean missing data, and would dominate
 
 @dataclass(frozen=True)
 class StoredForm:
-    """The expected pixels of stored images: images with the channels and type of their files, instead of 8-bit RGB.
+    """The pixels that image files must have, if these files are not read as 8-bit RGB.
 
-    n_channels, setting: Number of channels, and the setting that defines this number, for messages.
+    n_channels: Number of channels.
+    setting: Name of the setting that defines the number of channels, for messages.
     is_8_bit: Whether all files must have 8 bits. Other types need a setting for the range of values.
     highest: Highest value of each channel in the training images; None during training.
     allows_missing: Whether NaN and infinity are accepted as pixels without data.
@@ -239,7 +240,7 @@ def read_pixels(file: File, n_channels: int = 0, check: Callable[[int], None] = 
     Other integer and float types become float32. A TIFF can have all channels on one page, or one channel per page. An
     array has the shape (H, W), (C, H, W) or (H, W, C).
 
-    n_channels: Expected number of channels. Transparency is dropped if the image has this number without transparency.
+    n_channels: Expected number. If the image has this number of channels plus transparency, transparency is dropped.
     check: Function that gets the number of channels. It can raise DataError before pixels are decoded.
 
     Raises:
@@ -253,7 +254,7 @@ def read_pixels(file: File, n_channels: int = 0, check: Callable[[int], None] = 
         check(n_found)
         pixels = image.pixels()
         if alpha is not None:
-            pixels = pixels[:alpha] if alpha == n_found else np.delete(pixels, alpha, axis=0)  # a slice is no copy
+            pixels = pixels[:alpha] if alpha == n_found else np.delete(pixels, alpha, axis=0)  # a slice copies nothing
         return _supported(pixels, str(file))
 
 

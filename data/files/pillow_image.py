@@ -1,7 +1,7 @@
 """Images that Pillow decodes: all formats except TIFF and .npy.
 
-If the package kornia-rs is installed, it decodes some PNG and JPEG files to the same pixels in less time. It refuses
-more damaged files than Pillow. Pillow then decodes these files.
+If the package kornia-rs is installed, it decodes some PNG and JPEG files to the same pixels in less time. If it
+refuses a damaged file, Pillow decodes the file.
 """
 
 import struct
@@ -57,7 +57,7 @@ class PillowImage(StoredImage):
 
     @property
     def size(self) -> tuple[int, int]:
-        """Height and width. An EXIF orientation in the header can exchange them."""
+        """Height and width of the upright image. An EXIF orientation after the pixels is ignored."""
         image = self._image
         if image.format != "PNG" or "exif" in image.info:  # getexif would decode all pixels of other PNGs
             with suppress(Exception):  # damaged EXIF
@@ -132,7 +132,7 @@ class PillowImage(StoredImage):
     def _is_rescaled(self) -> bool:
         """Return whether Pillow rescales the grey levels.
 
-        Pillow rescales 2-bit and 4-bit levels. It also rescales a PGM with another maximum than 255 or 65535.
+        Pillow rescales 2-bit and 4-bit levels. It also rescales a PGM file whose maximum is neither 255 nor 65535.
         """
         decoder, _, _, parameters = self._image.tile[0]
         if decoder in ("ppm", "ppm_plain"):
@@ -156,16 +156,17 @@ def _upright(image: ImageFile) -> Image.Image:
 
 
 def _raw_mode(image: ImageFile) -> str:
-    """Return Pillow's name for the pixel format in the file, or "" if there is none. The image must not be loaded."""
+    """Return Pillow's name for the pixel format in the file, or "" if there is none. Call this before loading."""
     arguments = image.tile[0].args if image.tile else ""
     name: Any = arguments[0] if isinstance(arguments, tuple) and arguments else arguments
     return name if isinstance(name, str) else ""
 
 
 def decode_quickly(image: ImageFile) -> np.ndarray | None:
-    """Decode an image that is not loaded yet with kornia-rs, (H, W, 3) or (H, W). Return None if Pillow must decode it.
+    """Decode an image with kornia-rs to (H, W, 3) or (H, W). Return None if Pillow must decode the image.
 
-    Pillow decodes other formats, images with transparency, an orientation or damage, and all images without kornia-rs.
+    Call this before the image is loaded. Pillow must decode images with transparency, an orientation or damage, and
+    formats that are not in _DECODERS. If kornia-rs is not installed, Pillow must decode all images.
     """
     decode = _DECODERS.get((image.format, _raw_mode(image)))
     if kornia is None or decode is None or image.fp is None:

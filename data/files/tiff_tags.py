@@ -72,7 +72,7 @@ class TiffTags:
 
     @classmethod
     def of(cls, series: Any) -> Self:
-        """Return the tags of a series of pages, as tifffile returns it."""
+        """Return the tags of `series`, an image series of tifffile."""
         page = series.keyframe
         values = {tag.code: tag.value for tag in page.tags.values()}
         orientation = int(values.get(_ORIENTATION, 1))
@@ -99,7 +99,7 @@ class TiffTags:
 def file_tags(file: File | None) -> TiffTags:
     """Return the tags of the image in a TIFF. For None, other formats and damaged files, return empty TiffTags."""
     if file is not None and file.suffix.lower() in TIFF_SUFFIXES:
-        with suppress(Exception), file.open("rb") as opened:  # reading the pixels reports damage
+        with suppress(Exception), file.open("rb") as opened:  # damage is reported when the pixels are read
             all_series = tifffile_package().TiffFile(opened).series
             full = (each for each in all_series if not each.keyframe.is_reduced and not each.keyframe.is_mask)
             return TiffTags.of(next(full, all_series[0]))
@@ -157,7 +157,8 @@ def scaled_georeference(tags: Mapping[int, Any], down: float, across: float) -> 
     Row 0 and column 0 are at the upper left corner of the first pixel. If the tags say that pixels are points, row 0
     and column 0 are at the centre of the first pixel.
 
-    down, across: Height and width of the resized image divided by height and width of the image with `tags`.
+    down: Height of the resized image divided by the height of the image with `tags`.
+    across: The same for the width.
     """
     if down == across == 1:
         return dict(tags)
@@ -231,7 +232,7 @@ def write_tiff(
 def _extra_tags(
     tags: TiffTags, n_channels: int, down: float, across: float, no_data: float | None
 ) -> Iterator[ExtraTag]:
-    """Yield the tags of an image of the same area. `down` and `across` scale its height and width."""
+    """Yield the tags of a resized image. See `scaled_georeference` for `down` and `across`."""
     scaled = scaled_georeference({code: value for code, _, _, value, _ in tags.georeferencing}, down, across)
     for code, kind, count, _, _ in tags.georeferencing:
         value = scaled[code]
@@ -246,5 +247,5 @@ def _extra_tags(
 
 
 def _interleaved(image: Tensor) -> Any:
-    """Return a view of the image, (H, W, C), or (H, W) for one channel. The writer copies each strip or tile."""
+    """Return a view of the image, (H, W, C), or (H, W) for one channel. The writer copies only a strip or a tile."""
     return image[0].numpy() if len(image) == 1 else image.permute(1, 2, 0).numpy()

@@ -17,7 +17,7 @@ from torch import Tensor
 from data.batch import DataError
 from utils.text import counted
 
-FORMATS = {".mp4": "mp4", ".m4v": "mp4", ".mov": "mov", ".mkv": "matroska"}  # they hold H.264 and a time per frame
+FORMATS = {".mp4": "mp4", ".m4v": "mp4", ".mov": "mov", ".mkv": "matroska"}  # can hold H.264, and times of frames
 _H264 = {"crf": "18", "preset": "medium", "flags": "+frame_duration"}  # 18: no visible loss (ffmpeg's guide)
 _COLORS = {"colorspace": "bt709", "color_primaries": "bt709", "color_trc": "bt709", "color_range": "tv"}
 _TRUSTED = {"format_whitelist": "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi", "protocol_whitelist": "file"}
@@ -29,10 +29,12 @@ Frame = tuple[av.VideoFrame, Tensor]  # time and duration; image, (3, H, W) uint
 class VideoFile:
     """An open video file.
 
-    rate: Frames per second, the mean if it varies.
-    n_frames, n_read: Number of frames according to the file (0: unknown), and number of frames read so far.
+    rate: Frames per second. If the rate varies, this is the mean.
+    n_frames: Number of frames according to the file; 0 if unknown.
+    n_read: Number of frames that were read so far.
     pixel_aspect: Pixel width divided by pixel height in upright frames. It is correct after the first frame was read.
-    sound, sound_packets: Sound tracks, and sound packets that were read but not yet written.
+    sound: Sound tracks.
+    sound_packets: Packets of the sound tracks that were read but not yet written.
     problems: Messages about damage. The list is complete after all frames were read.
 
     Raises:
@@ -147,9 +149,9 @@ def write_video(path: Path, suffix: str, source: VideoFile, frames: Iterator[Fra
 def _started(
     output: av.container.OutputContainer, source: VideoFile, height: int, width: int
 ) -> tuple[Any, dict[int, Any]]:
-    """Add and return a video stream, and the sound tracks by index in `source`. Players expect the video first."""
+    """Add a video stream, then the sound tracks. Return the stream, and the tracks by their index in `source`."""
     stream: Any = output.add_stream("libx264", rate=source.rate, options=_H264 | _COLORS)
-    stream.width, stream.height, stream.pix_fmt = width + width % 2, height + height % 2, "yuv420p"  # sides are even
+    stream.width, stream.height, stream.pix_fmt = width + width % 2, height + height % 2, "yuv420p"  # needs even sides
     context = stream.codec_context
     context.time_base, context.sample_aspect_ratio = source.time_base, source.pixel_aspect
     try:

@@ -98,7 +98,7 @@ def test_memory_that_is_full_is_told(
 ) -> None:
     monkeypatch.setattr(Batch, "of", lambda *_: throw(RuntimeError("DefaultCPUAllocator: can't allocate memory")))
     (line,) = command_line.refusal(train.main, "--config", str(tiny_config), *settings(pairs))
-    expected = r"error: too little memory for a batch of \w: lower data\.workers, train\.batch_size or the size"
+    expected = r"error: too little memory for a batch of \w: lower data\.workers, train\.batch_size.*"
     assert re.fullmatch(expected, line)
     assert not multiprocessing.active_children()
 
